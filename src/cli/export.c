@@ -122,16 +122,16 @@ static int export_recording(const char *path, const struct export_options *optio
 static int export_exec(const struct cli_call *call)
 {
     const struct export_options *o = call->options;
-    int formats = o->csv + o->jsonl + o->pprof + o->collapsed;
+    int formats = o->csv + o->jsonl + o->pprof + o->collapsed + o->speedscope;
     if (formats == 0)
-        return cli_failf(2,
-                         "export: no format is given; give --csv, --jsonl, --pprof or --collapsed");
+        return cli_failf(2, "export: no format is given; give --csv, --jsonl, --pprof, --collapsed "
+                            "or --speedscope");
     if (formats > 1)
         return cli_failf(2, "export: several formats are given; give one");
     if (!o->csv && !o->jsonl)
         return export_heap(call->argv[0], o);
     if (o->pid || o->debuginfod || o->sysroot)
-        return cli_failf(2, "export: %s is for --pprof and --collapsed",
+        return cli_failf(2, "export: %s is for --pprof, --collapsed and --speedscope",
                          o->pid          ? "--pid"
                          : o->debuginfod ? "--debuginfod"
                                          : "--sysroot");
@@ -147,6 +147,8 @@ static const struct option_desc options_table[] = {
                .help = "the heap of one process for pprof: what lives and what was allocated"),
     OPTION_ROW(0, "collapsed", FLAG, NULL, offsetof(struct export_options, collapsed),
                .help = "its living bytes as one stack a line, for flame graphs"),
+    OPTION_ROW(0, "speedscope", FLAG, NULL, offsetof(struct export_options, speedscope),
+               .help = "the same as JSON for speedscope"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct export_options, pid), .min = 1,
                .max = INT32_MAX,
                .help = "of this process; else of the one that grows or holds most"),

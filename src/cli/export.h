@@ -9,7 +9,7 @@ struct err;
 struct stat;
 
 struct export_options {
-    bool csv, jsonl, pprof, collapsed;
+    bool csv, jsonl, pprof, collapsed, speedscope;
     int64_t pid; /* 0: not given */
     bool debuginfod;
     const char *sysroot;

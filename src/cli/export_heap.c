@@ -34,8 +34,9 @@ static int write_heap(const struct folder_heap *h, const struct export_options *
     int r = names_new(h->profile, &symbols, &names);
     if (r < 0)
         return err_set(err, r, "cannot name its functions: %s", strerror(-r));
-    r = (options->pprof ? profile_export_pprof : profile_export_collapsed)(h->profile, names, out,
-                                                                           err);
+    r = (options->pprof       ? profile_export_pprof
+         : options->collapsed ? profile_export_collapsed
+                              : profile_export_speedscope)(h->profile, names, out, err);
     names_free(names);
     return r;
 }

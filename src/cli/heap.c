@@ -324,7 +324,7 @@ const struct cli_command cmd_heap = {
         "Of a running job the heap is read once more, if the last time was a second ago (of a long "
         "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
         "last seen.\n\n"
-        "`ebb export --pprof` and `--collapsed` write the same for other tools.",
+        "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",
     .examples = "ebb heap ebb-runs/latest\n"
                 "ebb heap 4711 --every 2s\n"
                 "ebb heap ebb-runs/latest --diff 100..200 --by function\n",

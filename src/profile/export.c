@@ -11,8 +11,11 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "base/texts.h"
+#include "version.h"
 
 int export_no_memory(struct err *err)
 {
@@ -133,5 +136,78 @@ int profile_export_collapsed(const struct profile *p, struct names *names, FILE 
             fwrite(line.data, 1, line.len, out);
     }
     buf_fini(&line);
+    return r;
+}
+
+/* ---- speedscope: frames once, each stack as a list of their numbers ---- */
+
+struct speedscope {
+    struct numbers known; /* from where a name is to the frame's number */
+    json_t *frames, *samples, *weights;
+    uint64_t total;
+};
+
+static int speedscope_add_frame(struct speedscope *s, const struct name *name, json_t *stack)
+{
+    const char *file = name->file ? name->file : name->lib;
+    uint64_t key = (uint64_t)(uintptr_t)name;
+    uint32_t number;
+    if (!numbers_get(&s->known, key, &number)) {
+        json_t *frame = json_pack("{s:o}", "name", json_text0(name->function));
+        number = (uint32_t)json_array_size(s->frames);
+        if (file)
+            json_object_set_new(frame, "file", json_text0(file));
+        if (name->line)
+            json_object_set_new(frame, "line", json_u64(name->line));
+        if (json_array_append_new(s->frames, frame) < 0 || numbers_put(&s->known, key, number) < 0)
+            return -ENOMEM;
+    }
+    return json_array_append_new(stack, json_u64(number)) < 0 ? -ENOMEM : 0;
+}
+
+static int speedscope_add_site(struct speedscope *s, const struct profile *p, struct names *names,
+                               uint32_t site, uint64_t bytes)
+{
+    uint32_t nodes[EXPORT_DEPTH];
+    const struct name *list;
+    json_t *stack = json_array();
+    size_t n = export_stack(p, site, nodes);
+    int r = n == 0 ? speedscope_add_frame(s, names_of_site(names, site), stack) : 0;
+    for (size_t i = 0; r == 0 && i < n; i++)
+        for (size_t k = names_of_node(names, nodes[i], &list); r == 0 && k-- > 0;)
+            r = speedscope_add_frame(s, &list[k], stack);
+    s->total += bytes;
+    if (json_array_append_new(s->samples, stack) < 0 ||
+        json_array_append_new(s->weights, json_u64(bytes)) < 0)
+        r = -ENOMEM;
+    return r;
+}
+
+int profile_export_speedscope(const struct profile *p, struct names *names, FILE *out,
+                              struct err *err)
+{
+    AUTO_FREE struct export_site *sites = NULL;
+    struct speedscope s = {
+        .frames = json_array(), .samples = json_array(), .weights = json_array()};
+    struct buf text = {0};
+    char title[64];
+    int r = export_sites(p, &sites, err), e = 0;
+    for (uint32_t i = 0; r == 0 && e == 0 && i < p->n_sites; i++)
+        if (sites[i].live_bytes)
+            e = speedscope_add_site(&s, p, names, i, sites[i].live_bytes);
+    snprintf(title, sizeof title, "live heap of process %" PRId32, p->pid);
+    json_t *doc = json_pack("{s:s,s:s,s:s,s:i,s:{s:o},s:[{s:s,s:s,s:s,s:i,s:o,s:o,s:o}]}",
+                            "$schema", "https://www.speedscope.app/file-format-schema.json",
+                            "exporter", "ebb " EBB_VERSION, "name", title, "activeProfileIndex", 0,
+                            "shared", "frames", s.frames, "profiles", "type", "sampled", "name",
+                            "live bytes", "unit", "bytes", "startValue", 0, "endValue",
+                            json_u64(s.total), "samples", s.samples, "weights", s.weights);
+    if (r == 0 && (e < 0 || !doc || json_print(&text, doc, 0) < 0))
+        r = export_no_memory(err);
+    if (r == 0)
+        fwrite(text.data, 1, text.len, out);
+    json_decref(doc);
+    buf_fini(&text);
+    numbers_fini(&s.known);
     return r;
 }

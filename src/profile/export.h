@@ -14,3 +14,6 @@ int profile_export_pprof(const struct profile *p, struct names *names, FILE *out
 /* "outer;inner BYTES" lines of what lives. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,
                              struct err *err);
+/* What lives, as JSON for speedscope. */
+int profile_export_speedscope(const struct profile *p, struct names *names, FILE *out,
+                              struct err *err);

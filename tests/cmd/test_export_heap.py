@@ -6,7 +6,7 @@ import pytest
 
 from commands import refused, refused_with
 
-FORMATS = ["--pprof", "--collapsed"]
+FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -219,6 +219,10 @@ def test_exports(leaked, tmp_path):
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == pytest.approx(total, rel=1e-3)
     stack = max(lines, key=lambda line: int(line.rpartition(" ")[2]) if "leak" in line else 0)
     assert stack.index("<module>") < stack.index("leak")
+    doc = json.loads(run_ebb("export", leaked.run, "--speedscope").stdout)
+    names = {frame["name"] for frame in doc["shared"]["frames"]}
+    assert any("leak" in name for name in names)
+    assert sum(doc["profiles"][0]["weights"]) == pytest.approx(total, rel=1e-3)
     out = tmp_path / "heap.pb.gz"
     assert run_ebb("export", leaked.run, "--pprof", "-o", out).returncode == 0
     text = gzip.decompress(out.read_bytes())
@@ -361,6 +365,7 @@ def test_names_of_files_cannot_command_the_terminal(tmp_path):
         assert bad == [], (form, bad)
     for line in run_ebb("export", result.run, "--collapsed").stdout.splitlines():
         assert re.fullmatch(r".* \d+", line), line
+    json.loads(run_ebb("export", result.run, "--speedscope").stdout)
     assert "\033" not in result.stderr
 
 

@@ -80,6 +80,47 @@ static void collapsed_lines_are_outermost_first_and_have_no_separators_in_names(
         "(no stack) 50\n");
 }
 
+static void check_frame(const json_t *frames, const json_t *stack, size_t at, const char *name,
+                        const char *file, json_int_t line)
+{
+    const json_t *frame =
+        json_array_get(frames, (size_t)json_integer_value(json_array_get(stack, at)));
+    assert_string_equal(json_string_value(json_object_get(frame, "name")), name);
+    assert_string_equal(json_string_value(json_object_get(frame, "file")), file);
+    assert_int_equal(json_integer_value(json_object_get(frame, "line")), line);
+}
+
+static void speedscope_has_each_frame_once_and_every_byte(void **state)
+{
+    struct fixture *f = *state;
+    export(f, profile_export_speedscope);
+    json_t *doc = json_loadb(f->text, f->len, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(doc);
+    assert_string_equal(json_string_value(json_object_get(doc, "$schema")),
+                        "https://www.speedscope.app/file-format-schema.json");
+    const json_t *frames = json_object_get(json_object_get(doc, "shared"), "frames");
+    const json_t *profile = json_array_get(json_object_get(doc, "profiles"), 0);
+    const json_t *samples = json_object_get(profile, "samples");
+    const json_t *weights = json_object_get(profile, "weights");
+    json_int_t sum = 0;
+    size_t i;
+    json_t *weight;
+    assert_int_equal(json_array_size(frames), 6);
+    assert_int_equal(json_array_size(samples), 4);
+    assert_int_equal(json_array_size(weights), 4);
+    json_array_foreach(weights, i, weight) sum += json_integer_value(weight);
+    assert_int_equal(sum, 1048576 + 2048 + 100 + 50);
+    assert_int_equal(json_integer_value(json_object_get(profile, "endValue")), sum);
+    assert_string_equal(json_string_value(json_object_get(profile, "unit")), "bytes");
+    assert_string_equal(json_string_value(json_object_get(profile, "type")), "sampled");
+    const json_t *stack = json_array_get(samples, 0);
+    assert_int_equal(json_array_size(stack), 3);
+    check_frame(frames, stack, 0, "main", "/home/u/train.py", 12);
+    check_frame(frames, stack, 1, "Set.collate", "/home/u/data.py", 40);
+    check_frame(frames, stack, 2, "libgone.so.1+0x20", "libgone.so.1", 0);
+    json_decref(doc);
+}
+
 /* ---- a small reader of protobuf ---- */
 
 struct field {
@@ -269,10 +310,11 @@ static void pprof_says_what_its_numbers_are(void **state)
 
 static void a_heap_that_was_never_read_is_an_error_with_a_sentence(void **state)
 {
-    static export_fn *const all[] = {profile_export_pprof, profile_export_collapsed};
+    static export_fn *const all[] = {profile_export_pprof, profile_export_collapsed,
+                                     profile_export_speedscope};
     struct fixture *f = *state;
     f->heap.profile.n_readings = 0;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct err err = {{0}};
         FILE *out = fopen("/dev/null", "we");
         assert_int_equal(all[i](&f->heap.profile, f->names, out, &err), -ENODATA);
@@ -288,6 +330,11 @@ static void a_heap_that_holds_nothing_is_exported_as_nothing(void **state)
     export(f, profile_export_collapsed);
     assert_string_equal(f->text, "");
     free(f->text);
+    export(f, profile_export_speedscope);
+    json_t *doc = json_loadb(f->text, f->len, 0, NULL);
+    assert_non_null(doc);
+    json_decref(doc);
+    free(f->text);
     export(f, profile_export_pprof);
     struct decoded d = gunzip(f->text, f->len);
     struct field field;
@@ -298,7 +345,8 @@ static void a_heap_that_holds_nothing_is_exported_as_nothing(void **state)
 /* Sites and nodes that are not there, loops, and numbers that are none. */
 static void hostile_numbers_are_left_out(void **state)
 {
-    static export_fn *const all[] = {profile_export_pprof, profile_export_collapsed};
+    static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,
+                                     profile_export_collapsed};
     struct fixture *f = *state;
     f->heap.held[0].site = 4000000;
     f->heap.held[1].live_bytes = -1e300;
@@ -306,7 +354,7 @@ static void hostile_numbers_are_left_out(void **state)
     f->heap.held[3].live_bytes = 1e300;
     f->heap.nodes[2].parent = 60000;
     f->heap.site_node[1] = 777777;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         free(f->text);
         f->text = NULL;
         export(f, all[i]);
@@ -321,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(collapsed_lines_are_outermost_first_and_have_no_separators_in_names),
+        TEST(speedscope_has_each_frame_once_and_every_byte),
         TEST(pprof_samples_have_their_stacks_innermost_first),
         TEST(pprof_says_what_its_numbers_are),
         TEST(a_heap_that_was_never_read_is_an_error_with_a_sentence),
