@@ -1,101 +1,27 @@
 /* `ebb census`: live tensors and objects of a run's processes, counted by the processes. */
 #include "cli/census.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/io.h"
 #include "base/json.h"
-#include "base/number.h"
 #include "cli/cli.h"
 #include "cli/run_target.h"
 #include "present/census.h"
+#include "trace/census.h"
 #include "present/document.h"
-
-enum { CENSUS_MAX = 16 << 20, KEPT_MAX = 4096 };
 
 struct census_options {
     uint64_t timeout_ns;
     int64_t top;
     bool json;
 };
-
-/* ---- censuses that are kept ---- */
-
-/* NNNN-PID-STEP.json */
-struct kept {
-    int64_t number, pid;
-    char name[NAME_MAX + 1];
-};
-
-static bool kept_parse(const char *name, struct kept *ret)
-{
-    const char *dash = strchr(name, '-'), *second = dash ? strchr(dash + 1, '-') : NULL;
-    size_t len = strlen(name);
-    if (!second || len < 5 || len > NAME_MAX || strcmp(name + len - 5, ".json") != 0 ||
-        number_parse_i64(name, (size_t)(dash - name), &ret->number) < 0 ||
-        number_parse_i64(dash + 1, (size_t)(second - dash - 1), &ret->pid) < 0)
-        return false;
-    memcpy(ret->name, name, len + 1);
-    return true;
-}
-
-static int census_by_number(const void *a, const void *b)
-{
-    const struct kept *x = a, *y = b;
-    if (x->number != y->number)
-        return x->number < y->number ? -1 : 1;
-    return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-/* Those in FOLDER, the oldest first; NULL: none. */
-static struct kept *kept_list(const char *folder, size_t *ret_count)
-{
-    struct kept *list = NULL, one;
-    size_t count = 0, cap = 0;
-    DIR *dir = opendir(folder);
-    for (const struct dirent *d; dir && count < KEPT_MAX && (d = readdir(dir));) {
-        if (!kept_parse(d->d_name, &one))
-            continue;
-        if (!ARRAY_ROOM(list, count, cap))
-            break;
-        list[count++] = one;
-    }
-    if (dir)
-        closedir(dir);
-    if (count > 1)
-        qsort(list, count, sizeof *list, census_by_number);
-    *ret_count = count;
-    return list;
-}
-
-static json_t *census_load(const char *path, struct err *err)
-{
-    struct buf text = {0};
-    int r = io_read_all(AT_FDCWD, path, CENSUS_MAX, &text);
-    json_t *doc = NULL;
-    if (r < 0)
-        err_set(err, r, "cannot read %s: %s", path, strerror(-r));
-    else
-        doc = json_parse(buf_str(&text), text.len, err);
-    buf_fini(&text);
-    if (doc && !json_is_object(doc)) {
-        err_set(err, -EBADMSG, "%s is not a census", path);
-        json_decref(doc);
-        doc = NULL;
-    }
-    return doc;
-}
 
 /* ---- growth ---- */
 
@@ -174,44 +100,32 @@ static json_t *growth_json(const json_t *before, const json_t *now)
     return sorted;
 }
 
-/* The one before PATH of the same process, in the same folder; NULL if there is none. */
-static json_t *load_before(const char *path, char ret_path[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    struct kept own;
-    size_t count, best = SIZE_MAX;
-    json_t *doc = NULL;
-    if (!slash || !kept_parse(slash + 1, &own) ||
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= (int)sizeof folder)
-        return NULL;
-    struct kept *list = kept_list(folder, &count);
-    for (size_t i = 0; i < count; i++)
-        if (list[i].pid == own.pid && list[i].number < own.number)
-            best = i;
-    if (best < count && snprintf(ret_path, PATH_MAX, "%s/%s", folder, list[best].name) < PATH_MAX)
-        doc = census_load(ret_path, NULL);
-    free(list);
-    return doc;
-}
-
-/* Puts the census at PATH into ONE, and what grew since the one before. */
+/* Puts the census at PATH into ONE, and what grew since the one before of the same process. */
 static void add_census(json_t *one, const char *path)
 {
     struct err err = {{0}};
-    char before_path[PATH_MAX];
-    json_t *now = census_load(path, &err);
+    json_t *now = census_file_read(path, &err), *before = NULL;
     if (!now) {
         json_object_set_new(one, "error", json_text0(err.text));
         return;
     }
-    json_t *before = load_before(path, before_path);
+    const char *slash = strrchr(path, '/');
+    AUTO_FREE char *folder = slash ? strndup(path, (size_t)(slash - path)) : NULL;
+    struct census_files files = {0};
+    size_t at = 0;
+    if (folder)
+        census_files_list(folder, (int32_t)integer(one, "pid"), &files);
+    while (at < files.count && strcmp(files.v[at].path, path) != 0)
+        at++;
+    if (at > 0 && at < files.count)
+        before = census_file_read(files.v[at - 1].path, NULL);
     json_object_set_new(one, "since",
-                        before ? json_pack("{s:o,s:O?}", "path", json_text0(before_path), "step",
-                                           json_object_get(before, "step"))
+                        before ? json_pack("{s:o,s:O?}", "path", json_text0(files.v[at - 1].path),
+                                           "step", json_object_get(before, "step"))
                                : json_null());
     json_object_set_new(one, "growth", before ? growth_json(before, now) : json_array());
     json_object_set_new(one, "census", now);
+    census_files_fini(&files);
     json_decref(before);
 }
 
@@ -237,24 +151,23 @@ static int ask_run(const char *marks, int32_t only_pid, const struct census_opti
 
 /* ---- a run that has ended ---- */
 
+/* The last of each process. */
 static void add_kept(const char *folder, json_t *processes)
 {
-    size_t count;
-    struct kept *list = kept_list(folder, &count);
-    for (size_t i = 0; i < count; i++) {
+    struct census_files files;
+    census_files_list(folder, 0, &files);
+    for (size_t i = 0; i < files.count; i++) {
         bool is_last = true;
-        char path[PATH_MAX];
-        for (size_t k = i + 1; k < count && is_last; k++)
-            is_last = list[k].pid != list[i].pid;
-        if (!is_last ||
-            snprintf(path, sizeof path, "%s/%s", folder, list[i].name) >= (int)sizeof path)
+        for (size_t k = i + 1; k < files.count && is_last; k++)
+            is_last = files.v[k].pid != files.v[i].pid;
+        if (!is_last)
             continue;
-        json_t *one = json_pack("{s:I,s:o,s:n}", "pid", (json_int_t)list[i].pid, "path",
-                                json_text0(path), "error");
-        add_census(one, path);
+        json_t *one = json_pack("{s:i,s:o,s:n}", "pid", (int)files.v[i].pid, "path",
+                                json_text0(files.v[i].path), "error");
+        add_census(one, files.v[i].path);
         json_array_append_new(processes, one);
     }
-    free(list);
+    census_files_fini(&files);
 }
 
 static int census_of_ended(const char *folder, json_t *processes, struct err *err)

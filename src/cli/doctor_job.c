@@ -134,84 +134,55 @@ void doctor_look_python(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "Python", NULL, NULL, "none on PATH");
 }
 
-/* The version that torch/version.py of FOLDER names, or "". */
-static void read_torch_version(const char *folder, char *ret, size_t size)
-{
-    char text[1024];
-    struct buf path = {0};
-    ret[0] = '\0';
-    buf_printf(&path, "%s/version.py", folder);
-    const char *found = NULL;
-    if (io_read_small(AT_FDCWD, buf_str(&path), text, sizeof(text)) > 0)
-        found = strstr(text, "__version__ = ");
-    buf_fini(&path);
-    if (!found)
-        return;
-    found += strlen("__version__ = ");
-    found += strspn(found, "'\"");
-    snprintf(ret, size, "%.*s", (int)strcspn(found, "'\"\n"), found);
-}
-
-/* The first torch folder that PATTERN finds. */
-static bool glob_torch(const char *pattern, char ret[PATH_MAX])
-{
-    glob_t found;
-    bool is_there = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;
-    if (is_there) {
-        snprintf(ret, PATH_MAX, "%s", found.gl_pathv[0]);
-        char *slash = strrchr(ret, '/');
-        if (slash)
-            *slash = '\0'; /* without __init__.py */
-    }
-    globfree(&found);
-    return is_there;
-}
-
-/* Below the folder that PYTHON is in the bin of: a virtual environment or an installation. */
-static bool find_torch_beside(const char *python, char ret[PATH_MAX])
-{
-    struct buf pattern = {0};
-    const char *slash = strrchr(python, '/');
-    buf_printf(&pattern, "%.*s/../lib/python3*/*-packages/torch/__init__.py",
-               slash ? (int)(slash - python) : 1, slash ? python : ".");
-    bool is_there = glob_torch(buf_str(&pattern), ret);
-    buf_fini(&pattern);
-    return is_there;
-}
-
+/* torch/version.py of PYTHON: beside its bin folder (a virtual environment or an installation), of
+ * the machine, or of the user. */
 static bool find_torch(const char *python, char ret[PATH_MAX])
 {
     char target[PATH_MAX];
-    const char *home = getenv("HOME");
-    if (find_torch_beside(python, ret))
-        return true;
-    if (realpath(python, target) && find_torch_beside(target, ret))
-        return true;
-    if (glob_torch("/usr/local/lib/python3*/*-packages/torch/__init__.py", ret))
-        return true;
-    if (!home)
-        return false;
+    const char *real = realpath(python, target) ? target : python, *home = getenv("HOME");
     struct buf pattern = {0};
-    buf_printf(&pattern, "%s/.local/lib/python3*/site-packages/torch/__init__.py", home);
-    bool is_there = glob_torch(buf_str(&pattern), ret);
+    glob_t found = {0};
+    for (int i = 0; i < 4 && found.gl_pathc == 0; i++) {
+        const char *program = i == 0 ? python : real, *slash = strrchr(program, '/');
+        buf_clear(&pattern);
+        if (i < 2)
+            buf_printf(&pattern, "%.*s/..", slash ? (int)(slash - program) : 1,
+                       slash ? program : ".");
+        else
+            buf_printf(&pattern, "%s", i == 2 ? "/usr/local" : home ? home : "");
+        buf_printf(&pattern, "%s/lib/python3*/*-packages/torch/version.py",
+                   i == 3 ? "/.local" : "");
+        if (glob(buf_str(&pattern), GLOB_APPEND, NULL, &found) == 0)
+            snprintf(ret, PATH_MAX, "%s", found.gl_pathv[0]);
+    }
+    bool is_found = found.gl_pathc > 0;
+    globfree(&found);
     buf_fini(&pattern);
-    return is_there;
+    return is_found;
 }
 
 void doctor_look_torch(struct doctor *d)
 {
-    char python[PATH_MAX], folder[PATH_MAX], version[64];
-    if (!find_python(python))
+    char path[PATH_MAX], text[1024], version[64] = "";
+    if (!find_python(path))
         return;
-    if (!find_torch(python, folder)) {
+    if (!find_torch(path, path)) {
         doctor_add(d, DOCTOR_OK, "torch", NULL, NULL, "not installed for that Python");
         return;
     }
-    read_torch_version(folder, version, sizeof(version));
+    const char *found = io_read_small(AT_FDCWD, path, text, sizeof text) > 0
+                            ? strstr(text, "__version__ = ")
+                            : NULL;
+    if (found) {
+        found += strlen("__version__ = ");
+        found += strspn(found, "'\"");
+        snprintf(version, sizeof version, "%.*s", (int)strcspn(found, "'\"\n"), found);
+    }
+    *strrchr(path, '/') = '\0'; /* without version.py */
     doctor_add(d, DOCTOR_OK, "torch",
-               json_pack("{s:o, s:o}", "path", json_text0(folder), "version",
+               json_pack("{s:o, s:o}", "path", json_text0(path), "version",
                          json_text0(version[0] ? version : NULL)),
-               NULL, "%s%sin %s", version, version[0] ? " " : "", folder);
+               NULL, "%s%sin %s", version, version[0] ? " " : "", path);
 }
 
 /* A program that was copied without them runs, and reports nothing about steps or the heap. */
