@@ -11,7 +11,6 @@
 void *compat_reallocarray(void *array, size_t count, size_t size)
 {
     size_t bytes;
-
     if (__builtin_mul_overflow(count, size, &bytes)) {
         errno = ENOMEM;
         return NULL;

@@ -115,19 +115,14 @@ static int named_signal(const char *name)
     return real_time_signal(name);
 }
 
-/* Numbers between the last with a name and SIGRTMIN are the C library's own. */
-static bool is_signal(int n)
-{
-    return (n > 0 && n < SIGRTMIN && sigabbrev_np(n)) || (n >= SIGRTMIN && n <= SIGRTMAX);
-}
-
 int words_signal(const char *what, const char *s, int *ret, struct err *err)
 {
     const char *name = strncasecmp(s, "SIG", 3) == 0 ? s + 3 : s;
     int n = small_number(s);
     if (n < 0)
         n = named_signal(name);
-    if (!is_signal(n))
+    /* numbers between the last with a name and SIGRTMIN are the C library's own */
+    if (n <= 0 || n > SIGRTMAX || (n < SIGRTMIN && !sigabbrev_np(n)))
         return err_set(err, -EINVAL,
                        "%s: \"%.100s\" is no signal; write it like USR1, SIGUSR2 or 10", what, s);
     *ret = n;

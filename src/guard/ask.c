@@ -36,7 +36,6 @@ static int64_t mtime_ns(const struct stat *st)
 static void remember_file(struct ask *a)
 {
     struct stat st;
-
     a->file_was_there = a->options.done && stat(a->options.done, &st) == 0;
     if (!a->file_was_there)
         return;
@@ -48,7 +47,6 @@ static void remember_file(struct ask *a)
 static bool file_is_new(const struct ask *a)
 {
     struct stat st;
-
     if (!a->options.done || stat(a->options.done, &st) < 0)
         return false;
     return !a->file_was_there || st.st_ino != a->file_ino || st.st_size != a->file_size ||
@@ -87,7 +85,6 @@ struct tally {
 static struct tally count_answers(const struct ask *a)
 {
     struct tally t = {0};
-
     for (size_t i = 0; i < a->peers; i++) {
         t.waiting += may_answer(&a->peer[i]);
         t.done += a->peer[i].ack == LADDER_ACK_DONE;
@@ -96,22 +93,17 @@ static struct tally count_answers(const struct ask *a)
     return t;
 }
 
-/* One that got the signal says nothing itself: it is heard by the file or by the mark of its save,
- * and the latter tells nothing new where ranks answer on the socket. */
-static bool awaits_signalled(const struct ask *a)
-{
-    return a->signalled_count > 0 && (a->peers == 0 || a->options.done);
-}
-
 /* After any bad news or answer: is it over? The file comes last, since one who wrote it and then
  * died, or whose command failed later, has made a checkpoint all the same. */
 static bool settle_request(struct ask *a, uint64_t now_ns)
 {
     struct tally t = count_answers(a);
-
     if (t.waiting == 0 && t.done > 0 && t.failed == 0)
         return set_done(a, "mark", now_ns);
-    if (t.waiting > 0 || a->command_pid != 0 || awaits_signalled(a))
+    /* One that got the signal does not answer: its file tells, or the mark of its save, and that
+     * tells nothing new where ranks answer on the socket. */
+    bool awaits_signalled = a->signalled_count > 0 && (a->peers == 0 || a->options.done);
+    if (t.waiting > 0 || a->command_pid != 0 || awaits_signalled)
         return false;
     if (file_is_new(a))
         return set_done(a, "file", now_ns);
@@ -124,7 +116,6 @@ static bool settle_request(struct ask *a, uint64_t now_ns)
 static void ask_add_why(char why[ASK_TEXT_MAX], const char *clause)
 {
     size_t len = strlen(why);
-
     if (len + strlen("; ") + strlen(clause) < ASK_TEXT_MAX)
         snprintf(why + len, ASK_TEXT_MAX - len, "%s%s", len > 0 ? "; " : "", clause);
 }
@@ -137,7 +128,6 @@ static bool ask_by_socket(struct ask *a, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
     size_t count;
-
     a->socket_asked = marks ? mark_receiver_request(marks, "CHECKPOINT", a->id) : 0;
     if (a->socket_asked == 0)
         return false;
@@ -157,7 +147,6 @@ static bool is_rank(const struct mark_receiver *marks, int32_t pid)
 {
     const struct mark_peer *peers;
     size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
-
     for (size_t i = 0; i < count; i++)
         if (peers[i].pid == pid)
             return !peers[i].is_worker;
@@ -168,7 +157,6 @@ static bool is_rank(const struct mark_receiver *marks, int32_t pid)
 static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 {
     const struct proc_node *parent = proc_tree_find(tree, n->info.ppid);
-
     return n->info.role == ROLE_OTHER && (!parent || parent->info.role == ROLE_LAUNCHER);
 }
 
@@ -213,29 +201,21 @@ static enum circle choose_circle(const struct ask *a, const struct mark_receiver
     return CIRCLE_COUNT;
 }
 
-/* The mask of caught signals in the text of /proc/PID/status. The name, which stands before it,
- * cannot forge it: the kernel escapes newlines there. */
-static bool status_catches(const char *text, int signo)
-{
-    const char *line = strstr(text, "\nSigCgt:");
-
-    if (!line || signo < 1 || signo > 64)
-        return false;
-    return strtoull(line + strlen("\nSigCgt:"), NULL, 16) >> (signo - 1) & 1;
-}
-
+/* By the mask of caught signals in status. The name, which stands before it, cannot forge it: the
+ * kernel escapes newlines there. */
 static bool catches_signal(struct proc_tree *tree, struct proc_node *n, int signo)
 {
     char text[8192];
-    AUTO_CLOSE int fd = proc_node_open(tree, n, "status", O_RDONLY | O_CLOEXEC);
-
-    return fd >= 0 && io_pread_small(fd, text, sizeof text) > 0 && status_catches(text, signo);
+    AUTO_CLOSE int fd = proc_node_open(tree, n, "status", O_RDONLY);
+    bool is_read = fd >= 0 && io_pread_small(fd, text, sizeof text) > 0;
+    const char *line = is_read ? strstr(text, "\nSigCgt:") : NULL;
+    return line && signo >= 1 && signo <= 64 &&
+           strtoull(line + strlen("\nSigCgt:"), NULL, 16) >> (signo - 1) & 1;
 }
 
 static int signal_rank(struct ask *a, struct proc_tree *tree, struct proc_node *n)
 {
     int r;
-
     if (a->signalled_count == ASK_PEERS)
         return -ENOSPC;
     if (!catches_signal(tree, n, a->options.signo))
@@ -251,7 +231,6 @@ static void explain_not_signalled(const struct ask *a, const struct proc_node *n
 {
     enum { NAME_COLUMNS = 24 };
     char clause[200], name[4 * NAME_COLUMNS + 4], signal[WORDS_SIGNAL_MAX];
-
     text_fit(name, sizeof name, NAME_COLUMNS, n->info.comm, n->info.comm_len);
     words_signal_name(signal, a->options.signo);
     if (code == -ENOTSUP)
@@ -268,7 +247,6 @@ static bool ask_by_signal(struct ask *a, const struct mark_receiver *marks, stru
 {
     enum circle circle;
     bool is_explained = false;
-
     if (a->options.signo == 0)
         return false;
     circle = choose_circle(a, marks, tree);
@@ -277,7 +255,6 @@ static bool ask_by_signal(struct ask *a, const struct mark_receiver *marks, stru
     for (size_t i = 0; i < proc_tree_count(tree) && circle != CIRCLE_COUNT; i++) {
         struct proc_node *n = proc_tree_at(tree, i);
         int r = is_in_circle(a, marks, tree, n, circle) ? signal_rank(a, tree, n) : 0;
-
         if (r < 0 && !is_explained) { /* one is enough of an example */
             explain_not_signalled(a, n, r, why);
             is_explained = true;
@@ -294,7 +271,6 @@ static char **environment_with(char *id)
 {
     size_t count = 0, out = 0;
     char **env;
-
     while (environ[count])
         count++;
     env = calloc(count + 2, sizeof *env);
@@ -307,29 +283,6 @@ static char **environment_with(char *id)
     return env;
 }
 
-static int set_up_attributes(posix_spawnattr_t *attr)
-{
-    sigset_t none, all;
-    int r;
-
-    sigemptyset(&none);
-    sigfillset(&all);
-    r = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                           POSIX_SPAWN_SETSIGDEF);
-    if (r == 0)
-        r = posix_spawnattr_setpgroup(attr, 0);
-    if (r == 0)
-        r = posix_spawnattr_setsigmask(attr, &none);
-    return r == 0 ? posix_spawnattr_setsigdefault(attr, &all) : r;
-}
-
-static int set_up_streams(posix_spawn_file_actions_t *streams)
-{
-    int r = posix_spawn_file_actions_addopen(streams, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-
-    return r == 0 ? posix_spawn_file_actions_adddup2(streams, STDERR_FILENO, STDOUT_FILENO) : r;
-}
-
 /* 0 or an errno, as the calls of posix_spawn have it. */
 static int spawn_shell(const char *command, char *const *env, pid_t *ret)
 {
@@ -337,19 +290,22 @@ static int spawn_shell(const char *command, char *const *env, pid_t *ret)
     char *argv[] = {name, option, (char *)(uintptr_t)command, NULL};
     posix_spawn_file_actions_t streams;
     posix_spawnattr_t attr;
-    int r = posix_spawnattr_init(&attr);
-
-    if (r != 0)
-        return r;
-    r = posix_spawn_file_actions_init(&streams);
-    if (r == 0) {
-        r = set_up_streams(&streams);
-        if (r == 0)
-            r = set_up_attributes(&attr);
-        if (r == 0)
-            r = posix_spawn(ret, "/bin/sh", &streams, &attr, argv, env);
-        posix_spawn_file_actions_destroy(&streams);
-    }
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                        POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawn_file_actions_init(&streams);
+    int r = posix_spawn_file_actions_addopen(&streams, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(&streams, STDERR_FILENO, STDOUT_FILENO);
+    if (r == 0)
+        r = posix_spawn(ret, "/bin/sh", &streams, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&streams);
     posix_spawnattr_destroy(&attr);
     return r;
 }
@@ -358,7 +314,6 @@ static bool ask_by_command(struct ask *a, char why[ASK_TEXT_MAX])
 {
     char id[48], clause[128];
     int r;
-
     if (!a->options.command)
         return false;
     if (a->command_pid != 0)
@@ -382,7 +337,6 @@ static size_t count_ranks(const struct mark_receiver *marks)
     const struct mark_peer *peers;
     size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
     size_t ranks = 0;
-
     for (size_t i = 0; i < count; i++)
         ranks += !peers[i].is_worker;
     return ranks;
@@ -398,23 +352,17 @@ bool ask_can(const struct ask *a, const struct mark_receiver *marks, char why[AS
     return false;
 }
 
-static void forget_last(struct ask *a)
-{
-    a->awaits_file = false;
-    a->asked_ns = a->started_ns = a->done_ns = 0;
-    a->ack = LADDER_NO_ACK;
-    a->socket_asked = a->signal_asked = 0;
-    a->peers = a->signalled_count = 0;
-    a->path[0] = a->by[0] = '\0';
-}
-
 int ask_now(struct ask *a, uint64_t now_ns, struct mark_receiver *marks, struct proc_tree *tree,
             char why[ASK_TEXT_MAX])
 {
     int ways = 0;
-
     (void)ask_can(a, marks, why); /* for the reason */
-    forget_last(a);
+    a->awaits_file = false;
+    a->started_ns = a->done_ns = 0;
+    a->ack = LADDER_NO_ACK;
+    a->socket_asked = a->signal_asked = 0;
+    a->peers = a->signalled_count = 0;
+    a->path[0] = a->by[0] = '\0';
     a->id = ++a->last_id;
     a->asked_ns = now_ns;
     remember_file(a);
@@ -440,14 +388,12 @@ static bool mark_value_is(const struct mark *m, const char *key, const char *val
 {
     size_t len;
     const char *s = mark_get(m, key, &len);
-
     return s && len == strlen(value) && memcmp(s, value, len) == 0;
 }
 
 static bool is_answer_to(const struct mark *m, uint64_t id)
 {
     char text[24];
-
     snprintf(text, sizeof text, "%" PRIu64, id);
     return mark_value_is(m, "ID", text);
 }
@@ -458,7 +404,6 @@ static void note_path(struct ask *a, const struct mark *m)
 {
     size_t len;
     const char *path = mark_get(m, "PATH", &len);
-
     if (!path || a->path[0] != '\0' || len >= sizeof a->path)
         return;
     memcpy(a->path, path, len);
@@ -478,10 +423,8 @@ static enum ladder_ack ack_status(const struct mark *m)
 static struct ask_peer *find_nameless(struct ask *a, enum ladder_ack status)
 {
     struct ask_peer *other = NULL;
-
     for (size_t i = 0; i < a->peers; i++) {
         struct ask_peer *p = &a->peer[i];
-
         if (p->pid != 0 || !may_answer(p))
             continue;
         if ((p->ack == LADDER_ACK_STARTED) == (status != LADDER_ACK_STARTED))
@@ -496,7 +439,6 @@ static struct ask_peer *find_nameless(struct ask *a, enum ladder_ack status)
 static struct ask_peer *find_answering(struct ask *a, int32_t pid, enum ladder_ack status)
 {
     struct ask_peer *p;
-
     for (size_t i = 0; i < a->peers && pid != 0; i++)
         if (a->peer[i].pid == pid)
             return may_answer(&a->peer[i]) ? &a->peer[i] : NULL;
@@ -522,7 +464,6 @@ static bool apply_ack(struct ask *a, const struct mark *m)
 {
     enum ladder_ack status = ack_status(m);
     struct ask_peer *p = find_answering(a, m->pid, status);
-
     if (a->peers == 0)
         return apply_ack_of_command(a, m, status);
     if (status == LADDER_NO_ACK || !p)
@@ -580,7 +521,6 @@ static bool strike_signalled(struct ask *a, int32_t pid)
 bool ask_died(struct ask *a, int32_t pid, uint64_t now_ns)
 {
     bool was_asked = strike_signalled(a, pid);
-
     for (size_t i = 0; i < a->peers && pid != 0; i++)
         if (a->peer[i].pid == pid) {
             a->peer[i].is_gone = true;

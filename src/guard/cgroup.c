@@ -82,14 +82,6 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return r;
 }
 
-/* Below a threaded group no process of another can live. */
-static bool is_domain(const struct proc_root *root, const char *dir)
-{
-    char text[64];
-    ssize_t len = cgroup_read(root, dir, "cgroup.type", text, sizeof text);
-    return len < 0 || strcmp(text, "domain\n") == 0;
-}
-
 /* mkdir, also where an earlier group of this process could not be removed in time. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
@@ -117,7 +109,10 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
         return r;
     /* whatever our umask: a job of another user may want to read its own limit */
     (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
-    if (p->is_v2 && !is_domain(root, dir)) {
+    /* below a threaded group no process of another can live */
+    char type[64];
+    if (p->is_v2 && cgroup_read(root, dir, "cgroup.type", type, sizeof type) >= 0 &&
+        strcmp(type, "domain\n") != 0) {
         (void)unlinkat(root->cgroup_fd, dir, AT_REMOVEDIR);
         return -EOPNOTSUPP;
     }
@@ -162,13 +157,6 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* Only for want of rights or of the controller is it worth to look further up: a group that is busy
- * or full is still the place, and above it the job would be where nobody looks for it. */
-static bool is_refusal(int error)
-{
-    return error == -EACCES || error == -EPERM || error == -EOPNOTSUPP;
-}
-
 /* 0, or -errno of our own group, or -ENOENT without such a hierarchy. */
 static int make_memory(const struct proc_root *root, bool v2, const char *name,
                        struct guard_cgroup *ret, struct err *why)
@@ -181,7 +169,9 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
-        if (!is_refusal(made))
+        /* only for want of rights or of the controller is it worth to go further up: a group that
+         * is busy or full is still the place, and above it the job is where nobody expects it */
+        if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
     return first == 0 ? -ENOENT : first;

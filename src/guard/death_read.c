@@ -73,12 +73,6 @@ static size_t flatten(const struct death_tail *t, char flat[DEATH_TAIL])
     return DEATH_TAIL;
 }
 
-/* What the ring holds, oldest first, without colours and the like. Returns its length. */
-static size_t death_tail_text(const struct death_tail *t, char text[DEATH_TAIL])
-{
-    return without_escapes(text, flatten(t, text));
-}
-
 /* --- one line by itself --- */
 
 static bool is_decimal(char c)
@@ -128,11 +122,6 @@ static bool death_line_has_usual_name(struct span name)
 }
 
 /* DEATH_PYTHON: none of a known cause */
-static bool death_line_is_exited_worker(struct span line)
-{
-    return span_find(line, "DataLoader worker (pid") && span_find(line, "exited unexpectedly");
-}
-
 /* "[rank3]: ", "[default0]:": how launchers mark a rank's lines. Returns its length or 0. */
 static size_t death_line_rank(struct span s, int *ret_rank)
 {
@@ -303,8 +292,9 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
                                 &s->signalled);
     if (span_ends(name, "ChildFailedError"))
         s->table = (struct table){.is_open = true};
-    if (weight > WEIGHT_LAUNCHER && (s->table.is_open || span_ends(name, "CalledProcessError") ||
-                                     death_line_is_exited_worker(line)))
+    if (weight > WEIGHT_LAUNCHER &&
+        (s->table.is_open || span_ends(name, "CalledProcessError") ||
+         (span_find(line, "DataLoader worker (pid") && span_find(line, "exited unexpectedly"))))
         weight = WEIGHT_LAUNCHER;
     if (weight != WEIGHT_NONE) {
         offer_cause(s, weight, line, s->open.rank);
@@ -595,7 +585,7 @@ void death_reading_take(const struct death_tail *t, struct death_reading *ret)
 {
     char flat[DEATH_TAIL];
     struct scan s;
-    size_t len = death_tail_text(t, flat);
+    size_t len = without_escapes(flat, flatten(t, flat));
     scan_text(flat, len, NO_RANK, &s);
     *ret = (struct death_reading){.interrupted = s.interrupted, .signalled = s.signalled};
     if (s.cause.weight == WEIGHT_NONE || s.cause.after_bytes > FAR_BYTES)

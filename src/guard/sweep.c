@@ -137,12 +137,6 @@ static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
     return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-static bool is_new_process(const struct guard_kill *k, const struct found *f)
-{
-    const struct found *before = kill_seen(k, f->pid);
-    return !before || before->start_ticks != f->start_ticks;
-}
-
 /* Keeps those that are to be ended, the living first in line for guard_kill_stuck. */
 static size_t keep_marked(struct scan *s, size_t *ret_living)
 {
@@ -188,8 +182,10 @@ static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn
     int r = scan_machine(root, &s);
     mark(root, &s, user);
     s.count = keep_marked(&s, &living);
-    for (size_t i = 0; i < s.count; i++)
-        fresh += !s.v[i].zombie && is_new_process(k, &s.v[i]);
+    for (size_t i = 0; i < s.count; i++) {
+        const struct found *before = kill_seen(k, s.v[i].pid);
+        fresh += !s.v[i].zombie && (!before || before->start_ticks != s.v[i].start_ticks);
+    }
     const bool stops = fresh > 0 && k->stops < STOPS_MAX;
     signal_marked(root, &s, stops ? SIGSTOP : SIGKILL);
     k->stops = stops ? k->stops + 1 : 0;

@@ -144,11 +144,6 @@ static bool proc_scan_is_below(const struct proc_scan *s, size_t i, size_t above
     return false;
 }
 
-static void note_scanned_map(void *user, const struct proc_map *map)
-{
-    role_maps_add(user, map);
-}
-
 /* Better evidence replaces weaker: /dev/nvidia0 over /dev/nvidiactl over a DRM node. */
 static bool note_device(struct scan_process *p, const char *path)
 {
@@ -199,7 +194,7 @@ static void proc_scan_examine(const struct proc_root *root, struct proc_scan *s,
         p->denied = errno == EACCES || errno == EPERM;
         return;
     }
-    proc_read_maps(fd, MAPS_BYTES_MAX, note_scanned_map, &p->maps);
+    proc_read_maps(fd, MAPS_BYTES_MAX, role_maps_add, &p->maps);
     if (devices)
         read_devices(dir, p);
 }
@@ -366,11 +361,6 @@ static int weigh_evidence(const struct scan_process *p, char *reasons, size_t si
     return computes && score >= SCORE_MIN ? score : 0;
 }
 
-static bool may_train(const struct scan_process *p)
-{
-    return !p->excluded && !p->denied && (p->info.role == ROLE_MAIN || p->info.role == ROLE_OTHER);
-}
-
 static bool ancestor_has_score(const struct proc_scan *s, const int *score, size_t i)
 {
     for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent)
@@ -454,18 +444,15 @@ static void fill_candidate(const struct proc_scan *s, const struct ranked *r,
     (void)weigh_evidence(p, ret->reasons, sizeof(ret->reasons));
 }
 
-static void exclude_self(struct proc_scan *s, int32_t self_pid)
-{
-    for (int p = proc_scan_find(s, self_pid); p != SCAN_NONE; p = s->v[p].parent)
-        s->v[p].excluded = true;
-}
-
 static int rank_all(struct proc_scan *s, int *score, struct ranked *ranked)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         char ignored[256] = "";
-        score[i] = may_train(&s->v[i]) ? weigh_evidence(&s->v[i], ignored, sizeof(ignored)) : 0;
+        const struct scan_process *p = &s->v[i];
+        bool may_train =
+            !p->excluded && !p->denied && (p->info.role == ROLE_MAIN || p->info.role == ROLE_OTHER);
+        score[i] = may_train ? weigh_evidence(p, ignored, sizeof ignored) : 0;
     }
     for (size_t i = 0; i < s->n; i++)
         if (score[i] > 0 && !ancestor_has_score(s, score, i))
@@ -482,7 +469,8 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
     int r = proc_scan_read(root, &s);
     if (r < 0)
         return err_set(err, r, "cannot list the processes in /proc: %s", strerror(-r));
-    exclude_self(&s, self_pid);
+    for (int p = proc_scan_find(&s, self_pid); p != SCAN_NONE; p = s.v[p].parent)
+        s.v[p].excluded = true;
     for (size_t i = 0; i < s.n; i++)
         if (!s.v[i].excluded &&
             (s.v[i].rss_bytes > EXAMINED_RSS_BYTES || is_python_process(&s.v[i])))

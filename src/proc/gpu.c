@@ -50,14 +50,6 @@ static void unref_unlock(struct gpu *g)
         gpu_destroy(g);
 }
 
-static bool is_gpu_stopped(struct gpu *g)
-{
-    pthread_mutex_lock(&g->lock);
-    bool stop = g->stop;
-    pthread_mutex_unlock(&g->lock);
-    return stop;
-}
-
 static void publish_snapshot(struct gpu *g, int status)
 {
     pthread_mutex_lock(&g->lock);
@@ -67,13 +59,16 @@ static void publish_snapshot(struct gpu *g, int status)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void sleep_until_stop(struct gpu *g, uint64_t ns)
+/* Sleeps, and says whether to go on. */
+static bool sleep_until_stop(struct gpu *g, uint64_t ns)
 {
     struct timespec until = time_after(ns);
     pthread_mutex_lock(&g->lock);
     while (!g->stop && pthread_cond_timedwait(&g->changed, &g->lock, &until) != ETIMEDOUT)
         ;
+    bool stop = g->stop;
     pthread_mutex_unlock(&g->lock);
+    return !stop;
 }
 
 static void *gpu_thread(void *arg)
@@ -84,13 +79,12 @@ static void *gpu_thread(void *arg)
     if (r < 0) {
         publish_snapshot(g, r);
     } else {
-        while (!is_gpu_stopped(g)) {
-            memset(&g->scratch, 0, sizeof(g->scratch));
+        do {
+            memset(&g->scratch, 0, sizeof g->scratch);
             r = g->vendor->read(state, &g->scratch);
             g->scratch.t_ns = clock_mono_ns();
             publish_snapshot(g, r);
-            sleep_until_stop(g, g->period_ns);
-        }
+        } while (sleep_until_stop(g, g->period_ns));
         g->vendor->close(state);
     }
     pthread_mutex_lock(&g->lock);

@@ -163,20 +163,15 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     return 0;
 }
 
-/* Less head-room is nearer; of two at the same distance the one that kills. */
-static bool is_nearer(const struct machine_limit *a, const struct machine_limit *b)
-{
-    if (a->headroom_bytes != b->headroom_bytes)
-        return a->headroom_bytes < b->headroom_bytes;
-    return b->soft && !a->soft;
-}
-
+/* The one with less head-room stays; of two at the same distance the one that kills. */
 static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
                            const char *dir)
 {
     limit->headroom_bytes =
         u64_minus(limit->limit_bytes, limit->used_known ? limit->used_bytes : 0);
-    if (*found && !is_nearer(limit, &best->limit))
+    const struct machine_limit *b = &best->limit;
+    if (*found && (limit->headroom_bytes > b->headroom_bytes ||
+                   (limit->headroom_bytes == b->headroom_bytes && (!b->soft || limit->soft))))
         return;
     *found = true;
     best->limit = *limit;
@@ -192,7 +187,6 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
     struct machine_limit l = {.kind = kind};
     uint64_t usage;
     bool looked = false;
-
     for (int i = 0; i < 2 && name[i] != NULL; i++) {
         if (!cgroup_read_number(root, dir, name[i], &l.limit_bytes))
             continue;

@@ -155,11 +155,6 @@ static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_r
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
-static bool is_own_mapping(const struct pagemap_scan *s, const struct proc_map *map)
-{
-    return s->has_own && map->inode == 0 && !map->shared && map->end - map->start >= OWN_BYTES_MIN;
-}
-
 /* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
 static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
@@ -182,10 +177,11 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
             return r;
         struct pagemap_range before = s->ahead;
         s->ahead = (struct pagemap_range){0};
+        bool is_own = r > 0 && s->has_own && line.inode == 0 && !line.shared &&
+                      line.end - line.start >= OWN_BYTES_MIN;
         if (r > 0)
-            s->ahead =
-                (struct pagemap_range){line.start, line.end, mapping_kind(&line, &before),
-                                       is_countable(&line, can_seek), is_own_mapping(s, &line)};
+            s->ahead = (struct pagemap_range){line.start, line.end, mapping_kind(&line, &before),
+                                              is_countable(&line, can_seek), is_own};
         if (!before.is_countable)
             continue;
         if (is_glibc_arena(&before, &s->ahead))
@@ -214,12 +210,6 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-static bool is_one_with(const struct pagemap_scan *s, const struct pagemap_range *r)
-{
-    return r->kind == s->now.kind && r->is_own == s->now.is_own && r->at >= s->now.end &&
-           r->at - s->now.end <= GAP_PAGES_MAX * s->page_bytes;
-}
-
 /* Makes what is read now of the next mapping and its near neighbours. Reads maps at most once; an
  * empty range is left if that was not enough. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
@@ -243,7 +233,9 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
         }
         if (s->now.end == 0) {
             s->now = found;
-        } else if (is_one_with(s, &found)) {
+        } else if (found.kind == s->now.kind && found.is_own == s->now.is_own &&
+                   found.at >= s->now.end &&
+                   found.at - s->now.end <= GAP_PAGES_MAX * s->page_bytes) {
             s->now.end = found.end;
         } else {
             s->next = found;
@@ -374,13 +366,6 @@ static size_t count_entries(struct pagemap_scan *s, size_t count)
     return present;
 }
 
-/* Without a way to see holes, address space is read in vain up to a bound: a terabyte of it would
- * be two gigabytes of entries. */
-static bool too_many_holes(const struct pagemap_scan *s)
-{
-    return s->holes_pages > 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
-}
-
 static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     size_t count = s->run_pages < pace->chunk_pages ? s->run_pages : pace->chunk_pages;
@@ -409,13 +394,10 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     else
         s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
     s->seek = present == 0;
-    return pace->no_seek && too_many_holes(s) ? -EOVERFLOW : 0;
-}
-
-/* An address space that is gone has no more maps, too: make sure that this is the end. */
-static int check_end(struct pagemap_scan *s)
-{
-    return pread(s->pagemap_fd, s->entries, sizeof(s->entries[0]), 0) > 0 ? PAGEMAP_DONE : -ESRCH;
+    /* Without a way to see holes, address space is read in vain up to a bound: a terabyte of it
+     * would be two gigabytes of entries. */
+    uint64_t holes_max = 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
+    return pace->no_seek && s->holes_pages > holes_max ? -EOVERFLOW : 0;
 }
 
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
@@ -427,6 +409,8 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        return check_end(s);
+        /* an address space that is gone has no more maps, too: make sure that this is the end */
+        return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
+                                                                             : -ESRCH;
     return next_range(s, pace);
 }

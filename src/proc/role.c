@@ -40,8 +40,9 @@ static bool is_library(struct span name, const char *prefix)
     return span_begins(name, prefix) && span_find(name, ".so");
 }
 
-void role_maps_add(struct role_maps *maps, const struct proc_map *map)
+void role_maps_add(void *user, const struct proc_map *map)
 {
+    struct role_maps *maps = user;
     maps->known = true;
     if (map->path_len == 0 || map->path[0] != '/')
         return;
@@ -202,15 +203,10 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     return false;
 }
 
-static bool rule_child_trains(const struct facts *f, struct role_guess *ret)
+static bool rule_relations(const struct facts *f, struct role_guess *ret)
 {
-    if (!f->in->child_trains)
-        return false;
-    return decide_role(ret, ROLE_LAUNCHER, "a process below it trains, it does not itself");
-}
-
-static bool rule_started(const struct facts *f, struct role_guess *ret)
-{
+    if (f->in->child_trains)
+        return decide_role(ret, ROLE_LAUNCHER, "a process below it trains, it does not itself");
     if (f->in->whole_machine) /* nothing of it was started by whoever looks */
         return false;
     if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
@@ -222,12 +218,6 @@ static bool rule_started(const struct facts *f, struct role_guess *ret)
     return false;
 }
 
-static bool same_command(const struct process_info *a, const struct process_info *b)
-{
-    return a->cmdline_len > 0 && a->cmdline_len == b->cmdline_len &&
-           memcmp(a->cmdline, b->cmdline, a->cmdline_len) == 0;
-}
-
 void role_guess(const struct role_input *in, struct role_guess *ret)
 {
     static bool (*const rules[])(const struct facts *, struct role_guess *) = {
@@ -237,15 +227,16 @@ void role_guess(const struct role_input *in, struct role_guess *ret)
         rule_launcher,
         rule_forked,
         rule_library,
-        rule_child_trains,
-        rule_started,
+        rule_relations,
     };
     const struct process_info *p = in->process;
     struct facts f = {.in = in, .comm = {p->comm, p->comm_len}};
     command_parse(p->cmdline, p->cmdline_len, &f.command);
     f.python = f.command.python || in->maps.python || command_is_python_name(f.comm) ||
                span_begins(f.comm, "pt_");
-    f.same_as_parent = in->parent != NULL && same_command(p, in->parent);
+    f.same_as_parent = in->parent && p->cmdline_len > 0 &&
+                       p->cmdline_len == in->parent->cmdline_len &&
+                       memcmp(p->cmdline, in->parent->cmdline, p->cmdline_len) == 0;
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
         if (rules[i](&f, ret))

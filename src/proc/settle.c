@@ -14,22 +14,12 @@ enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
 /* Enough for any process that trains; a bound for those with a million mappings. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
-static void note_role_map(void *user, const struct proc_map *map)
-{
-    role_maps_add(user, map);
-}
-
 static void read_role_maps(void *arg)
 {
     struct slow_read *slow = arg;
     slow->maps = (struct role_maps){.known = true};
-    proc_read_maps(slow->fd, MAPS_BYTES_MAX, note_role_map, &slow->maps);
+    proc_read_maps(slow->fd, MAPS_BYTES_MAX, role_maps_add, &slow->maps);
     close(slow->fd);
-}
-
-static bool maps_train(const struct role_maps *maps)
-{
-    return maps->torch || maps->jax || maps->tensorflow;
 }
 
 static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
@@ -46,7 +36,7 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     n->maps = tree->slow.maps;
     tree_read_names(tree, n); /* a title may have been set by now */
     n->role_dirty = true;
-    if (maps_train(&n->maps))
+    if (role_maps_library(&n->maps))
         n->maps_due_ns = UINT64_MAX; /* nothing more to be learnt before the next exec */
 }
 

@@ -210,14 +210,6 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     stop_scan(u);
 }
 
-static void abandon_scan(struct proc_unique *u, int error, uint64_t now_ns)
-{
-    if (error != -ESRCH) /* of one that died or exec'd the walk will tell */
-        mark_stale(u->node);
-    give_up(u, u->node, now_ns);
-    stop_scan(u);
-}
-
 /* The tree may have buried the one under way, and nobody told us. */
 static void check_node(struct proc_unique *u)
 {
@@ -256,8 +248,12 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
 {
     if (u->slice.result == PAGEMAP_DONE)
         finish_scan(u, now_ns);
-    else if (u->slice.result < 0)
-        abandon_scan(u, u->slice.result, now_ns);
+    else if (u->slice.result < 0) {
+        if (u->slice.result != -ESRCH) /* of one that died or exec'd the walk will tell */
+            mark_stale(u->node);
+        give_up(u, u->node, now_ns);
+        stop_scan(u);
+    }
 }
 
 /* True when there is nothing to do before *ret_earliest. */
