@@ -16,21 +16,105 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "server/http/auth_token.h"
 #include "server/http/http.h"
 
 #define COOKIE "ebb"
 #define KEY_PROTOCOL "ebb-key."
-_Static_assert((int)AUTH_SECRET_SIZE == (int)SECRET_SIZE, "a grant holds secrets");
 static const char sessions_file[] = "sessions";
 
-enum { WRONG_MAX = 10, SESSION_DAYS = 30 };
+enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
 static const uint64_t wrong_every_ns = 6 * NS_PER_S; /* one more may be wrong */
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
+/* ---- secrets ---- */
+
+/* 256 random bits in hexadecimal. 0 or -errno. */
+static int secret_make(char ret[AUTH_SECRET_SIZE])
+{
+    return io_random_hex((AUTH_SECRET_SIZE - 1) / 2, ret);
+}
+
+bool auth_secret_equal(const char *given, const char *secret)
+{
+    size_t given_len = strlen(given), secret_len = strlen(secret);
+    volatile size_t differs = given_len ^ secret_len;
+    for (size_t i = 0; i < given_len; i++)
+        differs =
+            differs | (size_t)(unsigned char)(given[i] ^ secret[secret_len ? i % secret_len : 0]);
+    return differs == 0 && secret_len > 0;
+}
+
+static int make_token_file(int dirfd, const char *name)
+{
+    char text[AUTH_SECRET_SIZE];
+    int r = secret_make(text);
+    if (r < 0)
+        return r;
+    AUTO_CLOSE int fd =
+        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -errno;
+    text[AUTH_SECRET_SIZE - 1] = '\n';
+    r = io_write_all(fd, text, AUTH_SECRET_SIZE);
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
+    if (r < 0)
+        unlinkat(dirfd, name, 0);
+    return r;
+}
+
+static int check_token(char *token, size_t len)
+{
+    while (len > 0 && strchr("\n\r \t", token[len - 1]))
+        token[--len] = '\0';
+    if (len < TOKEN_MIN || len > TOKEN_MAX)
+        return -EINVAL;
+    for (size_t i = 0; i < len; i++) {
+        if (token[i] <= ' ' || token[i] > '~')
+            return -EINVAL;
+    }
+    return 0;
+}
+
+/* The token in DIRFD/NAME: one line of 32 to 256 visible characters. Made where MAY_MAKE and it
+ * does not exist, else -ENOENT. -EPERM where others may read it. PATH is for the sentence. */
+static int read_token(int dirfd, const char *name, const char *path, bool may_make,
+                      char ret[TOKEN_MAX + 1], struct err *err)
+{
+    char text[TOKEN_MAX + 16];
+    struct stat st;
+    int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    AUTO_CLOSE int fd = openat(dirfd, name, flags);
+    if (fd < 0 && errno == ENOENT && may_make) {
+        int r = make_token_file(dirfd, name);
+        if (r < 0)
+            return err_set(err, r, "cannot make %s/%s: %s", path, name, strerror(-r));
+        fd = openat(dirfd, name, flags);
+    }
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_set(err, -errno, "cannot open %s/%s: %s", path, name, strerror(errno));
+    if (!S_ISREG(st.st_mode) || (st.st_mode & 077) || (st.st_uid != geteuid() && st.st_uid != 0))
+        return err_set(err, -EPERM,
+                       "%s/%s must be a file that only the server's user can read; `chmod 600` it, "
+                       "or remove it and a new one is made",
+                       path, name);
+    ssize_t n = io_pread_small(fd, text, sizeof text);
+    if (n < 0)
+        return err_set(err, (int)n, "cannot read %s/%s: %s", path, name, strerror((int)-n));
+    if (check_token(text, (size_t)n) < 0)
+        return err_set(err, -EINVAL,
+                       "%s/%s holds no token: one line of %d to %d visible characters; remove it "
+                       "and a new one is made",
+                       path, name, TOKEN_MIN, TOKEN_MAX);
+    memcpy(ret, text, strlen(text) + 1);
+    return 0;
+}
+
+/* ---- sessions ---- */
+
 struct session {
-    char name[SECRET_SIZE]; /* the cookie's value; "" is free */
-    char key[SECRET_SIZE], view[SECRET_SIZE];
+    char name[AUTH_SECRET_SIZE]; /* the cookie's value; "" is free */
+    char key[AUTH_SECRET_SIZE], view[AUTH_SECRET_SIZE];
     enum http_rank rank;
     uint64_t since_ns, used_ns; /* wall clock: they outlive the server */
 };
@@ -43,8 +127,6 @@ struct auth {
     unsigned wrong;
     uint64_t wrong_ns; /* when one was last forgiven */
 };
-
-/* ---- sessions ---- */
 
 /* Not worth failing for: without it a restart asks for the token again. */
 static void save_sessions(const struct auth *a)
@@ -68,7 +150,7 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     struct session *found = NULL;
     for (struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
         bool is_old = now_ns > s->since_ns && now_ns - s->since_ns > session_ns;
-        if (secret_equal(name, s->name) && !is_old)
+        if (auth_secret_equal(name, s->name) && !is_old)
             found = s;
     }
     return found;
@@ -108,8 +190,8 @@ static void parse_sessions(struct auth *a, char *text)
         char right = 0;
         if (sscanf(line, "%64[0-9a-f] %64[0-9a-f] %64[0-9a-f] %c %llu", s.name, s.key, s.view,
                    &right, &since) != 5 ||
-            strlen(s.name) != SECRET_SIZE - 1 || strlen(s.key) != SECRET_SIZE - 1 ||
-            strlen(s.view) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
+            strlen(s.name) != AUTH_SECRET_SIZE - 1 || strlen(s.key) != AUTH_SECRET_SIZE - 1 ||
+            strlen(s.view) != AUTH_SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
             continue;
         s.rank = right == 'w' ? HTTP_OWNER : HTTP_READER;
         s.since_ns = s.used_ns = since;
@@ -122,7 +204,7 @@ static void parse_sessions(struct auth *a, char *text)
 static int load_sessions(struct auth *a, struct err *err)
 {
     struct buf text = {0};
-    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 4 * SECRET_SIZE, &text);
+    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 4 * AUTH_SECRET_SIZE, &text);
     if (r == 0 && buf_str(&text))
         parse_sessions(a, text.data);
     buf_fini(&text);
@@ -138,7 +220,8 @@ static int load_sessions(struct auth *a, struct err *err)
 
 static enum http_rank rank_of_token(const struct auth *a, const char *token)
 {
-    bool may_write = secret_equal(token, a->token), may_read = secret_equal(token, a->token_read);
+    bool may_write = auth_secret_equal(token, a->token),
+         may_read = auth_secret_equal(token, a->token_read);
     return may_write ? HTTP_OWNER : may_read ? HTTP_READER : HTTP_STRANGER;
 }
 
@@ -147,9 +230,9 @@ static int read_tokens(struct auth *a, const char *state_dir, bool may_make, str
     a->dirfd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (a->dirfd < 0)
         return err_set(err, -errno, "cannot open %s: %s", state_dir, strerror(errno));
-    int r = secret_read(a->dirfd, "token", state_dir, may_make, a->token, err);
+    int r = read_token(a->dirfd, "token", state_dir, may_make, a->token, err);
     if (r == 0)
-        r = secret_read(a->dirfd, "token.read-only", state_dir, may_make, a->token_read, err);
+        r = read_token(a->dirfd, "token.read-only", state_dir, may_make, a->token_read, err);
     if (r == 0 && strcmp(a->token, a->token_read) == 0)
         r = err_set(err, -EINVAL, "%s/token and token.read-only are the same; remove one of them",
                     state_dir);
@@ -200,7 +283,7 @@ void auth_free(struct auth *a)
  * client offers. */
 static bool has_key(const struct http_request *r, const char *key)
 {
-    char offered[SECRET_SIZE];
+    char offered[AUTH_SECRET_SIZE];
     const char *given = http_header(r, "X-Ebb-Key");
     const char *protocols = http_header(r, "Sec-WebSocket-Protocol");
     const char *at = protocols && !given ? strstr(protocols, KEY_PROTOCOL) : NULL;
@@ -208,7 +291,7 @@ static bool has_key(const struct http_request *r, const char *key)
         snprintf(offered, sizeof offered, "%s", at + strlen(KEY_PROTOCOL));
         given = offered;
     }
-    return given && secret_equal(given, key);
+    return given && auth_secret_equal(given, key);
 }
 
 /* The session of R's cookie, if R also holds one of its secrets. NULL: none. */
@@ -221,7 +304,7 @@ static struct session *session_of(struct auth *a, const struct http_request *r, 
         return NULL;
     if (has_key(r, s->key))
         *ret = s->rank;
-    else if (view && secret_equal(view, s->view))
+    else if (view && auth_secret_equal(view, s->view))
         *ret = HTTP_READER;
     else
         return NULL;

@@ -45,6 +45,8 @@ enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
 /* Ends the session of R's cookie and key; ret_cookie removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
-/* For tests, which have no request: a Host header, and an Origin (NULL: none) beside it. */
+/* For tests, which have no request: a Host header, an Origin (NULL: none) beside it, and secrets,
+ * which take as long for every GIVEN of one length. */
+bool auth_secret_equal(const char *given, const char *secret);
 bool auth_host_ok(const char *const *hosts, const char *host);
 bool auth_origin_is_host(const char *origin, const char *host);

@@ -13,24 +13,14 @@ enum { ANSWER_S = 5 }; /* that a supervisor is waited for */
 
 /* ---- the list ---- */
 
-static unsigned final_states(void)
-{
-    unsigned states = 0;
-    for (unsigned s = 0; s < JOB_STATES; s++) {
-        if (job_state_is_final((enum job_state)s))
-            states |= 1u << s;
-    }
-    return states;
-}
-
 /* One word: a state, "active" or "ended". 0: none of these. */
 static unsigned states_of(const char *word)
 {
     enum job_state state;
     if (strcmp(word, "ended") == 0)
-        return final_states();
+        return JOB_FINAL;
     if (strcmp(word, "active") == 0)
-        return ~final_states() & ((1u << JOB_STATES) - 1);
+        return JOB_ACTIVE;
     return job_state_parse(word, &state) == 0 ? 1u << state : 0;
 }
 

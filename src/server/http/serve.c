@@ -5,13 +5,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -26,7 +30,6 @@
 #include "server/http/log.h"
 #include "server/http/machine.h"
 #include "server/http/metrics.h"
-#include "server/http/notify.h"
 #include "server/http/routes.h"
 #include "version.h"
 
@@ -294,7 +297,26 @@ static int import_jobs(struct serve *s, struct err *err)
     return 0;
 }
 
-static int tell_ready(const struct serve *s, struct err *err)
+/* What systemd wants to know of a service: a datagram to $NOTIFY_SOCKET, where there is one.
+ * Failure is not reported: whoever started us has a timeout. */
+static void notify_systemd(const char *text)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = path ? strlen(path) : 0;
+    if (len < 2 || len >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(address.sun_path, path, len);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        sendto(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
+               (const struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}
+
+static int report_ready(const struct serve *s, struct err *err)
 {
     char line[PATH_MAX];
     const char *path = s->options->ready_file;
@@ -302,7 +324,7 @@ static int tell_ready(const struct serve *s, struct err *err)
              s->name);
     if (s->name[0] && !s->options->no_auth)
         log_line(LOG_INFO, "token", 0, "the token is in %s/token", s->options->jobs.state_dir);
-    notify_ready();
+    notify_systemd("READY=1\n");
     if (!path)
         return 0;
     if (s->name[0])
@@ -323,7 +345,7 @@ static int add_signals(struct serve *s)
     return r;
 }
 
-static int start(struct serve *s, struct err *err)
+static int serve_start(struct serve *s, struct err *err)
 {
     int r = loop_new(&s->loop);
     if (r == 0)
@@ -341,12 +363,12 @@ static int start(struct serve *s, struct err *err)
         r = open_http(s, err);
     if (r == 0)
         r = jobs_start(s->jobs, err);
-    return r == 0 ? tell_ready(s, err) : r;
+    return r == 0 ? report_ready(s, err) : r;
 }
 
-static void stop(struct serve *s)
+static void serve_stop(struct serve *s)
 {
-    notify_stopping();
+    notify_systemd("STOPPING=1\n");
     if (s->live)
         live_free(s->live);
     http_stop(s->http);
@@ -372,12 +394,12 @@ int serve_run(const struct serve_options *options, struct err *err)
         return r;
     signal(SIGPIPE, SIG_IGN);
     raise_files(&s);
-    r = start(&s, err);
+    r = serve_start(&s, err);
     if (r == 0) {
         r = loop_run(s.loop);
         if (r < 0)
             err_set(err, r, "the event loop failed: %s", strerror(-r));
     }
-    stop(&s);
+    serve_stop(&s);
     return r;
 }

@@ -77,7 +77,7 @@ struct executor_run {
  * are being ended, which holds the lock; it is looked at again afterwards. */
 bool executor_sweep(struct executor_run *run);
 
-/* ---- executor_lock.c ---- */
+/* ---- executor_run.c: the lock ---- */
 
 /* Opens or makes the lock and takes it. fd, -EBUSY where it is held, -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
@@ -86,8 +86,6 @@ int executor_lock_open(const struct executor *x, int64_t id); /* without taking 
 int executor_lock_is_held(int lock_fd);
 /* Reads who holds it: 0, -ENOENT (not written yet), -EBADMSG. */
 int executor_lock_read(int lock_fd, struct executor_holder *ret);
-/* A pidfd of exactly that process, or -ESRCH (another has its pid by now), -errno. */
-int executor_holder_open(const struct executor_holder *holder);
 
 /* ---- executor_run.c ---- */
 
@@ -112,10 +110,5 @@ void executor_look_at(struct executor_run *run, uint64_t at_ns);
 void executor_control_look(struct executor_run *run, uint64_t now_ns);
 void executor_control_drop(struct executor_run *run);
 
-/* ---- executor_force.c ---- */
-
 /* PID listens at the control socket: the supervisor, if it is the sentinel's child. */
 void executor_know_supervisor(struct executor_run *run, pid_t pid);
-/* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
- * the former, whatever it answered: then the sentinel ends the job. */
-void executor_force_look(struct executor_run *run, uint64_t now_ns);

@@ -1,10 +1,14 @@
 /* Following a job: who holds its lock, and what run.json says once nobody does. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +18,9 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "base/number.h"
+#include "guard/sweep.h"
+#include "proc/procfs.h"
 #include "server/jobs/executor_private.h"
 #include "trace/rundir.h"
 
@@ -22,6 +29,161 @@ enum {
     LATE_MS = 500,       /* ... and when the sentinel is gone but somebody has the lock */
     VALUES_MAX = 200000, /* in a run.json */
 };
+
+/* ---- the lock ---- */
+
+static int open_lock(const struct executor *x, int64_t id, int flags)
+{
+    char name[24];
+    struct stat st;
+    snprintf(name, sizeof name, "%" PRId64, id);
+    int fd = openat(x->locks_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return -EBADMSG;
+    }
+    return fd;
+}
+
+int executor_lock_open(const struct executor *x, int64_t id)
+{
+    return open_lock(x, id, 0);
+}
+
+int executor_lock_take(const struct executor *x, int64_t id)
+{
+    int fd = open_lock(x, id, O_CREAT);
+    if (fd < 0)
+        return fd;
+    int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+    if (r == 0 && ftruncate(fd, 0) < 0) /* who held it before is of no interest */
+        r = -errno;
+    if (r < 0) {
+        close(fd);
+        return r == -EWOULDBLOCK ? -EBUSY : r;
+    }
+    return fd;
+}
+
+int executor_lock_is_held(int lock_fd)
+{
+    if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? 1 : -errno;
+    flock(lock_fd, LOCK_UN);
+    return 0;
+}
+
+int executor_lock_read(int lock_fd, struct executor_holder *ret)
+{
+    char text[64];
+    int64_t pid, ticks;
+    ssize_t len = io_pread_small(lock_fd, text, sizeof text);
+    if (len < 0)
+        return (int)len;
+    const char *end = memchr(text, '\n', (size_t)len);
+    const char *space = end ? memchr(text, ' ', (size_t)(end - text)) : NULL;
+    if (!end)
+        return -ENOENT;
+    if (!space || number_parse_i64(text, (size_t)(space - text), &pid) < 0 ||
+        number_parse_i64(space + 1, (size_t)(end - space - 1), &ticks) < 0 || pid <= 1 ||
+        pid > INT32_MAX || ticks < 0)
+        return -EBADMSG;
+    *ret = (struct executor_holder){.pid = (pid_t)pid, .start_ticks = (uint64_t)ticks};
+    return 0;
+}
+
+/* The pidfd first: what /proc says afterwards is of the same process, or of none. */
+/* A pidfd of exactly that process, or -ESRCH (another has its pid by now), -errno. */
+static int executor_holder_open(const struct executor_holder *holder)
+{
+    char path[40], text[1024];
+    struct proc_stat stat;
+    int fd = io_pidfd_open(holder->pid);
+    if (fd < 0)
+        return fd;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)holder->pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
+    if (len > 0 && proc_stat_parse(text, (size_t)len, &stat) == 0 &&
+        stat.start_ticks == holder->start_ticks)
+        return fd;
+    close(fd);
+    return -ESRCH;
+}
+
+/* ---- a supervisor that does not do its part ---- */
+
+enum {
+    WAKE_S = 2, /* between two wakes */
+};
+
+/* A process of the job can have the supervisor's name, but not its parent while that lives. */
+static bool is_child_of_sentinel(const struct executor_run *run, const struct proc_stat *stat)
+{
+    struct executor_holder holder;
+    if (executor_lock_read(run->lock_fd, &holder) < 0)
+        return false;
+    AUTO_CLOSE int fd = executor_holder_open(&holder);
+    return fd < 0 || stat->ppid == (int32_t)holder.pid;
+}
+
+void executor_know_supervisor(struct executor_run *run, pid_t pid)
+{
+    char path[40], text[1024];
+    struct proc_stat stat;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
+    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0 ||
+        strcmp(stat.comm, "ebb-supervisor") != 0 || !is_child_of_sentinel(run, &stat))
+        return;
+    run->supervisor = (struct process_id){.pid = (int32_t)pid, .start_ticks = stat.start_ticks};
+}
+
+/* It has never been connected to: it is the sentinel's child. */
+static void find_supervisor(struct executor_run *run, const struct executor_holder *holder)
+{
+    char path[64], text[256];
+    int32_t pids[8];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)holder->pid, (int)holder->pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
+    size_t count = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 8) : 0;
+    for (size_t i = 0; i < count && run->supervisor.pid == 0; i++)
+        executor_know_supervisor(run, pids[i]);
+}
+
+/* The sentinel is woken as well: with the supervisor gone it ends the job. */
+static void force(struct executor_run *run, const struct proc_root *root, bool is_over)
+{
+    struct executor_holder holder;
+    if (executor_lock_read(run->lock_fd, &holder) == 0) {
+        const struct process_id id = {.pid = (int32_t)holder.pid,
+                                      .start_ticks = holder.start_ticks};
+        if (guard_signal(root, &id, SIGCONT) == 0 && run->supervisor.pid == 0)
+            find_supervisor(run, &holder);
+    }
+    if (run->supervisor.pid > 0)
+        guard_signal(root, &run->supervisor, is_over ? SIGKILL : SIGCONT);
+}
+
+/* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
+ * the former, whatever it answered: then the sentinel ends the job. */
+static void executor_force_look(struct executor_run *run, uint64_t now_ns)
+{
+    struct executor_cancel *c = &run->cancel;
+    struct proc_root root;
+    if (!c->wanted)
+        return;
+    if (now_ns >= c->wake_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
+        const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
+        bool is_over = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= run->x->force_ns;
+        force(run, &root, is_over);
+        proc_root_close(&root);
+    }
+    if (now_ns >= c->wake_ns)
+        c->wake_ns = now_ns + WAKE_S * NS_PER_S;
+    executor_look_at(run, c->wake_ns);
+}
 
 /* ---- run.json ---- */
 

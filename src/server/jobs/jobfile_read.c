@@ -1,23 +1,20 @@
 /* The job file, read: whatever shape and words the server before us had. */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "base/words.h"
 #include "server/jobs/jobfile.h"
 #include "server/jobs/state.h"
 
-enum { FILE_MAX = 16 << 20, RECORDS_MAX = 100000 };
+enum { RECORDS_MAX = 100000 };
 
 /* ---- words and times ---- */
 
@@ -84,20 +81,19 @@ static bool read_iso(const char *s, double *ret)
     return t > 0;
 }
 
-/* Seconds since 1970 from a number (of seconds or milliseconds) or a text. */
-static json_t *time_at(const json_t *record, const char *const *keys)
+/* Since 1970, from a number (of seconds or milliseconds) or a text; 0: none. */
+static uint64_t time_at(const json_t *record, const char *const *keys)
 {
     for (; *keys; keys++) {
         const json_t *v = json_object_get(record, *keys);
         double s = json_number_value(v);
         if (json_is_number(v) && s > 1e11)
             s /= 1000;
-        if (json_is_number(v) && s > 0 && s < 4e9)
-            return json_real(s);
-        if (json_is_string(v) && read_iso(json_string_value(v), &s) && s < 4e9)
-            return json_real(s);
+        if ((json_is_number(v) || (json_is_string(v) && read_iso(json_string_value(v), &s))) &&
+            s > 0 && s < 4e9)
+            return (uint64_t)(s * 1e9);
     }
-    return json_null();
+    return 0;
 }
 
 static json_t *first_of(const json_t *record, const char *const *keys)
@@ -136,7 +132,7 @@ static json_t *command_of(const json_t *record)
     return list;
 }
 
-/* What can be asked of us again; null where the file does not say what was run. */
+/* What can be asked of us again; NULL where the file does not say what was run. */
 static json_t *request_of(const json_t *record, const char *name)
 {
     static const char *const same[] = {"env",      "gpus",    "memory", "limit",
@@ -147,7 +143,7 @@ static json_t *request_of(const json_t *record, const char *name)
     json_t *command = command_of(from),
            *cwd = first_of(from, KEYS("cwd", "working_dir", "workdir"));
     if (!command)
-        return json_null();
+        return NULL;
     json_t *request = json_pack("{s:o, s:o}", "command", command, "name", json_text0(name));
     if (cwd)
         json_object_set(request, "cwd", cwd);
@@ -159,103 +155,76 @@ static json_t *request_of(const json_t *record, const char *name)
     return request;
 }
 
-static json_t *id_of(const json_t *record, const char *key)
+/* 0, or what FN returns. */
+static int read_record(const json_t *record, const char *key, const char *path, jobfile_fn *fn,
+                       void *user, struct err *err)
 {
-    const json_t *id = first_of(record, KEYS("job_id", "id", "uuid"));
-    char text[32];
-    if (json_is_string(id))
-        return json_string(json_string_value(id));
-    if (json_is_integer(id)) {
-        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
-        return json_string(text);
-    }
-    return key ? json_string(key) : NULL;
-}
-
-static json_t *reason_of(const json_t *record, enum job_state state, const char *word)
-{
-    char text[128];
-    const char *said = text_of(record, KEYS("error", "error_message", "reason", "message"));
-    if (state != JOB_LOST || (word && strcasecmp(word, "lost") == 0))
-        return json_text0(said);
-    snprintf(text, sizeof text, "its status in the job file was \"%.60s\"", word ? word : "");
-    return json_text0(text);
-}
-
-static int add_record(json_t *list, const json_t *record, const char *key, const char *path,
-                      struct err *err)
-{
+    char number[32];
     if (!json_is_object(record))
         return err_set(err, -EINVAL, "the job file %s: entry %s%s is not an object", path,
                        key ? "" : "of the list", key ? key : "");
-    json_t *id = id_of(record, key);
-    const char *word = text_of(record, KEYS("status", "state"));
+    const json_t *id = first_of(record, KEYS("job_id", "id", "uuid"));
     const char *name = text_of(record, KEYS("name", "job_name", "title", "run_name"));
-    if (!id)
+    if (json_is_string(id)) {
+        key = json_string_value(id);
+    } else if (json_is_integer(id)) {
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        key = number;
+    }
+    if (!key)
         return err_set(err, -EINVAL, "the job file %s: an entry has no job_id", path);
-    if (!name)
-        name = json_string_value(id)[0] ? json_string_value(id) : "job";
-    enum job_state state = state_of(word);
-    json_t *made = json_pack(
-        "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "job_id", id, "name", json_text0(name), "state",
-        job_state_word(state), "reason", reason_of(record, state, word), "submitted_s",
-        time_at(record, KEYS("created_at", "submitted_at", "submitted_s", "created", "timestamp")),
-        "started_s", time_at(record, KEYS("started_at", "started_s", "start_time", "started")),
-        "ended_s",
-        time_at(record, KEYS("completed_at", "finished_at", "ended_at", "ended_s", "end_time")),
-        "request", request_of(record, name));
-    return json_array_append_new(list, made) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+    struct jobfile_entry entry = {
+        .name = name     ? name
+                : key[0] ? key
+                         : "job",
+        .state = state_of(text_of(record, KEYS("status", "state"))),
+        .submitted_ns = time_at(
+            record, KEYS("created_at", "submitted_at", "submitted_s", "created", "timestamp")),
+        .started_ns = time_at(record, KEYS("started_at", "started_s", "start_time", "started")),
+        .ended_ns = time_at(
+            record, KEYS("completed_at", "finished_at", "ended_at", "ended_s", "end_time"))};
+    entry.request = request_of(record, entry.name);
+    int r = fn(user, &entry, err);
+    json_decref(entry.request);
+    return r;
 }
 
 /* ---- the file ---- */
 
-static int add_all(json_t *list, const json_t *doc, const char *path, struct err *err)
+static int read_records(const json_t *doc, const char *path, jobfile_fn *fn, void *user,
+                        struct err *err)
 {
     const json_t *jobs = json_object_get(doc, "jobs");
     const char *key;
     json_t *record;
     size_t i;
-    int rc = 0;
+    int r = 0;
     if (json_is_array(jobs) || json_is_object(jobs))
         doc = jobs;
     if (json_array_size(doc) > RECORDS_MAX || json_object_size(doc) > RECORDS_MAX)
         return err_set(err, -EINVAL, "the job file %s has more than %d jobs", path, RECORDS_MAX);
-    if (json_is_array(doc)) {
-        json_array_foreach(doc, i, record)
-        {
-            if (rc == 0)
-                rc = add_record(list, record, NULL, path, err);
-        }
-        return rc;
-    }
-    if (!json_is_object(doc))
+    if (!json_is_array(doc) && !json_is_object(doc))
         return err_set(err, -EINVAL, "the job file %s is neither an object by job_id nor a list",
                        path);
+    json_array_foreach(doc, i, record)
+    {
+        if (r == 0)
+            r = read_record(record, NULL, path, fn, user, err);
+    }
     json_object_foreach((json_t *)(uintptr_t)doc, key, record)
     {
-        if (rc == 0)
-            rc = add_record(list, record, key, path, err);
+        if (r == 0)
+            r = read_record(record, key, path, fn, user, err);
     }
-    return rc;
+    return r;
 }
 
-int jobfile_read(const char *path, json_t **ret, struct err *err)
+int jobfile_read(const char *path, const char *text, size_t len, jobfile_fn *fn, void *user,
+                 struct err *err)
 {
-    struct buf text = {0};
-    json_t *doc = NULL, *list = json_array();
-    int rc = io_read_all(AT_FDCWD, path, FILE_MAX, &text);
-    if (rc < 0)
-        rc = err_set(err, rc, "the job file %s cannot be read: %s", path, strerror(-rc));
-    if (rc == 0 && !(doc = json_parse(buf_str(&text), text.len, err)))
-        rc = err_prefix(err, -EINVAL, "the job file %s", path);
-    if (rc == 0)
-        rc = add_all(list, doc, path, err);
-    buf_fini(&text);
+    json_t *doc = json_parse(text, len, err);
+    int r = doc ? read_records(doc, path, fn, user, err)
+                : err_prefix(err, -EINVAL, "the job file %s", path);
     json_decref(doc);
-    if (rc < 0) {
-        json_decref(list);
-        return rc;
-    }
-    *ret = list;
-    return 0;
+    return r;
 }

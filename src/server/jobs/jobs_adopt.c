@@ -12,11 +12,6 @@
 #include "base/number.h"
 #include "server/jobs/jobs_private.h"
 
-enum {
-    ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING | 1 << JOB_CHECKPOINTING |
-             1 << JOB_STOPPING
-};
-
 /* ---- reading ---- */
 
 /* What it asked for is needed even where its folder is gone by now, so the request is not checked
@@ -40,19 +35,6 @@ static const char *known_source(const char *word)
     return NULL;
 }
 
-static uint64_t gpus_of(const char *text)
-{
-    uint64_t gpus = 0;
-    while (text && *text) {
-        size_t len = strcspn(text, ",");
-        int64_t i;
-        if (number_parse_i64(text, len, &i) == 0 && i >= 0 && i < PLAN_GPUS_MAX)
-            gpus |= UINT64_C(1) << i;
-        text += len + (text[len] == ',');
-    }
-    return gpus;
-}
-
 static bool was_asked(const char *end)
 {
     json_t *doc = end ? json_parse(end, strlen(end), NULL) : NULL;
@@ -71,7 +53,7 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     else
         job_spec_folder(row->id, row->name, live->folder);
     snprintf(live->folder_id, sizeof live->folder_id, "%s", row->folder_id ? row->folder_id : "");
-    live->gpus = gpus_of(row->gpus);
+    live->gpus = job_gpu_bits(row->gpus);
     live->started_ns = row->started_ns;
     live->was_asked = was_asked(row->end);
     snprintf(live->reason, sizeof live->reason, "%s", row->reason ? row->reason : "");
@@ -237,7 +219,7 @@ void jobs_adopt_again(struct jobs *j)
 int jobs_adopt(struct jobs *j, struct err *err)
 {
     struct reading reading = {.j = j};
-    const struct store_filter filter = {.states = ACTIVE, .oldest_first = true};
+    const struct store_filter filter = {.states = JOB_ACTIVE, .oldest_first = true};
     int r = store_list(j->store, &filter, take_row, &reading, err);
     if (r >= 0 && reading.result < 0)
         r = err_set(err, reading.result, "the jobs cannot be read: %s", strerror(-reading.result));

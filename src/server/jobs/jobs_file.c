@@ -140,20 +140,11 @@ static int add_row(void *user, const struct store_job *row)
     return clock_mono_ns() >= f->slice_until_ns;
 }
 
-static unsigned active_states(void)
-{
-    unsigned states = 0;
-    for (unsigned i = 0; i < JOB_STATES; i++)
-        states |= job_state_is_final((enum job_state)i) ? 0 : 1u << i;
-    return states;
-}
-
 /* All that have not ended, and the newest that have. */
 static int put_rows(struct jobs_file *f, struct err *err)
 {
-    struct store_filter filter = {.states = f->ended < ENDED_MAX ? 0 : active_states(),
-                                  .before = f->before,
-                                  .limit = SLICE_ROWS};
+    struct store_filter filter = {
+        .states = f->ended < ENDED_MAX ? 0 : JOB_ACTIVE, .before = f->before, .limit = SLICE_ROWS};
     f->has_rows = true; /* unless one more comes */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
     jobs_plan(f->j); /* add_row must not: it may not call the store */

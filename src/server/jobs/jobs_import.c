@@ -15,13 +15,7 @@
 
 enum { FILE_MAX = 16 << 20, KEY_MAX = 40 };
 
-static uint64_t ns_of(const json_t *entry, const char *key)
-{
-    double s = json_number_value(json_object_get(entry, key));
-    return s > 0 && s < 1e10 ? (uint64_t)(s * 1e9) : 0;
-}
-
-static int add(struct jobs *j, struct store_job *row, const json_t *request, struct err *err)
+static int import_row(struct jobs *j, struct store_job *row, const json_t *request, struct err *err)
 {
     int64_t id;
     char *text = request ? json_dumps(request, JSON_COMPACT) : strdup("{}");
@@ -34,24 +28,17 @@ static int add(struct jobs *j, struct store_job *row, const json_t *request, str
 }
 
 /* What it was is known; what became of one that had not ended is not: nobody here has run it. */
-static int take_history(struct jobs *j, const json_t *entry, struct err *err)
+static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const char *word = json_string_value(json_object_get(entry, "state"));
-    const json_t *request = json_object_get(entry, "request");
-    enum job_state state = JOB_LOST;
-    if (!word || job_state_parse(word, &state) < 0 || !job_state_is_final(state))
-        state = JOB_LOST;
-    uint64_t submitted_ns = ns_of(entry, "submitted_s"), ended_ns = ns_of(entry, "ended_s");
-    struct store_job row = {.state = state,
+    struct store_job row = {.state = job_state_is_final(e->state) ? e->state : JOB_LOST,
                             .reason = "taken over from a job file",
-                            .name = name ? name : "job",
-                            .submitted_ns = submitted_ns ? submitted_ns : clock_wall_ns(),
-                            .started_ns = ns_of(entry, "started_s"),
-                            .ended_ns = ended_ns ? ended_ns : clock_wall_ns(),
+                            .name = e->name,
+                            .submitted_ns = e->submitted_ns ? e->submitted_ns : clock_wall_ns(),
+                            .started_ns = e->started_ns,
+                            .ended_ns = e->ended_ns ? e->ended_ns : clock_wall_ns(),
                             .ended_age_ns = jobs_age_ns(j),
                             .end = "{}"};
-    return add(j, &row, json_is_object(request) ? request : NULL, err);
+    return import_row(j, &row, e->request, err);
 }
 
 /* -EINVAL: it cannot be run here. */
@@ -68,69 +55,64 @@ static int take_queued(struct jobs *j, const json_t *request, struct err *err)
                             .memory_bytes = spec.memory_bytes,
                             .memory_from = spec.memory_from,
                             .submitted_ns = clock_wall_ns()};
-    r = add(j, &row, spec.doc, err);
+    r = import_row(j, &row, spec.doc, err);
     job_spec_fini(&spec);
     return r;
 }
 
-static int take_entry(struct jobs *j, const json_t *entry, struct err *err)
-{
-    const char *state = json_string_value(json_object_get(entry, "state"));
-    const json_t *request = json_object_get(entry, "request");
-    int r = -EINVAL;
-    if (state && strcmp(state, "queued") == 0 && json_is_object(request))
-        r = take_queued(j, request, err);
-    return r == -EINVAL ? take_history(j, entry, err) : r;
-}
+struct importing {
+    struct jobs *j;
+    int count;
+};
 
-/* ---- once ---- */
+static int take_entry(void *user, const struct jobfile_entry *e, struct err *err)
+{
+    struct importing *to = user;
+    int r = e->state == JOB_QUEUED && e->request ? take_queued(to->j, e->request, err) : -EINVAL;
+    if (r == -EINVAL)
+        r = take_history(to->j, e, err);
+    to->count += r == 0;
+    return r;
+}
 
 /* A server that is started with --import again must not run its jobs again. */
-static int key_of(const char *path, char ret[KEY_MAX], struct err *err)
+static int import_once(struct importing *to, const char *path, const struct buf *text,
+                       struct err *err)
 {
-    struct buf text = {0};
+    char key[KEY_MAX];
+    double times = 0;
+    struct store *store = to->j->store;
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    int r = io_read_all(AT_FDCWD, path, FILE_MAX, &text);
-    for (size_t i = 0; i < text.len; i++)
-        hash = (hash ^ (uint8_t)text.data[i]) * UINT64_C(1099511628211);
-    buf_fini(&text);
-    snprintf(ret, KEY_MAX, "imported.%016" PRIx64, hash);
-    return r < 0 ? err_set(err, r, "cannot read %s: %s", path, strerror(-r)) : 0;
-}
-
-static int take_all(struct jobs *j, const json_t *list, const char *key, struct err *err)
-{
-    int r = store_begin(j->store, err);
+    for (size_t i = 0; i < text->len; i++)
+        hash = (hash ^ (uint8_t)text->data[i]) * UINT64_C(1099511628211);
+    snprintf(key, sizeof key, "imported.%016" PRIx64, hash);
+    int r = store_counter(store, key, &times, err);
+    if (r < 0 || times > 0)
+        return r;
+    r = store_begin(store, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; r == 0 && i < json_array_size(list); i++)
-        r = take_entry(j, json_array_get(list, i), err);
+    r = jobfile_read(path, text->data, text->len, take_entry, to, err);
     if (r == 0)
-        r = store_count_up(j->store, key, 1, err);
+        r = store_count_up(store, key, 1, err);
     if (r == 0)
-        return store_commit(j->store, err);
-    store_cancel(j->store);
+        return store_commit(store, err);
+    store_cancel(store);
     return r;
 }
 
 int jobs_import(struct jobs *j, const char *path, struct err *err)
 {
-    char key[KEY_MAX];
-    json_t *list = NULL;
-    double times = 0;
-    int r = key_of(path, key, err);
-    if (r == 0)
-        r = store_counter(j->store, key, &times, err);
-    if (r < 0 || times > 0)
-        return r;
-    r = jobfile_read(path, &list, err);
-    if (r == 0)
-        r = take_all(j, list, key, err);
+    struct buf text = {0};
+    struct importing to = {.j = j};
+    int r = io_read_all(AT_FDCWD, path, FILE_MAX, &text);
+    if (r < 0)
+        err_set(err, r, "the job file %s cannot be read: %s", path, strerror(-r));
+    else
+        r = import_once(&to, path, &text, err);
+    buf_fini(&text);
     if (r == 0 && j->is_started)
         r = jobs_adopt(j, err);
-    if (r == 0)
-        r = (int)json_array_size(list);
-    json_decref(list);
     jobs_kick(j);
-    return r;
+    return r < 0 ? r : to.count;
 }

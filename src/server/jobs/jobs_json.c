@@ -55,8 +55,7 @@ static json_t *gpu_bits_json(uint64_t gpus)
     return list;
 }
 
-/* "0,2" */
-static uint64_t gpu_bits(const char *text)
+uint64_t job_gpu_bits(const char *text)
 {
     uint64_t gpus = 0;
     while (text && *text) {
@@ -94,7 +93,7 @@ static void put_row(const struct jobs *j, json_t *doc, const struct store_job *r
                         row->memory_bytes ? json_u64(row->memory_bytes) : json_null());
     json_object_set_new(doc, "memory_from",
                         row->memory_bytes ? json_text0(row->memory_from) : json_null());
-    json_object_set_new(doc, "gpus", gpu_bits_json(gpu_bits(row->gpus)));
+    json_object_set_new(doc, "gpus", gpu_bits_json(job_gpu_bits(row->gpus)));
     json_object_set_new(doc, "submitted_s", time_json(row->submitted_ns));
     json_object_set_new(doc, "started_s", time_json(row->started_ns));
     json_object_set_new(doc, "ended_s", time_json(ended_ns));

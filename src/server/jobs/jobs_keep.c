@@ -183,18 +183,9 @@ static int choose(void *user, const struct store_job *row)
     return 1;
 }
 
-static unsigned final_states(void)
-{
-    unsigned states = 0;
-    for (unsigned i = 0; i < JOB_STATES; i++)
-        states |= job_state_is_final((enum job_state)i) ? 1u << i : 0;
-    return states;
-}
-
 static void oldest(struct jobs *j, uint64_t aged_ns, struct choice *ret)
 {
-    const struct store_filter filter = {
-        .states = final_states(), .oldest_first = true, .limit = ROWS};
+    const struct store_filter filter = {.states = JOB_FINAL, .oldest_first = true, .limit = ROWS};
     *ret = (struct choice){.aged_ns = aged_ns, .j = j};
     store_list(j->store, &filter, choose, ret, NULL);
 }

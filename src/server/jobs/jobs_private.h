@@ -163,8 +163,6 @@ void jobs_vacate(struct jobs *j, struct job *job);
 
 /* ---- jobs_state.c: changes, durable where the disk allows, and told ---- */
 
-enum { JOB_GPU_LIST = PLAN_GPUS_MAX * 3 };
-const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST]); /* "0,1", or NULL: none */
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
@@ -183,7 +181,6 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
                     struct err *err);
 /* JOB is over; takes ENDING. When it is stored JOB is gone. */
 void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
-bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB is gone */
 /* Tries again what could not be stored. True: something is left to do. */
 bool jobs_sync_all(struct jobs *j);
 void jobs_tell(struct jobs *j, struct job *job, bool is_change);
@@ -255,6 +252,7 @@ void job_ending_free(struct job_ending *e);
 /* ROW and JOB describe one job; either may be NULL where the other is enough. */
 json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct job *job);
 json_t *jobs_job_json(struct jobs *j, const struct job *job); /* NULL: cannot be read now */
+uint64_t job_gpu_bits(const char *text);                      /* of "0,2" or NULL */
 
 /* ---- jobs_adopt.c ---- */
 

@@ -14,7 +14,8 @@
 
 enum {
     SOFT_MAX = 1000, /* changes of one job, told by its supervisor, that are kept */
-    TELL_MS = 100,   /* between two changes of a verdict that are told at once */
+    TELL_MS = 100,   /* between two changes of a verdict that are published at once */
+    JOB_GPU_LIST = PLAN_GPUS_MAX * 3,
 };
 
 /* ---- trouble ---- */
@@ -107,7 +108,8 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST])
+/* "0,1", or NULL: none */
+static const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST])
 {
     size_t len = 0;
     for (unsigned i = 0; i < PLAN_GPUS_MAX; i++)
@@ -171,6 +173,8 @@ static int write_changes(struct jobs *j, struct job *job, struct err *err)
         job->live->note_count = 0;
     return r;
 }
+
+static bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB is gone */
 
 static bool write_down(struct jobs *j, struct job *job)
 {
@@ -333,7 +337,7 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
     return r;
 }
 
-bool jobs_write_end(struct jobs *j, struct job *job)
+static bool jobs_write_end(struct jobs *j, struct job *job)
 {
     struct err err;
     if (write_end(j, job, &err) < 0) {

@@ -6,7 +6,6 @@
 
 enum {
     LIVE = 1 << JOB_RUNNING | 1 << JOB_CHECKPOINTING | 1 << JOB_STOPPING,
-    FINAL = 1 << JOB_SUCCEEDED | 1 << JOB_FAILED | 1 << JOB_CANCELLED | 1 << JOB_LOST,
 };
 
 static const struct {
@@ -17,11 +16,11 @@ static const struct {
     [JOB_QUEUED] = {"queued", 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_FAILED |
                                   1 << JOB_CANCELLED | 1 << JOB_LOST},
     /* back to queued: a server died before anything was started */
-    [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | FINAL},
-    [JOB_RUNNING] = {"running", LIVE | FINAL},
-    [JOB_CHECKPOINTING] = {"checkpointing", LIVE | FINAL},
+    [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
+    [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
+    [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
     /* running again: the guard stopped it to start it anew */
-    [JOB_STOPPING] = {"stopping", LIVE | FINAL},
+    [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},
     [JOB_CANCELLED] = {"cancelled", 0},
@@ -51,7 +50,7 @@ int job_state_parse(const char *word, enum job_state *ret)
 
 bool job_state_is_final(enum job_state state)
 {
-    return is_state(state) && (1 << state & FINAL) != 0;
+    return is_state(state) && (1 << state & JOB_FINAL) != 0;
 }
 
 bool job_state_may_follow(enum job_state from, enum job_state to)

@@ -16,6 +16,12 @@ enum job_state {
     JOB_STATES
 };
 
+/* Sets of states are bits. */
+enum {
+    JOB_FINAL = 1 << JOB_SUCCEEDED | 1 << JOB_FAILED | 1 << JOB_CANCELLED | 1 << JOB_LOST,
+    JOB_ACTIVE = (1 << JOB_SUCCEEDED) - 1,
+};
+
 const char *job_state_word(enum job_state state);
 int job_state_parse(const char *word, enum job_state *ret); /* 0 or -EINVAL */
 bool job_state_is_final(enum job_state state);

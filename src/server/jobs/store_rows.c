@@ -139,13 +139,12 @@ enum list_kind { LIST_ALL, LIST_ACTIVE, LIST_STATE, LIST_NAME };
 
 static enum list_kind kind_of(const struct store_filter *f)
 {
-    enum { ACTIVE = (1 << JOB_SUCCEEDED) - 1, ALL = (1 << JOB_STATES) - 1 };
-    unsigned states = f->states & ALL;
+    unsigned states = f->states & (JOB_ACTIVE | JOB_FINAL);
     if (f->name)
         return LIST_NAME;
     if (states && __builtin_popcount(states) == 1)
         return LIST_STATE;
-    return states && !(states & ~(unsigned)ACTIVE) ? LIST_ACTIVE : LIST_ALL;
+    return states && !(states & JOB_FINAL) ? LIST_ACTIVE : LIST_ALL;
 }
 
 static sqlite3_stmt *prepare_list(struct store *s, enum list_kind kind, bool oldest_first,
