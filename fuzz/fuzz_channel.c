@@ -42,7 +42,7 @@ static int take_frames(struct channel *c)
         if (len > CHANNEL_FRAME_MAX)
             abort();
         json_t *message = json_parse(data, len, NULL);
-        if (type == CHANNEL_NEWS)
+        if (type == CHANNEL_MESSAGE)
             take_news(message);
         json_decref(message);
     }

@@ -156,7 +156,7 @@ static void check_news(struct channel *c)
         ;
     while ((r = channel_next(c, &type, &data, &len)) == 1) {
         json_t *doc = json_parse(data, len, NULL);
-        must(type == CHANNEL_NEWS && json_string_value(json_object_get(doc, "type")), "no news");
+        must(type == CHANNEL_MESSAGE && json_string_value(json_object_get(doc, "type")), "no news");
         json_decref(doc);
     }
     must(r == 0 && c->in.len == c->in_at, "news is cut");

@@ -316,7 +316,7 @@ static void take_frame(struct client *c, enum channel_type type, const char *dat
         outlet_add(&c->err, data, len);
     else if (type == CHANNEL_TERMINAL)
         outlet_add(&c->terminal, data, len);
-    else if (type == CHANNEL_SAY)
+    else if (type == CHANNEL_NOTICE)
         client_say(c, data, len);
     else if (type == CHANNEL_STOPPED)
         stop_with_job(c);

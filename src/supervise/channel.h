@@ -11,16 +11,16 @@
 enum channel_type {
     /* from the supervisor */
     CHANNEL_TERMINAL =
-        't',           /* the job wrote this to its terminal, echoes of what is typed included */
-    CHANNEL_OUT = 'o', /* the last of its standard output, which did not fit into the pipe */
-    CHANNEL_ERR = 'e', /* or standard error */
-    CHANNEL_SAY = 'm', /* a sentence for the user */
+        't',              /* the job wrote this to its terminal, echoes of what is typed included */
+    CHANNEL_OUT = 'o',    /* the last of its standard output, which did not fit into the pipe */
+    CHANNEL_ERR = 'e',    /* or standard error */
+    CHANNEL_NOTICE = 'm', /* a sentence for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped as by Ctrl-Z */
     CHANNEL_TAKEN = 'a',   /* u32le: so many bytes of input have reached the job */
     CHANNEL_STATUS = 'x',  /* one byte: the exit status to end with */
     CHANNEL_END = 'E',     /* run.json as text: the last frame */
     CHANNEL_STARTED = 'S', /* a detached job's first process is there: nothing more comes */
-    CHANNEL_NEWS = 'n',    /* a JSON object for the job server (docs/api.md) */
+    CHANNEL_MESSAGE = 'n', /* a JSON object for the job server (docs/api.md) */
     /* to the supervisor */
     CHANNEL_INPUT = 'i',   /* typed at the terminal */
     CHANNEL_SIZE = 'w',    /* struct winsize */

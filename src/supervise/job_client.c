@@ -65,7 +65,7 @@ void job_client_leave(struct job *j)
 void job_notify(void *user, const char *sentence)
 {
     struct job *j = user;
-    channel_queue(&j->client.channel, CHANNEL_SAY, sentence, strlen(sentence));
+    channel_queue(&j->client.channel, CHANNEL_NOTICE, sentence, strlen(sentence));
     job_client_flush(j);
 }
 

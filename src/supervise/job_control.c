@@ -89,7 +89,7 @@ static void queue_message(struct channel *channel, json_t *doc)
 {
     struct buf text = {0};
     if (doc && json_print(&text, doc, 0) == 0)
-        channel_queue(channel, CHANNEL_NEWS, text.data, text.len);
+        channel_queue(channel, CHANNEL_MESSAGE, text.data, text.len);
     buf_fini(&text);
     json_decref(doc);
 }
@@ -122,7 +122,7 @@ static void send_all(struct job *j, json_t *doc, enum lasting kind)
         if (!p->source)
             continue;
         if (peer_has_room(p))
-            channel_queue(&p->channel, CHANNEL_NEWS, text.data, text.len);
+            channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
         else if (kind == STATE)
             p->owes_state = true;
         else if (kind == VERDICT)

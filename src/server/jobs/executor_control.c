@@ -143,7 +143,7 @@ static bool take_frames(struct executor_run *run)
         run->bytes += len;
         if (len > EXECUTOR_FRAME_MAX)
             return false;
-        if (type == CHANNEL_NEWS && run->told_started)
+        if (type == CHANNEL_MESSAGE && run->told_started)
             on_frame(run, data, len);
     }
     return r >= 0 && run->channel.in.len - run->channel.in_at <= 2 * EXECUTOR_FRAME_MAX;

@@ -111,7 +111,7 @@ static void listen_at(struct fake *f)
 
 static void say(struct channel *c, const char *text)
 {
-    channel_queue(c, CHANNEL_NEWS, text, strlen(text));
+    channel_queue(c, CHANNEL_MESSAGE, text, strlen(text));
 }
 
 static void say_first(struct channel *c)
@@ -149,9 +149,9 @@ static void flood(struct channel *c)
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
             say(c, bad[i]);
     memset(much, '[', sizeof much);
-    channel_queue(c, CHANNEL_NEWS, much, 30000);
+    channel_queue(c, CHANNEL_MESSAGE, much, 30000);
     channel_queue(c, CHANNEL_OUT, much, 100);
-    channel_queue(c, CHANNEL_NEWS, much, sizeof much); /* longer than any may be */
+    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* longer than any may be */
 }
 
 /* A guard that asks, gets its checkpoint, and starts the job again, all at once. */
