@@ -26,8 +26,6 @@
 
 enum { OTHERS_SHOWN = 8 };
 
-static const double tree_least = 0.01;
-
 /* Two steps: "40..80", or 40 with the other one behind it. */
 struct heap_diff {
     bool is_given, has_to;
@@ -65,47 +63,27 @@ static enum growth_by parse_by(const char *word)
     return GROWTH_BY_LOCATION;
 }
 
-static int heap_view(const struct shown *s, const struct profile *p, struct names *names,
-                     const struct marks *all, struct profile_view *ret, struct err *err)
-{
-    AUTO_FREE struct growth_mark *marks = NULL;
-    struct growth g;
-    struct growth_options options = {.by = parse_by(s->o->by),
-                                     .minds_program = !s->o->by,
-                                     .has_since = s->o->since.is_given,
-                                     .since_step = s->o->since.step,
-                                     .has_diff = s->o->diff.is_given,
-                                     .has_survivors = s->o->survivors.is_given};
-    const struct heap_diff *steps = s->o->survivors.is_given ? &s->o->survivors : &s->o->diff;
-    options.from_step = steps->from;
-    options.to_step = steps->to;
-    int r = marks_of(all, p->pid, p->start_ns, &marks, &options.n_marks, err);
-    if (r < 0)
-        return r;
-    options.marks = marks;
-    r = growth_of(p, names, &options, &g, err);
-    if (r < 0)
-        return r;
-    bool stacks = s->o->stacks || s->o->json || options.by == GROWTH_BY_STACK;
-    r = profile_view_make(p, names, &g, (size_t)s->o->top, stacks, ret);
-    growth_fini(&g);
-    return r < 0 ? err_set(err, r, "out of memory") : 0;
-}
-
 static int process_view(const struct shown *s, const struct profile *p, const struct marks *marks,
                         struct profile_view *ret, struct err *err)
 {
-    const struct symbols_options symbols = {.debuginfod = s->o->debuginfod,
-                                            .sysroot = s->o->sysroot};
-    struct names *names;
-    int r = names_new(p, &symbols, &names);
-    if (r < 0)
-        return err_set(err, r, "cannot name frames: %s", strerror(-r));
-    r = heap_view(s, p, names, marks, ret, err);
-    if (r == 0 && s->o->tree && profile_view_add_tree(ret, p, names, tree_least) < 0)
-        r = err_set(err, -ENOMEM, "out of memory");
-    names_free(names);
-    return r;
+    const struct heap_options *o = s->o;
+    const struct heap_diff *steps = o->survivors.is_given ? &o->survivors : &o->diff;
+    const struct profile_wants wants = {
+        .symbols = {.debuginfod = o->debuginfod, .sysroot = o->sysroot},
+        .growth = {.by = parse_by(o->by),
+                   .minds_program = !o->by,
+                   .has_since = o->since.is_given,
+                   .since_step = o->since.step,
+                   .has_diff = o->diff.is_given,
+                   .has_survivors = o->survivors.is_given,
+                   .from_step = steps->from,
+                   .to_step = steps->to},
+        .marks = marks,
+        .top = (size_t)o->top,
+        .stacks = o->stacks || o->json || parse_by(o->by) == GROWTH_BY_STACK,
+        .tree = o->tree,
+    };
+    return profile_view_of(p, &wants, ret, err);
 }
 
 /* ---- all of it ---- */

@@ -14,11 +14,9 @@
 #include "diagnose/facts.h"
 #include "present/report.h"
 #include "profile/folder.h"
-#include "profile/growth.h"
-#include "profile/marks.h"
+#include "profile/view.h"
 
 enum { HEAP_ROWS = 25 };
-static const double tree_least = 0.01;
 
 /* ---- the recording, and run.json ---- */
 
@@ -44,33 +42,6 @@ static int read_recording(struct report *r, struct err *err)
 
 /* ---- the heap ---- */
 
-static int make_heap(struct report *r, const struct profile *p, struct err *err)
-{
-    const struct symbols_options symbols = {0};
-    AUTO_FREE struct growth_mark *marks = NULL;
-    struct growth_options options = {.by = GROWTH_BY_LOCATION, .minds_program = true};
-    struct names *names;
-    struct growth g;
-    int e = names_new(p, &symbols, &names);
-    if (e < 0)
-        return err_set(err, e, "cannot name frames: %s", strerror(-e));
-    e = marks_of(&r->recorded.marks, p->pid, p->start_ns, &marks, &options.n_marks, err);
-    options.marks = marks;
-    if (e == 0)
-        e = growth_of(p, names, &options, &g, err);
-    if (e == 0) {
-        e = profile_view_make(p, names, &g, HEAP_ROWS, true, &r->heap);
-        if (e == 0)
-            e = profile_view_add_tree(&r->heap, p, names, tree_least);
-        growth_fini(&g);
-        r->has_heap = e == 0;
-        if (e < 0)
-            err_set(err, e, "out of memory");
-    }
-    names_free(names);
-    return e;
-}
-
 /* Of the process that grows; of another where that has none. */
 static void read_heap(struct report *r)
 {
@@ -87,8 +58,14 @@ static void read_heap(struct report *r)
         err_set(&why, 0, "%s is damaged; not read: %s", heap.name, text_size(size, lost));
         report_add_trouble(r, why.text);
     }
+    const struct profile_wants wants = {.growth = {.minds_program = true},
+                                        .marks = &r->recorded.marks,
+                                        .top = HEAP_ROWS,
+                                        .stacks = true,
+                                        .tree = true};
     if (e == 0)
-        e = make_heap(r, heap.profile, &err);
+        e = profile_view_of(heap.profile, &wants, &r->heap, &err);
+    r->has_heap = e == 0;
     folder_heap_fini(&heap);
     if (e < 0)
         r->heap_trouble = strdup(err.text);

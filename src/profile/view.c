@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/number.h"
+#include "profile/marks.h"
 
 static uint64_t round_bytes(double bytes)
 {
@@ -214,19 +216,53 @@ static int copy_branch(const struct tree *t, uint32_t node, struct profile_branc
     return 0;
 }
 
-int profile_view_add_tree(struct profile_view *v, const struct profile *p, struct names *names,
-                          double min_fraction)
+static int add_tree(struct profile_view *v, const struct profile *p, struct names *names)
 {
+    const double least_part = 0.01;
     struct tree t = {.names = names};
-    int r = 0;
-    if (p->n_readings) {
-        r = -ENOMEM;
-        if (tree_init(&t, p)) {
-            t.least = fmax(t.all[0] * min_fraction, 1);
-            v->has_tree = true;
-            r = copy_branch(&t, 0, &v->tree);
-        }
+    int r = tree_init(&t, p) ? 0 : -ENOMEM;
+    if (r == 0) {
+        t.least = fmax(t.all[0] * least_part, 1);
+        v->has_tree = true;
+        r = copy_branch(&t, 0, &v->tree);
     }
     tree_fini(&t);
+    return r;
+}
+
+/* ---- all of it ---- */
+
+static int view_of_names(const struct profile *p, struct names *names,
+                         const struct profile_wants *wants, struct profile_view *ret,
+                         struct err *err)
+{
+    AUTO_FREE struct growth_mark *marks = NULL;
+    struct growth_options options = wants->growth;
+    struct growth g;
+    int r = marks_of(wants->marks, p->pid, p->start_ns, &marks, &options.n_marks, err);
+    options.marks = marks;
+    if (r == 0)
+        r = growth_of(p, names, &options, &g, err);
+    if (r < 0)
+        return r;
+    r = profile_view_make(p, names, &g, wants->top, wants->stacks, ret);
+    growth_fini(&g);
+    if (r == 0 && wants->tree)
+        r = add_tree(ret, p, names);
+    if (r == 0)
+        return 0;
+    profile_view_fini(ret);
+    return err_set(err, r, "out of memory");
+}
+
+int profile_view_of(const struct profile *p, const struct profile_wants *wants,
+                    struct profile_view *ret, struct err *err)
+{
+    struct names *names;
+    int r = names_new(p, &wants->symbols, &names);
+    if (r < 0)
+        return err_set(err, r, "cannot name frames: %s", strerror(-r));
+    r = view_of_names(p, names, wants, ret, err);
+    names_free(names);
     return r;
 }

@@ -9,6 +9,8 @@
 #include "profile/names.h"
 #include "profile/profile.h"
 
+struct marks;
+
 struct profile_frame {
     enum name_kind kind;
     char *function, *file, *lib; /* NULL: unknown */
@@ -81,9 +83,17 @@ struct profile_view {
 /* The first TOP rows of G, with their stacks where STACKS. 0 or -ENOMEM, and then RET is empty. */
 int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
                       size_t top, bool stacks, struct profile_view *ret);
-/* Adds the tree, without what is below MIN_FRACTION of the whole. 0 or -ENOMEM. */
-int profile_view_add_tree(struct profile_view *v, const struct profile *p, struct names *names,
-                          double min_fraction);
+struct profile_wants {
+    struct symbols_options symbols;
+    struct growth_options growth; /* its marks are those of MARKS */
+    const struct marks *marks;    /* of the run */
+    size_t top;                   /* rows */
+    bool stacks;
+    bool tree; /* without what is below a hundredth of the whole */
+};
+/* The same from P: names its frames and judges its growth. 0, or -errno with a sentence. */
+int profile_view_of(const struct profile *p, const struct profile_wants *wants,
+                    struct profile_view *ret, struct err *err);
 void profile_view_fini(struct profile_view *v); /* accepts a zeroed one */
 
 json_t *profile_json(const struct profile_view *v); /* NULL: out of memory */

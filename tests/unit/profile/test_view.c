@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "profile/known_heap.h"
+#include "profile/marks.h"
 
 struct scene {
     struct known_heap heap;
@@ -25,7 +26,7 @@ static void scene_start(struct scene *s)
     uint32_t load = known_python(&s->heap, main_node, "/job/data.py", "load", 7);
     uint32_t step = known_python(&s->heap, main_node, "/job/train.py", "step", 21);
     known_site(&s->heap, load, 3 << 20, 3, 4 << 20);
-    known_site(&s->heap, step, 1 << 20, 1, 9 << 20);
+    known_site(&s->heap, step, 1 << 14, 1, 9 << 20);
     assert_int_equal(names_new(&s->heap.profile, &symbols, &s->names), 0);
     assert_int_equal(growth_of(&s->heap.profile, s->names, &options, &s->growth, NULL), 0);
 }
@@ -72,21 +73,24 @@ static void top_cuts_rows_but_not_their_count(void **state)
 static void tree_adds_up_to_what_lives(void **state)
 {
     struct scene s;
+    struct marks none;
     (void)state;
     scene_start(&s);
-    assert_int_equal(profile_view_make(&s.heap.profile, s.names, &s.growth, 9, false, &s.view), 0);
-    assert_int_equal(profile_view_add_tree(&s.view, &s.heap.profile, s.names, 0.5), 0);
+    marks_init(&none);
+    const struct profile_wants wants = {.marks = &none, .top = 9, .tree = true};
+    assert_int_equal(profile_view_of(&s.heap.profile, &wants, &s.view, NULL), 0);
     assert_int_equal(s.view.tree.n_children, 1);
     const struct profile_branch *main_branch = &s.view.tree.children[0];
     assert_string_equal(main_branch->frame.function, "main");
-    assert_int_equal(main_branch->live_bytes, 4 << 20);
+    assert_int_equal(main_branch->live_bytes, (3 << 20) + (1 << 14));
     assert_int_equal(main_branch->n_children, 1); /* step is too small to show */
-    assert_int_equal(main_branch->left_out_bytes, 1 << 20);
+    assert_int_equal(main_branch->left_out_bytes, 1 << 14);
     json_t *doc = profile_json(&s.view);
     const json_t *root = json_object_get(doc, "tree");
     assert_string_equal(json_string_value(json_object_get(root, "kind")), "root");
     assert_int_equal(json_array_size(json_object_get(root, "children")), 1);
     json_decref(doc);
+    marks_fini(&none);
     scene_end(&s);
 }
 
