@@ -61,6 +61,7 @@ int recorded_read(const char *path, const struct run_settings *settings,
                  err);
     if (r < 0)
         return r;
+    ret->run->observers = judge_observer(ret->judge); /* RET, and MARKS in it, may be moved */
     ask_profiler(ret->judge, path);
     judge_update(ret->judge);
     r = judge_verdicts(ret->judge, &ret->verdicts);
