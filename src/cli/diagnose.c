@@ -1,11 +1,11 @@
 /* `ebb diagnose`: every explanation of a job's memory with what speaks for it and against it. */
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/run_target.h"
-#include "cli/verdict.h"
 #include "diagnose/diagnosis.h"
 #include "judge/recorded.h"
 #include "present/diagnose.h"
@@ -36,7 +36,8 @@ static int diagnose_exec(const struct cli_call *call)
     struct err err = {""};
     struct diagnosis found;
     struct doc doc = {0};
-    if (verdict_is_recording_file(call->argv[0])) {
+    struct stat st;
+    if (stat(call->argv[0], &st) == 0 && S_ISREG(st.st_mode)) {
         snprintf(run.folder, sizeof run.folder, "%s", call->argv[0]);
     } else {
         if (run_target_find_recorded(call->argv[0], &run, &err) < 0)

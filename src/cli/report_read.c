@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "cli/verdict.h"
 #include "diagnose/facts.h"
 #include "present/report.h"
 #include "profile/folder.h"
@@ -138,7 +137,8 @@ static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_cou
 int report_read_early(struct report *before, const struct report *after, struct err *err)
 {
     int64_t first, steps, first_after, steps_after;
-    json_t *doc = NULL;
+    struct run_settings settings = {.dead = RUN_DEAD_READ};
+    struct recorded early = {0};
     if (!before->recorded.run || !after->recorded.run)
         return 0;
     bool by_step = steps_of(before->recorded.run, &first, &steps) &&
@@ -151,9 +151,16 @@ int report_read_early(struct report *before, const struct report *after, struct 
                  (long long)steps_after);
     else
         text_duration(before->early_length, after->recorded.run->now_ns);
-    int r = verdict_of_beginning(before->path, by_step ? first + steps_after : 0,
-                                 (double)after->recorded.run->now_ns / (double)NS_PER_S, &doc, err);
-    before->has_early = r == 0 && verdicts_read(doc, &before->early) == 0;
-    json_decref(doc);
+    settings.has_until_step = by_step;
+    settings.until_step = by_step ? (uint64_t)(first + steps_after) : 0;
+    settings.has_until = !by_step;
+    settings.until_ns = after->recorded.run->now_ns;
+    int r = recorded_read(before->path, &settings, NULL, &early, err);
+    before->has_early = r == 0;
+    if (r == 0) {
+        before->early = early.verdicts;
+        early.verdicts = (struct verdicts){0};
+    }
+    recorded_fini(&early);
     return r;
 }

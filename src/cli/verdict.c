@@ -2,23 +2,12 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/number.h"
 #include "base/quantity.h"
-#include "cli/verdict.h"
-#include "cli/verdict_csv.h"
-#include "judge/judge.h"
-#include "judge/verdicts.h"
-#include "profile/held.h"
-#include "trace/reader.h"
+#include "judge/recorded.h"
 #include "present/document.h"
 #include "present/verdict.h"
 
@@ -128,46 +117,6 @@ static uint64_t pass_length(const struct verdict_call *o)
     return examples && batch ? examples / batch + (examples % batch != 0) : 0;
 }
 
-static int parse_until(const struct verdict_call *o, double *ret, struct err *err)
-{
-    if (o->until && number_parse_double(o->until, strlen(o->until), ret) < 0)
-        return err_set(err, -EINVAL, "--until \"%.64s\" is not a number of seconds", o->until);
-    return 0;
-}
-
-static bool ends_in(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-/* ---- a table ---- */
-
-static int judge_table(const char *path, const struct verdict_call *o, double until_s,
-                       struct verdicts *ret, struct err *err)
-{
-    if (o->no_marks)
-        return err_set(err, -EINVAL,
-                       "--no-marks is for recordings; %s is a table: leave out --marks", path);
-    if (o->limit.is_percent)
-        return err_set(err, -EINVAL,
-                       "--limit: a share is of the limit in a recording, and %s has none; give a "
-                       "size, as 24G",
-                       path);
-    const struct verdict_csv_options options = {.csv = o->csv,
-                                                .verdict = {.steps_per_epoch = pass_length(o)},
-                                                .examples = count_of(o->examples),
-                                                .batch = count_of(o->batch),
-                                                .limit_bytes = o->limit.bytes,
-                                                .has_until = o->until != NULL,
-                                                .until_s = until_s,
-                                                .has_until_step = o->until_step > 0,
-                                                .until_step = count_of(o->until_step)};
-    return verdict_csv(path, &options, ret, err);
-}
-
-/* ---- a recording ---- */
-
 static const char *table_option(const struct verdict_call *o)
 {
     return o->csv.marks_path    ? "--marks"
@@ -179,129 +128,66 @@ static const char *table_option(const struct verdict_call *o)
                                 : NULL;
 }
 
-static void add_held(const char *path, struct judge *judge)
+/* Options that do not go with PATH. */
+static int check_options(const char *path, const struct verdict_call *o, double until_s,
+                         struct err *err)
 {
-    size_t count;
-    if (!judge_wants_held(judge))
-        return;
-    AUTO_FREE struct held *list = held_read(path, &count);
-    judge_set_held(judge, list, count);
+    if (run_is_recording(path)) {
+        if (table_option(o))
+            return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", table_option(o),
+                           path);
+        if (until_s < 0 || until_s > 9e9)
+            return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
+                           o->until);
+        return 0;
+    }
+    if (o->no_marks)
+        return err_set(err, -EINVAL,
+                       "--no-marks is for recordings; %s is a table: leave out --marks", path);
+    if (o->limit.is_percent)
+        return err_set(err, -EINVAL,
+                       "--limit: a share is of the limit in a recording, and %s has none; give a "
+                       "size, as 24G",
+                       path);
+    return 0;
 }
 
-static int judge_run(const char *path, const struct verdict_call *o, double until_s,
-                     bool *ret_is_damaged, struct verdicts *ret, struct err *err)
+static int judge_path(const char *path, const struct verdict_call *o, double until_s,
+                      struct recorded *ret, struct err *err)
 {
     const struct judge_options judging = {.verdict = {.steps_per_epoch = pass_length(o)},
                                           .has_limit = o->limit.is_percent || o->limit.bytes > 0,
                                           .limit = o->limit,
-                                          .no_marks = o->no_marks};
+                                          .no_marks = o->no_marks,
+                                          .examples = count_of(o->examples),
+                                          .batch = count_of(o->batch)};
     struct run_settings reading = {.dead = RUN_DEAD_READ,
                                    .has_until = o->until,
                                    .has_until_step = o->until_step > 0,
-                                   .until_step = count_of(o->until_step)};
-    struct judge *judge;
-    struct run *run = NULL;
-    if (o->until && (until_s < 0 || until_s > 9e9))
-        return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
-                       o->until);
-    reading.until_ns = (uint64_t)(until_s * (double)NS_PER_S);
-    int r = judge_new(&judging, &judge);
-    if (r < 0)
-        return err_set(err, r, "no memory to judge %s", path);
-    r = run_read(path, &reading, judge_observer(judge), &run, err);
-    if (r == 0) {
-        const struct trace_reader_damage *d = &run->damage;
-        *ret_is_damaged = d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks;
-        add_held(path, judge);
-        judge_update(judge);
-        r = judge_verdicts(judge, ret);
-        if (r < 0)
-            err_set(err, r, "no memory to judge %s", path);
-    }
-    run_free(run);
-    judge_free(judge);
-    return r;
+                                   .until_step = count_of(o->until_step),
+                                   .csv = o->csv};
+    reading.csv.has_until = o->until;
+    reading.csv.until_s = until_s;
+    if (until_s > 0 && until_s <= 9e9)
+        reading.until_ns = (uint64_t)(until_s * (double)NS_PER_S);
+    return recorded_read(path, &reading, &judging, ret, err);
 }
 
-static int judge_recording(const char *path, const struct verdict_call *o, double until_s,
-                           struct verdicts *ret, struct err *err)
-{
-    const char *option = table_option(o);
-    bool is_damaged = false;
-    if (option)
-        return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", option, path);
-    int r = judge_run(path, o, until_s, &is_damaged, ret, err);
-    if (r == 0 && is_damaged)
-        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
-    return r;
-}
-
-/* ---- which of the two ---- */
-
-/* A folder, a file that says so by its name, or one that begins as a recording does. */
-static bool is_recording(const char *path)
-{
-    struct stat st;
-    struct trace_reader *reader;
-    if (ends_in(path, ".ebb"))
-        return true;
-    if (stat(path, &st) < 0 || ends_in(path, ".csv"))
-        return false;
-    if (S_ISDIR(st.st_mode))
-        return true;
-    if (!S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
-        return false;
-    trace_reader_free(reader);
-    return true;
-}
-
-static int judge(const char *path, const struct verdict_call *o, struct verdicts *ret,
+static int judge(const char *path, const struct verdict_call *o, struct recorded *ret,
                  struct err *err)
 {
     double until_s = 0;
-    int r = parse_until(o, &until_s, err);
+    if (o->until && number_parse_double(o->until, strlen(o->until), &until_s) < 0)
+        return err_set(err, -EINVAL, "--until \"%.64s\" is not a number of seconds", o->until);
+    int r = check_options(path, o, until_s, err);
+    if (r == 0)
+        r = judge_path(path, o, until_s, ret, err);
     if (r < 0)
         return r;
-    return is_recording(path) ? judge_recording(path, o, until_s, ret, err)
-                              : judge_table(path, o, until_s, ret, err);
-}
-
-static int recording_json(const char *path, const struct verdict_call *call, double until_s,
-                          json_t **ret, struct err *err)
-{
-    struct verdicts v = {0};
-    bool is_damaged;
-    int r = judge_run(path, call, until_s, &is_damaged, &v, err);
-    json_t *doc = r == 0 ? verdicts_json(&v) : NULL;
-    verdicts_fini(&v);
-    if (r == 0 && !doc)
-        r = err_set(err, -ENOMEM, "no memory to judge %s", path);
-    *ret = doc;
-    return r;
-}
-
-int verdict_of_recording(const char *path, json_t **ret, struct err *err)
-{
-    const struct verdict_call none = {.json = true};
-    return recording_json(path, &none, 0, ret, err);
-}
-
-int verdict_of_beginning(const char *path, int64_t until_step, double until_s, json_t **ret,
-                         struct err *err)
-{
-    const struct verdict_call call = {
-        .json = true, .until_step = until_step, .until = until_step ? NULL : "the end"};
-    return recording_json(path, &call, until_s, ret, err);
-}
-
-bool verdict_is_recording_file(const char *path)
-{
-    struct stat st;
-    struct trace_reader *reader;
-    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
-        return false;
-    trace_reader_free(reader);
-    return true;
+    const struct trace_reader_damage *d = &ret->run->damage;
+    if (d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks)
+        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
+    return 0;
 }
 
 /* ---- the answer ---- */
@@ -331,16 +217,19 @@ static int exec(const struct cli_call *call)
 {
     const struct verdict_call *o = call->options;
     struct err err = {{0}};
-    struct verdicts verdicts = {0};
+    struct recorded recorded = {0};
     struct doc doc = {0};
-    if (judge(call->argv[0], o, &verdicts, &err) < 0)
-        return cli_failf(CANNOT, "verdict: %s", err.text);
-    if (!o->json)
-        verdict_doc(&doc, &verdicts);
-    int status = o->json ? cli_print_json(verdicts_json(&verdicts)) : cli_print_doc(&doc);
-    if (status == 0)
-        status = exit_status(&verdicts);
-    verdicts_fini(&verdicts);
+    int status = CANNOT;
+    if (judge(call->argv[0], o, &recorded, &err) < 0) {
+        cli_failf(CANNOT, "verdict: %s", err.text);
+    } else {
+        if (!o->json)
+            verdict_doc(&doc, &recorded.verdicts);
+        status = o->json ? cli_print_json(verdicts_json(&recorded.verdicts)) : cli_print_doc(&doc);
+        if (status == 0)
+            status = exit_status(&recorded.verdicts);
+    }
+    recorded_fini(&recorded);
     return status;
 }
 

@@ -96,7 +96,7 @@ static void facts_take_header(struct facts *f, const struct run *run)
         memcpy(f->thp, thp, strlen(thp) + 1);
     f->start_ns = run->start_mono_ns;
     f->span_s = facts_seconds(run->now_ns);
-    f->is_table = run->is_table;
+    f->is_table = run->table.is_rows || run->table.is_imported;
     f->is_damaged = d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks;
 }
 

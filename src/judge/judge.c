@@ -67,8 +67,8 @@ void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t b
     }
     s->last_ns = j->run->tick_ns;
     s->last_bytes = bytes;
-    s->tail.is_table = j->run->is_table;
-    if (j->run->is_by_step)
+    s->tail.is_table = j->run->table.is_imported;
+    if (j->run->table.is_by_step)
         verdict_update_step(&s->series, j->clock.step, bytes);
     else
         tail_update(&s->tail, &s->series, (int64_t)j->run->tick_ns, bytes);
@@ -165,6 +165,7 @@ static void forget(struct judge *j, struct run_entity *e)
         return;
     judge_unlist(j, e);
     free(a->series);
+    free(a->rows);
     free(a);
     e->observed = NULL;
 }
@@ -387,7 +388,9 @@ static void observe_process(void *user, struct run *run, struct run_entity *e,
 {
     struct judge *j = user;
     observe(j, run);
-    if (event == PROCESS_DIED)
+    if (run->table.is_rows)
+        judge_group(j, e);
+    else if (event == PROCESS_DIED)
         process_died(j, e);
     else if (event == PROCESS_EXECED)
         process_execed(j, e);
@@ -403,7 +406,7 @@ static void observe_mark(void *user, struct run *run, const struct mark *mark)
 {
     struct judge *j = user;
     observe(j, run);
-    if (!j->options.no_marks)
+    if (!j->options.no_marks && !run->table.is_rows)
         judge_mark(j, mark);
 }
 
@@ -416,6 +419,20 @@ static void observe_note(void *user, struct run *run, const char *kind, const ch
         judge_segment(j);
     else
         judge_note(j, kind, text, len);
+}
+
+static void observe_row(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
+                        const struct csv_row *row)
+{
+    observe(user, run);
+    judge_row(user, e, t_ns, row);
+}
+
+static void observe_row_mark(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
+                             const struct mark *mark)
+{
+    observe(user, run);
+    judge_row_mark(user, e, t_ns, mark);
 }
 
 static void observe_forget(void *user, struct run *run, struct run_entity *e)
@@ -447,6 +464,8 @@ int judge_new(const struct judge_options *options, struct judge **ret)
                                         .tick = observe_tick,
                                         .mark = observe_mark,
                                         .note = observe_note,
+                                        .row = observe_row,
+                                        .row_mark = observe_row_mark,
                                         .forget = observe_forget};
     *ret = j;
     return 0;

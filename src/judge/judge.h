@@ -26,6 +26,7 @@ struct judge_options {
     bool has_limit;             /* given by the user; else the one in the readings */
     struct quantity_size limit; /* a share is of the one in the readings */
     bool no_marks;              /* as if the job had sent neither marks nor figures */
+    uint64_t examples, batch;   /* of a table whose columns have none; 0: unknown */
 };
 
 /* The verdict on the job. RESULT has its word, leak and confidence; the rest is of the job's memory
@@ -64,10 +65,3 @@ const struct verdict_result *judge_result(const struct run_entity *e);
 typedef void judge_change_fn(void *user, const struct run_entity *process, enum verdict_word from,
                              const struct verdict_result *now);
 void judge_changes(struct judge *j, judge_change_fn *fn, void *user);
-
-/* The verdict on a job from those of its N processes and, where there is one, of its memory (else
- * NULL): the rule of struct judge_tree. Returns which result the numbers are of: a member's index,
- * or N. */
-size_t judge_tree_result(const struct verdict_member *members, size_t n,
-                         const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
-                         struct verdict_result *ret);

@@ -1,6 +1,7 @@
 /* The judge's inside: judge.c observes the run, judge_tick.c takes readings, judge_update.c makes
  * the verdicts; judge_end.c knows how the job ended, judge_figures.c the figures that the job
- * reports, judge_held.c live memory by the profiler, judge_turns.c replaced workers. */
+ * reports, judge_held.c live memory by the profiler, judge_turns.c replaced workers, judge_table.c
+ * tables. */
 #pragma once
 
 #include "judge/judge.h"
@@ -32,9 +33,21 @@ struct judge_entity {
     uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
     uint64_t file_moved_bytes; /* between the last two readings of file_bytes */
     uint64_t status_rss_bytes; /* rss_bytes at the last of them */
+    struct judge_rows *rows;   /* of a table; else NULL */
     /* of a figure */
     bool is_free_heap; /* used with the live heap, and no verdict of its own */
     uint64_t exit_ns;  /* of its process: the tick before */
+};
+
+/* Of a group of a table. */
+struct judge_rows {
+    struct mark_clock clock;
+    uint64_t steps_per_epoch, examples, batch; /* last given to the series */
+    char phase[32];                            /* cut */
+    /* Marks that stand in the row of the oldest reading held, and share its fate. */
+    struct verdict_mark held[MARK_CLOCK_MARKS];
+    size_t n_held;
+    int64_t held_ns;
 };
 
 struct judge_earlier {
@@ -98,6 +111,10 @@ void judge_series_judge(struct judge_series *s, const struct verdict_limit *limi
 struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes);
 
 void judge_tick(struct judge *j);
+struct judge_entity *judge_group(const struct judge *j, struct run_entity *e);
+void judge_row(struct judge *j, struct run_entity *e, int64_t t_ns, const struct csv_row *row);
+void judge_row_mark(struct judge *j, struct run_entity *e, int64_t t_ns, const struct mark *mark);
+void judge_table_update(struct judge *j);
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len);
 /* P has no series any more: nothing may point at its result. */
 void judge_unlist(struct judge *j, const struct run_entity *p);

@@ -41,7 +41,8 @@ static bool is_older(const struct judge *j, const struct run_entity *e, uint64_t
 static bool may_have_series(const struct judge *j, const struct run_entity *e)
 {
     return j->series_count < JUDGE_LIVING &&
-           (j->series_count < SERIES_AT_ONCE || j->run->is_table || is_older(j, e, JUDGE_AGE_S));
+           (j->series_count < SERIES_AT_ONCE || j->run->table.is_imported ||
+            is_older(j, e, JUDGE_AGE_S));
 }
 
 static void sample_process(struct judge *j, struct run_entity *e)
@@ -72,8 +73,8 @@ static void sample_process(struct judge *j, struct run_entity *e)
         p->status_rss_bytes = p->rss_bytes;
     if (p->rss_bytes > p->peak_bytes)
         p->peak_bytes = p->rss_bytes;
-    bool is_known = !is_mapping(j, p) &&
-                    (p->has_status || j->run->is_table || is_older(j, e, JUDGE_STATUS_PATIENCE_S));
+    bool is_known = !is_mapping(j, p) && (p->has_status || j->run->table.is_imported ||
+                                          is_older(j, e, JUDGE_STATUS_PATIENCE_S));
     uint64_t value = is_known ? leakable(p) : 0;
     if (!p->series && value > 0 && may_have_series(j, e)) {
         p->series = judge_series_new(j);

@@ -30,7 +30,8 @@ static int larger_first(const void *a, const void *b)
     uint64_t x_peak = judge_known(x)->peak_bytes, y_peak = judge_known(y)->peak_bytes;
     if (x_peak != y_peak)
         return x_peak < y_peak ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
+    int names = judge_known(x)->rows ? strcmp(x->name, y->name) : 0;
+    return names ? names : (x->id > y->id) - (x->id < y->id);
 }
 
 static bool list_processes(struct judge *j)
@@ -46,7 +47,7 @@ static bool list_processes(struct judge *j)
         j->listed_cap = most;
     }
     for (struct run_entity *e; (e = judge_next(j, RUN_PROCESS, &at));)
-        if (judge_series_of(e))
+        if (judge_series_of(e) || judge_known(e)->rows)
             j->listed[j->listed_count++] = e;
     if (j->listed_count > 1)
         qsort(j->listed, j->listed_count, sizeof *j->listed, larger_first);
@@ -54,9 +55,9 @@ static bool list_processes(struct judge *j)
 }
 
 /* Returns which result the numbers are of: a member's index, or N. */
-size_t judge_tree_result(const struct verdict_member *members, size_t n,
-                         const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
-                         struct verdict_result *ret)
+static size_t tree_result(const struct verdict_member *members, size_t n,
+                          const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
+                          struct verdict_result *ret)
 {
     size_t of = n;
     verdict_tree_judge(members, n, whole, ret_tree);
@@ -100,7 +101,7 @@ static void judge_job(struct judge *j)
     for (size_t i = 0; members && process && i < j->listed_count; i++) {
         const struct run_entity *p = j->listed[i];
         const struct judge_entity *a = judge_known(p);
-        if (!stands_for_job(j, p) || judge_was_replaced(j, p))
+        if (!a->series->has_first || !stands_for_job(j, p) || judge_was_replaced(j, p))
             continue;
         if (whole)
             judge_figures_apply_whole(j, p);
@@ -114,7 +115,7 @@ static void judge_job(struct judge *j)
                                                .unique_bytes = (double)a->unique_bytes};
     }
     struct judge_tree *t = &j->tree;
-    size_t of = judge_tree_result(members, n, whole ? &whole->result : NULL, &t->of, &t->result);
+    size_t of = tree_result(members, n, whole ? &whole->result : NULL, &t->of, &t->result);
     t->grower = t->of.has_grower && t->of.grower < n ? process[t->of.grower] : NULL;
     t->first_ns = of < n ? judge_known(process[of])->series->first_ns : whole ? whole->first_ns : 0;
     j->has_tree = n > 0 || whole;
@@ -131,7 +132,7 @@ static void series_end(struct judge_series *s, bool is_cut)
 }
 
 /* A table does not tell who dies, so its end may be theirs. */
-static void table_end(struct judge *j)
+static void imported_end(struct judge *j)
 {
     struct run_entity *const *living;
     for (size_t i = 0, n = judge_living(j, &living); i < n; i++)
@@ -146,9 +147,17 @@ void judge_update(struct judge *j)
     struct judge_series *s;
     if (!j->run)
         return;
-    if (j->run->is_table && !j->is_closed)
-        table_end(j);
-    j->is_closed = j->run->is_table;
+    if (j->run->table.is_rows) {
+        judge_table_update(j);
+        j->is_closed = true;
+        if (list_processes(j))
+            judge_job(j);
+        j->has_tree = j->run->table.is_job;
+        return;
+    }
+    if (j->run->table.is_imported && !j->is_closed)
+        imported_end(j);
+    j->is_closed = j->run->table.is_imported;
     for (size_t i = 0, n = judge_living(j, &list); i < n; i++) {
         if (!(s = judge_series_of(list[i])))
             continue;

@@ -65,11 +65,13 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
     return a->reasons ? 0 : -ENOMEM;
 }
 
-static int judged_set_process(struct judged *a, const struct run_entity *p)
+/* Groups of a table that are no processes of one job may be numbers, and no pids. */
+static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    a->has_pid = a->has_role = true;
+    a->has_role = !known->rows;
     a->pid = p->info.id.pid;
+    a->has_pid = a->has_role || (j->run->table.is_job && a->pid > 0);
     a->start_ticks = p->info.id.start_ticks;
     a->role = p->info.role;
     a->alive = !p->is_dead;
@@ -77,7 +79,7 @@ static int judged_set_process(struct judged *a, const struct run_entity *p)
     a->has_unique = known->has_unique;
     a->rss_bytes = known->rss_bytes;
     a->unique_bytes = known->unique_bytes;
-    a->name = strdup(p->name);
+    a->name = known->rows ? strndup(p->info.cmdline, p->info.cmdline_len) : strdup(p->name);
     return a->name ? 0 : -ENOMEM;
 }
 
@@ -91,19 +93,20 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     v->n_flat = t->of.n_flat;
     memcpy(v->flat, t->of.flat, sizeof v->flat);
     v->has_grower = t->grower;
-    int r = t->grower ? judged_set_process(&v->grower, t->grower) : 0;
-    return r < 0 ? r : judged_set_result(&v->job, &t->result, (double)t->first_ns / NS_PER_S);
+    int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
+    return r < 0 ? r
+                 : judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
 }
 
 /* What E is named, and its verdict. */
-static int verdicts_add(struct judged_list *list, const struct run_entity *e)
+static int verdicts_add(struct judged_list *list, const struct judge *j, const struct run_entity *e)
 {
     const struct judge_series *s = judge_known(e)->series;
     struct judged *a = judged_list_add(list);
-    if (!a || judged_set_result(a, &s->result, (double)s->first_ns / NS_PER_S) < 0)
+    if (!a || judged_set_result(a, &s->result, (double)(int64_t)s->first_ns / NS_PER_S) < 0)
         return -ENOMEM;
     if (e->kind == RUN_PROCESS)
-        return judged_set_process(a, e);
+        return judged_set_process(a, j, e);
     a->name = strdup(e->name);
     a->gpu = e->kind == RUN_GPU ? e->id : 0;
     if (e->kind == RUN_FIGURE) {
@@ -121,7 +124,7 @@ static int verdicts_add_processes(struct verdicts *v, const struct judge *j)
     uint64_t seen = j->run ? j->run->processes_seen : 0;
     int r = 0;
     for (size_t i = 0; i < listed && r == 0; i++)
-        r = verdicts_add(&v->processes, j->listed[i]);
+        r = verdicts_add(&v->processes, j, j->listed[i]);
     v->not_judged = seen > listed ? seen - listed : 0;
     return r;
 }
@@ -145,7 +148,7 @@ static int verdicts_add_kind(struct judged_list *list, const struct judge *j, en
     if (n > 1)
         qsort(all, n, sizeof *all, by_number);
     for (size_t i = 0; i < n && r == 0; i++)
-        r = verdicts_add(list, all[i]);
+        r = verdicts_add(list, j, all[i]);
     free((void *)(uintptr_t)all);
     return r;
 }
@@ -157,7 +160,16 @@ int judge_verdicts(const struct judge *j, struct verdicts *ret)
                          .has_earlier_leak = earlier->is_known,
                          .earlier_segment = earlier->segment,
                          .earlier_leak = earlier->result};
-    int r = verdicts_set_job(&v, j);
+    const struct run_table *table = j->run ? &j->run->table : NULL;
+    int r = 0;
+    v.is_series = table && table->is_rows && j->run->processes_seen == 1 && j->listed_count == 1;
+    v.rows_not_judged = table ? table->dropped_rows : 0;
+    if (v.is_series) {
+        v.has_job = true;
+        r = judged_set_result(&v.job, judge_result(j->listed[0]), 0);
+    } else {
+        r = verdicts_set_job(&v, j);
+    }
     if (r == 0)
         r = verdicts_add_processes(&v, j);
     if (r == 0)

@@ -40,7 +40,7 @@ struct judged_list {
 
 struct verdicts {
     bool has_job;   /* false: nothing was read, or the groups of a table are no one job's */
-    bool is_series; /* a table with one series, which is JOB: nothing but that is known */
+    bool is_series; /* a table with one group, which is JOB: its JSON is the verdict alone */
     struct judged job;
     bool has_grower;
     struct judged grower; /* the process that grows fastest: its pid, name and role alone */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -35,6 +36,23 @@ static void run_read_item(struct run *run, const struct trace_item *item)
     case TRACE_ENTITY:
         break;
     }
+}
+
+bool run_is_recording(const char *path)
+{
+    size_t len = strlen(path);
+    struct trace_reader *reader;
+    struct stat st;
+    if (len >= 4 && strcmp(path + len - 4, ".ebb") == 0)
+        return true;
+    if (stat(path, &st) < 0 || (len >= 4 && strcmp(path + len - 4, ".csv") == 0))
+        return false;
+    if (S_ISDIR(st.st_mode))
+        return true;
+    if (!S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
+        return false;
+    trace_reader_free(reader);
+    return true;
 }
 
 /* When step N had ended, with what followed it directly, on the recording's clock. */
@@ -92,8 +110,8 @@ static void run_take_header(struct run *run, const struct trace_reader *reader)
     const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
     const char *time = json_string_value(json_object_get(imported, "time"));
     run->header = json_deep_copy(trace_reader_header(reader));
-    run->is_table = imported != NULL;
-    run->is_by_step = time && strcmp(time, "steps") == 0;
+    run->table.is_imported = imported != NULL;
+    run->table.is_by_step = time && strcmp(time, "steps") == 0;
     run->start_wall_ns = run->options.start_wall_ns ? run->options.start_wall_ns
                                                     : trace_reader_start_wall_ns(reader);
 }
@@ -103,7 +121,7 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     struct trace_item item;
     int r;
     while ((r = trace_reader_next(reader, &item)) > 0) {
-        if (!run->start_mono_ns && !run->is_table) /* the header is damaged */
+        if (!run->start_mono_ns && !run->table.is_imported) /* the header is damaged */
             run->start_mono_ns = item.t_ns;
         if (item.t_ns > until_ns) {
             run->is_cut = true;
@@ -125,6 +143,8 @@ int run_read(const char *path, const struct run_settings *options, struct run_ob
     struct trace_reader *reader;
     struct run *run = NULL;
     uint64_t until_ns;
+    if (!run_is_recording(path))
+        return run_read_csv(path, options, observers, ret, err);
     int r = trace_reader_open(path, &reader, err);
     if (r < 0)
         return r;

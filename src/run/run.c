@@ -192,12 +192,23 @@ static void entity_bury(struct run *run, struct run_entity *e)
     entity_free(run, smallest);
 }
 
-static void entity_die(struct run *run, struct run_entity *e, uint64_t t_ns)
+static void living_remove(struct run *run, const struct run_entity *e)
 {
     size_t at = living_place(run, e->kind, e->id);
     memmove(run->living + at, run->living + at + 1,
             (run->living_count - at - 1) * sizeof(struct run_entity *));
     run->living_count--;
+}
+
+void run_drop(struct run *run, struct run_entity *e)
+{
+    living_remove(run, e);
+    entity_free(run, e);
+}
+
+static void entity_die(struct run *run, struct run_entity *e, uint64_t t_ns)
+{
+    living_remove(run, e);
     e->is_dead = true;
     e->died_ns = t_ns;
 }
@@ -300,6 +311,16 @@ static void entity_sample(struct run *run, struct run_entity *e, const struct sa
             signal_add(run, e, field, s->v[field]);
     if (s->read & 1u && s->v[0] > e->peak_bytes)
         e->peak_bytes = s->v[0];
+}
+
+void run_add_value(struct run *run, struct run_entity *e, unsigned field, uint64_t v)
+{
+    e->last.read = 0;
+    sample_put(&e->last, field, v);
+    e->last_ns = run->tick_ns;
+    signal_add(run, e, field, v);
+    if (field == 0 && v > e->peak_bytes)
+        e->peak_bytes = v;
 }
 
 static void process_sample(struct run *run, struct run_entity *e, const struct sample *s)

@@ -12,6 +12,7 @@
 #include "mark/mark.h"
 #include "proc/sample.h"
 #include "run/series.h"
+#include "trace/csv.h"
 #include "trace/reader.h"
 
 struct err;
@@ -111,7 +112,23 @@ struct run_observer {
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
     /* E is about to be freed: because it is dead and larger ones are kept, or with the run. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
+    /* Of a table: a row of E, and before it the marks of the file beside the table that concern E.
+     * A time before the table's first row is negative. */
+    void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
+                const struct csv_row *row);
+    void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
+                     const struct mark *mark);
     struct run_observer *next;
+};
+
+/* What a run made of a table lacks: its processes have no status. */
+struct run_table {
+    bool is_rows;          /* read by run_read_csv; dead are groups that ended before the table */
+    bool is_imported;      /* a recording that an earlier version made of a table: none dies */
+    bool is_by_step;       /* its times are made up, a second for each step */
+    bool is_job;           /* its groups are the processes of one job */
+    bool has_marks;        /* in a file beside it */
+    uint64_t dropped_rows; /* of groups that were too many */
 };
 
 enum {
@@ -137,8 +154,9 @@ struct run_settings {
     uint64_t start_wall_ns; /* when the job started, where that is known better than by the
                              * recording, which begins a moment earlier; 0: not known */
     bool has_until, has_until_step;
-    uint64_t until_ns;   /* nothing after it is read … */
-    uint64_t until_step; /* … nor after what followed this step directly */
+    uint64_t until_ns;      /* nothing after it is read … */
+    uint64_t until_step;    /* … nor after what followed this step directly */
+    struct csv_options csv; /* of a table */
 };
 /* Everything, for the diagnosis and the report. */
 extern const struct run_settings run_settings_read;
@@ -178,10 +196,9 @@ struct run {
     json_t *header;      /* NULL: live */
     json_t *end;         /* the note "end"; NULL: none */
     uint64_t peak_bytes; /* of the job, as the engine knew it; 0: max of JOB_MEMORY */
-    bool is_table;       /* made of a CSV: processes have no status, and none dies */
-    bool is_by_step;     /* its times are made up, a second for each step */
-    bool is_cut;         /* by until_ns or until_step: there was more */
-    bool has_failed;     /* out of memory: something is missing */
+    struct run_table table;
+    bool is_cut;     /* by until_ns or until_step: there was more */
+    bool has_failed; /* out of memory: something is missing */
     struct trace_reader_damage damage;
 };
 
@@ -202,14 +219,22 @@ void run_tick_begin(struct run *run, uint64_t t_ns);
 void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, const char *name,
                 const struct sample *sample);
 void run_tick_end(struct run *run);
+/* One value of E at the run's tick_ns, outside a tick: of a table. */
+void run_add_value(struct run *run, struct run_entity *e, unsigned field, uint64_t v);
 void run_add_mark(struct run *run, const struct mark *mark);
 /* TEXT: JSON. */
 void run_add_note(struct run *run, uint64_t t_ns, const char *kind, const char *text, size_t len);
 
-/* One pass over a recording (a run folder or its file) with OBSERVERS (may be NULL). -errno with a
- * sentence; damage is survived and counted. */
+/* One pass over a recording (a run folder or its file), or a table, with OBSERVERS (may be NULL).
+ * -errno with a sentence; damage is survived and counted. */
 int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err);
+bool run_is_recording(const char *path); /* by its name, or by what it holds; else a table */
+/* run_read of a table: observers get rows instead of ticks. */
+int run_read_csv(const char *path, const struct run_settings *settings,
+                 struct run_observer *observers, struct run **ret, struct err *err);
+/* Frees a living entity as if it had never been. */
+void run_drop(struct run *run, struct run_entity *e);
 
 /* ---- reading ---- */
 

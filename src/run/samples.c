@@ -10,7 +10,7 @@
 enum { FIRST_BUCKET_MS = 50 };
 
 struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, uint64_t to_ns,
-                                   uint32_t points)
+                                    uint32_t points)
 {
     const uint64_t least = FIRST_BUCKET_MS * NS_PER_MS;
     const uint64_t span = to_ns > from_ns ? to_ns - from_ns + 1 : 0;

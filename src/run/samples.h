@@ -11,6 +11,6 @@ enum { SAMPLES_PROCESSES = 16, SAMPLES_MARKS = 2000 };
 /* For a run that samples_json is made of: from FROM_NS to TO_NS (0: the end) in at most POINTS
  * points. START_WALL_NS: the job's start, 0 where it is unknown. */
 struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, uint64_t to_ns,
-                                   uint32_t points);
+                                    uint32_t points);
 /* NULL: out of memory. The caller owns it. */
 json_t *samples_json(const struct run *run);

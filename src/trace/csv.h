@@ -16,7 +16,9 @@ struct csv_options {
     const char *step_column; /* NULL: "step" where there is one */
     const char *group;       /* NULL: "pid" where there is one */
     const char *unit;        /* NULL: from the end of the name (_bytes, _kb, _mib…), else B */
-    const char *marks_path;  /* for csv_import; NULL: none */
+    const char *marks_path;  /* a file of marks beside it; NULL: none */
+    bool has_until;
+    double until_s; /* a value of the time column: nothing after it was known */
 };
 
 /* The names of the units, for help texts and sentences. K, M, G and T are powers of 1024 with or

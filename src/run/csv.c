@@ -1,0 +1,448 @@
+/* A run from a table: each group of rows is a process, its value the resident memory. Rows may come
+ * in any order; each group gets the marks of the file beside the table at its own pace. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/number.h"
+#include "base/span.h"
+#include "run/run.h"
+#include "trace/csv.h"
+
+enum {
+    GROUPS_MAX = 4096,           /* at one time */
+    INDEX_SIZE = 4 * GROUPS_MAX, /* of the hash: a power of two */
+    MARKS_MAX = 10 * 1000 * 1000,
+    GONE_S = 10, /* a group with no row for so long at the end has ended before */
+};
+
+static const double span_max_s = 9e9; /* what fits into int64_t nanoseconds, either way */
+
+struct csv_group {
+    struct run_entity *e;
+    char *name; /* raw */
+    size_t len;
+    uint64_t hash;
+    uint64_t rows, last_row;
+    double first_t, last_t;
+    size_t next_mark;
+    bool sends_steps; /* there are steps of its own in the file of marks */
+    bool is_cut;      /* until_step has been reached */
+};
+
+struct csv_mark {
+    double t_s;
+    size_t at; /* in the file, to keep the order of equals */
+    struct mark mark;
+    char *text; /* owned; NULL: not kept */
+};
+
+struct csv_run {
+    const char *path;
+    const struct csv_options *options;
+    struct run *run;
+    struct csv_group **groups;
+    uint32_t *index; /* number + 1 */
+    size_t count;
+    uint32_t next_slot;
+    struct csv_mark *marks;
+    size_t mark_count, mark_cap;
+    bool has_leader, has_any_step;
+    int32_t leader; /* pid of the first that sends a step */
+    bool has_first, has_time;
+    double first_t, last_t;
+    double cut_t; /* rows and marks after it were not known then */
+    struct err *err;
+};
+
+static int no_memory(const struct csv_run *c)
+{
+    return err_set(c->err, -ENOMEM, "no memory to hold the table %s", c->path);
+}
+
+/* ---- marks ---- */
+
+static int take_mark(void *user, double t_s, const struct mark *mark)
+{
+    struct csv_run *c = user;
+    if (c->mark_count == MARKS_MAX)
+        return err_set(c->err, -E2BIG, "%s has more than %d marks", c->options->marks_path,
+                       MARKS_MAX);
+    if (c->mark_count == c->mark_cap) {
+        size_t cap = c->mark_cap ? c->mark_cap * 2 : 256;
+        struct csv_mark *marks = reallocarray(c->marks, cap, sizeof *marks);
+        if (!marks)
+            return no_memory(c);
+        c->marks = marks;
+        c->mark_cap = cap;
+    }
+    struct csv_mark *m = &c->marks[c->mark_count];
+    bool has_text = mark->kind == MARK_PHASE || c->run->options.marks;
+    *m = (struct csv_mark){.t_s = t_s, .at = c->mark_count, .mark = *mark};
+    m->text = has_text ? span_copy((struct span){mark->text, mark->len}) : NULL;
+    m->mark.text = m->text ? m->text : "";
+    m->mark.len = m->text ? mark->len : 0;
+    if (mark->kind == MARK_STEP && mark->pid > 0 && !c->has_leader) {
+        c->has_leader = true;
+        c->leader = mark->pid;
+    }
+    c->has_any_step = c->has_any_step || (mark->kind == MARK_STEP && mark->has & MARK_HAS_STEP);
+    c->mark_count++;
+    return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct csv_mark *x = a, *y = b;
+    if (x->t_s < y->t_s || x->t_s > y->t_s)
+        return x->t_s < y->t_s ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* When step N had ended, with what followed it directly: the last mark of a step up to N that comes
+ * before the first of a later one. */
+static double time_of_step(const struct csv_run *c, uint64_t n)
+{
+    double cut = -HUGE_VAL;
+    for (size_t i = 0; i < c->mark_count; i++) {
+        const struct mark *m = &c->marks[i].mark;
+        if (!(m->has & MARK_HAS_STEP) || m->kind == MARK_BEGIN || m->kind == MARK_END)
+            continue;
+        if ((uint64_t)m->step > n && m->kind == MARK_STEP)
+            break;
+        if ((uint64_t)m->step <= n)
+            cut = c->marks[i].t_s;
+    }
+    return cut;
+}
+
+static int read_marks(struct csv_run *c)
+{
+    const struct run_settings *o = &c->run->options;
+    int r = csv_read_marks(c->options->marks_path, take_mark, c, c->err);
+    if (r < 0)
+        return r;
+    if (c->mark_count > 1)
+        qsort(c->marks, c->mark_count, sizeof *c->marks, by_time);
+    if (o->has_until_step && c->has_any_step)
+        c->cut_t = fmin(c->cut_t, time_of_step(c, o->until_step));
+    return 0;
+}
+
+/* ---- groups ---- */
+
+static void group_free(struct csv_group *g)
+{
+    if (g)
+        free(g->name);
+    free(g);
+}
+
+static uint64_t hash_of(const char *s, size_t len)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
+    return h;
+}
+
+static size_t index_place(const struct csv_run *c, uint64_t hash, const char *s, size_t len)
+{
+    size_t at = hash & (INDEX_SIZE - 1);
+    for (; c->index[at]; at = (at + 1) & (INDEX_SIZE - 1)) {
+        const struct csv_group *g = c->groups[c->index[at] - 1];
+        if (g->hash == hash && g->len == len && memcmp(g->name, s, len) == 0)
+            break;
+    }
+    return at;
+}
+
+static int by_rows(const void *a, const void *b)
+{
+    const struct csv_group *x = *(struct csv_group *const *)a;
+    const struct csv_group *y = *(struct csv_group *const *)b;
+    if (x->rows != y->rows)
+        return x->rows < y->rows ? 1 : -1;
+    return x->last_row < y->last_row ? 1 : -1;
+}
+
+/* No room: of the groups with the fewest rows, and longest without one, half go. */
+static void drop_half(struct csv_run *c)
+{
+    qsort(c->groups, c->count, sizeof(struct csv_group *), by_rows);
+    for (size_t i = GROUPS_MAX / 2; i < c->count; i++) {
+        c->run->table.dropped_rows += c->groups[i]->rows;
+        run_drop(c->run, c->groups[i]->e);
+        group_free(c->groups[i]);
+    }
+    c->count = GROUPS_MAX / 2;
+    memset(c->index, 0, INDEX_SIZE * sizeof *c->index);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct csv_group *g = c->groups[i];
+        c->index[index_place(c, g->hash, g->name, g->len)] = (uint32_t)i + 1;
+    }
+}
+
+static bool has_own_steps(const struct csv_run *c, int32_t pid)
+{
+    for (size_t i = 0; pid > 0 && c->has_leader && i < c->mark_count; i++)
+        if (c->marks[i].mark.kind == MARK_STEP && c->marks[i].mark.pid == pid)
+            return true;
+    return false;
+}
+
+static struct process_info group_info(const char *name, size_t len)
+{
+    struct process_info info = {.role = ROLE_OTHER};
+    int64_t pid;
+    if (number_parse_i64(name, len, &pid) == 0 && pid > 0 && pid <= INT32_MAX)
+        info.id.pid = (int32_t)pid;
+    info.comm_len = (uint16_t)(len < sizeof info.comm ? len : sizeof info.comm);
+    memcpy(info.comm, name, info.comm_len);
+    info.cmdline_len = (uint16_t)(len < sizeof info.cmdline ? len : sizeof info.cmdline);
+    memcpy(info.cmdline, name, info.cmdline_len);
+    return info;
+}
+
+/* The group of that name, made at first sight; NULL: no memory. */
+static struct csv_group *find_group(struct csv_run *c, const char *name, size_t len)
+{
+    uint64_t hash = hash_of(name, len);
+    size_t at = index_place(c, hash, name, len);
+    if (c->index[at])
+        return c->groups[c->index[at] - 1];
+    if (c->count == GROUPS_MAX) {
+        drop_half(c);
+        at = index_place(c, hash, name, len);
+    }
+    struct process_info info = group_info(name, len);
+    struct csv_group *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    *g = (struct csv_group){.name = span_copy((struct span){name, len}), .len = len, .hash = hash};
+    g->e =
+        g->name ? run_process(c->run, c->run->now_ns, PROCESS_BORN, c->next_slot++, &info) : NULL;
+    if (!g->e) {
+        group_free(g);
+        return NULL;
+    }
+    g->sends_steps = has_own_steps(c, info.id.pid);
+    c->groups[c->count++] = g;
+    c->index[at] = (uint32_t)c->count;
+    return g;
+}
+
+/* ---- rows ---- */
+
+static int64_t csv_ns(const struct csv_run *c, double t_s)
+{
+    return c->has_time ? (int64_t)llround((t_s - c->first_t) * 1e9) : 0;
+}
+
+/* The run's own clock: a table by step has a second for each. */
+static uint64_t csv_run_ns(const struct csv_run *c, const struct csv_row *row)
+{
+    int64_t ns = row->has_t ? csv_ns(c, row->t_s) : row->step * (int64_t)NS_PER_S;
+    return ns > 0 ? (uint64_t)ns : 0;
+}
+
+static bool concerns(const struct csv_run *c, const struct csv_group *g, const struct mark *m)
+{
+    if (m->pid <= 0 || !c->has_leader)
+        return true;
+    return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
+}
+
+/* The marks before T_S that G has not had yet. */
+static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
+{
+    for (; g->next_mark < c->mark_count; g->next_mark++) {
+        const struct csv_mark *m = &c->marks[g->next_mark];
+        if (m->t_s >= t_s || m->t_s > c->cut_t)
+            break;
+        if (!concerns(c, g, &m->mark))
+            continue;
+        for (struct run_observer *o = c->run->observers; o; o = o->next)
+            if (o->row_mark)
+                o->row_mark(o->user, c->run, g->e, csv_ns(c, m->t_s), &m->mark);
+    }
+}
+
+/* For those who read the run: marks in order of time. */
+static void add_marks(struct csv_run *c)
+{
+    for (size_t i = 0; c->run->options.marks && i < c->mark_count; i++) {
+        struct mark m = c->marks[i].mark;
+        int64_t ns = csv_ns(c, c->marks[i].t_s);
+        m.t_ns = ns > 0 ? (uint64_t)ns : 0;
+        if (c->marks[i].t_s <= c->cut_t)
+            run_add_mark(c->run, &m);
+    }
+}
+
+/* The same from the step column: every process of a job repeats it. */
+static void add_step(struct csv_run *c, const struct csv_row *row)
+{
+    struct run *run = c->run;
+    struct mark m = {.t_ns = run->tick_ns, .kind = MARK_STEP, .has = MARK_HAS_STEP, .text = ""};
+    m.step = row->step;
+    if (run->options.marks && !c->options->marks_path && row->has_step &&
+        run->tick_ns >= run->now_ns && (!run->has_step || run->step != row->step))
+        run_add_mark(run, &m);
+}
+
+static int begin_table(struct csv_run *c, const struct csv_row *row)
+{
+    bool is_unix = row->has_t && row->t_s >= 1e8 && row->t_s < 1e11;
+    c->has_first = true;
+    c->has_time = row->has_t;
+    c->first_t = c->last_t = row->t_s;
+    c->run->start_wall_ns = is_unix ? (uint64_t)llround(row->t_s * 1e6) * NS_PER_US : 0;
+    c->run->table.is_by_step = !row->has_t;
+    if (!row->has_t && c->options->has_until)
+        return err_set(c->err, -EINVAL,
+                       "%s has no time: use --until-step, or name its time with --time-column",
+                       c->path);
+    if (!row->has_t && c->options->marks_path)
+        return err_set(c->err, -EINVAL,
+                       "%s has no time, so the marks of %s have no place in it: name its time "
+                       "with --time-column",
+                       c->path, c->options->marks_path);
+    add_marks(c);
+    return 0;
+}
+
+static bool is_beyond(const struct csv_run *c, struct csv_group *g, const struct csv_row *row)
+{
+    const struct run_settings *o = &c->run->options;
+    if (row->has_t && row->t_s > c->cut_t)
+        return true;
+    if (o->has_until_step && !c->options->marks_path && row->has_step &&
+        (uint64_t)row->step > o->until_step)
+        g->is_cut = true;
+    return g->is_cut;
+}
+
+static void add_row(struct csv_run *c, struct csv_group *g, const struct csv_row *row)
+{
+    if (row->has_t)
+        deliver_marks(c, g, row->t_s);
+    c->run->tick_ns = csv_run_ns(c, row);
+    if (g->rows++ == 0) {
+        g->first_t = g->last_t = row->t_s;
+        g->e->born_ns = g->e->execed_ns = c->run->tick_ns;
+    }
+    g->last_row = c->run->ticks;
+    g->last_t = fmax(g->last_t, row->t_s);
+    add_step(c, row);
+    if (c->run->tick_ns > c->run->now_ns)
+        c->run->now_ns = c->run->tick_ns;
+    run_add_value(c->run, g->e, SAMPLE_RSS, row->value_bytes);
+    for (struct run_observer *o = c->run->observers; o; o = o->next)
+        if (o->row)
+            o->row(o->user, c->run, g->e, csv_ns(c, row->t_s), row);
+}
+
+static int take_row(void *user, const struct csv_row *row)
+{
+    struct csv_run *c = user;
+    int r = c->has_first ? 0 : begin_table(c, row);
+    if (r < 0)
+        return r;
+    if (fabs(row->t_s - c->first_t) > span_max_s)
+        return err_set(c->err, -EBADMSG,
+                       "%s line %" PRIu64 ": time %g is more than 280 years from the first, %g: is "
+                       "it in seconds?",
+                       c->path, row->line, row->t_s, c->first_t);
+    c->run->ticks++;
+    c->has_any_step = c->has_any_step || row->has_step;
+    struct csv_group *g = find_group(c, row->group, row->group_len);
+    if (!g)
+        return no_memory(c);
+    if (is_beyond(c, g, row))
+        return 0;
+    add_row(c, g, row);
+    c->last_t = fmax(c->last_t, row->t_s);
+    return 0;
+}
+
+/* ---- the whole table ---- */
+
+static bool has_ended(const struct csv_run *c, const struct csv_group *g)
+{
+    double pace = g->rows > 1 ? (g->last_t - g->first_t) / (double)(g->rows - 1) : 0;
+    return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
+}
+
+/* The living get the marks that are left; those that ended before the table have died. */
+static void end_table(struct csv_run *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        struct csv_group *g = c->groups[i];
+        int64_t ns = csv_ns(c, g->last_t);
+        if (!has_ended(c, g)) {
+            deliver_marks(c, g, HUGE_VAL);
+            continue;
+        }
+        struct process_info info = g->e->info;
+        run_process(c->run, ns > 0 ? (uint64_t)ns : 0, PROCESS_DIED, g->e->id, &info);
+    }
+    c->run->tick_ns = c->has_time ? (uint64_t)csv_ns(c, c->last_t) : c->run->now_ns;
+}
+
+static int read_table(struct csv_run *c)
+{
+    const struct run_settings *o = &c->run->options;
+    int r = c->options->marks_path ? read_marks(c) : 0;
+    if (r == 0)
+        r = csv_read(c->path, c->options, take_row, c, c->err);
+    if (r < 0)
+        return r;
+    if (o->has_until_step && !c->has_any_step)
+        return err_set(c->err, -EINVAL,
+                       "--until-step %" PRIu64 ": %s has no steps; give its marks with --marks, or "
+                       "name its steps with --step-column",
+                       o->until_step, c->path);
+    if (c->count == 0 && !find_group(c, "", 0)) /* no row at all: an empty series */
+        return no_memory(c);
+    end_table(c);
+    return c->run->has_failed ? no_memory(c) : 0;
+}
+
+int run_read_csv(const char *path, const struct run_settings *settings,
+                 struct run_observer *observers, struct run **ret, struct err *err)
+{
+    const struct csv_options *options = &settings->csv;
+    struct csv_run c = {.path = path, .options = options, .cut_t = HUGE_VAL, .err = err};
+    int r = run_new(settings, 0, &c.run);
+    if (r < 0)
+        return no_memory(&c);
+    c.run->options.dead = GROUPS_MAX;
+    c.run->observers = observers;
+    c.run->table.is_rows = true;
+    c.run->table.has_marks = options->marks_path;
+    c.run->table.is_job = !options->group || strcasecmp(options->group, "pid") == 0;
+    c.run->is_cut = options->has_until || settings->has_until_step;
+    if (options->has_until)
+        c.cut_t = options->until_s;
+    c.groups = calloc(GROUPS_MAX, sizeof(struct csv_group *));
+    c.index = calloc(INDEX_SIZE, sizeof *c.index);
+    r = c.groups && c.index ? read_table(&c) : no_memory(&c);
+    for (size_t i = 0; i < c.count; i++)
+        group_free(c.groups[i]);
+    for (size_t i = 0; i < c.mark_count; i++)
+        free(c.marks[i].text);
+    free(c.groups);
+    free(c.index);
+    free(c.marks);
+    if (r < 0)
+        run_free(c.run);
+    else
+        *ret = c.run;
+    return r;
+}
