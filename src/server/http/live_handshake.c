@@ -8,7 +8,7 @@
 #include "server/http/http.h"
 #include "server/http/live_private.h"
 
-enum { KEY_LEN = 24, ACCEPT_LEN = 28, SHA1_BYTES = 20 };
+enum { KEY_LEN = 24, ACCEPT_LEN = 28 };
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -51,12 +51,11 @@ static void sha1_add_block(uint32_t h[5], const uint8_t block[64])
     h[4] += e;
 }
 
-/* Of a text of at most 119 bytes: two blocks. */
-static void sha1_text(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
+void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
 {
     uint32_t h[5] = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
     uint8_t blocks[128] = {0};
-    assert(len <= 119 && "a longer text needs a third block");
+    assert(len <= SHA1_TEXT_MAX && "a longer text needs a third block");
     size_t size = len < 56 ? 64 : 128;
     memcpy(blocks, data, len);
     blocks[len] = 0x80;
@@ -96,7 +95,7 @@ static void make_accept(const char *key, char ret[ACCEPT_LEN + 1])
     char text[64];
     uint8_t hash[SHA1_BYTES + 1] = {0};
     int n = snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
-    sha1_text(text, (size_t)n, hash);
+    live_sha1(text, (size_t)n, hash);
     for (int i = 0; i < 7; i++) {
         uint32_t v = (uint32_t)hash[3 * i] << 16 | (uint32_t)hash[3 * i + 1] << 8 | hash[3 * i + 2];
         for (int k = 0; k < 4; k++)

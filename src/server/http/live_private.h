@@ -113,3 +113,7 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id); /* NULL: out of m
 void live_tail_leave(struct live *l, struct live_tail *tail);  /* NULL is fine */
 /* Tells what is new in the log of ID, if somebody watches it. */
 void live_tail_read(struct live *l, int64_t id);
+
+/* SHA-1, which the handshake requires, of a text of one or two blocks. */
+enum { SHA1_BYTES = 20, SHA1_TEXT_MAX = 119 };
+void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES]);

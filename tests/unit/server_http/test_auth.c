@@ -132,8 +132,8 @@ static void only_a_right_token_opens_a_session(void **state)
     struct auth_grant grant, other;
     bool again = true;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
+    assert_int_equal(read_token(f->fd, "token", token), 0);
+    assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
     assert_false(again);
     assert_non_null(strstr(grant.cookie, "HttpOnly; SameSite=Strict; Path=/"));
@@ -159,7 +159,7 @@ static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **
     bool again = false;
     uint64_t now_ns = 1000 * NS_PER_S;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
+    assert_int_equal(read_token(f->fd, "token", token), 0);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), HTTP_STRANGER);
         assert_false(again);
@@ -183,8 +183,8 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     struct auth_grant grant, of_reader;
     bool again = false;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
+    assert_int_equal(read_token(f->fd, "token", token), 0);
+    assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
     /* many readers take no place from those who may write */
@@ -221,7 +221,7 @@ static void sessions_without_a_key_are_forgotten(void **state)
         "nonsense\n",
         0600);
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
-    assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
+    assert_int_equal(read_token(f->fd, "token", token), 0);
     assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
     auth_free(a);
     ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text) - 1);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "server/http/live_queue.h"
-#include "server/http/live_sha1.h"
+#include "server/http/live_private.h"
 
 static int put(struct live_queue *q, enum live_kind kind, int64_t id, const char *text)
 {
