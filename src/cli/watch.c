@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -17,11 +16,13 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "cli/watch_frame.h"
 #include "cli/watch_targets.h"
 #include "engine/engine.h"
+#include "judge/verdicts.h"
+#include "run/outcome.h"
 #include "trace/rundir.h"
-#include "version.h"
 #include "present/lines.h"
 #include "present/screen.h"
 #include "present/summary.h"
@@ -70,7 +71,7 @@ struct watch {
     struct watch_targets targets;
     char title[128];
     char name[PROCESS_COMM_MAX + 1]; /* of the run folder */
-    json_t *command;                 /* of the first one: it may be gone at the end */
+    struct outcome outcome;
     uint64_t started_wall_ns;
     struct buf line;
     bool is_empty;        /* the job has ended */
@@ -112,48 +113,43 @@ static void name_it(struct watch *w)
 
 /* ---- the document ---- */
 
-static json_t *watch_command_json(const struct watch *w)
+/* What is known before anything was measured. */
+static void about_start(struct watch *w)
 {
+    struct outcome_about *a = &w->outcome.about;
     const struct proc_node *node =
         w->targets.count ? proc_tree_find(engine_tree(w->engine), w->targets.pids[0]) : NULL;
-    json_t *list = json_array();
-    for (size_t i = 0; node && i < node->info.cmdline_len;) {
-        const char *arg = node->info.cmdline + i;
-        size_t n = strnlen(arg, node->info.cmdline_len - i);
-        json_array_append_new(list, json_text(arg, n));
-        i += n + 1;
-    }
-    return list;
+    char text[TEXT_LOCAL_MAX];
+    outcome_about_start(a, w->name, w->dir.fd >= 0 ? w->dir.path : NULL);
+    outcome_set_text(&a->started, text_local_time(text, w->started_wall_ns));
+    if (node) /* it may be gone at the end */
+        a->command = outcome_words(node->info.cmdline, node->info.cmdline_len, &a->command_count);
 }
 
-/* What is known before anything was measured; the recording's header as well. */
-static json_t *facts_json(struct watch *w)
+/* run.json, and the recording's header. */
+static json_t *facts_json(const struct watch *w)
 {
-    char cwd[4096];
-    struct utsname uts = {0};
-    json_t *pids = json_array();
-    uname(&uts);
+    json_t *doc = json_object(), *pids = json_array();
     for (size_t i = 0; i < w->targets.count; i++)
         json_array_append_new(pids, json_integer(w->targets.pids[i]));
-    return json_pack(
-        "{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state", "running", "name",
-        json_text0(w->name), "run_dir", w->dir.fd >= 0 ? json_text0(w->dir.path) : json_null(),
-        "command", json_incref(w->command), "watched", pids, "cwd",
-        json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL), "host", json_text0(uts.nodename),
-        "kernel", json_text0(uts.release), "started", json_local_time(w->started_wall_ns));
+    json_object_set_new(doc, "watched", pids);
+    outcome_put(&w->outcome, doc);
+    return doc;
 }
 
-static void end_facts(struct watch *w, json_t *doc)
+static json_t *ended_json(struct watch *w)
 {
-    json_t *measured = engine_summary(w->engine, clock_mono_ns());
-    json_object_update(doc, measured);
-    json_decref(measured);
-    json_t *end = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
-    if (!w->is_empty && w->ended_by)
-        json_object_set_new(end, "by", json_string(w->ended_by));
-    json_object_set_new(doc, "state", json_string("ended"));
-    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
-    json_object_set_new(doc, "end", end);
+    struct outcome *o = &w->outcome;
+    char text[TEXT_LOCAL_MAX];
+    outcome_set_text(&o->about.state, "ended");
+    outcome_set_text(&o->ended, text_local_time(text, clock_wall_ns()));
+    o->has_end = true;
+    o->end.kind = w->is_empty ? OUTCOME_GONE : OUTCOME_WATCH_ENDED;
+    outcome_set_text(&o->end.by, w->is_empty ? NULL : w->ended_by);
+    o->has_measured = engine_measure(w->engine, clock_mono_ns(), &o->measured) == 0;
+    json_t *doc = facts_json(w);
+    json_object_set_new(doc, "verdict", judge_json(engine_verdict(w->engine)));
+    return doc;
 }
 
 /* ---- showing ---- */
@@ -266,13 +262,14 @@ static int listen_to_all(struct watch *w)
 static int begin_recording(struct watch *w, struct err *err)
 {
     const struct watch_options *o = w->options;
-    if (!o->record && !o->run_dir)
-        return 0;
-    int r = rundir_create(o->run_dir, w->name, w->started_wall_ns, &w->dir, err);
-    if (r < 0) {
+    int r = 0;
+    if (o->record || o->run_dir)
+        r = rundir_create(o->run_dir, w->name, w->started_wall_ns, &w->dir, err);
+    if (r < 0)
         w->dir.fd = -1;
+    about_start(w);
+    if (w->dir.fd < 0)
         return r;
-    }
     json_t *facts = facts_json(w);
     r = engine_record(w->engine, w->dir.fd, facts, err);
     if (r == 0) {
@@ -315,7 +312,6 @@ static int begin(struct watch *w, struct err *err)
     if (r < 0)
         return r;
     name_it(w);
-    w->command = watch_command_json(w);
     r = begin_recording(w, err);
     if (r < 0)
         return r;
@@ -336,19 +332,23 @@ static void print_summary(struct watch *w, json_t *doc)
         if (json_print(&w->line, doc, 0) < 0)
             w->line.failed = true;
     } else {
-        summary_text(&w->line, doc, cli_colour(STDOUT_FILENO), (int)cli_width(STDOUT_FILENO));
+        struct verdicts verdicts = {0};
+        const struct summary summary = {.outcome = &w->outcome, .verdicts = &verdicts};
+        w->line.failed |= judge_verdicts(engine_verdict(w->engine), &verdicts) < 0;
+        summary_terminal(&w->line, &summary, cli_colour(STDOUT_FILENO),
+                         (int)cli_width(STDOUT_FILENO));
+        verdicts_fini(&verdicts);
     }
     write_out(w);
 }
 
 static int watch_end(struct watch *w)
 {
-    json_t *doc = facts_json(w);
     engine_sample_now(w->engine);
     json_t *footer = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
     int r = engine_stop(w->engine, footer);
     json_decref(footer);
-    end_facts(w, doc);
+    json_t *doc = ended_json(w);
     if (w->dir.fd >= 0 && rundir_write_json(&w->dir, doc) < 0 && r == 0)
         cli_say("cannot write %s/run.json", w->dir.path);
     screen_free(w->screen);
@@ -395,7 +395,7 @@ static int watch_exec(const struct cli_call *call)
     engine_free(w.engine);
     loop_free(w.loop);
     rundir_fini(&w.dir);
-    json_decref(w.command);
+    outcome_fini(&w.outcome);
     watch_frame_fini(&w.frame);
     buf_fini(&w.line);
     proc_root_close(&w.root);

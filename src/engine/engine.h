@@ -96,6 +96,7 @@ uint64_t engine_verdict_count(const struct engine *e); /* how often that was: ha
 /* Works the verdicts out now, if anything came since. */
 void engine_judge(struct engine *e);
 
-/* The facts of the run so far as JSON (docs/run-json.md): tree, processes, roles, limit, gpus,
- * verdict, recording, marks, cost. The caller owns it. NULL: out of memory. */
-json_t *engine_summary(struct engine *e, uint64_t now_ns);
+/* What was measured of the run so far, for run.json; the verdicts are those of engine_verdict. RET
+ * is zeroed before. 0 or -ENOMEM, and then a part is missing. */
+struct outcome_measured;
+int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *ret);

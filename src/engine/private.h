@@ -107,7 +107,6 @@ static inline struct engine_process *engine_process_of(const struct proc_node *n
     return node->user;
 }
 
-json_t *limit_json(const struct machine_limit *limit);
 void engine_say(struct engine *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- engine.c ---- */

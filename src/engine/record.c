@@ -12,7 +12,7 @@
 #include "base/loop.h"
 #include "version.h"
 
-json_t *limit_json(const struct machine_limit *limit)
+static json_t *header_limit_json(const struct machine_limit *limit)
 {
     return json_pack("{s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "kind", limit_kind_name(limit->kind), "soft",
                      limit->soft, "where", json_text0(limit->where), "limit_bytes",
@@ -48,7 +48,7 @@ static json_t *header_json(struct engine *e, const json_t *given)
     json_object_set_new(doc, "start_wall_ns", json_u64(e->started_wall_ns));
     json_object_set_new(doc, "thp", thp_json());
     if (machine_limit(e->machine, &limit) == 0)
-        json_object_set_new(doc, "limit", limit_json(&limit));
+        json_object_set_new(doc, "limit", header_limit_json(&limit));
     return doc;
 }
 

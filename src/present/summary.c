@@ -330,26 +330,30 @@ void summary_doc(struct doc *d, const struct summary *s)
         diagnose_summary(d, s->diagnosis);
 }
 
+void summary_terminal(struct buf *out, const struct summary *s, bool colour, int width)
+{
+    struct doc d = {0};
+    int columns = width <= 0 ? WIDTH_DEFAULT : width;
+    columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
+    summary_doc(&d, s);
+    doc_terminal(out, &d, colour, (size_t)columns);
+    doc_fini(&d);
+}
+
 void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
 {
     struct outcome outcome = {0};
     struct verdicts verdicts = {0};
     struct diagnosis diagnosis = {0};
     struct profile_view growing = {0};
-    struct doc d = {0};
     const json_t *heap = json_object_get(doc, "heap");
-    const struct summary s = {
-        .outcome = &outcome, .verdicts = &verdicts, .growing = &growing, .diagnosis = &diagnosis};
-    int columns = width <= 0 ? WIDTH_DEFAULT : width;
-    columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
+    const struct summary s = {&outcome, &verdicts, &growing, &diagnosis};
     if (outcome_read(doc, &outcome) < 0 ||
         verdicts_read(json_object_get(doc, "verdict"), &verdicts) == -ENOMEM ||
         diagnosis_read(json_object_get(doc, "diagnosis"), &diagnosis, NULL) < 0 ||
         profile_rows_read(json_object_get(heap, "growing"), &growing) < 0)
         out->failed = true;
-    summary_doc(&d, &s);
-    doc_terminal(out, &d, colour, (size_t)columns);
-    doc_fini(&d);
+    summary_terminal(out, &s, colour, width);
     profile_view_fini(&growing);
     diagnosis_fini(&diagnosis);
     verdicts_fini(&verdicts);

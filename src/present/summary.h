@@ -20,7 +20,9 @@ struct summary {
 };
 
 void summary_doc(struct doc *d, const struct summary *s);
-/* That of run.json for a terminal of WIDTH columns, 40 to 100 of which are used; 0: 80. */
+/* For a terminal of WIDTH columns, 40 to 100 of which are used; 0: 80. */
+void summary_terminal(struct buf *out, const struct summary *s, bool colour, int width);
+/* The same of run.json. */
 void summary_text(struct buf *out, const json_t *doc, bool colour, int width);
 
 /* Segments, the guard's acts, what was left and did not come back (summary_guard.c). */

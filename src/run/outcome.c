@@ -1,7 +1,14 @@
 /* run.json by tables of its fields. */
 #include "run/outcome.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "base/codec.h"
+#include "version.h"
 
 /* Members are named after their keys. What is absent is null, or left out. */
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
@@ -254,6 +261,45 @@ static const struct codec outcome_codec[] = {
     PART_OR_NONE(outcome, left, left_list_codec),
     PART_OR_NONE(outcome, log, log_codec),
     {0}};
+
+char **outcome_words(const char *args, size_t len, size_t *ret_count)
+{
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < len; i += strnlen(args + i, len - i) + 1)
+        count++;
+    char **words = count ? calloc(count, sizeof(char *)) : NULL;
+    *ret_count = words ? count : 0;
+    for (size_t i = 0; i < *ret_count; i++) {
+        words[i] = strndup(args + at, len - at);
+        at += strnlen(args + at, len - at) + 1;
+    }
+    return words;
+}
+
+double outcome_seconds(uint64_t ns)
+{
+    return (double)(ns / NS_PER_US + (ns % NS_PER_US >= NS_PER_US / 2)) / 1e6;
+}
+
+void outcome_set_text(char **at, const char *text)
+{
+    free(*at);
+    *at = text ? strdup(text) : NULL;
+}
+
+void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir)
+{
+    char cwd[4096];
+    struct utsname uts = {0};
+    uname(&uts);
+    outcome_set_text(&ret->ebb, EBB_VERSION);
+    outcome_set_text(&ret->host, uts.nodename);
+    outcome_set_text(&ret->kernel, uts.release);
+    outcome_set_text(&ret->state, "running");
+    outcome_set_text(&ret->name, name);
+    outcome_set_text(&ret->run_dir, run_dir);
+    outcome_set_text(&ret->cwd, getcwd(cwd, sizeof cwd));
+}
 
 int outcome_put(const struct outcome *o, json_t *doc)
 {

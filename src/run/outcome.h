@@ -259,6 +259,14 @@ struct outcome {
     struct outcome_log log;
 };
 
+/* The words of LEN bytes with a NUL between them, as /proc has command lines. NULL: none, or out of
+ * memory. */
+char **outcome_words(const char *args, size_t len, size_t *ret_count);
+double outcome_seconds(uint64_t ns); /* to the microsecond */
+/* What every run.json begins with: the version, the host, the folder of this process. */
+void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir);
+void outcome_set_text(char **at, const char *text); /* frees the old one; NULL: none */
+
 /* Puts its keys into DOC, over those that it has. 0 or -ENOMEM. */
 int outcome_put(const struct outcome *o, json_t *doc);
 json_t *outcome_end_json(const struct outcome_end *end); /* NULL: out of memory */

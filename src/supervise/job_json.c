@@ -3,25 +3,18 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "judge/verdicts.h"
 #include "mark/receiver.h"
 #include "proc/machine.h"
 #include "run/spark.h"
 #include "trace/logs.h"
-#include "version.h"
 
 enum { COMMAND_MAX = 64 << 10 }; /* of the job's command */
-
-static void set_text(char **at, const char *text)
-{
-    free(*at);
-    *at = text ? strdup(text) : NULL;
-}
 
 /* A command line may be megabytes: run.json keeps the beginning. */
 static void copy_command(char *const *argv, struct outcome_about *ret)
@@ -39,19 +32,9 @@ static void copy_command(char *const *argv, struct outcome_about *ret)
 
 void job_about_start(struct job *j)
 {
-    struct outcome_about *a = &j->outcome.about;
     const struct rundir *dir = &j->options->rundir;
-    char cwd[4096];
-    struct utsname uts = {0};
-    uname(&uts);
-    set_text(&a->ebb, EBB_VERSION);
-    set_text(&a->host, uts.nodename);
-    set_text(&a->kernel, uts.release);
-    set_text(&a->state, "running");
-    set_text(&a->name, j->options->name);
-    set_text(&a->run_dir, dir->fd >= 0 ? dir->path : NULL);
-    set_text(&a->cwd, getcwd(cwd, sizeof cwd));
-    copy_command(j->options->argv, a);
+    outcome_about_start(&j->outcome.about, j->options->name, dir->fd >= 0 ? dir->path : NULL);
+    copy_command(j->options->argv, &j->outcome.about);
 }
 
 json_t *job_header_json(const struct job *j)
@@ -66,16 +49,16 @@ json_t *job_running_json(struct job *j)
     struct outcome_about *a = &j->outcome.about;
     char text[TEXT_LOCAL_MAX];
     bool ended = j->now.ending == ENDED || j->exec_error || j->failure.text[0];
-    set_text(&a->state, ended ? "ended" : "running");
-    set_text(&a->started, text_local_time(text, j->started_wall_ns));
+    outcome_set_text(&a->state, ended ? "ended" : "running");
+    outcome_set_text(&a->started, text_local_time(text, j->started_wall_ns));
     a->has_started_s = j->started_wall_ns != 0;
     a->started_s = (double)j->started_wall_ns / (double)NS_PER_S;
     a->has_supervisor_pid = a->has_pid = a->has_segment = true;
     a->supervisor_pid = (int32_t)getpid();
     a->pid = (int32_t)j->now.pid;
     a->segment = j->now.number;
-    set_text(&a->socket, j->marks ? mark_receiver_path(j->marks) : NULL);
-    set_text(&a->control, job_control_path(j->control));
+    outcome_set_text(&a->socket, j->marks ? mark_receiver_path(j->marks) : NULL);
+    outcome_set_text(&a->control, job_control_path(j->control));
     return job_header_json(j);
 }
 
@@ -98,36 +81,36 @@ static void fill_guard(struct job *j)
     o->has_reserve_bytes = o->reserve_bytes != 0;
     o->cgroup_peak_bytes = j->engine ? engine_kernel_peak(j->engine) : 0;
     o->has_cgroup_peak_bytes = o->cgroup_peak_bytes != 0;
-    set_text(&o->cgroup_trouble, g->no_cgroup[0] ? g->no_cgroup : NULL);
-    set_text(&o->not_restarted, j->no_restart[0] ? j->no_restart : NULL);
+    outcome_set_text(&o->cgroup_trouble, g->no_cgroup[0] ? g->no_cgroup : NULL);
+    outcome_set_text(&o->not_restarted, j->no_restart[0] ? j->no_restart : NULL);
 }
 
 /* ---- the end ---- */
 
-static void put_measured(struct job *j, json_t *doc)
+static void fill_measured(struct job *j)
 {
-    json_t *measured = j->engine ? engine_summary(j->engine, clock_mono_ns()) : NULL;
-    if (measured)
-        json_object_update(doc, measured);
-    json_decref(measured);
-    if (j->marks && json_object_get(doc, "marks")) {
-        struct mark_receiver_stats stats;
+    struct outcome_measured *m = &j->outcome.measured;
+    struct mark_receiver_stats stats;
+    j->outcome.has_measured = engine_measure(j->engine, clock_mono_ns(), m) == 0;
+    if (j->marks) {
         mark_receiver_stats(j->marks, &stats);
-        json_object_set_new(json_object_get(doc, "marks"), "bad", json_u64(stats.bad));
-        json_object_set_new(json_object_get(doc, "marks"), "doubled",
-                            json_u64(j->step_sources.left_out));
+        m->marks.has_bad = m->marks.has_doubled = true;
+        m->marks.bad = stats.bad;
+        m->marks.doubled = j->step_sources.left_out;
     }
+    if (j->now.ended_ns)
+        m->duration_s = outcome_seconds(j->now.ended_ns - j->started_ns);
 }
 
 static void fill_outcome(struct job *j)
 {
     struct outcome *o = &j->outcome;
     char text[TEXT_LOCAL_MAX];
-    set_text(&o->ended, text_local_time(text, clock_wall_ns()));
+    outcome_set_text(&o->ended, text_local_time(text, clock_wall_ns()));
     o->has_peak_process_bytes = j->now.exited;
     o->peak_process_bytes = (uint64_t)j->now.usage.ru_maxrss * 1024;
     o->has_log = j->output.log != NULL;
-    set_text(&o->log.file, "log.txt");
+    outcome_set_text(&o->log.file, "log.txt");
     o->log.bytes = j->output.log ? logs_bytes(j->output.log) : 0;
     if (j->started_ns)
         fill_guard(j);
@@ -136,10 +119,11 @@ static void fill_outcome(struct job *j)
 json_t *job_ended_json(struct job *j)
 {
     fill_outcome(j);
+    if (j->engine)
+        fill_measured(j);
     json_t *doc = job_running_json(j);
-    put_measured(j, doc);
-    if (j->now.ended_ns)
-        json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
+    if (j->outcome.has_measured)
+        json_object_set_new(doc, "verdict", judge_json(engine_verdict(j->engine)));
     json_object_set_new(doc, "end", outcome_end_json(job_outcome_end(j)));
     const struct series *memory = j->engine ? engine_run(j->engine)->job.signal[JOB_MEMORY] : NULL;
     if (memory)
