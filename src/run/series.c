@@ -139,63 +139,17 @@ static uint32_t bucket_at(const struct series *s, uint64_t t_ns)
     return low;
 }
 
-/* The kept readings around T_NS: the last at or before it and the first at or after it. */
-static void series_around(const struct series *s, uint64_t t_ns, bool *ret_has_before,
-                          struct series_point *ret_before, bool *ret_has_after,
-                          struct series_point *ret_after)
-{
-    struct series_point p[4];
-    *ret_has_before = *ret_has_after = false;
-    if (!s || !s->count)
-        return;
-    uint32_t i = bucket_at(s, t_ns);
-    if (i > 0) {
-        *ret_before = s->buckets[i - 1].last;
-        *ret_has_before = true;
-    }
-    size_t n = i < s->count ? bucket_points(s, i, true, p) : 0;
-    for (size_t k = 0; k < n; k++) {
-        if (p[k].t_ns <= t_ns) {
-            *ret_before = p[k];
-            *ret_has_before = true;
-        }
-        if (p[k].t_ns >= t_ns && !*ret_has_after) {
-            *ret_after = p[k];
-            *ret_has_after = true;
-        }
-    }
-}
-
-bool series_at(const struct series *s, uint64_t t_ns, struct series_point *ret)
-{
-    struct series_point before, after;
-    bool has_before, has_after;
-    series_around(s, t_ns, &has_before, &before, &has_after, &after);
-    if (has_before || has_after)
-        *ret = has_before ? before : after;
-    return has_before || has_after;
-}
-
-bool series_near(const struct series *s, uint64_t t_ns, struct series_point *ret)
-{
-    struct series_point before, after;
-    bool has_before, has_after;
-    series_around(s, t_ns, &has_before, &before, &has_after, &after);
-    if (has_before && has_after && after.t_ns - t_ns < t_ns - before.t_ns)
-        has_before = false;
-    if (has_before || has_after)
-        *ret = has_before ? before : after;
-    return has_before || has_after;
-}
-
 bool series_after(const struct series *s, uint64_t t_ns, struct series_point *ret)
 {
-    struct series_point before, after;
-    bool has_before, has_after;
-    series_around(s, t_ns, &has_before, &before, &has_after, &after);
-    if (has_after)
-        *ret = after;
-    return has_after;
+    struct series_point p[4];
+    uint32_t i = s ? bucket_at(s, t_ns) : 0;
+    if (!s || i == s->count)
+        return false;
+    bucket_points(s, i, true, p);
+    *ret = p[0];
+    for (size_t k = 1; ret->t_ns < t_ns; k++) /* the bucket's last is not before it */
+        *ret = p[k];
+    return true;
 }
 
 static bool series_extreme(const struct series *s, uint64_t from_ns, uint64_t to_ns, bool is_max,

@@ -37,12 +37,7 @@ int series_add(struct series *s, uint64_t t_ns, uint64_t v);
 /* For all of these S may be NULL: a series that never had a reading. */
 
 bool series_last(const struct series *s, struct series_point *ret);
-/* The last reading at or before T_NS; where there is none, the first after it. False: no reading.
- */
-bool series_at(const struct series *s, uint64_t t_ns, struct series_point *ret);
-/* The reading nearest to T_NS. */
-bool series_near(const struct series *s, uint64_t t_ns, struct series_point *ret);
-/* The first reading at or after T_NS. */
+/* The first kept reading at or after T_NS. */
 bool series_after(const struct series *s, uint64_t t_ns, struct series_point *ret);
 /* The least and the greatest from FROM_NS to TO_NS, both included. */
 bool series_min(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);

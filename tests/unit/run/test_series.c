@@ -18,8 +18,8 @@ static void series_without_readings_has_no_points(void **state)
     (void)state;
     series_init(&s, 4, W, 0);
     assert_false(series_last(&s, &p));
-    assert_false(series_at(&s, 5, &p));
-    assert_false(series_near(NULL, 5, &p));
+    assert_false(series_after(&s, 5, &p));
+    assert_false(series_after(NULL, 5, &p));
     assert_false(series_max(NULL, 0, UINT64_MAX, &p));
     assert_int_equal(series_room(NULL), 0);
     assert_int_equal(series_points(&s, NULL), 0);
@@ -30,7 +30,7 @@ static void series_without_readings_has_no_points(void **state)
 static void series_keeps_every_reading_while_buckets_suffice(void **state)
 {
     struct series s;
-    struct series_point p, points[64];
+    struct series_point points[64];
     (void)state;
     series_init(&s, 16, W, 0);
     for (uint64_t i = 0; i < 16; i++)
@@ -40,8 +40,6 @@ static void series_keeps_every_reading_while_buckets_suffice(void **state)
     for (uint64_t i = 0; i < 16; i++) {
         assert_int_equal(points[i].t_ns, i * W);
         assert_int_equal(points[i].v, 100 + i);
-        assert_true(series_at(&s, i * W + W / 2, &p));
-        assert_int_equal(p.v, 100 + i);
     }
     series_fini(&s);
 }
@@ -86,24 +84,18 @@ static void series_of_sparse_readings_stays_within_its_buckets(void **state)
     series_fini(&s);
 }
 
-static void series_at_prefers_the_past_and_near_the_nearest(void **state)
+static void series_after_is_the_first_reading_at_or_after_a_time(void **state)
 {
     struct series s;
     struct series_point p;
     (void)state;
     series_init(&s, 8, W, 0);
     series_add(&s, 10 * NS_PER_S, 1);
+    series_add(&s, 10 * NS_PER_S + 5, 3);
     series_add(&s, 20 * NS_PER_S, 2);
-    assert_true(series_at(&s, NS_PER_S, &p)); /* nothing before: the first after it */
-    assert_int_equal(p.v, 1);
-    assert_true(series_at(&s, 19 * NS_PER_S, &p));
-    assert_int_equal(p.v, 1);
-    assert_true(series_near(&s, 19 * NS_PER_S, &p));
-    assert_int_equal(p.v, 2);
-    assert_true(series_near(&s, 90 * NS_PER_S, &p));
-    assert_int_equal(p.v, 2);
-    assert_true(series_after(&s, 11 * NS_PER_S, &p));
-    assert_int_equal(p.v, 2);
+    assert_true(series_after(&s, 0, &p) && p.v == 1);
+    assert_true(series_after(&s, 10 * NS_PER_S + 1, &p) && p.v == 3);
+    assert_true(series_after(&s, 11 * NS_PER_S, &p) && p.v == 2);
     assert_false(series_after(&s, 21 * NS_PER_S, &p));
     series_fini(&s);
 }
@@ -159,7 +151,7 @@ int main(void)
         cmocka_unit_test(series_keeps_every_reading_while_buckets_suffice),
         cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_both_ends),
         cmocka_unit_test(series_of_sparse_readings_stays_within_its_buckets),
-        cmocka_unit_test(series_at_prefers_the_past_and_near_the_nearest),
+        cmocka_unit_test(series_after_is_the_first_reading_at_or_after_a_time),
         cmocka_unit_test(series_takes_time_that_goes_back_as_standing_still),
         cmocka_unit_test(series_starts_at_the_last_reading_of_its_first_second),
         cmocka_unit_test(series_newest_are_the_maxima_of_the_last_buckets),
