@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "guard/cgroup.h"
-#include "proc/launcher.h"
+#include "proc/command.h"
 #include "proc/limit.h"
 #include "proc/procfs.h"
 #include "proc/role.h"

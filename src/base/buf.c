@@ -127,19 +127,19 @@ void buf_add_blob(struct buf *b, const void *data, size_t len)
 void buf_add_u16le(struct buf *b, uint16_t v)
 {
     uint16_t le = htole16(v);
-    buf_add(b, &le, sizeof(le));
+    buf_add(b, &le, sizeof le);
 }
 
 void buf_add_u32le(struct buf *b, uint32_t v)
 {
     uint32_t le = htole32(v);
-    buf_add(b, &le, sizeof(le));
+    buf_add(b, &le, sizeof le);
 }
 
 void buf_add_u64le(struct buf *b, uint64_t v)
 {
     uint64_t le = htole64(v);
-    buf_add(b, &le, sizeof(le));
+    buf_add(b, &le, sizeof le);
 }
 
 /* Nothing is left of a bad cursor, so that loops over cur_left end. */
@@ -185,28 +185,28 @@ int64_t cur_zigzag(struct cur *c)
 uint8_t cur_byte(struct cur *c)
 {
     uint8_t v = 0;
-    cur_take(c, &v, sizeof(v));
+    cur_take(c, &v, sizeof v);
     return v;
 }
 
 uint16_t cur_u16le(struct cur *c)
 {
     uint16_t v = 0;
-    cur_take(c, &v, sizeof(v));
+    cur_take(c, &v, sizeof v);
     return le16toh(v);
 }
 
 uint32_t cur_u32le(struct cur *c)
 {
     uint32_t v = 0;
-    cur_take(c, &v, sizeof(v));
+    cur_take(c, &v, sizeof v);
     return le32toh(v);
 }
 
 uint64_t cur_u64le(struct cur *c)
 {
     uint64_t v = 0;
-    cur_take(c, &v, sizeof(v));
+    cur_take(c, &v, sizeof v);
     return le64toh(v);
 }
 
@@ -250,7 +250,7 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t len)
     crc = ~crc;
     for (; len >= 8; len -= 8, p += 8) {
         uint64_t group;
-        memcpy(&group, p, sizeof(group));
+        memcpy(&group, p, sizeof group);
         group = le64toh(group) ^ crc;
         crc = 0;
         for (unsigned k = 0; k < 8; k++)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,49 +21,38 @@ static void trim_torn_character(char *s, size_t len)
         s[start - 1] = '\0';
 }
 
-__attribute__((format(printf, 2, 0))) static void format_cut(char text[static 512], const char *fmt,
-                                                             va_list ap)
+/* With IS_PREFIX what ERR says goes behind it. */
+__attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bool is_prefix,
+                                                             const char *fmt, va_list ap)
 {
-    int n = vsnprintf(text, 512, fmt, ap);
-    if (n < 0)
-        text[0] = '\0';
-    else if (n >= 512)
-        trim_torn_character(text, 511);
+    if (!err)
+        return;
+    int saved = errno;
+    struct err made = {""}; /* the arguments may point into *err */
+    const int size = (int)sizeof made.text;
+    int n = vsnprintf(made.text, sizeof made.text, fmt, ap);
+    if (n >= 0 && n < size && is_prefix && err->text[0])
+        n += snprintf(made.text + n, (size_t)(size - n), ": %s", err->text);
+    if (n >= size)
+        trim_torn_character(made.text, sizeof made.text - 1);
+    *err = made;
+    errno = saved;
 }
 
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
-    if (!err)
-        return code;
-    int saved = errno;
-    struct err made; /* the arguments may point into *err */
     va_list ap;
     va_start(ap, fmt);
-    format_cut(made.text, fmt, ap);
+    err_format(err, false, fmt, ap);
     va_end(ap);
-    *err = made;
-    errno = saved;
     return code;
 }
 
 int err_prefix(struct err *err, int code, const char *fmt, ...)
 {
-    if (!err)
-        return code;
-    int saved = errno;
-    struct err made;
     va_list ap;
     va_start(ap, fmt);
-    format_cut(made.text, fmt, ap);
+    err_format(err, true, fmt, ap);
     va_end(ap);
-    if (err->text[0] != '\0') {
-        size_t len = strlen(made.text);
-        size_t room = sizeof(made.text) - len;
-        int n = snprintf(made.text + len, room, ": %s", err->text);
-        if (n < 0 || (size_t)n >= room)
-            trim_torn_character(made.text, strlen(made.text));
-    }
-    *err = made;
-    errno = saved;
     return code;
 }

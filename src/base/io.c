@@ -134,7 +134,7 @@ int io_random_hex(size_t bytes, char *ret)
     static const char digits[] = "0123456789abcdef";
     unsigned char random[64];
     ssize_t n;
-    if (bytes > sizeof(random))
+    if (bytes > sizeof random)
         return -EINVAL;
     do
         n = getrandom(random, bytes, 0);
@@ -168,9 +168,9 @@ static bool is_temporary(const char *name, const char *base)
     static const char middle[] = ".tmp.";
     size_t len = strlen(base);
     if (name[0] != '.' || strncmp(name + 1, base, len) != 0 ||
-        strncmp(name + 1 + len, middle, sizeof(middle) - 1) != 0)
+        strncmp(name + 1 + len, middle, sizeof middle - 1) != 0)
         return false;
-    const char *random = name + 1 + len + sizeof(middle) - 1;
+    const char *random = name + 1 + len + sizeof middle - 1;
     size_t digits = strspn(random, "0123456789abcdef");
     return digits == (size_t)2 * TEMPORARY_BYTES && random[digits] == '\0';
 }
@@ -199,7 +199,7 @@ static int fill_durably(int fd, const void *data, size_t len)
 static int replace_in_folder(int folder, const char *base, const void *data, size_t len)
 {
     char temporary[512];
-    int fd = io_create_temporary(folder, base, temporary, sizeof(temporary));
+    int fd = io_create_temporary(folder, base, temporary, sizeof temporary);
     if (fd < 0)
         return fd;
     int r = fill_durably(fd, data, len);

@@ -46,7 +46,7 @@ struct loop {
 
 int loop_new(struct loop **ret)
 {
-    struct loop *loop = calloc(1, sizeof(*loop));
+    struct loop *loop = calloc(1, sizeof *loop);
     if (!loop)
         return -ENOMEM;
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -63,7 +63,7 @@ int loop_new(struct loop **ret)
 
 static struct loop_source *source_new(struct loop *loop, enum source_kind kind, void *user)
 {
-    struct loop_source *s = calloc(1, sizeof(*s));
+    struct loop_source *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     s->loop = loop;
@@ -74,13 +74,16 @@ static struct loop_source *source_new(struct loop *loop, enum source_kind kind, 
 }
 
 /* At the head: a source added by a callback is not met by the walk that is under way. */
-static void source_link(struct loop_source *s)
+static int source_link(struct loop_source *s, struct loop_source **ret)
 {
     struct loop *loop = s->loop;
     s->next = loop->sources;
     if (s->next)
         s->next->prev = s;
     loop->sources = s;
+    if (ret)
+        *ret = s;
+    return 0;
 }
 
 static void source_unlink_and_free(struct loop_source *s)
@@ -114,10 +117,7 @@ int loop_add_fd(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn *fn
     s->fd = fd;
     s->wanted = epoll_events;
     s->on_fd = fn;
-    source_link(s);
-    if (ret)
-        *ret = s;
-    return 0;
+    return source_link(s, ret);
 }
 
 int loop_change_fd(struct loop_source *source, uint32_t epoll_events)
@@ -170,10 +170,7 @@ int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loo
     }
     s->wanted = EPOLLIN;
     s->on_timer = fn;
-    source_link(s);
-    if (ret)
-        *ret = s;
-    return 0;
+    return source_link(s, ret);
 }
 
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns)
@@ -245,10 +242,7 @@ int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user
     }
     s->signo = signo;
     s->on_signal = fn;
-    source_link(s);
-    if (ret)
-        *ret = s;
-    return 0;
+    return source_link(s, ret);
 }
 
 void loop_original_mask(const struct loop *loop, sigset_t *ret)
@@ -318,7 +312,7 @@ static void dispatch_timer(struct loop_source *s)
 {
     uint64_t expirations = 0;
     /* EAGAIN: set anew or disarmed by a callback earlier in this batch */
-    if (read(s->fd, &expirations, sizeof(expirations)) != sizeof(expirations) || expirations == 0)
+    if (read(s->fd, &expirations, sizeof expirations) != sizeof expirations || expirations == 0)
         return;
     s->on_timer(s->user, clock_mono_ns(), expirations - 1);
 }
@@ -328,7 +322,7 @@ static void dispatch_signals(struct loop *loop)
     /* at most a batch in a round, so that a storm of signals cannot starve the other sources */
     for (int i = 0; i < BATCH; i++) {
         struct signalfd_siginfo info;
-        if (read(loop->signal_fd, &info, sizeof(info)) != sizeof(info))
+        if (read(loop->signal_fd, &info, sizeof info) != sizeof info)
             return;
         for (struct loop_source *s = loop->sources; s; s = s->next) {
             if (s->kind == SOURCE_SIGNAL && !s->is_dead && (uint32_t)s->signo == info.ssi_signo)

@@ -134,7 +134,7 @@ static const struct time_unit time_units[] = {
     {"d", 86400 * NS_PER_S}, {"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S},
     {"s", NS_PER_S},         {"ms", NS_PER_MS},
 };
-enum { TIME_UNITS = sizeof(time_units) / sizeof(time_units[0]) };
+enum { TIME_UNITS = sizeof time_units / sizeof time_units[0] };
 
 static uint64_t time_unit_ns(const char *name)
 {
@@ -189,10 +189,10 @@ int quantity_parse_duration(const char *what, const char *s, uint64_t min_ns, ui
                        s);
     if (!fits || ns > max_ns || (ns == max_ns && !is_exact))
         return err_set(err, -ERANGE, "%s: " SHOWN " is too long; the most is %s", what, s,
-                       spell_limit(limit, sizeof(limit), max_ns));
+                       spell_limit(limit, sizeof limit, max_ns));
     if (ns < min_ns)
         return err_set(err, -ERANGE, "%s: " SHOWN " is too short; the least is %s", what, s,
-                       spell_limit(limit, sizeof(limit), min_ns));
+                       spell_limit(limit, sizeof limit, min_ns));
     *ret_ns = ns;
     return 0;
 }

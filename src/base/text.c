@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static void unit_set(struct unit *u, const
 {
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(u->bytes, sizeof(u->bytes), fmt, ap);
+    int n = vsnprintf(u->bytes, sizeof u->bytes, fmt, ap);
     va_end(ap);
     u->len = u->columns = n > 0 ? (size_t)n : 0;
 }
@@ -118,7 +118,7 @@ void text_escape(struct buf *out, const char *s, size_t len)
 char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t len)
 {
     static const char dots[] = "…";
-    const size_t dots_len = sizeof(dots) - 1;
+    const size_t dots_len = sizeof dots - 1;
     if (out_size == 0)
         return out;
     size_t pos = 0, columns = 0;

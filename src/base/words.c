@@ -49,7 +49,7 @@ int words_split(const char *what, const char *s, char ***ret, struct err *err)
     /* No more words than every second byte, and the NUL of the last besides what S has; the
      * pointers come first, the bytes behind them. */
     size_t len = strlen(s), most = len / 2 + 2;
-    char **words = malloc(most * sizeof(*words) + len + 1);
+    char **words = malloc(most * sizeof *words + len + 1);
     if (!words)
         return err_set(err, -ENOMEM, "%s: out of memory", what);
     char *at = (char *)(words + most);
@@ -108,7 +108,7 @@ static int named_signal(const char *name)
         if (known && strcasecmp(known, name) == 0)
             return n;
     }
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strcasecmp(others[i].name, name) == 0)
             return others[i].number;
     }

@@ -382,7 +382,7 @@ int ask_stop(struct ask *a, struct mark_receiver *marks)
     return marks ? mark_receiver_request(marks, "STOP", ++a->last_id) : 0;
 }
 
-/* ---- hearing ---- */
+/* ---- answers ---- */
 
 static bool mark_value_is(const struct mark *m, const char *key, const char *value)
 {
@@ -449,7 +449,7 @@ static struct ask_peer *find_answering(struct ask *a, int32_t pid, enum ladder_a
 }
 
 /* Where no rank was asked by socket it is the command that knows the number, from its environment.
- * That it failed its exit will tell. */
+ * Its exit status reports a failure. */
 static bool apply_ack_of_command(struct ask *a, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)

@@ -1,6 +1,6 @@
-/* Asking the job for a checkpoint, and hearing that it is there. Three ways to ask (all that are
+/* Asking the job for a checkpoint, and learning that it is written. Three ways to ask (all that are
  * set are used): a request to every rank on the marks socket, a signal to every rank, a command.
- * Three ways to hear: marks (ack, or save), a file that appears or changes, the command's exit. */
+ * Three ways to learn: marks (ack, or save), a file that appears or changes, the command's exit. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@ enum { ASK_PEERS = MARK_PEERS_MAX, ASK_PATH_MAX = 1024, ASK_TEXT_MAX = 240 };
 
 /* A rank that was asked by socket. */
 struct ask_peer {
-    int32_t pid; /* 0: the kernel could not tell; then any answer with the right ID may be its */
+    int32_t pid; /* 0: unknown to the kernel; then any answer with the right ID may be its */
     enum ladder_ack ack;
     bool is_gone; /* died: what it has not answered it never will */
 };
@@ -39,13 +39,13 @@ struct ask {
     pid_t command_pid;               /* 0: none runs */
     struct ask_peer peer[ASK_PEERS]; /* those asked by socket */
     size_t peers;
-    char path[ASK_PATH_MAX]; /* of the checkpoint as the job said it, raw; "" not said */
-    char by[16];             /* "mark", "file", "command": how it was heard; "" not done */
+    char path[ASK_PATH_MAX]; /* of the checkpoint as the job reported it, raw; "" not reported */
+    char by[16];             /* "mark", "file", "command": how it was learned; "" not done */
     /* private */
     uint64_t last_id; /* numbers are shared with STOP, so that no answer can be taken for another */
     int32_t signalled[ASK_PEERS]; /* those that live */
     size_t signalled_count;
-    bool awaits_file; /* the command is through: the file will tell */
+    bool awaits_file; /* the command has exited: the file decides */
     bool file_was_there;
     uint64_t file_ino;
     int64_t file_size, file_mtime_ns; /* of the file before asking */
@@ -57,18 +57,19 @@ void ask_init(struct ask *a, const struct ask_options *options);
  * and neither --checkpoint-signal nor --checkpoint-cmd is given"). MARKS may be NULL. */
 bool ask_can(const struct ask *a, const struct mark_receiver *marks, char why[ASK_TEXT_MAX]);
 /* Asks by every way there is; a request that was open is given up for the new one. A signal goes to
- * ranks only: to those that said hello; where none did to processes whose role is main; where there
- * is none to the job's own first processes. Never to launchers or workers, and only to those that
- * catch it: the default action would end them. A command that still runs is not started again, its
- * exit counts for the new request. Returns how many ways got through; 0 if none, and then the
+ * ranks only: to those that are connected; where none is to processes whose role is main; where
+ * there is none to the job's own first processes. Never to launchers or workers, and only to those
+ * that catch it: the default action would end them. A command that still runs is not started again,
+ * its exit counts for the new request. Returns how many ways got through; 0 if none, and then the
  * request has FAILED. WHY says what did not get through, also where something else did; else it is
  * "". MARKS may be NULL. TREE is not walked. */
 int ask_now(struct ask *a, uint64_t now_ns, struct mark_receiver *marks, struct proc_tree *tree,
             char why[ASK_TEXT_MAX]);
 
-/* Of the four below the first that hears of a checkpoint makes it DONE. It is FAILED when nobody is
- * left who could still make one: every rank asked by socket has answered or died (and not all that
- * answered said done), every one that got the signal has died, and the command has ended. */
+/* Of the four below the first that learns of a checkpoint makes it DONE. It is FAILED when nobody
+ * is left who could still make one: every rank asked by socket has answered or died (and not all
+ * that answered reported done), every one that got the signal has died, and the command has ended.
+ */
 
 /* A mark came: acknowledgements, and saves while a request is open (where no rank was asked by
  * socket: one that was says so itself). True if ACK has changed. */

@@ -90,7 +90,7 @@ static int make_anew(const struct proc_root *root, const char *dir)
         return 0;
     if (errno != EEXIST)
         return -errno;
-    snprintf(old.kill_dir, sizeof(old.kill_dir), "%s", dir);
+    snprintf(old.kill_dir, sizeof old.kill_dir, "%s", dir);
     int r = guard_cgroup_remove(root, &old, 0);
     if (r == 0 && mkdirat(root->cgroup_fd, dir, 0755) < 0)
         r = -errno;
@@ -101,8 +101,8 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
                       char ret[GUARD_CGROUP_PATH])
 {
     char dir[GUARD_CGROUP_PATH];
-    int n = snprintf(dir, sizeof(dir), "%s/%s", p->group.dir, name);
-    if (n < 0 || (size_t)n >= sizeof(dir))
+    int n = snprintf(dir, sizeof dir, "%s/%s", p->group.dir, name);
+    if (n < 0 || (size_t)n >= sizeof dir)
         return -ENAMETOOLONG;
     int r = make_anew(root, dir);
     if (r < 0)
@@ -116,7 +116,7 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
         (void)unlinkat(root->cgroup_fd, dir, AT_REMOVEDIR);
         return -EOPNOTSUPP;
     }
-    memcpy(ret, dir, sizeof(dir));
+    memcpy(ret, dir, sizeof dir);
     return 0;
 }
 
@@ -131,7 +131,7 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
         return r;
     g.memory_is_v2 = p->is_v2;
     if (p->is_v2)
-        memcpy(g.kill_dir, g.memory_dir, sizeof(g.kill_dir));
+        memcpy(g.kill_dir, g.memory_dir, sizeof g.kill_dir);
     r = guard_cgroup_reopen(root, &g);
     if (r < 0) {
         (void)guard_cgroup_remove(root, &g, 0);
@@ -195,7 +195,7 @@ static int make_kill(const struct proc_root *root, const char *name, struct guar
         (void)guard_cgroup_remove(root, &k, 0);
         return r;
     }
-    memcpy(g->kill_dir, k.kill_dir, sizeof(g->kill_dir));
+    memcpy(g->kill_dir, k.kill_dir, sizeof g->kill_dir);
     g->kill_fd = k.kill_fd;
     g->join_fd[1] = k.join_fd[1];
     return 0;
@@ -269,7 +269,7 @@ int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uin
         return -EOPNOTSUPP;
     if (limit_bytes == 0)
         return -EINVAL;
-    snprintf(text, sizeof(text), "%" PRIu64, limit_bytes);
+    snprintf(text, sizeof text, "%" PRIu64, limit_bytes);
     int r = g->memory_is_v2 ? limit_v2(root, g->memory_dir, text, &swap)
                             : limit_v1(root, g->memory_dir, text, &swap);
     g->is_limited = g->is_limited || r == 0;
@@ -314,7 +314,7 @@ int guard_cgroup_kill(const struct guard_cgroup *g)
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
 {
     char text[512];
-    ssize_t len = g->events_fd < 0 ? -ENODATA : io_pread_small(g->events_fd, text, sizeof(text));
+    ssize_t len = g->events_fd < 0 ? -ENODATA : io_pread_small(g->events_fd, text, sizeof text);
     return len < 0 || proc_keyed_parse(text, (size_t)len, "oom_kill", ret) < 0 ? -ENODATA : 0;
 }
 
@@ -370,11 +370,11 @@ uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgro
     if (g->memory_dir[0] != '\0' &&
         io_read_all(root->cgroup_fd, path, MEMBERS_TEXT_MAX, &text) == 0)
         members = malloc((text.len / 2 + 1) * sizeof *members);
-    size_t n = members != NULL ? members_parse(buf_str(&text), members) : 0;
-    for (size_t i = 0; members != NULL && i < proc_tree_count(tree); i++) {
+    size_t n = members ? members_parse(buf_str(&text), members) : 0;
+    for (size_t i = 0; members && i < proc_tree_count(tree); i++) {
         const struct proc_node *node = proc_tree_at(tree, i);
         const int32_t pid = node->info.id.pid;
-        if (bsearch(&pid, members, n, sizeof *members, compare_members) != NULL ||
+        if (bsearch(&pid, members, n, sizeof *members, compare_members) ||
             !sample_has(&node->sample, SAMPLE_RSS) || is_below(root, g, pid))
             continue;
         bytes += node->sample.v[SAMPLE_RSS];

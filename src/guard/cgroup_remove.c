@@ -17,7 +17,7 @@
 #include "guard/cgroup_place.h"
 #include "proc/read.h"
 
-/* How deep groups of the job's own are looked for: nobody nests them further by accident. */
+/* How deep groups of the job's own are searched for: nobody nests them further by accident. */
 enum { DEPTH_MAX = 16 };
 
 void guard_cgroup_name(const struct proc_root *root, char ret[64])
@@ -25,8 +25,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* by the numbers of this /proc, as guard_cgroup_tidy looks there */
-    ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof(text));
+    /* by the numbers of this /proc, as guard_cgroup_tidy reads it */
+    ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
     (void)proc_read_stat(root, 0, &stat);
@@ -38,11 +38,11 @@ int guard_cgroup_name_parse(const char *name, struct process_id *ret)
     char again[64];
     int64_t pid, ticks;
     const char *dash = strncmp(name, "ebb-", 4) == 0 ? strchr(name + 4, '-') : NULL;
-    if (dash == NULL || number_parse_i64(name + 4, (size_t)(dash - name - 4), &pid) < 0 ||
+    if (!dash || number_parse_i64(name + 4, (size_t)(dash - name - 4), &pid) < 0 ||
         number_parse_i64(dash + 1, strlen(dash + 1), &ticks) < 0 || pid <= 0 || pid > INT32_MAX ||
         ticks < 0)
         return -EINVAL;
-    snprintf(again, sizeof(again), "ebb-%" PRId64 "-%" PRId64, pid, ticks);
+    snprintf(again, sizeof again, "ebb-%" PRId64 "-%" PRId64, pid, ticks);
     if (strcmp(again, name) != 0)
         return -EINVAL;
     *ret = (struct process_id){.pid = (int32_t)pid, .start_ticks = (uint64_t)ticks};
@@ -89,7 +89,7 @@ static bool is_empty_tree(int parent, const char *name, void *user)
     char first[8];
     int left = *(const int *)user - 1;
     AUTO_CLOSE int fd = open_group(parent, name);
-    return fd >= 0 && left >= 0 && io_read_small(fd, "cgroup.procs", first, sizeof(first)) == 0 &&
+    return fd >= 0 && left >= 0 && io_read_small(fd, "cgroup.procs", first, sizeof first) == 0 &&
            each_folder(fd, is_empty_tree, &left);
 }
 
@@ -98,7 +98,7 @@ static const char *own_name(const char *dir)
 {
     struct process_id id;
     const char *slash = strrchr(dir, '/');
-    return slash != NULL && guard_cgroup_name_parse(slash + 1, &id) == 0 ? slash + 1 : NULL;
+    return slash && guard_cgroup_name_parse(slash + 1, &id) == 0 ? slash + 1 : NULL;
 }
 
 static int remove_once(int cgroup_fd, const char *dir)
@@ -116,7 +116,7 @@ static int remove_once(int cgroup_fd, const char *dir)
 
 static int remove_folder(int cgroup_fd, const char *dir, uint64_t until_ns)
 {
-    if (own_name(dir) == NULL)
+    if (!own_name(dir))
         return -EINVAL;
     for (int wait_ms = 1;; wait_ms = wait_ms < 16 ? wait_ms * 2 : 16) {
         int r = remove_once(cgroup_fd, dir);
@@ -130,7 +130,7 @@ static void close_all(struct guard_cgroup *g)
 {
     int *fds[] = {&g->join_fd[0], &g->join_fd[1], &g->peak_fd, &g->kill_fd, &g->events_fd};
     limit_fds_close(&g->fds);
-    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         cleanup_close(fds[i]);
         *fds[i] = -1;
     }
@@ -156,8 +156,8 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
     struct guard_place p;
     for (int v2 = 0; v2 <= 1; v2++)
         for (int r = guard_place_own(root, v2 != 0, &p); r == 0; r = guard_place_up(root, &p)) {
-            int n = snprintf(dir, sizeof(dir), "%s/%s", p.group.dir, name);
-            if (n > 0 && (size_t)n < sizeof(dir))
+            int n = snprintf(dir, sizeof dir, "%s/%s", p.group.dir, name);
+            if (n > 0 && (size_t)n < sizeof dir)
                 (void)remove_folder(root->cgroup_fd, dir, until_ns);
         }
 }
@@ -176,7 +176,7 @@ bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir)
 {
     const char *name = own_name(dir);
     struct process_id id;
-    return name == NULL || guard_cgroup_name_parse(name, &id) < 0 || is_maker_alive(root, &id);
+    return !name || guard_cgroup_name_parse(name, &id) < 0 || is_maker_alive(root, &id);
 }
 
 struct tidying {
@@ -200,10 +200,10 @@ static bool tidy_one(int parent, const char *name, void *user)
 static int tidy_beside(const struct proc_root *root, const char *dir)
 {
     const char *own = own_name(dir);
-    if (own == NULL)
+    if (!own)
         return 0;
     AUTO_FREE char *parent = strndup(dir, (size_t)(own - dir - 1));
-    AUTO_CLOSE int fd = parent == NULL ? -1 : open_group(root->cgroup_fd, parent);
+    AUTO_CLOSE int fd = !parent ? -1 : open_group(root->cgroup_fd, parent);
     struct tidying t = {.root = root, .own = own};
     if (fd >= 0)
         (void)each_folder(fd, tidy_one, &t);

@@ -49,7 +49,7 @@ static struct kills kills_of(const struct death_facts *f)
     return k;
 }
 
-/* --- the end as the status tells it --- */
+/* --- the end by its status --- */
 
 /* The signal that ended it, also where a shell in between says so; 0: none. */
 static int signal_of(int status)
@@ -96,23 +96,6 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-static enum cause kind_of_sign(enum death_sign sign)
-{
-    switch (sign) {
-    case DEATH_CUDA_OOM:
-        return CAUSE_GPU_MEMORY;
-    case DEATH_MEMORY:
-        return CAUSE_NO_MEMORY;
-    case DEATH_SHM:
-        return CAUSE_SHM_FULL;
-    case DEATH_PYTHON:
-    case DEATH_WORKER:
-    case DEATH_NO_SIGN:
-        break;
-    }
-    return CAUSE_EXCEPTION;
-}
-
 /* From the output if that says why, else from the status. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
@@ -135,7 +118,10 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                  is_crash_signal(signo) ? "then crashed:" : "ended by",
                  words_signal_name(name, signo));
     }
-    return kind_of_sign(r->sign);
+    return r->sign == DEATH_CUDA_OOM ? CAUSE_GPU_MEMORY
+           : r->sign == DEATH_MEMORY ? CAUSE_NO_MEMORY
+           : r->sign == DEATH_SHM    ? CAUSE_SHM_FULL
+                                     : CAUSE_EXCEPTION;
 }
 
 /* "its cgroup was out of memory (limit 2.00 GiB)" and the like. */
@@ -148,13 +134,13 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
         return;
     }
     if (f->limit_bytes)
-        snprintf(limit, sizeof(limit), " (limit %s)", text_size(size, f->limit_bytes));
+        snprintf(limit, sizeof limit, " (limit %s)", text_size(size, f->limit_bytes));
     if (k->group) {
         snprintf(out, REASON, "its cgroup was out of memory%s", limit);
         return;
     }
     if (f->limit_where)
-        text_fit(where, sizeof(where), 40, f->limit_where, strlen(f->limit_where));
+        text_fit(where, sizeof where, 40, f->limit_where, strlen(f->limit_where));
     snprintf(out, REASON, "the cgroup %s was out of memory%s", where, limit);
 }
 

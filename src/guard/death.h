@@ -9,7 +9,7 @@
 #include "guard/cgroup.h"
 #include "proc/procfs.h"
 
-/* The last of the job's standard error and output, to look for a traceback: a ring. */
+/* The last of the job's standard error and output, for a traceback: a ring. */
 enum { DEATH_TAIL = 16 << 10, DEATH_LINE = 300, DEATH_TEXT = 480 };
 struct death_tail {
     char text[DEATH_TAIL];
@@ -17,7 +17,7 @@ struct death_tail {
 };
 void death_tail_add(struct death_tail *t, const char *data, size_t len);
 
-/* What the output's end tells; LINE is that of struct death_reading. */
+/* The cause that the output's end shows; LINE is that of struct death_reading. */
 enum death_sign {
     DEATH_NO_SIGN,
     DEATH_PYTHON,   /* an uncaught exception: LINE is its last line */

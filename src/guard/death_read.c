@@ -195,7 +195,7 @@ static bool death_line_is_farewell(struct span line)
            span_holds_any(line, words);
 }
 
-static bool death_line_tells_of_kill(struct span s)
+static bool death_line_reports_kill(struct span s)
 {
     static const char *const words[] = {"SIGKILL", "killed by signal: Killed", "exitcode -9",
                                         "terminated abruptly", NULL};
@@ -276,7 +276,7 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     if (text.len && text.p[text.len - 1] == ':')
         text.len--;
     *c = (struct found_cause){.weight = weight, .rank = rank};
-    c->len = text.len < sizeof(c->text) ? text.len : sizeof(c->text);
+    c->len = text.len < sizeof c->text ? text.len : sizeof c->text;
     memcpy(c->text, text.p, c->len);
 }
 
@@ -319,7 +319,7 @@ static void set_label(struct open_traceback *o, struct span prefix)
     drop_end(&prefix, "Exception Group ");
     if (span_ends(prefix, "traceback : ")) /* in torchrun's table, indented */
         prefix = span_of("  ");
-    if (prefix.len >= sizeof(o->label))
+    if (prefix.len >= sizeof o->label)
         return;
     memcpy(o->label, prefix.p, prefix.len);
     o->label_len = prefix.len;
@@ -381,7 +381,7 @@ static bool begin_headless(struct scan *s, struct span line)
     if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
         return false;
     s->open = (struct open_traceback){.is_open = true, .weight = s->next, .rank = rank};
-    if (label < sizeof(s->open.label)) {
+    if (label < sizeof s->open.label) {
         memcpy(s->open.label, line.p, label);
         s->open.label_len = label;
         s->open.label_sure = label > 0;
@@ -468,7 +468,7 @@ static bool scan_thrown(struct scan *s, struct span line)
         return false;
     struct span what = span_trimmed(span_from(line, (size_t)(at - line.p) + strlen("what():")));
     char both[2 * DEATH_LINE];
-    int n = snprintf(both, sizeof(both), "%.*s: %.*s", (int)s->thrown.len, s->thrown.p,
+    int n = snprintf(both, sizeof both, "%.*s: %.*s", (int)s->thrown.len, s->thrown.p,
                      (int)what.len, what.p);
     bool is_same = what.len == s->thrown.len && memcmp(what.p, s->thrown.p, what.len) == 0;
     if (n > 0 && !is_same)
@@ -557,10 +557,9 @@ static void table_cause(const struct table *t, struct found_cause *c)
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
                           : span_of("its own error is not in the last of the output");
-    int n =
-        snprintf(c->text, sizeof(c->text), "torchrun: rank %d failed first, exitcode %.*s: %.*s",
-                 table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
-    c->len = n < 0 ? 0 : (size_t)n < sizeof(c->text) ? (size_t)n : sizeof(c->text) - 1;
+    int n = snprintf(c->text, sizeof c->text, "torchrun: rank %d failed first, exitcode %.*s: %.*s",
+                     table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
+    c->len = n < 0 ? 0 : (size_t)n < sizeof c->text ? (size_t)n : sizeof c->text - 1;
     c->weight = WEIGHT_LAUNCHER;
 }
 
@@ -595,6 +594,6 @@ void death_reading_take(const struct death_tail *t, struct death_reading *ret)
     ret->sign = death_line_sign(line);
     if (ret->sign == DEATH_WORKER && s.bus_error)
         ret->sign = DEATH_SHM;
-    ret->child_killed = death_line_tells_of_kill(line);
-    text_fit(ret->line, sizeof(ret->line), sizeof(ret->line) - 1, line.p, line.len);
+    ret->child_killed = death_line_reports_kill(line);
+    text_fit(ret->line, sizeof ret->line, sizeof ret->line - 1, line.p, line.len);
 }

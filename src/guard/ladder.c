@@ -151,8 +151,8 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* Until when a trigger that came to nothing keeps still. The floor that a forecast looks at does
- * not come and go, so that one is heard again soon; peaks that come again and again are asked
+/* Until when a trigger that came to nothing keeps still. The baseline that a forecast follows
+ * does not come and go, so that one may hold again soon; peaks that come again and again are asked
  * about ever less often. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
@@ -218,7 +218,7 @@ static bool can_ask_now(const struct turn *t)
     return true;
 }
 
-/* Until SIGTERM, by whatever tells. */
+/* Until SIGTERM, by the trigger that knows it. */
 static double time_left_s(const struct turn *t)
 {
     return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)
@@ -410,12 +410,12 @@ static void while_asked(struct turn *t)
         after_wait(t);
 }
 
-static void ladder_kill(struct turn *t, enum ladder_trigger said, const char *end)
+static void ladder_kill(struct turn *t, enum ladder_trigger trigger, const char *end)
 {
     if (t->l->rung != LADDER_STOPPING)
-        t->l->trigger = said;
+        t->l->trigger = trigger;
     ladder_climb(t, LADDER_KILLED);
-    ladder_decide(t, LADDER_DO_KILL, said, end);
+    ladder_decide(t, LADDER_DO_KILL, trigger, end);
     t->ret->trigger = t->l->trigger;
 }
 

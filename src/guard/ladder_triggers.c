@@ -94,7 +94,7 @@ static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uin
     uint32_t first = 0, middle = 0;
     const struct ladder_past *a = past_find(l, i, now_ns, LADDER_PACE_S, &first);
     const struct ladder_past *b = past_find(l, i, now_ns, LADDER_PACE_S / 2.0, &middle);
-    if (a == NULL || b == NULL || past_slope(a, b) <= 0)
+    if (!a || !b || past_slope(a, b) <= 0)
         return 0;
     double whole = past_slope(a, &now), newer = past_slope(b, &now);
     double rise = (double)used_bytes - (double)a->used_bytes;

@@ -59,7 +59,7 @@ static void *map_pages(size_t bytes)
 
 static void key_set(struct reflex_key *key, const char *text, const char *end)
 {
-    if (text != NULL)
+    if (text)
         key->len = (size_t)snprintf(key->text, sizeof key->text, "%s%s", text, end);
 }
 
@@ -85,7 +85,7 @@ static int stack_make(struct reflex *r)
 {
     size_t guard = (size_t)r->page_bytes;
     r->stack = map_pages(guard + STACK_BYTES);
-    if (r->stack == NULL)
+    if (!r->stack)
         return -errno;
     mprotect(r->stack, guard, PROT_NONE);
     char *stack = (char *)r->stack + guard;
@@ -111,7 +111,7 @@ static void keep_from_children(struct reflex *r)
 #endif
 }
 
-static int thread_start(struct reflex *r)
+static int reflex_thread_start(struct reflex *r)
 {
     pthread_attr_t attr;
     sigset_t all, before;
@@ -134,7 +134,7 @@ static int thread_start(struct reflex *r)
 
 static void block_free(struct reflex *r)
 {
-    if (r->stack != NULL)
+    if (r->stack)
         munmap(r->stack, (size_t)r->page_bytes + STACK_BYTES);
     close(r->event_fd);
     munmap(r, page_up(sizeof *r));
@@ -143,7 +143,7 @@ static void block_free(struct reflex *r)
 int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err)
 {
     struct reflex *r = map_pages(page_up(sizeof *r));
-    if (r == NULL)
+    if (!r)
         return err_set(err, -errno, "no memory for the guard: %s", strerror(errno));
     int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_fd < 0) {
@@ -159,7 +159,7 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         r->is_locked = false;
     int rc = stack_make(r);
     if (rc == 0)
-        rc = thread_start(r);
+        rc = reflex_thread_start(r);
     if (rc < 0) {
         block_free(r);
         return err_set(err, rc, "the guard's thread does not start: %s", strerror(-rc));
@@ -219,7 +219,7 @@ static void wait_for_sample(const struct reflex *r)
 
 void reflex_free(struct reflex *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     __atomic_store_n(&r->stop, 1, __ATOMIC_SEQ_CST);
     reflex_wake(r);
@@ -300,12 +300,12 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     }
     reflex_remove(r, slot);
     struct reflex_process *p = find_free(r);
-    if (p != NULL)
+    if (p)
         process_put(r, p, slot, pidfd, statm_fd);
     /* after it was put there: either the kill found it in the table, or it is seen here */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
-    if (p != NULL)
+    if (p)
         return 0;
     close(pidfd);
     close_any(statm_fd);
@@ -316,7 +316,7 @@ void reflex_remove(struct reflex *r, uint32_t slot)
 {
     struct reflex_process *p = find_slot(r, slot);
     close_retired(r);
-    if (p == NULL)
+    if (!p)
         return;
     __atomic_store_n(&p->pidfd, retired(p->pidfd), __ATOMIC_SEQ_CST);
     if (p->statm_fd >= 0)
@@ -360,7 +360,7 @@ int reflex_kill(struct reflex *r)
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 {
     uint64_t ns = __atomic_load_n(&r->killed_ns, __ATOMIC_ACQUIRE);
-    if (ns != 0 && ret_which != NULL)
+    if (ns != 0 && ret_which)
         *ret_which = __atomic_load_n(&r->killed_which, __ATOMIC_RELAXED);
     return ns;
 }

@@ -273,7 +273,7 @@ REFLEX_CODE static void reflex_show(struct reflex *r, unsigned which, uint64_t n
     const struct reflex_memory *m = &r->memory[which];
     __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
     SHOW(known, found != NULL);
-    if (found != NULL) {
+    if (found) {
         SHOW(t_ns, now_ns);
         SHOW(used_bytes, found->used_bytes);
         SHOW(room_bytes, reflex_minus(r->now[which].limit_bytes, found->used_bytes));

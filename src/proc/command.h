@@ -23,3 +23,11 @@ bool command_next(struct span *rest, struct span *ret);
 struct span command_basename(struct span path);
 /* "python", "python3", "python3.11t", "pypy3"; not "python-launcher" and not "pythonize". */
 bool command_is_python_name(struct span name);
+
+/* Programs that start another and wait for it: shells, torchrun, uv run, sudo, … */
+struct launcher {
+    const char *name;  /* "torchrun", "uv run"; NULL: the command starts no other program */
+    bool starts_ranks; /* of one job */
+};
+
+struct launcher launcher_of(const struct command *c);

@@ -72,19 +72,19 @@ static bool read_process(const struct proc_root *root, int32_t pid, struct scan_
     struct stat dir;
     if (proc_read_stat(root, pid, &st) < 0 || st.size_bytes == 0)
         return false;
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, sizeof *ret);
     struct process_info *info = &ret->info;
     info->id = (struct process_id){pid, st.start_ticks};
     info->ppid = st.ppid;
     info->comm_len = st.comm_len;
-    memcpy(info->comm, st.comm, sizeof(info->comm));
+    memcpy(info->comm, st.comm, sizeof info->comm);
     ret->rss_bytes = pages_to_bytes(root, st.rss_pages);
     /* one byte of it goes to a NUL that is not part of the name */
     ssize_t len = proc_read(root, pid, "cmdline", info->cmdline, sizeof info->cmdline);
     while (len > 0 && info->cmdline[len - 1] == '\0')
         len--;
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
-    snprintf(name, sizeof(name), "%d", pid);
+    snprintf(name, sizeof name, "%d", pid);
     if (fstatat(root->proc_fd, name, &dir, 0) == 0)
         info->uid = dir.st_uid;
     return true;
@@ -129,7 +129,7 @@ static int proc_scan_read(const struct proc_root *root, struct proc_scan *ret)
         return r;
     }
     if (s.n > 0)
-        qsort(s.v, s.n, sizeof(*s.v), compare_scanned_pids);
+        qsort(s.v, s.n, sizeof *s.v, compare_scanned_pids);
     link_parents(&s);
     *ret = s;
     return 0;
@@ -152,7 +152,7 @@ static bool note_device(struct scan_process *p, const char *path)
     if (!nvidia && strncmp(path, "/dev/dri/render", 15) != 0)
         return false;
     if (p->device[0] == '\0' || (nvidia && !p->device_is_nvidia) || numbered) {
-        snprintf(p->device, sizeof(p->device), "%.31s", path);
+        snprintf(p->device, sizeof p->device, "%.31s", path);
         p->device_is_nvidia = nvidia;
     }
     return numbered;
@@ -167,8 +167,8 @@ static void read_devices(int dir_fd, struct scan_process *p)
     if (pid_dir_open(&fds, dir_fd, "fd") < 0)
         return;
     for (int i = 0; i < FDS_MAX && pid_dir_next(&fds, &fd); i++) {
-        snprintf(name, sizeof(name), "%d", fd);
-        ssize_t n = readlinkat(fds.fd, name, path, sizeof(path) - 1);
+        snprintf(name, sizeof name, "%d", fd);
+        ssize_t n = readlinkat(fds.fd, name, path, sizeof path - 1);
         if (n <= 0)
             continue;
         path[n] = '\0';
@@ -185,7 +185,7 @@ static void proc_scan_examine(const struct proc_root *root, struct proc_scan *s,
 {
     struct scan_process *p = &s->v[i];
     char name[16];
-    snprintf(name, sizeof(name), "%d", p->info.id.pid);
+    snprintf(name, sizeof name, "%d", p->info.id.pid);
     AUTO_CLOSE int dir = openat(root->proc_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return;
@@ -205,16 +205,16 @@ static bool update_role(struct proc_scan *s, size_t i)
     struct scan_process *parent = p->parent != SCAN_NONE ? &s->v[p->parent] : NULL;
     struct role_input in = {
         .process = &p->info,
-        .parent = parent != NULL ? &parent->info : NULL,
+        .parent = parent ? &parent->info : NULL,
         .maps = p->maps,
-        .siblings = parent != NULL ? parent->children - 1 : 0,
+        .siblings = parent ? parent->children - 1 : 0,
         .child_trains = p->child_trains,
     };
     struct role_guess guess;
     role_guess(&in, &guess);
     bool changed = guess.role != p->info.role;
     p->info.role = guess.role;
-    memcpy(p->why, guess.why, sizeof(p->why));
+    memcpy(p->why, guess.why, sizeof p->why);
     return changed;
 }
 
@@ -222,7 +222,7 @@ static bool update_child_trains(struct proc_scan *s)
 {
     bool changed = false;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->v[i].info.role != ROLE_MAIN || role_maps_library(&s->v[i].maps) == NULL)
+        if (s->v[i].info.role != ROLE_MAIN || !role_maps_library(&s->v[i].maps))
             continue;
         for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent) {
             changed |= !s->v[p].child_trains;
@@ -273,7 +273,7 @@ static bool is_trainer_word(const char *s, size_t len)
 {
     while (len > 0 && isdigit((unsigned char)s[len - 1])) /* train2 */
         len--;
-    for (size_t i = 0; i < sizeof(trainer_words) / sizeof(*trainer_words); i++)
+    for (size_t i = 0; i < sizeof trainer_words / sizeof *trainer_words; i++)
         if (len == strlen(trainer_words[i]) && strncasecmp(s, trainer_words[i], len) == 0)
             return true;
     return false;
@@ -283,7 +283,7 @@ static bool is_trainer_word(const char *s, size_t len)
 static bool has_trainer_word(const char *s, size_t len)
 {
     const char *slash = len > 0 ? memrchr(s, '/', len) : NULL;
-    const char *end = s + len, *p = slash != NULL ? slash + 1 : s;
+    const char *end = s + len, *p = slash ? slash + 1 : s;
     while (p < end) {
         const char *word = p;
         while (p < end && isalnum((unsigned char)*p))
@@ -302,7 +302,7 @@ static bool names_trainer(const struct process_info *info)
     bool code = false;
     for (bool first = true; p < end; first = false) {
         const char *nul = memchr(p, '\0', (size_t)(end - p));
-        size_t len = (size_t)((nul != NULL ? nul : end) - p);
+        size_t len = (size_t)((nul ? nul : end) - p);
         if (!first && !code && has_trainer_word(p, len))
             return true;
         code = len == 2 && memcmp(p, "-c", 2) == 0;
@@ -340,7 +340,7 @@ static int weigh_evidence(const struct scan_process *p, char *reasons, size_t si
     const char *library = role_maps_library(&p->maps);
     bool python = is_python_process(p);
     int score = python ? WEIGHT_PYTHON : 0;
-    if (library != NULL) {
+    if (library) {
         score += WEIGHT_LIBRARY;
         add_reason(reasons, size, "%s mapped", library);
     }
@@ -357,7 +357,7 @@ static int weigh_evidence(const struct scan_process *p, char *reasons, size_t si
         add_reason(reasons, size, "trainer on its command line");
     }
     /* a display server holds the GPU as well, but computes nothing on it */
-    bool computes = library != NULL || python || p->maps.cuda;
+    bool computes = library || python || p->maps.cuda;
     return computes && score >= SCORE_MIN ? score : 0;
 }
 
@@ -405,10 +405,10 @@ static void add_ranked(const struct proc_scan *s, struct ranked *v, size_t *n, s
 {
     int group = rank_launcher(s, i);
     struct ranked *r = NULL;
-    for (size_t k = 0; group != SCAN_NONE && r == NULL && k < *n; k++)
+    for (size_t k = 0; group != SCAN_NONE && !r && k < *n; k++)
         if (v[k].group == group)
             r = &v[k];
-    if (r == NULL) {
+    if (!r) {
         v[(*n)++] = (struct ranked){i, score, group, 1, s->v[i].rss_bytes};
         return;
     }
@@ -426,22 +426,22 @@ static void fill_candidate(const struct proc_scan *s, const struct ranked *r,
 {
     const struct scan_process *p = &s->v[r->index];
     const struct scan_process *above = p->parent != SCAN_NONE ? &s->v[p->parent] : NULL;
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, sizeof *ret);
     ret->process = p->info;
     ret->rss_bytes = r->rss_bytes;
     ret->score = r->score;
     ret->ranks = r->ranks;
-    if (above != NULL && above->info.role == ROLE_LAUNCHER && !above->excluded)
+    if (above && above->info.role == ROLE_LAUNCHER && !above->excluded)
         ret->launcher = above->info.id.pid;
     if (r->ranks > 1) {
         const struct process_info *l = &s->v[r->group].info;
         const char *name = role_launcher_name(l->cmdline, l->cmdline_len);
         ret->process = *l;
         ret->launcher = l->id.pid;
-        add_reason(ret->reasons, sizeof(ret->reasons), "%zu ranks of %s", r->ranks,
-                   name != NULL ? name : "torchrun");
+        add_reason(ret->reasons, sizeof ret->reasons, "%zu ranks of %s", r->ranks,
+                   name ? name : "torchrun");
     }
-    (void)weigh_evidence(p, ret->reasons, sizeof(ret->reasons));
+    (void)weigh_evidence(p, ret->reasons, sizeof ret->reasons);
 }
 
 static int rank_all(struct proc_scan *s, int *score, struct ranked *ranked)
@@ -458,7 +458,7 @@ static int rank_all(struct proc_scan *s, int *score, struct ranked *ranked)
         if (score[i] > 0 && !ancestor_has_score(s, score, i))
             add_ranked(s, ranked, &n, i, score[i]);
     if (n > 0)
-        qsort(ranked, n, sizeof(*ranked), best_first);
+        qsort(ranked, n, sizeof *ranked, best_first);
     return (int)n;
 }
 
@@ -477,9 +477,9 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
             proc_scan_examine(root, &s, i, true);
     proc_scan_roles(&s);
 
-    int *score = calloc(s.n + 1, sizeof(*score));
-    struct ranked *ranked = calloc(s.n + 1, sizeof(*ranked));
-    if (score == NULL || ranked == NULL) {
+    int *score = calloc(s.n + 1, sizeof *score);
+    struct ranked *ranked = calloc(s.n + 1, sizeof *ranked);
+    if (!score || !ranked) {
         r = err_set(err, -ENOMEM, "not enough memory to list %zu processes", s.n);
     } else {
         r = rank_all(&s, score, ranked);
@@ -554,7 +554,7 @@ static void describe_launcher(const struct process_info *info, char ret[96])
 {
     const char *name = role_launcher_name(info->cmdline, info->cmdline_len);
     char comm[PROCESS_COMM_MAX + 1];
-    if (name != NULL)
+    if (name)
         snprintf(ret, 96, "`%s`, a launcher", name);
     else
         snprintf(ret, 96, "a launcher (%s)", plain_name(info, comm));

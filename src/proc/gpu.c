@@ -96,7 +96,7 @@ static void *gpu_thread(void *arg)
 
 int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **ret)
 {
-    if (vendor->present != NULL && !vendor->present())
+    if (vendor->present && !vendor->present())
         return -ENOENT;
     pthread_t thread;
     struct gpu *g = calloc(1, sizeof *g);
@@ -122,7 +122,7 @@ int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **re
  * thread that is just leaving it. */
 void gpu_free(struct gpu *g)
 {
-    if (g == NULL)
+    if (!g)
         return;
     struct timespec until = time_after(FREE_GRACE_MS * NS_PER_MS);
     pthread_mutex_lock(&g->lock);

@@ -47,7 +47,7 @@ static bool nvml_present(void)
 static bool load_symbol(struct nvml *n, const char *symbol, void *ret_function)
 {
     void *address = dlsym(n->library, symbol);
-    memcpy(ret_function, &address, sizeof(address));
+    memcpy(ret_function, &address, sizeof address);
     return address != NULL;
 }
 
@@ -67,12 +67,12 @@ static bool load_symbols(struct nvml *n)
 
 static int nvml_open(void **ret_state)
 {
-    struct nvml *n = calloc(1, sizeof(*n));
-    if (n == NULL)
+    struct nvml *n = calloc(1, sizeof *n);
+    if (!n)
         return -ENOMEM;
     int r = -ENOENT;
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (n->library == NULL)
+    if (!n->library)
         goto fail;
     r = -ENOSYS; /* a library too old for what we ask */
     if (!load_symbols(n))
@@ -83,7 +83,7 @@ static int nvml_open(void **ret_state)
     *ret_state = n;
     return 0;
 fail:
-    if (n->library != NULL)
+    if (n->library)
         dlclose(n->library);
     free(n);
     return r;
@@ -124,7 +124,7 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
 {
     unsigned count = GPU_PROCESS_MAX;
     size_t first = ret->processes;
-    if (list == NULL)
+    if (!list)
         return;
     int r = list(handle, &count, n->list);
     if (r != NVML_SUCCESS) /* INSUFFICIENT_SIZE too: more processes than we have room for */
@@ -146,8 +146,8 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
         ret->devices = i + 1; /* numbers stay the driver's, also behind a lost device */
         if (n->handle(i, &handle) != NVML_SUCCESS)
             continue;
-        if (n->name(handle, d->name, sizeof(d->name)) != NVML_SUCCESS)
-            snprintf(d->name, sizeof(d->name), "NVIDIA %u", i);
+        if (n->name(handle, d->name, sizeof d->name) != NVML_SUCCESS)
+            snprintf(d->name, sizeof d->name, "NVIDIA %u", i);
         d->memory_known = n->memory(handle, &memory) == NVML_SUCCESS;
         if (d->memory_known) {
             d->total_bytes = memory.total;

@@ -90,7 +90,7 @@ int proc_helper_new(struct proc_helper **ret)
 
 bool proc_helper_keeps(struct proc_helper *h, void *memory)
 {
-    if (h == NULL)
+    if (!h)
         return false;
     pthread_mutex_lock(&h->mutex);
     bool is_busy = h->fn != NULL;
@@ -103,7 +103,7 @@ bool proc_helper_keeps(struct proc_helper *h, void *memory)
 
 void proc_helper_free(struct proc_helper *h)
 {
-    if (h == NULL)
+    if (!h)
         return;
     pthread_t thread = h->thread;
     pthread_mutex_lock(&h->mutex);
@@ -121,10 +121,10 @@ void proc_helper_free(struct proc_helper *h)
 
 bool proc_helper_is_busy(struct proc_helper *h)
 {
-    if (h == NULL)
+    if (!h)
         return false;
     pthread_mutex_lock(&h->mutex);
-    bool is_busy = h->fn != NULL || clock_mono_ns() < h->rest_ns;
+    bool is_busy = h->fn || clock_mono_ns() < h->rest_ns;
     pthread_mutex_unlock(&h->mutex);
     return is_busy;
 }
@@ -142,14 +142,14 @@ int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint6
     }
     *cost_ns = 0;
     pthread_mutex_lock(&h->mutex);
-    int r = h->fn != NULL || now_ns < h->rest_ns ? -EAGAIN : 0;
+    int r = h->fn || now_ns < h->rest_ns ? -EAGAIN : 0;
     if (r == 0) {
         h->asked_ns = now_ns;
         h->fn = fn;
         h->arg = arg;
         pthread_cond_signal(&h->asked);
-        while (h->fn != NULL && r == 0)
-            if (pthread_cond_timedwait(&h->done, &h->mutex, &until) == ETIMEDOUT && h->fn != NULL)
+        while (h->fn && r == 0)
+            if (pthread_cond_timedwait(&h->done, &h->mutex, &until) == ETIMEDOUT && h->fn)
                 r = -EINPROGRESS;
         if (r == 0)
             *cost_ns = h->cpu_ns;

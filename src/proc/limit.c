@@ -89,25 +89,25 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     if (!base || len < 0 ||
         (g->known && proc_read_statm(root, pid, &statm) == 0 && statm.size_pages == 0))
         return;
-    if (proc_cgroup_parse(text, (size_t)len, v2, path, sizeof(path)) < 0) {
+    if (proc_cgroup_parse(text, (size_t)len, v2, path, sizeof path) < 0) {
         g->known = false;
         return;
     }
-    mount_root(root, v2, mount, sizeof(mount));
+    mount_root(root, v2, mount, sizeof mount);
     const char *below = below_mount(path, mount);
     g->known = true;
     g->base_len = strlen(base);
-    int n = snprintf(g->dir, sizeof(g->dir), "%s%s", base, strcmp(below, "/") == 0 ? "" : below);
+    int n = snprintf(g->dir, sizeof g->dir, "%s%s", base, strcmp(below, "/") == 0 ? "" : below);
     /* In a container the path may be the host's, and not exist here: what is mounted is ours. */
-    if (n < 0 || (size_t)n >= sizeof(g->dir) || leads_out(below) ||
+    if (n < 0 || (size_t)n >= sizeof g->dir || leads_out(below) ||
         faccessat(root->cgroup_fd, g->dir, F_OK, 0) < 0)
-        snprintf(g->dir, sizeof(g->dir), "%s", base);
+        snprintf(g->dir, sizeof g->dir, "%s", base);
 }
 
 struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind, const char *dir)
 {
     const struct limit_files *files = limit_files(kind);
-    if (files == NULL)
+    if (!files)
         return LIMIT_NO_FDS;
     return (struct limit_fds){
         .usage = cgroup_open(root, dir, files->usage, O_RDONLY),
@@ -129,7 +129,7 @@ void limit_stats_parse(const struct limit_files *files, const char *s, size_t le
 {
     *ret = (struct limit_stats){0};
     for (unsigned i = 0; i < LIMIT_STATS; i++)
-        if (files->keys[i] != NULL && proc_keyed_parse(s, len, files->keys[i], &ret->v[i]) == 0)
+        if (files->keys[i] && proc_keyed_parse(s, len, files->keys[i], &ret->v[i]) == 0)
             ret->known |= 1u << i;
 }
 
@@ -138,7 +138,7 @@ static int number_read(int fd, uint64_t *ret)
 {
     char text[64];
     bool unlimited;
-    ssize_t len = fd >= 0 ? io_pread_small(fd, text, sizeof(text)) : -EBADF;
+    ssize_t len = fd >= 0 ? io_pread_small(fd, text, sizeof text) : -EBADF;
     if (len < 0)
         return (int)len;
     return proc_cgroup_number_parse(text, (size_t)len, &unlimited, ret) < 0 || unlimited ? -EBADMSG
@@ -155,7 +155,7 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     if (r < 0)
         return r;
     (void)number_read(fds->kernel, &kernel);
-    ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof(text)) : 0;
+    ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof text) : 0;
     limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
     /* the files are read one after the other, so the difference may go below nothing */
     *ret_usage = usage;
@@ -175,7 +175,7 @@ static void consider_limit(struct limit_found *best, bool *found, struct machine
         return;
     *found = true;
     best->limit = *limit;
-    snprintf(best->dir, sizeof(best->dir), "%s", dir);
+    snprintf(best->dir, sizeof best->dir, "%s", dir);
 }
 
 static void consider_group(const struct proc_root *root, enum limit_kind kind, const char *dir,
@@ -186,19 +186,19 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
     const char *const *name = names[kind == LIMIT_CGROUP_V2];
     struct machine_limit l = {.kind = kind};
     uint64_t usage;
-    bool looked = false;
-    for (int i = 0; i < 2 && name[i] != NULL; i++) {
+    bool is_read = false;
+    for (int i = 0; i < 2 && name[i]; i++) {
         if (!cgroup_read_number(root, dir, name[i], &l.limit_bytes))
             continue;
-        if (!looked) {
+        if (!is_read) {
             struct limit_fds fds = limit_fds_open(root, kind, dir);
             l.used_known = limit_used_read(kind, &fds, &usage, &l.used_bytes) == 0;
             limit_fds_close(&fds);
             l.peak_known = cgroup_read_number(root, dir, limit_files(kind)->peak, &l.peak_bytes);
-            looked = true;
+            is_read = true;
         }
         l.soft = i == 1;
-        snprintf(l.where, sizeof(l.where), "%.255s", dir[base_len] != '\0' ? dir + base_len : "/");
+        snprintf(l.where, sizeof l.where, "%.255s", dir[base_len] != '\0' ? dir + base_len : "/");
         consider_limit(best, found, &l, dir);
     }
 }
@@ -210,11 +210,11 @@ static void consider_ancestors(const struct proc_root *root, enum limit_kind kin
     char dir[LIMIT_PATH_MAX];
     if (root->cgroup_fd < 0 || !g->known)
         return;
-    snprintf(dir, sizeof(dir), "%s", g->dir);
+    snprintf(dir, sizeof dir, "%s", g->dir);
     for (;;) {
         consider_group(root, kind, dir, g->base_len, best, found);
         char *slash = strrchr(dir + g->base_len, '/');
-        if (slash == NULL)
+        if (!slash)
             return;
         *slash = '\0';
     }
@@ -267,7 +267,7 @@ int limit_find(const struct proc_root *root, int32_t pid, const struct proc_memi
 {
     struct limit_found best = {0};
     bool found = false;
-    if (mem != NULL) {
+    if (mem) {
         struct machine_limit host = {.kind = LIMIT_HOST,
                                      .limit_bytes = mem->total_bytes,
                                      .used_known = true,

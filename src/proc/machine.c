@@ -35,7 +35,7 @@ static const char *const kind_names[] = {
 const char *limit_kind_name(enum limit_kind kind)
 {
     size_t i = (size_t)kind;
-    return i < sizeof(kind_names) / sizeof(*kind_names) ? kind_names[i] : "unknown";
+    return i < sizeof kind_names / sizeof *kind_names ? kind_names[i] : "unknown";
 }
 
 static void close_kept_fd(int *fd)
@@ -55,7 +55,7 @@ static void open_limit(struct machine *m)
 {
     enum limit_kind kind = m->found.limit.kind;
     const struct limit_files *files = limit_files(kind);
-    if (files != NULL) {
+    if (files) {
         m->fds = limit_fds_open(&m->root, kind, m->found.dir);
         m->peak_fd = cgroup_open(&m->root, m->found.dir, files->peak, O_RDONLY);
     } else if (kind != LIMIT_HOST) {
@@ -65,8 +65,8 @@ static void open_limit(struct machine *m)
 
 int machine_new(const struct proc_root *root, int32_t pid, struct machine **ret)
 {
-    struct machine *m = calloc(1, sizeof(*m));
-    if (m == NULL)
+    struct machine *m = calloc(1, sizeof *m);
+    if (!m)
         return -ENOMEM;
     m->root = *root;
     m->pid = pid;
@@ -81,7 +81,7 @@ int machine_new(const struct proc_root *root, int32_t pid, struct machine **ret)
 
 void machine_free(struct machine *m)
 {
-    if (m == NULL)
+    if (!m)
         return;
     close_limit(m);
     close_kept_fd(&m->meminfo_fd);
@@ -92,7 +92,7 @@ void machine_free(struct machine *m)
 static int read_meminfo(const struct machine *m, struct proc_meminfo *ret)
 {
     char text[4096];
-    ssize_t len = m->meminfo_fd >= 0 ? io_pread_small(m->meminfo_fd, text, sizeof(text)) : -ENOENT;
+    ssize_t len = m->meminfo_fd >= 0 ? io_pread_small(m->meminfo_fd, text, sizeof text) : -ENOENT;
     return len < 0 ? (int)len : proc_meminfo_parse(text, (size_t)len, ret);
 }
 
@@ -116,7 +116,7 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
         close_limit(m);
         open_limit(m);
     }
-    if (ret != NULL)
+    if (ret)
         *ret = found.limit;
     return 0;
 }
@@ -128,14 +128,14 @@ static bool read_used(struct machine *m, uint64_t *ret)
     enum limit_kind kind = m->found.limit.kind;
     if (m->fds.usage < 0)
         return false;
-    if (limit_files(kind) != NULL) {
+    if (limit_files(kind)) {
         uint64_t usage;
         int r = limit_used_read(kind, &m->fds, &usage, ret);
         if (r < 0 && r != -EBADMSG)
             close_limit(m);
         return r == 0;
     }
-    ssize_t len = io_pread_small(m->fds.usage, text, sizeof(text));
+    ssize_t len = io_pread_small(m->fds.usage, text, sizeof text);
     if (len < 0) {
         close_limit(m);
         return false;
@@ -150,10 +150,9 @@ static void tick_limit(struct machine *m, struct sample *s, const struct proc_me
     bool unlimited, is_host = m->found.limit.kind == LIMIT_HOST;
     if (!m->found_known)
         return;
-    sample_put(s, MACHINE_LIMIT,
-               is_host && mem != NULL ? mem->total_bytes : m->found.limit.limit_bytes);
+    sample_put(s, MACHINE_LIMIT, is_host && mem ? mem->total_bytes : m->found.limit.limit_bytes);
     if (is_host) {
-        if (mem != NULL)
+        if (mem)
             sample_put(s, MACHINE_LIMIT_USED, u64_minus(mem->total_bytes, mem->available_bytes));
         return;
     }
@@ -161,7 +160,7 @@ static void tick_limit(struct machine *m, struct sample *s, const struct proc_me
         sample_put(s, MACHINE_LIMIT_USED, v);
     else if (sample_has(s, MACHINE_LIMIT_USED))
         s->stale |= 1u << MACHINE_LIMIT_USED;
-    ssize_t len = m->peak_fd >= 0 ? io_pread_small(m->peak_fd, text, sizeof(text)) : -ENOENT;
+    ssize_t len = m->peak_fd >= 0 ? io_pread_small(m->peak_fd, text, sizeof text) : -ENOENT;
     if (len >= 0 && proc_cgroup_number_parse(text, (size_t)len, &unlimited, &v) == 0 && !unlimited)
         sample_put(s, MACHINE_LIMIT_PEAK, v);
 }
@@ -170,7 +169,7 @@ static void tick_psi(struct machine *m, struct sample *s)
 {
     char text[256];
     struct proc_psi psi;
-    ssize_t len = m->psi_fd >= 0 ? io_pread_small(m->psi_fd, text, sizeof(text)) : -ENOENT;
+    ssize_t len = m->psi_fd >= 0 ? io_pread_small(m->psi_fd, text, sizeof text) : -ENOENT;
     if (len == -EOPNOTSUPP) /* psi=0 on the kernel's command line: it will not come back */
         close_kept_fd(&m->psi_fd);
     if (len < 0 || proc_psi_parse(text, (size_t)len, &psi) < 0)
@@ -206,7 +205,7 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
     int fd = openat(root->proc_fd, "pressure/memory", O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int len = snprintf(text, sizeof(text), "some %u %u", stall_us, window_us);
+    int len = snprintf(text, sizeof text, "some %u %u", stall_us, window_us);
     /* with its NUL: the kernel overwrites the last byte by one */
     if (write(fd, text, (size_t)len + 1) < 0) {
         int r = -errno;

@@ -19,7 +19,7 @@ static uint64_t mapped_on_machine(const struct proc_tree *tree)
     struct proc_meminfo m;
     if (tree->machine_mapped_bytes)
         return tree->machine_mapped_bytes;
-    ssize_t len = tree->meminfo_fd >= 0 ? pread(tree->meminfo_fd, text, sizeof(text), 0) : -1;
+    ssize_t len = tree->meminfo_fd >= 0 ? pread(tree->meminfo_fd, text, sizeof text, 0) : -1;
     if (len <= 0 || proc_meminfo_parse(text, (size_t)len, &m) < 0 || m.anon_bytes == 0)
         return UINT64_MAX;
     return add_sat(m.anon_bytes, m.mapped_bytes);
@@ -132,7 +132,7 @@ static const struct tree_node *forked_from(const struct proc_tree *tree, const s
             continue;
         if (other->pub.info.id.pid == n->pub.info.ppid)
             return other;
-        if (oldest == NULL && other->pub.slot < n->pub.slot)
+        if (!oldest && other->pub.slot < n->pub.slot)
             oldest = other;
     }
     return oldest;

@@ -35,13 +35,6 @@ static ssize_t pread_whole(int fd, char *buf, size_t size)
     return n == 0 ? -ESRCH : n;
 }
 
-static int open_pid_dir(const struct proc_root *root, int32_t pid)
-{
-    char path[NODE_PATH_MAX];
-    snprintf(path, sizeof(path), "%d", pid);
-    return open_at(root->proc_fd, path, O_RDONLY | O_DIRECTORY);
-}
-
 static ssize_t read_below(int dirfd, const char *path, char *buf, size_t size)
 {
     AUTO_CLOSE int fd = open_at(dirfd, path, O_RDONLY);
@@ -53,24 +46,32 @@ static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
     return len < 0 ? (int)len : proc_stat_parse(text, (size_t)len, ret);
 }
 
+/* The folder of PID, and its stat, which is of the same process. */
+static int open_process(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
+{
+    char path[NODE_PATH_MAX], text[1024];
+    snprintf(path, sizeof path, "%d", pid);
+    int fd = open_at(root->proc_fd, path, O_RDONLY | O_DIRECTORY);
+    int r = fd < 0 ? fd : parse_stat(read_below(fd, "stat", text, sizeof text), text, ret);
+    if (r < 0)
+        cleanup_close(&fd);
+    return r < 0 ? r : fd;
+}
+
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary)
 {
     *ret_temporary = -1;
     if (n->dir_fd >= 0)
         return n->dir_fd;
-    AUTO_CLOSE int fd = open_pid_dir(root, n->pub.info.id.pid);
-    if (fd < 0)
-        return fd;
-    char text[1024];
     struct proc_stat st;
-    int r = parse_stat(read_below(fd, "stat", text, sizeof(text)), text, &st);
-    if (r < 0)
-        return r;
-    if (st.start_ticks != n->pub.info.id.start_ticks)
+    int fd = open_process(root, n->pub.info.id.pid, &st);
+    if (fd >= 0 && st.start_ticks != n->pub.info.id.start_ticks) {
+        close(fd);
         return -ESRCH;
-    *ret_temporary = fd;
-    fd = -1;
-    return *ret_temporary;
+    }
+    if (fd >= 0)
+        *ret_temporary = fd;
+    return fd;
 }
 
 /* NAME as seen from the process's folder. */
@@ -107,13 +108,13 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
     char text[1024];
     ssize_t len;
     if (n->stat_fd >= 0) {
-        len = pread_whole(n->stat_fd, text, sizeof(text));
+        len = pread_whole(n->stat_fd, text, sizeof text);
     } else if (n->dir_fd >= 0) {
-        len = read_below(n->dir_fd, "stat", text, sizeof(text));
+        len = read_below(n->dir_fd, "stat", text, sizeof text);
     } else {
         char path[NODE_PATH_MAX];
-        snprintf(path, sizeof(path), "%d/stat", n->pub.info.id.pid);
-        len = read_below(root->proc_fd, path, text, sizeof(text));
+        snprintf(path, sizeof path, "%d/stat", n->pub.info.id.pid);
+        len = read_below(root->proc_fd, path, text, sizeof text);
     }
     struct proc_stat st;
     int r = parse_stat(len, text, &st);
@@ -137,14 +138,14 @@ int node_read_statm(const struct proc_root *root, struct tree_node *n, struct pr
         return 0;
     }
     char text[256];
-    ssize_t len = node_read(root, n, n->statm_fd, "statm", text, sizeof(text));
+    ssize_t len = node_read(root, n, n->statm_fd, "statm", text, sizeof text);
     return len < 0 ? (int)len : proc_statm_parse(text, (size_t)len, ret);
 }
 
 int node_read_status(const struct proc_root *root, struct tree_node *n, struct proc_status *ret)
 {
     char text[4096];
-    ssize_t len = node_read(root, n, n->status_fd, "status", text, sizeof(text));
+    ssize_t len = node_read(root, n, n->status_fd, "status", text, sizeof text);
     return len < 0 ? (int)len : proc_status_parse(text, (size_t)len, ret);
 }
 
@@ -190,7 +191,7 @@ static void keep_files(struct fd_budget *budget, struct tree_node *n)
     memory_path(n, "statm", path);
     keep_fd(budget, n->dir_fd, path, &n->statm_fd);
     keep_fd(budget, n->dir_fd, "stat", &n->stat_fd);
-    snprintf(path, sizeof(path), "task/%d/children", n->pub.info.id.pid);
+    snprintf(path, sizeof path, "task/%d/children", n->pub.info.id.pid);
     keep_fd(budget, n->dir_fd, path, &n->children_fd);
     memory_path(n, "status", path);
     keep_fd(budget, n->dir_fd, path, &n->status_fd);
@@ -222,9 +223,8 @@ static void find_living_thread(const struct proc_root *root, struct fd_budget *b
     while (n->tid == 0 && pid_dir_next(&tasks, &tid)) {
         char path[NODE_PATH_MAX], text[256];
         struct proc_statm m;
-        snprintf(path, sizeof(path), "%d/statm", tid);
-        ssize_t len =
-            tid == n->pub.info.id.pid ? 0 : read_below(tasks.fd, path, text, sizeof(text));
+        snprintf(path, sizeof path, "%d/statm", tid);
+        ssize_t len = tid == n->pub.info.id.pid ? 0 : read_below(tasks.fd, path, text, sizeof text);
         if (len > 0 && proc_statm_parse(text, (size_t)len, &m) == 0 && m.size_pages > 0)
             n->tid = tid;
     }
@@ -253,8 +253,8 @@ bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct
 
 static struct tree_node *node_alloc(int32_t pid, const struct proc_stat *st)
 {
-    struct tree_node *n = calloc(1, sizeof(*n));
-    if (n == NULL)
+    struct tree_node *n = calloc(1, sizeof *n);
+    if (!n)
         return NULL;
     n->dir_fd = n->statm_fd = n->stat_fd = n->status_fd = n->children_fd = -1;
     n->pub.alive = true;
@@ -264,27 +264,23 @@ static struct tree_node *node_alloc(int32_t pid, const struct proc_stat *st)
     n->size_bytes = st->size_bytes;
     n->start_stack = st->start_stack;
     n->pub.info.comm_len = st->comm_len;
-    memcpy(n->pub.info.comm, st->comm, sizeof(n->pub.info.comm));
+    memcpy(n->pub.info.comm, st->comm, sizeof n->pub.info.comm);
     return n;
 }
 
 int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
              bool with_memory_only, struct tree_node **ret)
 {
-    AUTO_CLOSE int dir = open_pid_dir(root, pid);
+    struct proc_stat st;
+    AUTO_CLOSE int dir = open_process(root, pid, &st);
     if (dir < 0)
         return dir;
-    char text[1024];
-    struct proc_stat st;
-    int r = parse_stat(read_below(dir, "stat", text, sizeof(text)), text, &st);
-    if (r < 0)
-        return r;
     if (proc_stat_is_dead(&st) && st.threads <= 1)
         return -ESRCH;
     if (with_memory_only && st.size_bytes == 0)
         return -ESRCH;
     struct tree_node *n = node_alloc(pid, &st);
-    if (n == NULL)
+    if (!n)
         return -ENOMEM;
     if (budget->used < budget->max) {
         n->dir_fd = dir;
@@ -304,7 +300,7 @@ int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid
 
 void node_free(struct fd_budget *budget, struct tree_node *n)
 {
-    if (n == NULL)
+    if (!n)
         return;
     drop_fd(budget, &n->statm_fd);
     drop_fd(budget, &n->stat_fd);

@@ -15,7 +15,7 @@
 #include "proc/sample.h"
 #include "proc/tree.h"
 
-/* How many fds may be kept open for later looks. Beyond it files are opened at each look. */
+/* How many fds may be kept open for later reads. Beyond it files are opened for each read. */
 struct fd_budget {
     size_t used, max;
 };
@@ -23,16 +23,16 @@ struct fd_budget {
 struct tree_node {
     struct proc_node pub; /* first: a struct proc_node * of a tree is one of these */
 
-    /* Kept fds; -1: opened at each look. All but dir_fd are of /proc/PID/task/TID when tid is
+    /* Kept fds; -1: opened for each read. All but dir_fd are of /proc/PID/task/TID when tid is
      * set. A folder's fd always means the same process, whoever has its pid now. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
     int32_t tid;          /* 0, or the living thread to read memory from: the main one exited */
-    uint32_t threads;     /* at the last look at stat */
-    uint64_t size_bytes;  /* of the address space, at the last look at stat */
+    uint32_t threads;     /* by the last stat */
+    uint64_t size_bytes;  /* of the address space, by the last stat */
     uint64_t start_stack; /* a new one means exec; 0: not to be known */
     dev_t exe_dev;        /* of the program's file; 0 and 0: not to be known */
     ino_t exe_ino;
-    uint32_t walk;  /* the last walk that looked at it */
+    uint32_t walk;  /* the last walk that read it */
     bool names_due; /* its command line could not be read yet */
 
     struct role_maps maps; /* evidence so far */
@@ -73,7 +73,7 @@ static inline uint64_t pages_to_bytes(const struct proc_root *root, uint64_t pag
 /* Room for "2147483647/task/2147483647/smaps_rollup" and its like. */
 enum { NODE_PATH_MAX = 64 };
 
-/* A new process from a look at PID. 0, or -ESRCH (none, or a zombie), -EACCES, -EMFILE, -ENOMEM…
+/* Reads PID as a new process. 0, or -ESRCH (none, or a zombie), -EACCES, -EMFILE, -ENOMEM…
  * Fds are kept as far as BUDGET allows. WITH_MEMORY_ONLY: threads of the kernel are -ESRCH, too. */
 int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
              bool with_memory_only, struct tree_node **ret);
@@ -121,7 +121,7 @@ struct proc_tree {
     void *user;
     struct fd_budget fds;
     int meminfo_fd;                /* -1 where there is none */
-    uint64_t machine_mapped_bytes; /* told, 0: not */
+    uint64_t machine_mapped_bytes; /* 0: not known */
 
     struct tree_node **nodes; /* in order of birth; dead ones until the end of a call */
     size_t count, cap;
@@ -157,7 +157,7 @@ int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const ch
 /* Name and command line into info; where that has to wait, N->names_due. */
 void tree_read_names(struct proc_tree *tree, struct tree_node *n);
 
-/* A process joins, from a look at PID: 0, or what node_new says. */
+/* Reads PID, which joins: 0, or what node_new says. */
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns);
 /* It stays among the nodes until tree_bury. */
 void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);

@@ -41,7 +41,7 @@ enum { GAP_PAGES_MAX = 64 };
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
-/* Stretches that are told by one call: of huge pages; of present ones, no more than the kernel
+/* Stretches that one call returns: of huge pages; of present ones, no more than the kernel
  * itself keeps at a time. */
 enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
 /* Smaller ones are read with their neighbours. */
@@ -60,20 +60,13 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own)
 {
-    /* the big arrays need no clearing */
+    memset(s, 0, offsetof(struct pagemap_scan, text)); /* the big arrays need no clearing */
     s->maps_fd = maps_fd;
     s->pagemap_fd = pagemap_fd;
     s->page_bytes = page_bytes;
     s->rss_pages = rss_pages;
     s->has_own = has_own;
-    s->now = s->next = s->ahead = (struct pagemap_range){0};
-    memset(s->kind_pages, 0, sizeof(s->kind_pages));
     s->run_pages = PAGEMAP_CHUNK_MIN;
-    s->seek = s->maps_done = false;
-    s->unique_pages = s->unique_file_pages = s->holes_pages = 0;
-    s->huge_at = s->huge_end = s->huge_bytes = 0;
-    s->has_huge = false;
-    s->text_len = s->text_at = 0;
 }
 
 void pagemap_end(struct pagemap_scan *s)
@@ -159,7 +152,7 @@ static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_r
 static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
     const char *p = s->text + s->text_at, *end = s->text + s->text_len;
-    if (!s->maps_done && memchr(p, '\n', (size_t)(end - p)) == NULL)
+    if (!s->maps_done && !memchr(p, '\n', (size_t)(end - p)))
         return 0;
     int r = proc_maps_next(&p, end, ret);
     s->text_at = (size_t)(p - s->text);
@@ -198,10 +191,10 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->text_len -= s->text_at;
     memmove(s->text, s->text + s->text_at, s->text_len);
     s->text_at = 0;
-    if (s->text_len == sizeof(s->text))
+    if (s->text_len == sizeof s->text)
         return -EBADMSG; /* no line is that long */
     uint64_t began = clock_mono_ns();
-    ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof(s->text) - s->text_len);
+    ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof s->text - s->text_len);
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     count_call(pace, began);
@@ -252,7 +245,7 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
                           struct scan_arg *arg, uint64_t *ret_took_ns)
 {
     uint64_t began = clock_mono_ns();
-    arg->size = sizeof(*arg);
+    arg->size = sizeof *arg;
     int r = ioctl(s->pagemap_fd, SCAN_IOCTL, arg);
     if (r < 0 && errno == ESRCH)
         return -ESRCH;
@@ -373,12 +366,12 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (count > left)
         count = (size_t)left;
     uint64_t began = clock_mono_ns();
-    ssize_t n = pread(s->pagemap_fd, s->entries, count * sizeof(s->entries[0]),
-                      (off_t)(s->now.at / s->page_bytes * sizeof(s->entries[0])));
+    ssize_t n = pread(s->pagemap_fd, s->entries, count * sizeof s->entries[0],
+                      (off_t)(s->now.at / s->page_bytes * sizeof s->entries[0]));
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     uint64_t took = count_call(pace, began);
-    size_t got = (size_t)n / sizeof(s->entries[0]);
+    size_t got = (size_t)n / sizeof s->entries[0];
     if (got == 0)
         return -ESRCH; /* the address space is gone */
     size_t present = count_entries(s, got);

@@ -21,7 +21,7 @@ int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_r
         return err_set(err, -errno, "cannot open %s: %s; is /proc mounted?", proc_path,
                        strerror(errno));
     int cgroup_fd = -1; /* a machine without cgroups is no error */
-    if (cgroup_path != NULL)
+    if (cgroup_path)
         cgroup_fd = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *ret = (struct proc_root){proc_fd, cgroup_fd, (uint64_t)sysconf(_SC_PAGESIZE)};
     return 0;
@@ -41,9 +41,9 @@ void proc_root_close(struct proc_root *root)
 static bool is_in_deeper_namespace(const struct proc_root *root)
 {
     char cursor[4096];
-    ssize_t len = io_read_small(root->proc_fd, "self/status", cursor, sizeof(cursor));
+    ssize_t len = io_read_small(root->proc_fd, "self/status", cursor, sizeof cursor);
     const char *line = len > 0 ? strstr(cursor, "\nNSpid:\t") : NULL;
-    if (line == NULL)
+    if (!line)
         return false;
     line += strlen("\nNSpid:\t");
     return line[strspn(line, "0123456789")] == '\t';
@@ -56,11 +56,11 @@ bool proc_root_is_foreign(const struct proc_root *root)
     if (fstatat(root->proc_fd, "self", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
     /* A process that this /proc does not know at all has a link that cannot be read. */
-    ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof(self) - 1);
+    ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof self - 1);
     if (len < 0)
         return errno == ENOENT;
     self[len] = '\0';
-    snprintf(ours, sizeof(ours), "%d", (int)getpid());
+    snprintf(ours, sizeof ours, "%d", (int)getpid());
     return strcmp(self, ours) != 0 || is_in_deeper_namespace(root);
 }
 
@@ -147,9 +147,9 @@ static bool take_text_line(struct cursor *t, struct cursor *ret)
     if (t->p == t->end)
         return false;
     const char *newline = memchr(t->p, '\n', (size_t)(t->end - t->p));
-    const char *end = newline != NULL ? newline : t->end;
+    const char *end = newline ? newline : t->end;
     *ret = (struct cursor){t->p, end};
-    t->p = newline != NULL ? newline + 1 : t->end;
+    t->p = newline ? newline + 1 : t->end;
     return true;
 }
 
@@ -175,26 +175,24 @@ static bool take_kib(struct cursor *t, uint64_t *ret_bytes)
     return true;
 }
 
-static bool take_u32(struct cursor *t, uint32_t *ret)
+static bool take_u32(struct cursor *t, uint32_t max, uint32_t *ret)
 {
     struct cursor probe = *t;
     uint64_t v;
-    if (!take_u64(&probe, &v) || v > UINT32_MAX)
+    if (!take_u64(&probe, &v) || v > max)
         return false;
     *t = probe;
     *ret = (uint32_t)v;
     return true;
 }
 
-static bool take_int32(struct cursor *t, int32_t *ret)
+static bool take_pid(struct cursor *t, int32_t *ret)
 {
-    struct cursor probe = *t;
-    uint64_t v;
-    if (!take_u64(&probe, &v) || v > INT32_MAX)
-        return false;
-    *t = probe;
-    *ret = (int32_t)v;
-    return true;
+    uint32_t v;
+    bool ok = take_u32(t, INT32_MAX, &v);
+    if (ok)
+        *ret = (int32_t)v;
+    return ok;
 }
 
 /* One blank and one number of /proc/PID/stat; negative ones (tty's group, nice) are of no
@@ -229,7 +227,7 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
 {
     const char *open = memchr(s, '(', len);
     const char *close = memrchr(s, ')', len); /* the name may hold any number of these */
-    if (open == NULL || close == NULL || close < open)
+    if (!open || !close || close < open)
         return -EBADMSG;
     struct cursor t = {close + 1, s + len};
     if (t.end - t.p < 2 || *t.p != ' ')
@@ -244,8 +242,8 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
         field[STAT_SESSION] > INT32_MAX || field[STAT_THREADS] > UINT32_MAX)
         return -EBADMSG;
     size_t comm_len = (size_t)(close - open - 1);
-    if (comm_len > sizeof(ret->comm) - 1)
-        comm_len = sizeof(ret->comm) - 1;
+    if (comm_len > sizeof ret->comm - 1)
+        comm_len = sizeof ret->comm - 1;
     *ret = (struct proc_stat){
         .ppid = (int32_t)field[STAT_PPID],
         .pgrp = (int32_t)field[STAT_PGRP],
@@ -287,7 +285,7 @@ static int status_line(struct cursor line, struct proc_status *v)
     };
     uint32_t bit = 0;
     bool ok = true;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && bit == 0; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && bit == 0; i++)
         if (take_key(&line, sizes[i].key)) {
             bit = sizes[i].bit;
             ok = take_kib(&line, sizes[i].bytes);
@@ -295,13 +293,13 @@ static int status_line(struct cursor line, struct proc_status *v)
     if (bit != 0)
         ; /* a size, taken above */
     else if (take_key(&line, "Uid:"))
-        bit = STATUS_UID, ok = take_u32(&line, &v->uid);
+        bit = STATUS_UID, ok = take_u32(&line, UINT32_MAX, &v->uid);
     else if (take_key(&line, "Tgid:"))
-        bit = STATUS_TGID, ok = take_int32(&line, &v->tgid);
+        bit = STATUS_TGID, ok = take_pid(&line, &v->tgid);
     else if (take_key(&line, "TracerPid:"))
-        bit = STATUS_TRACER, ok = take_int32(&line, &v->tracer_pid);
+        bit = STATUS_TRACER, ok = take_pid(&line, &v->tracer_pid);
     else if (take_key(&line, "Threads:"))
-        bit = STATUS_THREADS, ok = take_u32(&line, &v->threads);
+        bit = STATUS_THREADS, ok = take_u32(&line, UINT32_MAX, &v->threads);
     v->has |= bit;
     return ok ? 0 : -EBADMSG;
 }
@@ -312,7 +310,7 @@ int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
     struct proc_status v = {0};
     while (take_text_line(&t, &line))
         /* most lines begin with none of our letters */
-        if (line.p < line.end && strchr("VRUT", *line.p) != NULL && status_line(line, &v) < 0)
+        if (line.p < line.end && strchr("VRUT", *line.p) && status_line(line, &v) < 0)
             return -EBADMSG;
     if (v.has == 0)
         return -EBADMSG;
@@ -332,7 +330,7 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
         {"AnonPages:", &v.anon_bytes},       {"Mapped:", &v.mapped_bytes},
         {"Shmem:", &v.shmem_bytes},
     };
-    enum { COUNT = sizeof(lines) / sizeof(lines[0]) };
+    enum { COUNT = sizeof lines / sizeof lines[0] };
     unsigned seen = 0;
     struct cursor t = cursor_of(s, len), line;
     while (seen != (1u << COUNT) - 1 && take_text_line(&t, &line))
@@ -367,10 +365,10 @@ static bool take_psi_line(struct cursor line, uint32_t *ret_permyriad, uint64_t 
     if (!take_key(&line, "avg10=") || !take_hundredths(&line, ret_permyriad))
         return false;
     static const char key[] = " total=";
-    const char *total = memmem(line.p, (size_t)(line.end - line.p), key, sizeof(key) - 1);
-    if (total == NULL)
+    const char *total = memmem(line.p, (size_t)(line.end - line.p), key, sizeof key - 1);
+    if (!total)
         return false;
-    line.p = total + sizeof(key) - 1;
+    line.p = total + sizeof key - 1;
     return take_u64(&line, ret_us);
 }
 
@@ -454,7 +452,7 @@ size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max)
     while (n < max) {
         while (t.p < t.end && (*t.p == ' ' || *t.p == '\n'))
             t.p++;
-        if (!take_int32(&t, &ret[n]) || ret[n] == 0)
+        if (!take_pid(&t, &ret[n]) || ret[n] == 0)
             break;
         n++;
     }

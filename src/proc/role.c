@@ -7,7 +7,6 @@
 
 #include "base/span.h"
 #include "proc/command.h"
-#include "proc/launcher.h"
 #include "proc/procfs.h"
 
 const char *role_launcher_name(const char *args, size_t len)
@@ -94,7 +93,7 @@ static bool decide_role(struct role_guess *ret, enum process_role role, const ch
     va_list ap;
     va_start(ap, fmt);
     ret->role = role;
-    vsnprintf(ret->why, sizeof(ret->why), fmt, ap);
+    vsnprintf(ret->why, sizeof ret->why, fmt, ap);
     va_end(ap);
     return true;
 }
@@ -107,7 +106,7 @@ static bool code_imports(const struct command *c, const char *module)
 
 static enum process_role parent_role(const struct facts *f)
 {
-    return f->in->parent != NULL ? f->in->parent->role : ROLE_OTHER;
+    return f->in->parent ? f->in->parent->role : ROLE_OTHER;
 }
 
 static bool rule_multiprocessing_helper(const struct facts *f, struct role_guess *ret)
@@ -158,7 +157,7 @@ static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
     if (!is_spawned(f))
         return false;
     const char *library = role_maps_library(&f->in->maps);
-    if (library != NULL && f->in->maps.cuda)
+    if (library && f->in->maps.cuda)
         return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, with %s and libcuda mapped",
                            library);
     return decide_role(ret, ROLE_DATA_WORKER, "spawned by multiprocessing");
@@ -178,7 +177,7 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
 {
     if (!f->same_as_parent || !f->python)
         return false;
-    if (f->in->maps.known && role_maps_library(&f->in->maps) == NULL)
+    if (f->in->maps.known && !role_maps_library(&f->in->maps))
         return decide_role(ret, ROLE_OTHER,
                            "forked with its parent's command line, no library mapped");
     if (parent_role(f) == ROLE_MAIN)
@@ -195,7 +194,7 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     if (span_is(name, "tensorboard") || span_is(name, "tensorboard.main"))
         return decide_role(ret, ROLE_OTHER, "tensorboard maps libtensorflow, but does not train");
     const char *library = role_maps_library(&f->in->maps);
-    if (library != NULL)
+    if (library)
         return decide_role(ret, ROLE_MAIN, "%s mapped", library);
     /* importing torch renames the main thread, and so the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
@@ -211,7 +210,7 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
         return false;
     if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
         return false;
-    if (f->in->parent == NULL)
+    if (!f->in->parent)
         return decide_role(ret, ROLE_MAIN, "the process that was started");
     if (parent_role(f) == ROLE_LAUNCHER && f->in->siblings == 0)
         return decide_role(ret, ROLE_MAIN, "the process that its launcher started");
@@ -238,7 +237,7 @@ void role_guess(const struct role_input *in, struct role_guess *ret)
                        p->cmdline_len == in->parent->cmdline_len &&
                        memcmp(p->cmdline, in->parent->cmdline, p->cmdline_len) == 0;
 
-    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i](&f, ret))
             return;
     *ret = (struct role_guess){.role = ROLE_OTHER};

@@ -51,7 +51,7 @@ static bool guess_role(struct proc_tree *tree, struct tree_node *n)
     struct tree_node *parent = node_parent(tree, n);
     const struct role_input in = {
         .process = &n->pub.info,
-        .parent = parent != NULL ? &parent->pub.info : NULL,
+        .parent = parent ? &parent->pub.info : NULL,
         .maps = n->maps,
         .siblings = n->siblings,
         .whole_machine = tree->all,
@@ -70,7 +70,7 @@ void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
     const struct tree_node *parent = node_parent(tree, n);
     n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
     n->maps_due_ns = now_ns + n->maps_gap_ns;
-    if (parent != NULL && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
+    if (parent && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
         n->maps = parent->maps; /* a fork that has not exec'd has its parent's libraries */
         n->maps_size_bytes = parent->maps_size_bytes;
     }
@@ -97,13 +97,13 @@ static void count_kin(struct proc_tree *tree)
     }
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *parent = node_parent(tree, tree->nodes[i]);
-        if (parent != NULL && tree->nodes[i]->pub.alive)
+        if (parent && tree->nodes[i]->pub.alive)
             parent->children++;
     }
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[i];
         const struct tree_node *parent = node_parent(tree, n);
-        size_t siblings = parent != NULL && parent->children > 0 ? parent->children - 1 : 0;
+        size_t siblings = parent && parent->children > 0 ? parent->children - 1 : 0;
         n->role_dirty |= n->children != n->children_before || n->siblings != siblings;
         n->siblings = siblings;
     }
@@ -122,7 +122,7 @@ static void find_trainers(struct proc_tree *tree)
         if (!n->pub.alive || n->pub.info.role != ROLE_MAIN)
             continue;
         struct tree_node *up = node_parent(tree, n);
-        for (; up != NULL && !up->child_trains; up = node_parent(tree, up))
+        for (; up && !up->child_trains; up = node_parent(tree, up))
             up->child_trains = true;
     }
     for (size_t i = 0; i < tree->count; i++) {
@@ -141,7 +141,7 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
         if (!n->pub.alive)
             continue;
         const struct tree_node *parent = node_parent(tree, n);
-        bool parent_changed = parent != NULL && parent->role_stamp + 1 >= tree->role_stamp;
+        bool parent_changed = parent && parent->role_stamp + 1 >= tree->role_stamp;
         if (!n->role_dirty && !parent_changed)
             continue;
         if (guess_role(tree, n)) {

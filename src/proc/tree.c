@@ -41,8 +41,8 @@ static size_t fds_allowed(void)
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
                   struct proc_tree **ret)
 {
-    struct proc_tree *tree = calloc(1, sizeof(*tree));
-    if (tree == NULL)
+    struct proc_tree *tree = calloc(1, sizeof *tree);
+    if (!tree)
         return -ENOMEM;
     tree->root = root;
     tree->fn = fn;
@@ -57,7 +57,7 @@ int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
 
 void proc_tree_free(struct proc_tree *tree)
 {
-    if (tree == NULL)
+    if (!tree)
         return;
     for (size_t i = 0; i < tree->count; i++)
         node_free(&tree->fds, tree->nodes[i]);
@@ -90,7 +90,7 @@ void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_k
                int32_t old_ppid, uint64_t now_ns)
 {
     const struct proc_event event = {kind, now_ns, &n->pub, old_ppid};
-    if (tree->fn != NULL)
+    if (tree->fn)
         tree->fn(tree->user, &event);
 }
 
@@ -104,7 +104,7 @@ static size_t table_slot(const struct proc_tree *tree, int32_t pid)
 static void table_put(struct proc_tree *tree, struct tree_node *n)
 {
     size_t i = table_slot(tree, n->pub.info.id.pid);
-    while (tree->table[i] != NULL && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
+    while (tree->table[i] && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
     tree->table[i] = n; /* a dead one of the same pid gives way */
 }
@@ -124,7 +124,7 @@ static int table_grow(struct proc_tree *tree)
         return 0;
     size_t size = tree->table_size == 0 ? 64 : tree->table_size * 2;
     struct tree_node **table = calloc(size, sizeof(struct tree_node *));
-    if (table == NULL)
+    if (!table)
         return -ENOMEM;
     free(tree->table);
     tree->table = table;
@@ -157,7 +157,7 @@ static void put_status(struct tree_node *n, const struct proc_status *st)
         {STATUS_SHMEM, SAMPLE_SHMEM, st->shmem_bytes}, {STATUS_SWAP, SAMPLE_SWAP, st->swap_bytes},
         {STATUS_HWM, SAMPLE_PEAK, st->hwm_bytes},
     };
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (st->has & parts[i].bit)
             sample_put(&n->pub.sample, parts[i].field, parts[i].bytes);
     if (st->has & STATUS_UID)
@@ -202,7 +202,7 @@ int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const ch
 static void read_cmdline(void *arg)
 {
     struct slow_read *slow = arg;
-    slow->len = read(slow->fd, slow->text, sizeof(slow->text));
+    slow->len = read(slow->fd, slow->text, sizeof slow->text);
     close(slow->fd);
 }
 
@@ -212,7 +212,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
     struct proc_stat st;
     if (node_read_stat(tree->root, n, &st) == 0) {
         info->comm_len = st.comm_len;
-        memcpy(info->comm, st.comm, sizeof(info->comm));
+        memcpy(info->comm, st.comm, sizeof info->comm);
     }
     int r = tree_read_slowly(tree, n, "cmdline", read_cmdline);
     n->names_due = r == -EAGAIN || r == -EINPROGRESS;
@@ -328,7 +328,7 @@ int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node)
     if (fd < 0)
         return fd;
     char text[4096];
-    ssize_t len = pread(fd, text, sizeof(text), 0);
+    ssize_t len = pread(fd, text, sizeof text, 0);
     if (len <= 0)
         return len < 0 ? -errno : -ESRCH;
     uint64_t bytes;
@@ -357,7 +357,7 @@ struct proc_node *proc_tree_at(struct proc_tree *tree, size_t i)
 struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid)
 {
     struct tree_node *n = tree_find(tree, pid);
-    return n != NULL ? &n->pub : NULL;
+    return n ? &n->pub : NULL;
 }
 
 const struct proc_root *proc_tree_root(const struct proc_tree *tree)

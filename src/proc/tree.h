@@ -37,7 +37,7 @@ struct proc_event {
 typedef void proc_event_fn(void *user, const struct proc_event *event);
 
 /* Raises the soft limit of open files to the hard one, once, before proc_tree_new: a tree keeps
- * about five fds for each process, up to 128 below the soft limit, and opens files at each look
+ * about five fds for each process, up to 128 below the soft limit, and opens files for each read
  * beyond that. *ret_old is what a child must get back before exec: programs that use select()
  * break above 1024. 0 or -errno. */
 int proc_raise_nofile(struct rlimit *ret_old);
@@ -51,7 +51,7 @@ void proc_tree_free(struct proc_tree *tree); /* NULL is fine */
 void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 
 /* Adds PID and everything below it. -ESRCH: no such process, or a thread's number; -EACCES:
- * exists, but its memory may not be looked at (another user's); -EINVAL: a thread of the kernel.
+ * exists, but its memory may not be read (another user's); -EINVAL: a thread of the kernel.
  * The sentence names the pid and, for -EACCES, the user. Processes of other users further down
  * (sudo) are no error: they have no unique memory, that is all. */
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);

@@ -28,7 +28,7 @@ struct proc_unique {
     struct slice slice;
     bool is_away;                    /* the slice waits for a lock of the process's */
     uint32_t last_slot;              /* whose turn it was: round and round in order of birth */
-    uint64_t stale_look_ns;          /* when to look for stale ones again */
+    uint64_t stale_due_ns;           /* when to search for stale ones again */
     uint64_t resume_ns;              /* the pause after the last slice, */
     uint64_t slice_ns, slice_cpu_ns; /* which began then and cost this */
     bool is_hurried;
@@ -44,11 +44,11 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
                     struct proc_unique **ret)
 {
     static const struct proc_unique_options none;
-    const struct proc_unique_options *o = options != NULL ? options : &none;
+    const struct proc_unique_options *o = options ? options : &none;
     if (o->cpu_permyriad > 10000)
         return -EINVAL;
-    struct proc_unique *u = calloc(1, sizeof(*u));
-    if (u == NULL)
+    struct proc_unique *u = calloc(1, sizeof *u);
+    if (!u)
         return -ENOMEM;
     u->tree = tree;
     u->opt = (struct proc_unique_options){
@@ -67,7 +67,7 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
 
 void proc_unique_free(struct proc_unique *u)
 {
-    if (u == NULL || (u->is_away && proc_helper_keeps(u->tree->helper, u)))
+    if (!u || (u->is_away && proc_helper_keeps(u->tree->helper, u)))
         return;
     pagemap_end(&u->slice.scan);
     free(u);
@@ -82,7 +82,7 @@ static void stop_scan(struct proc_unique *u)
 
 void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
 {
-    if (u->node == NULL || &u->node->pub != node)
+    if (!u->node || &u->node->pub != node)
         return;
     stop_scan(u);
     u->cost.scans_given_up++;
@@ -104,7 +104,7 @@ static bool may_be_parents_memory(const struct proc_tree *tree, const struct tre
 {
     enum { SAME_VM = 1 }; /* KCMP_VM; 0: both have the same */
     const struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
-    if (parent == NULL || parent->start_stack != n->start_stack)
+    if (!parent || parent->start_stack != n->start_stack)
         return false;
     return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
 }
@@ -210,10 +210,10 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     stop_scan(u);
 }
 
-/* The tree may have buried the one under way, and nobody told us. */
+/* The tree may have buried the one under way, without an event. */
 static void check_node(struct proc_unique *u)
 {
-    if (u->node == NULL)
+    if (!u->node)
         return;
     size_t i = first_from(u->tree, u->last_slot);
     if (u->tree->count > 0 && u->tree->nodes[i]->pub.slot == u->last_slot)
@@ -222,11 +222,11 @@ static void check_node(struct proc_unique *u)
     u->cost.scans_given_up++;
 }
 
-static void look_for_stale(struct proc_unique *u, uint64_t now_ns)
+static void find_stale(struct proc_unique *u, uint64_t now_ns)
 {
-    if (now_ns < u->stale_look_ns)
+    if (now_ns < u->stale_due_ns)
         return;
-    u->stale_look_ns = now_ns + u->opt.period_ns / 4;
+    u->stale_due_ns = now_ns + u->opt.period_ns / 4;
     for (size_t i = 0; i < u->tree->count; i++) {
         struct tree_node *n = u->tree->nodes[i];
         uint64_t since = n->unique_done_ns != 0 ? n->unique_done_ns : n->pub.born_ns;
@@ -249,7 +249,7 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     if (u->slice.result == PAGEMAP_DONE)
         finish_scan(u, now_ns);
     else if (u->slice.result < 0) {
-        if (u->slice.result != -ESRCH) /* of one that died or exec'd the walk will tell */
+        if (u->slice.result != -ESRCH) /* of one that died or exec'd the walk finds out */
             mark_stale(u->node);
         give_up(u, u->node, now_ns);
         stop_scan(u);
@@ -265,9 +265,9 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
     s->longest_ns = s->pace.longest_call_ns > u->opt.stall_budget_ns ? s->pace.longest_call_ns
                                                                      : u->opt.stall_budget_ns;
     do {
-        if (u->node == NULL) {
+        if (!u->node) {
             struct tree_node *n = next_due(u, now_ns, ret_earliest);
-            if (n == NULL)
+            if (!n)
                 return true;
             start_scan(u, n, now_ns);
             continue;
@@ -293,7 +293,7 @@ static bool come_back(struct proc_unique *u, uint64_t now_ns)
     if (!u->is_away)
         return true;
     u->is_away = false;
-    if (u->node == NULL)
+    if (!u->node)
         pagemap_end(&u->slice.scan);
     else
         take_result(u, now_ns);
@@ -317,9 +317,9 @@ void proc_unique_hurry(struct proc_unique *u, bool is_hurried)
 
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
 {
-    enum { AWAY_MS = 100 }; /* between two looks whether it is back */
+    enum { AWAY_MS = 100 }; /* between two checks whether it is back */
     check_node(u);
-    look_for_stale(u, now_ns);
+    find_stale(u, now_ns);
     if (now_ns < u->resume_ns) { /* called too early: the share holds all the same */
         *ret_next_ns = u->resume_ns;
         return 0;

@@ -45,11 +45,11 @@ static int add_children_file(struct pid_list *list, int fd)
     int32_t pids[CHILDREN_TEXT / 2];
     off_t at = 0;
     for (;;) {
-        ssize_t n = pread(fd, text, sizeof(text), at);
+        ssize_t n = pread(fd, text, sizeof text, at);
         if (n <= 0)
             return n < 0 ? -errno : 0;
         size_t len = whole_numbers(text, (size_t)n);
-        size_t found = proc_pids_parse(text, len, pids, sizeof(pids) / sizeof(pids[0]));
+        size_t found = proc_pids_parse(text, len, pids, sizeof pids / sizeof pids[0]);
         for (size_t i = 0; i < found; i++) {
             int r = pid_list_add(list, pids[i]);
             if (r < 0)
@@ -75,7 +75,7 @@ static int children_of_main_thread(struct proc_tree *tree, const struct tree_nod
         return add_children_file(&tree->kin, n->children_fd);
     }
     char path[NODE_PATH_MAX];
-    snprintf(path, sizeof(path), "task/%d/children", n->pub.info.id.pid);
+    snprintf(path, sizeof path, "task/%d/children", n->pub.info.id.pid);
     AUTO_CLOSE int fd = open_children(dir, path);
     if (fd >= 0) {
         tree->has_children_files = true;
@@ -97,7 +97,7 @@ static int children_of_all_threads(struct proc_tree *tree, int dir)
     int result = 0;
     while (result != -ENOMEM && pid_dir_next(&tasks, &tid)) {
         char path[NODE_PATH_MAX];
-        snprintf(path, sizeof(path), "%d/children", tid);
+        snprintf(path, sizeof path, "%d/children", tid);
         AUTO_CLOSE int fd = open_children(tasks.fd, path);
         r = fd < 0 ? fd : add_children_file(&tree->kin, fd);
         if (r < 0 && r != -ENOENT && r != -ESRCH)
@@ -136,7 +136,7 @@ static int scan_machine(struct proc_tree *tree)
     }
     pid_dir_close(&pids);
     if (tree->scan_count > 0)
-        qsort(tree->scan, tree->scan_count, sizeof(*tree->scan), by_ppid);
+        qsort(tree->scan, tree->scan_count, sizeof *tree->scan, by_ppid);
     tree->scan_walk = tree->walk;
     return r;
 }
@@ -182,7 +182,7 @@ static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 
 /* ---- walking ---- */
 
-/* The kernel moves the start of the stack twice during one exec. A look in between has found no
+/* The kernel moves the start of the stack twice during one exec. A read in between has found no
  * arguments yet, and already the program that is still there. */
 static bool was_midway(const struct proc_tree *tree, const struct tree_node *n,
                        const struct process_info *before)
@@ -194,7 +194,7 @@ static bool was_midway(const struct proc_tree *tree, const struct tree_node *n,
 }
 
 /* Another program, or only another name? The stack of a new program begins elsewhere; where that
- * is not told (no rights), or not so (no address randomisation), a new name together with a new
+ * is not readable (no rights), or not so (no address randomisation), a new name together with a new
  * file, or with a new command line where the file is secret, is taken for one. */
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
@@ -279,12 +279,12 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
 static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
     struct tree_node *n = tree_find(tree, pid);
-    if (n != NULL && n->walk != tree->walk)
+    if (n && n->walk != tree->walk)
         refresh_node(tree, n, now_ns);
-    if (n != NULL && n->pub.alive)
+    if (n && n->pub.alive)
         return 0;
     int r = tree_birth(tree, pid, false, now_ns);
-    return r == -ENOMEM ? r : 0; /* gone again, or not to be read now: the next walk will tell */
+    return r == -ENOMEM ? r : 0; /* gone again, or not to be read now: the next walk finds out */
 }
 
 static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint64_t now_ns)
@@ -369,7 +369,7 @@ static const char *user_name(uint32_t uid, char *buf, size_t size)
 {
     char text[1024];
     struct passwd pw, *found = NULL;
-    if (getpwuid_r(uid, &pw, text, sizeof(text), &found) == 0 && found != NULL)
+    if (getpwuid_r(uid, &pw, text, sizeof text, &found) == 0 && found)
         snprintf(buf, size, "%s", pw.pw_name);
     else
         snprintf(buf, size, "uid %u", uid);
@@ -385,11 +385,11 @@ static int explain_refusal(struct err *err, int code, int32_t pid)
     case -EPERM:
     case -EACCES:
         return err_set(err, -EACCES,
-                       "process %d may not be looked at: /proc hides the processes of other users "
+                       "process %d may not be read: /proc hides the processes of other users "
                        "here; run ebb as root",
                        pid);
     default:
-        return err_set(err, code, "cannot look at process %d: %s", pid, strerror(-code));
+        return err_set(err, code, "cannot read process %d: %s", pid, strerror(-code));
     }
 }
 
@@ -404,18 +404,18 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
     if (maps == -EACCES || maps == -EPERM) {
         char name[64];
         return err_set(err, -EACCES,
-                       "process %d belongs to %s and its memory may not be looked at: run ebb as "
+                       "process %d belongs to %s and its memory may not be read: run ebb as "
                        "that user or as root",
-                       pid, user_name(st.uid, name, sizeof(name)));
+                       pid, user_name(st.uid, name, sizeof name));
     }
-    /* amid the exit of its main thread a process has no memory to show, and others to look for */
+    /* amid the exit of its main thread a process has no memory to show, and others have it */
     if (n->size_bytes == 0 && n->tid == 0 && n->threads <= 1)
         return err_set(err, -EINVAL, "%d is a thread of the kernel: it has no memory of its own",
                        pid);
     return 0;
 }
 
-/* A look before anything is added, so that a refusal leaves no trace in the recording. */
+/* A check before anything is added, so that a refusal leaves no trace in the recording. */
 static int check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 {
     struct tree_node *n = NULL;
@@ -435,9 +435,9 @@ int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct e
     begin_walk(tree);
     size_t from = tree->count;
     struct tree_node *n = tree_find(tree, pid);
-    if (n != NULL)
+    if (n)
         refresh_node(tree, n, now_ns);
-    if (n != NULL && n->pub.alive)
+    if (n && n->pub.alive)
         n->pub.is_root = true;
     else
         r = tree_birth(tree, pid, true, now_ns);
@@ -454,7 +454,7 @@ int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, st
 {
     struct tree_node **below =
         reallocarray(tree->below, tree->below_count + 1, sizeof(struct tree_node *));
-    if (below == NULL)
+    if (!below)
         return explain_refusal(err, -ENOMEM, pid);
     tree->below = below;
     struct tree_node *n;
