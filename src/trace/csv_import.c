@@ -335,7 +335,7 @@ static void write_step(struct import *im, uint64_t t_ns, const struct import_row
 
     buf_add_str(&b, row->has_step ? "KIND=step\nSTEP=" : "KIND=epoch");
     if (row->has_step)
-        export_add_i64(&b, row->step);
+        buf_printf(&b, "%" PRId64, (int64_t)row->step);
     if (row->has_epoch) {
         buf_add_str(&b, "\nEPOCH=");
         export_add_double(&b, row->epoch);

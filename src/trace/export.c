@@ -2,6 +2,7 @@
 #include "trace/export.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -16,8 +17,8 @@ static const struct {
 } fields[] = {SAMPLE_PROCESS_FIELDS(X)};
 #undef X
 
-/* What the marks have said so far. */
-struct said {
+/* What the marks have reported so far. */
+struct export_marks {
     bool has_step, has_epoch;
     int64_t step;
     double epoch;
@@ -26,7 +27,7 @@ struct said {
 
 /* Quoted only where it must be. The kernel's names hold no NUL, a hostile file's may: a table
  * cannot, so they end there. */
-static void add_text(struct buf *out, const char *s, size_t len)
+static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;
 
@@ -48,102 +49,93 @@ static void add_text(struct buf *out, const char *s, size_t len)
     buf_add_byte(out, '"');
 }
 
-static void add_header(struct buf *out)
+static void csv_add_header(struct buf *out)
 {
     buf_add_str(out, "t,pid,start,role,name");
-    for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++) {
-        buf_add_byte(out, ',');
-        buf_add_str(out, fields[i].column);
-    }
+    for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++)
+        buf_printf(out, ",%s", fields[i].column);
     buf_add_str(out, ",stale,step,epoch,phase\n");
 }
 
-static void hear_phase(struct said *said, const struct mark *m)
+static void csv_take_phase(struct export_marks *marks, const struct mark *m)
 {
     size_t name_len = 0, state_len = 0;
     const char *name = mark_get(m, "NAME", &name_len), *state = mark_get(m, "STATE", &state_len);
 
-    buf_clear(&said->phase);
+    buf_clear(&marks->phase);
     if (name && !(state && state_len == 3 && memcmp(state, "end", 3) == 0))
-        add_text(&said->phase, name, name_len);
+        csv_add_text(&marks->phase, name, name_len);
 }
 
-static void hear(struct said *said, const struct mark *m)
+static void csv_take_mark(struct export_marks *marks, const struct mark *m)
 {
     if (m->kind == MARK_PHASE)
-        hear_phase(said, m);
+        csv_take_phase(marks, m);
     if (m->has & MARK_HAS_STEP) {
-        said->has_step = true;
-        said->step = m->step;
+        marks->has_step = true;
+        marks->step = m->step;
     }
     if (m->has & MARK_HAS_EPOCH) {
-        said->has_epoch = true;
-        said->epoch = m->epoch;
+        marks->has_epoch = true;
+        marks->epoch = m->epoch;
     }
 }
 
-static void add_sample(struct buf *out, const struct sample *s)
+static void csv_add_sample(struct buf *out, const struct sample *s)
 {
-    bool is_first = true;
-
+    const char *before = "";
     for (unsigned i = 0; i < SAMPLE_PROCESS_COUNT; i++) {
         buf_add_byte(out, ',');
         if (s->read >> i & 1u)
-            export_add_u64(out, s->v[i]);
+            buf_printf(out, "%" PRIu64, s->v[i]);
     }
     buf_add_byte(out, ',');
-    for (unsigned i = 0; i < SAMPLE_PROCESS_COUNT; i++)
-        if (s->stale >> i & 1u) {
-            buf_add_str(out, is_first ? "" : "+");
-            buf_add_str(out, fields[i].name);
-            is_first = false;
-        }
+    for (unsigned i = 0; i < SAMPLE_PROCESS_COUNT; i++) {
+        if (!(s->stale >> i & 1u))
+            continue;
+        buf_printf(out, "%s%s", before, fields[i].name);
+        before = "+";
+    }
 }
 
-static void add_said(struct buf *out, const struct said *said)
+static void csv_add_marks(struct buf *out, const struct export_marks *marks)
 {
     buf_add_byte(out, ',');
-    if (said->has_step)
-        export_add_i64(out, said->step);
+    if (marks->has_step)
+        buf_printf(out, "%" PRId64, marks->step);
     buf_add_byte(out, ',');
-    if (said->has_epoch)
-        export_add_double(out, said->epoch);
+    if (marks->has_epoch)
+        export_add_double(out, marks->epoch);
     buf_add_byte(out, ',');
-    buf_add(out, said->phase.data, said->phase.len);
+    buf_add(out, marks->phase.data, marks->phase.len);
     buf_add_byte(out, '\n');
 }
 
-static void add_row(struct export *e, uint64_t t_ns, const struct trace_row *row,
-                    const struct said *said)
+static void csv_add_row(struct export *e, uint64_t t_ns, const struct trace_row *row,
+                        const struct export_marks *marks)
 {
     const struct process_info *p = row->process;
-
     export_add_seconds(&e->buf, t_ns, e->start_ns);
-    buf_add_byte(&e->buf, ',');
-    export_add_i64(&e->buf, p->id.pid);
-    buf_add_byte(&e->buf, ',');
-    export_add_u64(&e->buf, p->id.start_ticks);
-    buf_add_byte(&e->buf, ',');
-    buf_add_str(&e->buf, process_role_name(p->role));
-    buf_add_byte(&e->buf, ',');
-    add_text(&e->buf, p->comm, p->comm_len);
-    add_sample(&e->buf, &row->sample);
-    add_said(&e->buf, said);
+    buf_printf(&e->buf, ",%" PRId32 ",%" PRIu64 ",%s,", p->id.pid, p->id.start_ticks,
+               process_role_name(p->role));
+    csv_add_text(&e->buf, p->comm, p->comm_len);
+    csv_add_sample(&e->buf, &row->sample);
+    csv_add_marks(&e->buf, marks);
 }
 
-static int export_items(struct export *e, struct said *said)
+static int export_items(struct export *e, struct export_marks *marks)
 {
     struct trace_item item;
     int r;
 
     while ((r = trace_reader_next(e->reader, &item)) > 0) {
         if (item.kind == TRACE_MARK)
-            hear(said, &item.mark);
+            csv_take_mark(marks, &item.mark);
         if (item.kind != TRACE_TICK)
             continue;
         for (size_t i = 0; i < item.tick.count; i++)
             if (item.tick.rows[i].kind == ENTITY_PROCESS)
-                add_row(e, item.t_ns, &item.tick.rows[i], said);
+                csv_add_row(e, item.t_ns, &item.tick.rows[i], marks);
         r = export_write(e, false);
         if (r < 0)
             return r;
@@ -151,14 +143,13 @@ static int export_items(struct export *e, struct said *said)
     return r;
 }
 
-int export_csv(struct trace_reader *r, FILE *out, struct err *err)
+int export_csv(struct trace_reader *reader, FILE *out, struct err *err)
 {
-    struct export e = {.reader = r, .out = out, .start_ns = trace_reader_start_mono_ns(r)};
-    struct said said = {0};
-    int code;
-
-    add_header(&e.buf);
-    code = export_items(&e, &said);
-    buf_fini(&said.phase);
-    return export_finish(&e, code, err);
+    struct export e = {
+        .reader = reader, .out = out, .start_ns = trace_reader_start_mono_ns(reader)};
+    struct export_marks marks = {0};
+    csv_add_header(&e.buf);
+    int r = export_items(&e, &marks);
+    buf_fini(&marks.phase);
+    return export_finish(&e, r, err);
 }

@@ -2,6 +2,7 @@
 #include "trace/export.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -33,35 +34,23 @@ static const struct {
     [ENTITY_SERIES] = {"series", series_fields},
 };
 
-static void add_escaped(struct buf *out, uint32_t c)
-{
-    if (c == '"' || c == '\\') {
-        buf_add_byte(out, '\\');
-        buf_add_byte(out, (uint8_t)c);
-    } else {
-        buf_printf(out, "\\u%04x", (unsigned)c);
-    }
-}
-
 /* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD, as json_text does it. */
-static void add_string(struct buf *out, const char *s, size_t len)
+static void jsonl_add_string(struct buf *out, const char *s, size_t len)
 {
     size_t from = 0, i = 0;
-
     buf_add_byte(out, '"');
     while (i < len) {
         uint32_t c = 0;
         size_t n = text_utf8(s + i, len - i, &c);
-
         if (n > 0 && c >= 0x20 && c != 0x7f && c != '"' && c != '\\') {
             i += n;
             continue;
         }
         buf_add(out, s + from, i - from);
-        if (n > 0)
-            add_escaped(out, c);
-        else
+        if (n == 0)
             buf_add_str(out, "\xEF\xBF\xBD");
+        else
+            buf_printf(out, c == '"' || c == '\\' ? "\\%c" : "\\u%04x", (int)c);
         i += n > 0 ? n : 1;
         from = i;
     }
@@ -69,154 +58,108 @@ static void add_string(struct buf *out, const char *s, size_t len)
     buf_add_byte(out, '"');
 }
 
-static void add_string0(struct buf *out, const char *s)
+static void jsonl_add_key(struct buf *out, const char *key, const char *s)
 {
-    add_string(out, s, strlen(s));
+    buf_printf(out, ",\"%s\":", key);
+    jsonl_add_string(out, s, strlen(s));
 }
 
-static void add_key(struct buf *out, const char *key)
+static void jsonl_begin_line(struct export *e, const char *type, uint64_t t_ns)
 {
-    buf_add_byte(out, ',');
-    buf_add_byte(out, '"');
-    buf_add_str(out, key);
-    buf_add_str(out, "\":");
-}
-
-static void begin_line(struct export *e, const char *type, uint64_t t_ns)
-{
-    buf_add_str(&e->buf, "{\"type\":\"");
-    buf_add_str(&e->buf, type);
-    buf_add_str(&e->buf, "\",\"t\":");
+    buf_printf(&e->buf, "{\"type\":\"%s\",\"t\":", type);
     export_add_seconds(&e->buf, t_ns, e->start_ns);
 }
 
-static void end_line(struct export *e)
+static void jsonl_end_line(struct export *e)
 {
     buf_add_str(&e->buf, "}\n");
 }
 
-static void add_process(struct export *e, const struct trace_item *item)
+static void jsonl_add_process(struct export *e, const struct trace_item *item)
 {
     const struct process_info *p = item->process.info;
     struct buf *b = &e->buf;
-    size_t from = 0;
-
-    begin_line(e, "process", item->t_ns);
-    add_key(b, "event");
-    add_string0(b, process_event_name(item->process.event));
-    add_key(b, "slot");
-    export_add_u64(b, item->process.slot);
-    add_key(b, "pid");
-    export_add_i64(b, p->id.pid);
-    add_key(b, "start_ticks");
-    export_add_u64(b, p->id.start_ticks);
-    add_key(b, "ppid");
-    export_add_i64(b, p->ppid);
-    add_key(b, "uid");
-    export_add_u64(b, p->uid);
-    add_key(b, "role");
-    add_string0(b, process_role_name(p->role));
-    add_key(b, "comm");
-    add_string(b, p->comm, p->comm_len);
-    add_key(b, "cmdline");
-    buf_add_byte(b, '[');
-    while (from < p->cmdline_len) { /* NUL between the arguments, and mostly one at the end */
+    jsonl_begin_line(e, "process", item->t_ns);
+    buf_printf(b,
+               ",\"event\":\"%s\",\"slot\":%" PRIu32 ",\"pid\":%" PRId32 ",\"start_ticks\":%" PRIu64
+               ",\"ppid\":%" PRId32 ",\"uid\":%" PRIu32 ",\"role\":\"%s\",\"comm\":",
+               process_event_name(item->process.event), item->process.slot, p->id.pid,
+               p->id.start_ticks, p->ppid, p->uid, process_role_name(p->role));
+    jsonl_add_string(b, p->comm, p->comm_len);
+    buf_add_str(b, ",\"cmdline\":[");
+    for (size_t from = 0; from < p->cmdline_len;) { /* NUL between the arguments, and at the end */
         size_t len = strnlen(p->cmdline + from, (size_t)p->cmdline_len - from);
-
-        if (from > 0)
-            buf_add_byte(b, ',');
-        add_string(b, p->cmdline + from, len);
+        buf_add_str(b, from > 0 ? "," : "");
+        jsonl_add_string(b, p->cmdline + from, len);
         from += len + 1;
     }
     buf_add_byte(b, ']');
-    end_line(e);
+    jsonl_end_line(e);
 }
 
-static void add_field_name(struct buf *out, const struct field *f, unsigned number)
+/* FIELDS of a newer version have no name. */
+static const char *jsonl_field_name(const struct field *fields, unsigned i, char room[16])
 {
-    if (f->name)
-        buf_add_str(out, f->name);
-    else
-        buf_printf(out, "field_%u", number); /* of a newer version */
+    snprintf(room, 16, "field_%u", i);
+    return fields[i].name ? fields[i].name : room;
 }
 
-static void add_readings(struct buf *out, const struct field *fields, const struct sample *s)
+static void jsonl_add_sample(struct buf *out, const struct field *fields, const struct sample *s)
 {
+    const char *before = ",\"stale\":[";
+    char room[16];
     for (unsigned i = 0; i < SAMPLE_FIELDS_MAX; i++) {
-        if (!(s->read >> i & 1u))
-            continue;
-        buf_add_str(out, ",\"");
-        add_field_name(out, &fields[i], i);
-        if (fields[i].unit && fields[i].unit[0]) {
-            buf_add_byte(out, '_');
-            buf_add_str(out, strcmp(fields[i].unit, "B") == 0 ? "bytes" : fields[i].unit);
-        }
-        buf_add_str(out, "\":");
-        export_add_u64(out, s->v[i]);
+        const char *unit = fields[i].unit ? fields[i].unit : "";
+        if (s->read >> i & 1u)
+            buf_printf(out, ",\"%s%s%s\":%" PRIu64, jsonl_field_name(fields, i, room),
+                       *unit ? "_" : "", strcmp(unit, "B") == 0 ? "bytes" : unit, s->v[i]);
     }
-}
-
-static void add_stale(struct buf *out, const struct field *fields, const struct sample *s)
-{
-    const char *before = ",\"stale\":[\"";
-
     for (unsigned i = 0; i < SAMPLE_FIELDS_MAX; i++) {
         if (!(s->stale >> i & 1u))
             continue;
-        buf_add_str(out, before);
-        add_field_name(out, &fields[i], i);
-        buf_add_byte(out, '"');
-        before = ",\"";
+        buf_printf(out, "%s\"%s\"", before, jsonl_field_name(fields, i, room));
+        before = ",";
     }
-    if (before[2] == '\0')
+    if (s->stale)
         buf_add_byte(out, ']');
 }
 
-static void add_row(struct export *e, uint64_t t_ns, const struct trace_row *row)
+static void jsonl_add_row(struct export *e, uint64_t t_ns, const struct trace_row *row)
 {
     if ((unsigned)row->kind >= ENTITY_KINDS)
         return;
-    begin_line(e, entities[row->kind].type, t_ns);
+    jsonl_begin_line(e, entities[row->kind].type, t_ns);
     if (row->kind == ENTITY_PROCESS) {
-        add_key(&e->buf, "slot");
-        export_add_u64(&e->buf, row->id);
-        add_key(&e->buf, "pid");
-        export_add_i64(&e->buf, row->process->id.pid);
+        buf_printf(&e->buf, ",\"slot\":%" PRIu32 ",\"pid\":%" PRId32, row->id,
+                   row->process->id.pid);
     } else if (row->kind != ENTITY_MACHINE) {
-        add_key(&e->buf, "id");
-        export_add_u64(&e->buf, row->id);
-        add_key(&e->buf, "name");
-        add_string0(&e->buf, row->name);
+        buf_printf(&e->buf, ",\"id\":%" PRIu32, row->id);
+        jsonl_add_key(&e->buf, "name", row->name);
     }
-    add_readings(&e->buf, entities[row->kind].fields, &row->sample);
-    add_stale(&e->buf, entities[row->kind].fields, &row->sample);
-    end_line(e);
+    jsonl_add_sample(&e->buf, entities[row->kind].fields, &row->sample);
+    jsonl_end_line(e);
 }
 
-/* Keys that a line has of its own: the job's go under another name. */
-static bool is_taken_key(const struct mark_line *line)
+static bool line_is(const struct mark_line *line, const char *key)
 {
-    static const char *const taken[] = {"T", "TYPE", "PID"};
-
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-        if (strlen(taken[i]) == line->key_len && memcmp(taken[i], line->key, line->key_len) == 0)
-            return true;
-    return false;
+    return strlen(key) == line->key_len && memcmp(key, line->key, line->key_len) == 0;
 }
 
-static void add_mark_key(struct buf *out, const struct mark_line *line)
+/* Keys that a line of the export has of its own go under another name. */
+static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
 {
-    buf_add_str(out, is_taken_key(line) ? ",\"mark_" : ",\"");
+    bool is_taken = line_is(line, "T") || line_is(line, "TYPE") || line_is(line, "PID");
+    buf_add_str(out, is_taken ? ",\"mark_" : ",\"");
     for (size_t i = 0; i < line->key_len; i++) {
         char c = line->key[i];
-
         buf_add_byte(out, (uint8_t)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c));
     }
     buf_add_str(out, "\":");
 }
 
 /* What was decoded goes out as a number, the rest as the text it is. */
-static void add_mark_value(struct buf *out, const struct mark *m, const struct mark_line *line)
+static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
+                                 const struct mark_line *line)
 {
     const struct {
         const char *key;
@@ -229,24 +172,21 @@ static void add_mark_value(struct buf *out, const struct mark *m, const struct m
         {"RANK", MARK_HAS_RANK, m->rank},
         {"EXAMPLES", MARK_HAS_EXAMPLES, m->examples},
         {"EFFECTIVE_BATCH", MARK_HAS_EFFECTIVE_BATCH, m->effective_batch},
-        {"EPOCH", MARK_HAS_EPOCH, 0},
     };
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (!(m->has & numbers[i].has) || strlen(numbers[i].key) != line->key_len ||
-            memcmp(numbers[i].key, line->key, line->key_len) != 0)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!(m->has & numbers[i].has) || !line_is(line, numbers[i].key))
             continue;
-        if (numbers[i].has == MARK_HAS_EPOCH)
-            export_add_double(out, m->epoch);
-        else
-            export_add_i64(out, numbers[i].v);
+        buf_printf(out, "%" PRId64, numbers[i].v);
         return;
     }
-    add_string(out, line->value, line->value_len);
+    if (m->has & MARK_HAS_EPOCH && line_is(line, "EPOCH"))
+        export_add_double(out, m->epoch);
+    else
+        jsonl_add_string(out, line->value, line->value_len);
 }
 
 /* An object has each key once; of a mark's the first wins. */
-static bool is_first(const struct mark *m, const struct mark_line *line)
+static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;
     size_t at = 0;
@@ -257,75 +197,63 @@ static bool is_first(const struct mark *m, const struct mark_line *line)
     return true;
 }
 
-static void add_mark(struct export *e, const struct trace_item *item)
+static void jsonl_add_mark(struct export *e, const struct trace_item *item)
 {
     const struct mark *m = &item->mark;
     size_t kind_len = 0, at = 0;
     const char *kind = mark_get(m, "KIND", &kind_len);
     struct mark_line line;
 
-    begin_line(e, "mark", item->t_ns);
-    add_key(&e->buf, "kind");
-    if (kind)
-        add_string(&e->buf, kind, kind_len);
-    else
-        add_string0(&e->buf, mark_kind_name(m->kind));
-    if (m->pid != 0) {
-        add_key(&e->buf, "pid");
-        export_add_i64(&e->buf, m->pid);
+    jsonl_begin_line(e, "mark", item->t_ns);
+    if (!kind) {
+        kind = mark_kind_name(m->kind);
+        kind_len = strlen(kind);
     }
+    buf_add_str(&e->buf, ",\"kind\":");
+    jsonl_add_string(&e->buf, kind, kind_len);
+    if (m->pid != 0)
+        buf_printf(&e->buf, ",\"pid\":%" PRId32, m->pid);
     while (mark_next(m, &at, &line)) {
-        if ((line.key_len == 4 && memcmp(line.key, "KIND", 4) == 0) || !is_first(m, &line))
+        if (line_is(&line, "KIND") || !jsonl_is_first(m, &line))
             continue;
-        add_mark_key(&e->buf, &line);
-        add_mark_value(&e->buf, m, &line);
+        jsonl_add_mark_key(&e->buf, &line);
+        jsonl_add_mark_value(&e->buf, m, &line);
     }
-    end_line(e);
-}
-
-static int add_json(struct export *e, const json_t *doc)
-{
-    int r = json_print(&e->buf, doc, 0);
-
-    if (r == 0)
-        e->buf.len--; /* its newline */
-    return r;
+    jsonl_end_line(e);
 }
 
 /* Notes are ours and JSON; one that is not was damaged or made to harm, and goes out as text. */
-static int add_note(struct export *e, const struct trace_item *item)
+static int jsonl_add_note(struct export *e, const struct trace_item *item)
 {
     json_t *data = json_parse(item->note.text, item->note.len, NULL);
     int r = 0;
-
-    begin_line(e, "note", item->t_ns);
-    add_key(&e->buf, "kind");
-    add_string0(&e->buf, item->note.kind);
-    add_key(&e->buf, data ? "data" : "text");
-    if (data)
-        r = add_json(e, data);
-    else
-        add_string(&e->buf, item->note.text, item->note.len);
-    end_line(e);
+    jsonl_begin_line(e, "note", item->t_ns);
+    jsonl_add_key(&e->buf, "kind", item->note.kind);
+    if (data) {
+        buf_add_str(&e->buf, ",\"data\":");
+        r = json_print(&e->buf, data, 0);
+        e->buf.len -= r == 0; /* its newline */
+    } else {
+        buf_add_str(&e->buf, ",\"text\":");
+        jsonl_add_string(&e->buf, item->note.text, item->note.len);
+    }
+    jsonl_end_line(e);
     json_decref(data);
     return r;
 }
 
-static void add_entity(struct export *e, const struct trace_item *item)
+static void jsonl_add_entity(struct export *e, const struct trace_item *item)
 {
     if ((unsigned)item->entity.kind >= ENTITY_KINDS)
         return;
-    begin_line(e, "entity", item->t_ns);
-    add_key(&e->buf, "kind");
-    add_string0(&e->buf, entities[item->entity.kind].type);
-    add_key(&e->buf, "id");
-    export_add_u64(&e->buf, item->entity.id);
-    add_key(&e->buf, "name");
-    add_string0(&e->buf, item->entity.name);
-    end_line(e);
+    jsonl_begin_line(e, "entity", item->t_ns);
+    buf_printf(&e->buf, ",\"kind\":\"%s\",\"id\":%" PRIu32, entities[item->entity.kind].type,
+               item->entity.id);
+    jsonl_add_key(&e->buf, "name", item->entity.name);
+    jsonl_end_line(e);
 }
 
-static int add_header(struct export *e)
+static int jsonl_add_header(struct export *e)
 {
     json_t *doc = json_pack("{s:s}", "type", "header");
     json_t *header = json_deep_copy(trace_reader_header(e->reader));
@@ -339,61 +267,53 @@ static int add_header(struct export *e)
 }
 
 /* Only where there was any: who reads the export should know what it lacks. */
-static void add_damage(struct export *e)
+static void jsonl_add_damage(struct export *e)
 {
     struct trace_reader_damage d;
-
     trace_reader_damage(e->reader, &d);
-    if (d.bad_bytes == 0 && d.cut_bytes == 0 && d.unknown_blocks == 0 && d.lost_blocks == 0)
-        return;
-    buf_add_str(&e->buf, "{\"type\":\"damage\"");
-    add_key(&e->buf, "bad_bytes");
-    export_add_u64(&e->buf, d.bad_bytes);
-    add_key(&e->buf, "cut_bytes");
-    export_add_u64(&e->buf, d.cut_bytes);
-    add_key(&e->buf, "unknown_blocks");
-    export_add_u64(&e->buf, d.unknown_blocks);
-    add_key(&e->buf, "lost_blocks");
-    export_add_u64(&e->buf, d.lost_blocks);
-    end_line(e);
+    if (d.bad_bytes || d.cut_bytes || d.unknown_blocks || d.lost_blocks)
+        buf_printf(&e->buf,
+                   "{\"type\":\"damage\",\"bad_bytes\":%" PRIu64 ",\"cut_bytes\":%" PRIu64
+                   ",\"unknown_blocks\":%" PRIu64 ",\"lost_blocks\":%" PRIu64 "}\n",
+                   d.bad_bytes, d.cut_bytes, d.unknown_blocks, d.lost_blocks);
 }
 
-static int add_item(struct export *e, const struct trace_item *item)
+static int jsonl_add_item(struct export *e, const struct trace_item *item)
 {
     switch (item->kind) {
     case TRACE_TICK:
         for (size_t i = 0; i < item->tick.count; i++)
-            add_row(e, item->t_ns, &item->tick.rows[i]);
+            jsonl_add_row(e, item->t_ns, &item->tick.rows[i]);
         return 0;
     case TRACE_PROCESS:
-        add_process(e, item);
+        jsonl_add_process(e, item);
         return 0;
     case TRACE_MARK:
-        add_mark(e, item);
+        jsonl_add_mark(e, item);
         return 0;
     case TRACE_NOTE:
-        return add_note(e, item);
+        return jsonl_add_note(e, item);
     case TRACE_ENTITY:
-        add_entity(e, item);
+        jsonl_add_entity(e, item);
         return 0;
     }
     return 0;
 }
 
-int export_jsonl(struct trace_reader *r, FILE *out, struct err *err)
+int export_jsonl(struct trace_reader *reader, FILE *out, struct err *err)
 {
-    struct export e = {.reader = r, .out = out, .start_ns = trace_reader_start_mono_ns(r)};
+    struct export e = {
+        .reader = reader, .out = out, .start_ns = trace_reader_start_mono_ns(reader)};
     struct trace_item item;
-    int code = add_header(&e), more = 0;
-
-    while (code == 0 && (more = trace_reader_next(r, &item)) > 0) {
-        code = add_item(&e, &item);
-        if (code == 0)
-            code = export_write(&e, false);
+    int r = jsonl_add_header(&e), more = 0;
+    while (r == 0 && (more = trace_reader_next(reader, &item)) > 0) {
+        r = jsonl_add_item(&e, &item);
+        if (r == 0)
+            r = export_write(&e, false);
     }
-    if (code == 0)
-        code = more;
-    if (code == 0)
-        add_damage(&e);
-    return export_finish(&e, code, err);
+    if (r == 0)
+        r = more;
+    if (r == 0)
+        jsonl_add_damage(&e);
+    return export_finish(&e, r, err);
 }

@@ -18,13 +18,11 @@ struct export
     struct buf buf; /* what has not been written yet */
 };
 
-void export_add_u64(struct buf *out, uint64_t v);
-void export_add_i64(struct buf *out, int64_t v);
 /* Seconds from START to T, six decimals; negative where T is before it. */
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
 /* Reads back as V. Finite values only; 0 for others. */
 void export_add_double(struct buf *out, double v);
 /* Hands the buffer to OUT once it is worth it, or NOW. 0, -ENOMEM, -errno of the write. */
 int export_write(struct export *e, bool now);
-/* The rest, flushed; CODE is what went wrong before, if anything. Frees the buffer. */
-int export_finish(struct export *e, int code, struct err *err);
+/* The rest, flushed; R is what went wrong before, if anything. Frees the buffer. */
+int export_finish(struct export *e, int r, struct err *err);
