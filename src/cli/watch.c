@@ -169,7 +169,7 @@ static void write_out(struct watch *w)
 static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct watch *w = user;
-    if (watch_frame_fill(&w->frame, e, now_ns) < 0)
+    if ((w->screen && screen_is_paused(w->screen)) || watch_frame_fill(&w->frame, e, now_ns) < 0)
         return;
     w->frame.frame.title = w->title;
     w->frame.frame.notice = w->targets.notice[0] ? w->targets.notice : NULL;

@@ -13,9 +13,8 @@ struct engine;
 
 /* Zeroed is a valid empty one. Its memory is used again at each tick. */
 struct watch_frame {
-    struct frame frame; /* texts point into the engine: valid until its next tick */
+    struct frame frame;
     size_t rows_cap;
-    struct machine_limit limit;
     uint64_t judged; /* how often, when the verdicts were made */
     struct verdicts verdicts;
 };

@@ -2,7 +2,6 @@
  * formatted, however many processes there are. */
 #include "present/screen_private.h"
 
-#include <assert.h>
 #include <curses.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,9 +35,9 @@ static void scan_rows(const struct frame *f, bool *ret_swap, bool *ret_gpu, size
     *ret_role = 4;
     for (size_t i = 0; i < f->count; i++) {
         const struct frame_row *r = &f->rows[i];
-        *ret_swap |= r->swap.known && r->swap.bytes > 0;
-        *ret_gpu |= r->gpu.known && r->gpu.bytes > 0;
-        size_t len = strlen(r->role);
+        *ret_swap |= frame_figure(&r->sample, SAMPLE_SWAP).bytes > 0;
+        *ret_gpu |= frame_figure(&r->sample, SAMPLE_GPU).bytes > 0;
+        size_t len = strlen(process_role_name(r->info.role));
         *ret_role = len > *ret_role ? len : *ret_role;
     }
 }
@@ -117,55 +116,50 @@ static void draw_titles(struct screen *s, int y, const struct cell_column *colum
 
 static enum paint paint_row(const struct frame_row *r)
 {
-    if (strcmp(r->role, "main") == 0)
-        return PAINT_STRONG;
-    return strcmp(r->role, "launcher") == 0 ? PAINT_DIM : PAINT_PLAIN;
+    return r->info.role == ROLE_MAIN       ? PAINT_STRONG
+           : r->info.role == ROLE_LAUNCHER ? PAINT_DIM
+                                           : PAINT_PLAIN;
 }
 
-static const struct frame_bytes *figure_of(const struct frame_row *r, enum column_id id)
+static void put_figure(struct pen *p, const struct cell_column *c, enum paint paint,
+                       const struct frame_row *r, unsigned field)
 {
-    switch (id) {
-    case COL_RSS:
-        return &r->rss;
-    case COL_ANON:
-        return &r->anon;
-    case COL_UNIQUE:
-        return &r->unique;
-    case COL_SWAP:
-        return &r->swap;
-    case COL_GPU:
-        return &r->gpu;
-    case COL_PEAK:
-        return &r->peak;
-    default:
-        return NULL;
-    }
+    char text[CELL_MAX];
+    const struct frame_bytes figure = frame_figure(&r->sample, field);
+    put_cell(p, c, false, figure.stale || !figure.known ? PAINT_DIM : paint,
+             cell_bytes(text, &figure));
 }
 
 static void put_column(struct pen *p, const struct cell_column *c, enum column_id id,
                        const struct frame_row *r)
 {
+    static const unsigned fields[COL_COUNT] = {
+        [COL_ANON] = SAMPLE_ANON, [COL_UNIQUE] = SAMPLE_UNIQUE, [COL_SWAP] = SAMPLE_SWAP,
+        [COL_GPU] = SAMPLE_GPU,   [COL_PEAK] = SAMPLE_PEAK,
+    };
     char text[CELL_MAX], spark[SPARK_TEXT_MAX];
-    assert(r && "a column is drawn of a row");
-    const struct frame_bytes *figure = figure_of(r, id);
-    if (figure) {
-        bool is_dim = figure->stale || !figure->known;
-        put_cell(p, c, false,
-                 is_dim          ? PAINT_DIM
-                 : id == COL_RSS ? paint_row(r)
-                                 : PAINT_PLAIN,
-                 cell_bytes(text, figure));
-    } else if (id == COL_PID) {
-        snprintf(text, sizeof text, "%d", (int)r->pid);
+    switch (id) {
+    case COL_PID:
+        snprintf(text, sizeof text, "%d", (int)r->info.id.pid);
         put_cell(p, c, false, paint_row(r), text);
-    } else if (id == COL_ROLE) {
-        put_cell(p, c, true, paint_row(r), cell_role(text, r->role, has_short_roles()));
-    } else if (id == COL_RATE) {
-        put_cell(p, c, false, paint_rate(&p->screen->frame, r->rate_known, r->rate_bytes_per_min),
+        break;
+    case COL_ROLE:
+        put_cell(p, c, true, paint_row(r),
+                 cell_role(text, process_role_name(r->info.role), has_short_roles()));
+        break;
+    case COL_RATE:
+        put_cell(p, c, false, paint_rate(p->screen->frame, r->rate_known, r->rate_bytes_per_min),
                  cell_rate(text, r->rate_known, r->rate_bytes_per_min));
-    } else {
+        break;
+    case COL_SPARK:
         spark_text(spark, r->spark, r->spark_count, SPARK_COLUMNS, p->screen->is_ascii);
         put_cell(p, c, true, PAINT_GOOD, spark);
+        break;
+    case COL_RSS:
+        put_figure(p, c, paint_row(r), r, SAMPLE_RSS);
+        break;
+    default:
+        put_figure(p, c, PAINT_PLAIN, r, fields[id]);
     }
 }
 
@@ -175,13 +169,13 @@ static void put_name(struct pen *p, const struct frame_row *r, const struct tabl
     size_t room = p->right > p->x ? (size_t)(p->right - p->x) : 0;
     if (!p->screen->table.is_flat)
         pen_put(p, PAINT_DIM, table_prefix(&p->screen->table, line, room / 2, prefix));
-    if (p->screen->shows_command && r->command_len > 0) {
+    if (p->screen->shows_command && r->info.cmdline_len > 0) {
         struct buf b = {0};
-        text_command(&b, r->command, r->command_len);
+        text_command(&b, r->info.cmdline, r->info.cmdline_len);
         pen_put(p, paint_row(r), buf_str(&b));
         buf_fini(&b);
     } else {
-        pen_raw(p, paint_row(r), 1000, r->name, r->name_len);
+        pen_raw(p, paint_row(r), 1000, r->info.comm, r->info.comm_len);
     }
     if (line->is_folded)
         pen_printf(p, PAINT_DIM, " (+%u folded)", line->below);
@@ -190,7 +184,7 @@ static void put_name(struct pen *p, const struct frame_row *r, const struct tabl
 static void draw_line(struct screen *s, int y, size_t at, const struct cell_column *columns)
 {
     const struct table_line *line = &s->table.lines[at];
-    const struct frame_row *r = &s->frame.rows[line->row];
+    const struct frame_row *r = &s->frame->rows[line->row];
     struct pen p = pen_at(s, y);
     p.is_selected = at == s->cursor;
     for (enum column_id id = 0; id < COL_COUNT; id++)
@@ -259,7 +253,7 @@ static void draw_help(struct screen *s)
 static void draw_notice(struct screen *s, int y)
 {
     struct pen p = pen_at(s, y);
-    pen_raw(&p, PAINT_WARN, 1000, s->frame.notice, strlen(s->frame.notice));
+    pen_raw(&p, PAINT_WARN, 1000, s->frame->notice, strlen(s->frame->notice));
 }
 
 static void keep_cursor_in_sight(struct screen *s, size_t page)
@@ -280,7 +274,9 @@ static void keep_cursor_in_sight(struct screen *s, size_t page)
 void draw_all(struct screen *s)
 {
     struct cell_column columns[COL_COUNT];
-    bool has_notice = s->frame.notice && !s->is_notice_read && LINES >= 4;
+    if (!s->frame)
+        return;
+    bool has_notice = s->frame->notice && !s->is_notice_read && LINES >= 4;
     bool has_hints = LINES >= 7;
     int bottom = LINES - has_hints - has_notice;
     int most = LINES >= 10 ? bottom / 2 : bottom - 2;
@@ -289,7 +285,7 @@ void draw_all(struct screen *s)
     if (y > 1 && LINES >= 14)
         y++;
     if (bottom - y >= 2) {
-        choose_columns(&s->frame, columns);
+        choose_columns(s->frame, columns);
         draw_titles(s, y++, columns);
         keep_cursor_in_sight(s, (size_t)(bottom - y));
         for (size_t i = s->top; i < s->table.count && y < bottom; i++)

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proc/sample.h"
+
 struct verdicts;
 
 enum { FRAME_SPARK = 32, FRAME_GPUS = 16 };
@@ -16,16 +18,17 @@ struct frame_bytes {
     uint64_t bytes;
 };
 
+static inline struct frame_bytes frame_figure(const struct sample *s, unsigned field)
+{
+    return (struct frame_bytes){.known = sample_has(s, field),
+                                .stale = s->stale >> field & 1u,
+                                .bytes = sample_has(s, field) ? s->v[field] : 0};
+}
+
 struct frame_row {
-    int32_t pid;
-    int32_t ppid;
-    uint32_t slot;    /* stable name of the row */
-    const char *role; /* of our own words */
-    const char *name; /* raw bytes of another program: the view escapes */
-    size_t name_len;
-    const char *command; /* raw, NUL between arguments */
-    size_t command_len;
-    struct frame_bytes rss, anon, file, shmem, swap, unique, peak, gpu;
+    uint32_t slot;            /* stable name of the row */
+    struct process_info info; /* texts are another program's: the view escapes */
+    struct sample sample;     /* SAMPLE_PEAK is the most it ever had */
     bool rate_known;
     double rate_bytes_per_min;
     uint64_t spark[FRAME_SPARK]; /* oldest first */
@@ -33,8 +36,8 @@ struct frame_row {
 };
 
 struct frame_gpu {
-    const char *name; /* raw */
-    struct frame_bytes used, total, job;
+    char name[96]; /* raw */
+    struct sample sample;
 };
 
 struct frame {
@@ -42,15 +45,14 @@ struct frame {
     uint64_t wall_ns;
     uint64_t interval_ns;
     const char *title;      /* "pid 4711 (python3)", "system"; may hold raw names: escaped */
+    const char *notice;     /* one sentence to show, or NULL: escaped */
     struct frame_row *rows; /* any order */
     size_t count;
-    /* machine */
-    struct frame_bytes total, available, swap_total, swap_free, limit, limit_used, headroom;
-    const char *limit_where; /* "host", "/user.slice": escaped by the view; NULL if unknown */
-    bool psi_known;
-    uint32_t psi_some_permyriad, psi_full_permyriad;
-    /* the job, each page counted once; unknown where the whole machine is watched */
-    struct frame_bytes tree_low, tree_high;
+    /* The machine, and the job with each page counted once: unknown where the whole machine is
+     * watched. */
+    struct sample machine;
+    struct frame_bytes headroom; /* below the limit */
+    char limit_where[256];       /* "host", "/user.slice": escaped by the view; "" if unknown */
     bool tree_rate_known;
     double tree_rate_bytes_per_min;
     const struct verdicts *verdicts; /* with one on the job; NULL while there is none */
@@ -58,5 +60,4 @@ struct frame {
     int64_t step;
     struct frame_gpu gpu[FRAME_GPUS];
     size_t gpus;
-    const char *notice; /* one sentence to show, or NULL: escaped */
 };

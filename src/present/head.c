@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "judge/verdicts.h"
 #include "present/cells.h"
+#include "present/verdict.h"
 
 enum { LABEL_COLUMNS = 9, BAR_COLUMNS = 20, WIDE_COLUMNS = 96 };
 
@@ -30,7 +32,7 @@ static void clock_text(char *out, size_t size, uint64_t wall_ns)
 
 static void draw_title(struct screen *s, int y)
 {
-    const struct frame *f = &s->frame;
+    const struct frame *f = s->frame;
     char right[128], clock[16], every[TEXT_TIME_MAX], since[TEXT_TIME_MAX];
     clock_text(clock, sizeof clock, f->wall_ns);
     snprintf(right, sizeof right, "every %s   %s   %s", text_duration(every, f->interval_ns),
@@ -72,9 +74,9 @@ enum paint paint_rate(const struct frame *f, bool known, double rate)
 static void draw_headroom(struct pen *p, const struct frame *f)
 {
     char text[64], size[TEXT_SIZE_MAX];
-    if (!f->headroom.known || !f->limit.known)
+    if (!f->headroom.known)
         return;
-    bool is_low = f->headroom.bytes < f->limit.bytes / 10;
+    bool is_low = f->headroom.bytes < f->machine.v[MACHINE_LIMIT] / 10;
     snprintf(text, sizeof text, "%s head-room", text_size(size, f->headroom.bytes));
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
@@ -83,9 +85,10 @@ static void draw_headroom(struct pen *p, const struct frame *f)
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];
-    if (!f->limit.known || !f->limit_where || strcmp(f->limit_where, "host") == 0)
+    if (!sample_has(&f->machine, MACHINE_LIMIT) || !f->limit_where[0] ||
+        strcmp(f->limit_where, "host") == 0)
         return;
-    text_size(size, f->limit.bytes);
+    text_size(size, f->machine.v[MACHINE_LIMIT]);
     int room = p->right - p->x - 3 - (int)strlen("limit  ") - (int)strlen(size);
     if (room < 8)
         return;
@@ -95,38 +98,44 @@ static void draw_limit(struct pen *p, const struct frame *f)
     pen_item(p, PAINT_DIM, text);
 }
 
+/* "████░░ 3.10 GiB of 8.00 GiB WORD": USED fills the bar. */
+static void draw_share(struct pen *p, uint64_t used, uint64_t shown, uint64_t total,
+                       const char *word)
+{
+    char a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    bool has_bar = COLS >= WIDE_COLUMNS;
+    if (!total) {
+        pen_put(p, PAINT_DIM, "–");
+        return;
+    }
+    if (has_bar)
+        pen_bar(p, BAR_COLUMNS, (double)used / (double)total);
+    pen_move(p, p->x + has_bar);
+    pen_printf(p, PAINT_PLAIN, "%s of %s %s", text_size(a, shown), text_size(b, total), word);
+}
+
 static void draw_machine(struct screen *s, int y)
 {
-    const struct frame *f = &s->frame;
+    const struct frame *f = s->frame;
+    const struct sample *m = &f->machine;
+    const struct frame_bytes total = frame_figure(m, MACHINE_TOTAL);
+    const struct frame_bytes available = frame_figure(m, MACHINE_AVAILABLE);
+    const struct frame_bytes swap = frame_figure(m, MACHINE_SWAP_TOTAL);
+    const struct frame_bytes unused = frame_figure(m, MACHINE_SWAP_FREE);
     char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
-    bool has_bar = COLS >= WIDE_COLUMNS;
     struct pen p = labelled(s, y, "machine");
-    if (f->total.known && f->available.known && f->total.bytes > 0) {
-        uint64_t free_bytes =
-            f->available.bytes < f->total.bytes ? f->available.bytes : f->total.bytes;
-        if (has_bar)
-            pen_bar(&p, BAR_COLUMNS, 1 - (double)free_bytes / (double)f->total.bytes);
-        pen_move(&p, p.x + (has_bar));
-        pen_printf(&p, PAINT_PLAIN, "%s of %s available", text_size(a, f->available.bytes),
-                   text_size(b, f->total.bytes));
-    } else {
-        pen_put(&p, PAINT_DIM, "–");
-    }
+    draw_share(&p, available.bytes < total.bytes ? total.bytes - available.bytes : 0,
+               available.bytes, available.known ? total.bytes : 0, "available");
     draw_headroom(&p, f);
-    if (f->psi_known) {
-        snprintf(text, sizeof text, "psi %.1f/%.1f %%", f->psi_some_permyriad / 100.0,
-                 f->psi_full_permyriad / 100.0);
-        pen_item(&p,
-                 f->psi_full_permyriad >= 1000   ? PAINT_ALARM
-                 : f->psi_some_permyriad >= 1000 ? PAINT_WARN
-                                                 : PAINT_PLAIN,
-                 text);
+    if (sample_has(m, MACHINE_PSI_SOME)) {
+        uint64_t some = m->v[MACHINE_PSI_SOME], full = frame_figure(m, MACHINE_PSI_FULL).bytes;
+        snprintf(text, sizeof text, "psi %.1f/%.1f %%", (double)some / 100, (double)full / 100);
+        pen_item(&p, full >= 1000 ? PAINT_ALARM : some >= 1000 ? PAINT_WARN : PAINT_PLAIN, text);
     }
-    if (f->swap_total.known && f->swap_free.known && f->swap_total.bytes > 0) {
-        uint64_t used =
-            f->swap_total.bytes > f->swap_free.bytes ? f->swap_total.bytes - f->swap_free.bytes : 0;
-        snprintf(text, sizeof text, "swap %s of %s", text_size(a, used),
-                 text_size(b, f->swap_total.bytes));
+    if (swap.bytes > 0 && unused.known) {
+        snprintf(text, sizeof text, "swap %s of %s",
+                 text_size(a, swap.bytes > unused.bytes ? swap.bytes - unused.bytes : 0),
+                 text_size(b, swap.bytes));
         pen_item(&p, PAINT_PLAIN, text);
     }
     draw_limit(&p, f);
@@ -150,13 +159,15 @@ static void draw_rate(struct pen *p, const struct frame *f)
 
 static void draw_job(struct screen *s, int y)
 {
-    const struct frame *f = &s->frame;
+    const struct frame *f = s->frame;
     char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
-    bool is_whole_machine = !f->tree_high.known;
+    const struct frame_bytes low = frame_figure(&f->machine, MACHINE_TREE_LOW);
+    const struct frame_bytes high = frame_figure(&f->machine, MACHINE_TREE_HIGH);
+    bool is_whole_machine = !high.known;
     struct pen p = labelled(s, y, is_whole_machine ? "system" : "job");
     if (!is_whole_machine) {
-        text_size(a, f->tree_low.known ? f->tree_low.bytes : f->tree_high.bytes);
-        text_size(b, f->tree_high.bytes);
+        text_size(a, low.known ? low.bytes : high.bytes);
+        text_size(b, high.bytes);
         pen_put(&p, PAINT_STRONG, b[0] && strcmp(a, b) != 0 ? a : b);
         if (strcmp(a, b) != 0)
             pen_printf(&p, PAINT_STRONG, " – %s", b);
@@ -178,36 +189,31 @@ static void draw_verdict(struct screen *s, int y)
     static const enum paint paints[] = {[VERDICT_LEAK_UNKNOWN] = PAINT_WARN,
                                         [VERDICT_LEAK_NO] = PAINT_GOOD,
                                         [VERDICT_LEAK_YES] = PAINT_ALARM};
+    const struct judged *job = &s->frame->verdicts->job;
+    struct buf text = {0};
     struct pen p = labelled(s, y, "verdict");
-    pen_put(&p, paints[s->leak], verdict_word_name(s->word));
+    verdict_headline(&text, job, s->frame->verdicts);
+    pen_put(&p, paints[job->result.leak], verdict_word_name(job->result.word));
     pen_put(&p, PAINT_PLAIN, ": ");
-    pen_raw(&p, PAINT_PLAIN, (size_t)COLS, buf_str(&s->headline), s->headline.len);
+    pen_raw(&p, PAINT_PLAIN, (size_t)COLS, buf_str(&text), text.len);
+    buf_fini(&text);
 }
 
 static void draw_gpu(struct screen *s, int y, size_t i)
 {
-    const struct frame_gpu *g = &s->frame.gpu[i];
-    char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    const struct frame_gpu *g = &s->frame->gpu[i];
+    const struct frame_bytes used = frame_figure(&g->sample, GPU_USED);
+    const struct frame_bytes job = frame_figure(&g->sample, GPU_JOB);
+    char text[128], a[TEXT_SIZE_MAX];
     snprintf(text, sizeof text, "gpu %zu", i);
-    bool has_bar = COLS >= WIDE_COLUMNS;
     struct pen p = labelled(s, y, text);
-    if (g->used.known && g->total.known && g->total.bytes > 0) {
-        if (has_bar)
-            pen_bar(&p, BAR_COLUMNS, (double)g->used.bytes / (double)g->total.bytes);
-        pen_move(&p, p.x + (has_bar));
-        pen_printf(&p, PAINT_PLAIN, "%s of %s used", text_size(a, g->used.bytes),
-                   text_size(b, g->total.bytes));
-    } else {
-        pen_put(&p, PAINT_DIM, "–");
-    }
-    if (g->job.known && s->frame.tree_high.known) {
-        snprintf(text, sizeof text, "this job %s", text_size(a, g->job.bytes));
+    draw_share(&p, used.bytes, used.bytes,
+               used.known ? frame_figure(&g->sample, GPU_TOTAL).bytes : 0, "used");
+    if (job.known && sample_has(&s->frame->machine, MACHINE_TREE_HIGH)) {
+        snprintf(text, sizeof text, "this job %s", text_size(a, job.bytes));
         pen_item(&p, PAINT_STRONG, text);
     }
-    if (g->name) {
-        char name[128];
-        pen_item(&p, PAINT_DIM, text_fit(name, sizeof name, 40, g->name, strlen(g->name)));
-    }
+    pen_item(&p, PAINT_DIM, text_fit(text, sizeof text, 40, g->name, strlen(g->name)));
 }
 
 int draw_head(struct screen *s, int height)
@@ -216,12 +222,12 @@ int draw_head(struct screen *s, int height)
     draw_title(s, y++);
     if (y < height)
         draw_job(s, y++);
-    if (y < height && s->headline.len)
+    if (y < height && s->frame->verdicts)
         draw_verdict(s, y++);
     if (y < height)
         draw_machine(s, y++);
     size_t room = height > y ? (size_t)(height - y) : 0;
-    for (size_t i = 0; i < s->frame.gpus && i < room; i++)
+    for (size_t i = 0; i < s->frame->gpus && i < room; i++)
         draw_gpu(s, y++, i);
     return y;
 }

@@ -18,10 +18,12 @@
 static void add_job(struct buf *out, const struct frame *f)
 {
     char low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], rate[CELL_MAX];
-    if (!f->tree_high.known)
+    const struct frame_bytes least = frame_figure(&f->machine, MACHINE_TREE_LOW);
+    const struct frame_bytes most = frame_figure(&f->machine, MACHINE_TREE_HIGH);
+    if (!most.known)
         return;
-    text_size(high, f->tree_high.bytes);
-    text_size(low, f->tree_low.known ? f->tree_low.bytes : f->tree_high.bytes);
+    text_size(high, most.bytes);
+    text_size(low, least.known ? least.bytes : most.bytes);
     buf_add_str(out, "  job ");
     if (strcmp(low, high) != 0)
         buf_printf(out, "%s – ", low);
@@ -35,24 +37,27 @@ static void add_largest(struct buf *out, const struct frame *f)
     const struct frame_row *largest = NULL;
     char size[TEXT_SIZE_MAX];
     for (size_t i = 0; i < f->count; i++)
-        if (f->rows[i].rss.known && (!largest || f->rows[i].rss.bytes > largest->rss.bytes))
+        if (sample_has(&f->rows[i].sample, SAMPLE_RSS) &&
+            (!largest || f->rows[i].sample.v[SAMPLE_RSS] > largest->sample.v[SAMPLE_RSS]))
             largest = &f->rows[i];
     if (!largest)
         return;
-    buf_printf(out, "  largest %d ", (int)largest->pid);
-    text_escape(out, largest->name, largest->name_len);
-    buf_printf(out, " (%s) %s", largest->role, text_size(size, largest->rss.bytes));
+    buf_printf(out, "  largest %d ", (int)largest->info.id.pid);
+    text_escape(out, largest->info.comm, largest->info.comm_len);
+    buf_printf(out, " (%s) %s", process_role_name(largest->info.role),
+               text_size(size, largest->sample.v[SAMPLE_RSS]));
 }
 
 static void add_machine(struct buf *out, const struct frame *f)
 {
     char size[TEXT_SIZE_MAX];
-    if (f->available.known)
-        buf_printf(out, "  available %s", text_size(size, f->available.bytes));
-    if (f->headroom.known && f->limit_where && strcmp(f->limit_where, "host") != 0)
+    const struct sample *m = &f->machine;
+    if (sample_has(m, MACHINE_AVAILABLE))
+        buf_printf(out, "  available %s", text_size(size, m->v[MACHINE_AVAILABLE]));
+    if (f->headroom.known && f->limit_where[0] && strcmp(f->limit_where, "host") != 0)
         buf_printf(out, "  head-room %s", text_size(size, f->headroom.bytes));
-    if (f->psi_known)
-        buf_printf(out, "  psi %.1f %%", f->psi_some_permyriad / 100.0);
+    if (sample_has(m, MACHINE_PSI_SOME))
+        buf_printf(out, "  psi %.1f %%", (double)m->v[MACHINE_PSI_SOME] / 100);
 }
 
 void lines_text(struct buf *out, const struct frame *frame)
@@ -65,10 +70,11 @@ void lines_text(struct buf *out, const struct frame *frame)
         buf_printf(out, "  step %lld", (long long)frame->step);
     for (size_t i = 0; i < frame->gpus; i++) {
         char size[TEXT_SIZE_MAX];
-        const struct frame_bytes *v =
-            frame->tree_high.known ? &frame->gpu[i].job : &frame->gpu[i].used;
-        if (v->known && v->bytes > 0)
-            buf_printf(out, "  gpu %zu %s", i, text_size(size, v->bytes));
+        bool is_job = sample_has(&frame->machine, MACHINE_TREE_HIGH);
+        const struct frame_bytes v =
+            frame_figure(&frame->gpu[i].sample, is_job ? GPU_JOB : GPU_USED);
+        if (v.bytes > 0)
+            buf_printf(out, "  gpu %zu %s", i, text_size(size, v.bytes));
     }
     add_machine(out, frame);
     if (frame->verdicts) {
@@ -83,9 +89,9 @@ void lines_text(struct buf *out, const struct frame *frame)
 
 /* ---- JSON ---- */
 
-static json_t *bytes_json(const struct frame_bytes *v)
+static json_t *figure_json(const struct sample *s, unsigned field)
 {
-    return v->known ? json_u64(v->bytes) : json_null();
+    return sample_has(s, field) ? json_u64(s->v[field]) : json_null();
 }
 
 static json_t *rate_json(bool known, double rate)
@@ -106,22 +112,24 @@ static json_t *command_json(const char *args, size_t len)
 
 static json_t *row_json(const struct frame_row *r)
 {
-    const struct {
+    static const struct {
         const char *name, *key;
-        const struct frame_bytes *v;
+        unsigned field;
     } figures[] = {
-        {"rss", "rss_bytes", &r->rss},    {"anon", "anon_bytes", &r->anon},
-        {"file", "file_bytes", &r->file}, {"shmem", "shmem_bytes", &r->shmem},
-        {"swap", "swap_bytes", &r->swap}, {"unique", "unique_bytes", &r->unique},
-        {"peak", "peak_bytes", &r->peak}, {"gpu", "gpu_bytes", &r->gpu},
+        {"rss", "rss_bytes", SAMPLE_RSS},    {"anon", "anon_bytes", SAMPLE_ANON},
+        {"file", "file_bytes", SAMPLE_FILE}, {"shmem", "shmem_bytes", SAMPLE_SHMEM},
+        {"swap", "swap_bytes", SAMPLE_SWAP}, {"unique", "unique_bytes", SAMPLE_UNIQUE},
+        {"peak", "peak_bytes", SAMPLE_PEAK}, {"gpu", "gpu_bytes", SAMPLE_GPU},
     };
+    const struct process_info *info = &r->info;
     json_t *stale = json_array();
-    json_t *o = json_pack("{s:i,s:i,s:s,s:o,s:o}", "pid", (int)r->pid, "ppid", (int)r->ppid, "role",
-                          r->role, "name", json_text(r->name, r->name_len), "command",
-                          command_json(r->command, r->command_len));
+    json_t *o = json_pack("{s:i,s:i,s:s,s:o,s:o}", "pid", (int)info->id.pid, "ppid",
+                          (int)info->ppid, "role", process_role_name(info->role), "name",
+                          json_text(info->comm, info->comm_len), "command",
+                          command_json(info->cmdline, info->cmdline_len));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
-        json_object_set_new(o, figures[i].key, bytes_json(figures[i].v));
-        if (figures[i].v->stale)
+        json_object_set_new(o, figures[i].key, figure_json(&r->sample, figures[i].field));
+        if (r->sample.stale >> figures[i].field & 1u)
             json_array_append_new(stale, json_string(figures[i].name));
     }
     json_object_set_new(o, "rate_bytes_per_min", rate_json(r->rate_known, r->rate_bytes_per_min));
@@ -131,25 +139,30 @@ static json_t *row_json(const struct frame_row *r)
 
 static json_t *tree_json(const struct frame *f)
 {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "low_bytes", bytes_json(&f->tree_low),
-                     "high_bytes", bytes_json(&f->tree_high), "rate_bytes_per_min",
-                     rate_json(f->tree_rate_known, f->tree_rate_bytes_per_min), "processes",
-                     json_u64(f->count), "step",
-                     f->step_known ? json_integer(f->step) : json_null(), "verdict",
-                     f->verdicts ? verdicts_job_json(f->verdicts) : json_null());
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o}", "low_bytes", figure_json(&f->machine, MACHINE_TREE_LOW),
+        "high_bytes", figure_json(&f->machine, MACHINE_TREE_HIGH), "rate_bytes_per_min",
+        rate_json(f->tree_rate_known, f->tree_rate_bytes_per_min), "processes", json_u64(f->count),
+        "step", f->step_known ? json_integer(f->step) : json_null(), "verdict",
+        f->verdicts ? verdicts_job_json(f->verdicts) : json_null());
 }
 
 static json_t *machine_json(const struct frame *f)
 {
-    json_t *some = f->psi_known ? json_integer(f->psi_some_permyriad) : json_null();
-    json_t *full = f->psi_known ? json_integer(f->psi_full_permyriad) : json_null();
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "total_bytes",
-                     bytes_json(&f->total), "available_bytes", bytes_json(&f->available),
-                     "swap_total_bytes", bytes_json(&f->swap_total), "swap_free_bytes",
-                     bytes_json(&f->swap_free), "limit_bytes", bytes_json(&f->limit),
-                     "limit_used_bytes", bytes_json(&f->limit_used), "headroom_bytes",
-                     bytes_json(&f->headroom), "limit_where", json_text0(f->limit_where),
-                     "psi_some_permyriad", some, "psi_full_permyriad", full);
+    static const struct {
+        const char *key;
+        unsigned field;
+    } figures[] = {
+        {"total_bytes", MACHINE_TOTAL},           {"available_bytes", MACHINE_AVAILABLE},
+        {"swap_total_bytes", MACHINE_SWAP_TOTAL}, {"swap_free_bytes", MACHINE_SWAP_FREE},
+        {"limit_bytes", MACHINE_LIMIT},           {"limit_used_bytes", MACHINE_LIMIT_USED},
+        {"psi_some_permyriad", MACHINE_PSI_SOME}, {"psi_full_permyriad", MACHINE_PSI_FULL}};
+    json_t *o = json_pack("{s:o,s:o}", "headroom_bytes",
+                          f->headroom.known ? json_u64(f->headroom.bytes) : json_null(),
+                          "limit_where", json_text0(f->limit_where[0] ? f->limit_where : NULL));
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        json_object_set_new(o, figures[i].key, figure_json(&f->machine, figures[i].field));
+    return o;
 }
 
 void lines_json(struct buf *out, const struct frame *frame)
@@ -160,10 +173,10 @@ void lines_json(struct buf *out, const struct frame *frame)
         json_array_append_new(processes, row_json(&frame->rows[i]));
     for (size_t i = 0; i < frame->gpus; i++) {
         const struct frame_gpu *g = &frame->gpu[i];
-        json_array_append_new(gpus,
-                              json_pack("{s:o,s:o,s:o,s:o}", "name", json_text0(g->name),
-                                        "total_bytes", bytes_json(&g->total), "used_bytes",
-                                        bytes_json(&g->used), "job_bytes", bytes_json(&g->job)));
+        json_array_append_new(gpus, json_pack("{s:o,s:o,s:o,s:o}", "name", json_text0(g->name),
+                                              "total_bytes", figure_json(&g->sample, GPU_TOTAL),
+                                              "used_bytes", figure_json(&g->sample, GPU_USED),
+                                              "job_bytes", figure_json(&g->sample, GPU_JOB)));
     }
     json_t *doc =
         json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "tick", "t", json_seconds(frame->t_ns),

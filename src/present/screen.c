@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "judge/verdicts.h"
 #include "present/terminal.h"
-#include "present/verdict.h"
 #include "present/screen_private.h"
 
 /* ---- life ---- */
@@ -77,100 +75,16 @@ void screen_free(struct screen *s)
     delscreen(s->terminal);
     terminal_unguard();
     table_fini(&s->table);
-    free(s->frame.rows);
-    free(s->texts);
-    buf_fini(&s->headline);
     free(s);
-}
-
-/* ---- our copy of the frame ---- */
-
-static size_t length0(const char *s)
-{
-    return s ? strlen(s) + 1 : 0;
-}
-
-static size_t texts_size(const struct frame *f)
-{
-    size_t size = length0(f->title) + length0(f->limit_where) + length0(f->notice);
-    for (size_t i = 0; i < f->gpus; i++)
-        size += length0(f->gpu[i].name);
-    for (size_t i = 0; i < f->count; i++)
-        size += f->rows[i].name_len + f->rows[i].command_len;
-    return size;
-}
-
-static const char *move_text(char **at, const char *text, size_t len)
-{
-    if (!text)
-        return NULL;
-    char *copy = *at;
-    memcpy(copy, text, len);
-    *at += len;
-    return copy;
-}
-
-static int make_room(struct screen *s, const struct frame *f)
-{
-    size_t texts = texts_size(f);
-    if (texts > s->texts_cap) {
-        char *p = realloc(s->texts, texts + texts / 2);
-        if (!p)
-            return -ENOMEM;
-        s->texts = p;
-        s->texts_cap = texts + texts / 2;
-    }
-    if (f->count > s->rows_cap) {
-        size_t cap = f->count + f->count / 2;
-        struct frame_row *p = reallocarray(s->frame.rows, cap, sizeof *p);
-        if (!p)
-            return -ENOMEM;
-        s->frame.rows = p;
-        s->rows_cap = cap;
-    }
-    return 0;
-}
-
-/* -ENOMEM may leave the texts moved, so the old rows go too. */
-static int copy_frame(struct screen *s, const struct frame *f)
-{
-    int r = make_room(s, f);
-    struct frame_row *rows = s->frame.rows;
-    if (r < 0) {
-        s->frame = (struct frame){.rows = rows};
-        return r;
-    }
-    char *at = s->texts;
-    if (f->count)
-        memcpy(rows, f->rows, f->count * sizeof *rows);
-    s->frame = *f;
-    s->frame.rows = rows;
-    s->frame.title = move_text(&at, f->title, length0(f->title));
-    s->frame.limit_where = move_text(&at, f->limit_where, length0(f->limit_where));
-    s->frame.notice = move_text(&at, f->notice, length0(f->notice));
-    s->frame.verdicts = NULL;
-    buf_clear(&s->headline);
-    if (f->verdicts) {
-        s->word = f->verdicts->job.result.word;
-        s->leak = f->verdicts->job.result.leak;
-        verdict_headline(&s->headline, &f->verdicts->job, f->verdicts);
-    }
-    for (size_t i = 0; i < f->gpus; i++)
-        s->frame.gpu[i].name = move_text(&at, f->gpu[i].name, length0(f->gpu[i].name));
-    for (size_t i = 0; i < f->count; i++) {
-        rows[i].name = move_text(&at, rows[i].name, rows[i].name_len);
-        rows[i].command = move_text(&at, rows[i].command, rows[i].command_len);
-    }
-    return 0;
 }
 
 /* The cursor stays with its process, unless it stands at the top: then it stays there, where the
  * largest comes up. */
 static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
 {
-    table_build(&s->table, s->frame.rows, s->frame.count);
+    table_build(&s->table, s->frame->rows, s->frame->count);
     for (size_t i = 0; has_slot && i < s->table.count; i++)
-        if (s->frame.rows[s->table.lines[i].row].slot == slot) {
+        if (s->table.lines[i].slot == slot) {
             s->cursor = i;
             return;
         }
@@ -180,21 +94,24 @@ static bool cursor_slot(const struct screen *s, uint32_t *ret)
 {
     if (s->cursor >= s->table.count)
         return false;
-    *ret = s->frame.rows[s->table.lines[s->cursor].row].slot;
+    *ret = s->table.lines[s->cursor].slot;
     return true;
 }
 
 void screen_draw(struct screen *s, const struct frame *frame)
 {
     uint32_t slot = 0;
-    if (s->is_paused)
-        return;
     bool has_slot = s->cursor > 0 && cursor_slot(s, &slot);
-    if (!s->frame.wall_ns) /* the first: of a whole machine the tree tells less than the largest */
-        s->table.is_flat = !frame->tree_high.known;
-    copy_frame(s, frame);
+    if (!s->frame) /* the first: of a whole machine the tree shows less than the largest */
+        s->table.is_flat = !sample_has(&frame->machine, MACHINE_TREE_HIGH);
+    s->frame = frame;
     rebuild(s, has_slot, slot);
     draw_all(s);
+}
+
+bool screen_is_paused(const struct screen *s)
+{
+    return s->is_paused;
 }
 
 void screen_resize(struct screen *s)
@@ -278,7 +195,7 @@ static bool fold_key(struct screen *s, int key)
     else if (key == '+' || key == '=')
         table_unfold_all(&s->table);
     else if (key == '-')
-        table_fold_all(&s->table, s->frame.rows);
+        table_fold_all(&s->table);
     else
         return false;
     rebuild(s, has_slot, slot);

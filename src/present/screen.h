@@ -13,8 +13,9 @@ struct screen;
 int screen_new(struct screen **ret, struct err *err);
 /* Gives the terminal back as it was. Safe at any moment, NULL is fine. */
 void screen_free(struct screen *s);
-/* Draws FRAME (copied, so that a key can redraw it later). Out of memory: the old one stays. */
+/* Draws FRAME, and again when a key asks for it: it must stay until the next one. */
 void screen_draw(struct screen *s, const struct frame *frame);
+bool screen_is_paused(const struct screen *s); /* the frame is to stay as it is */
 
 enum screen_action { SCREEN_NONE, SCREEN_QUIT };
 /* Reads the keys that wait on stdin and redraws: sort (m memory, a anon, u unique, r rate, p pid,

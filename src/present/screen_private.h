@@ -5,10 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "present/frame.h"
 #include "present/table.h"
-#include "verdict/verdict.h"
 
 struct screen {
     void *terminal; /* ncurses' SCREEN */
@@ -17,15 +15,7 @@ struct screen {
     bool is_paused, shows_command, shows_help;
     bool is_notice_read; /* a key has been pressed since it came */
 
-    /* our copy of the last frame, and of all texts that it points to */
-    struct frame frame;
-    enum verdict_word word; /* of the verdict on the job, which the frame has no longer */
-    enum verdict_leak leak;
-    struct buf headline; /* raw; empty: there is no verdict */
-    size_t rows_cap;
-    char *texts;
-    size_t texts_cap;
-
+    const struct frame *frame; /* NULL before the first */
     struct table table;
     size_t cursor; /* line of the table */
     size_t top;    /* first line shown */

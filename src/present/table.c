@@ -49,15 +49,15 @@ struct sorting {
 /* The greatest comes first, what is not known last. */
 static double sort_value(const struct frame_row *r, enum table_sort sort)
 {
-    const struct frame_bytes *figure = sort == SORT_ANON     ? &r->anon
-                                       : sort == SORT_UNIQUE ? &r->unique
-                                       : sort == SORT_GPU    ? &r->gpu
-                                                             : &r->rss;
+    static const unsigned fields[] = {[SORT_RSS] = SAMPLE_RSS,
+                                      [SORT_ANON] = SAMPLE_ANON,
+                                      [SORT_UNIQUE] = SAMPLE_UNIQUE,
+                                      [SORT_GPU] = SAMPLE_GPU};
     if (sort == SORT_PID)
-        return -r->pid;
+        return -r->info.id.pid;
     if (sort == SORT_RATE)
         return r->rate_known ? r->rate_bytes_per_min : -HUGE_VAL;
-    return figure->known ? (double)figure->bytes : -1;
+    return sample_has(&r->sample, fields[sort]) ? (double)r->sample.v[fields[sort]] : -1;
 }
 
 static int compare_rows(const void *a, const void *b, void *user)
@@ -68,8 +68,8 @@ static int compare_rows(const void *a, const void *b, void *user)
     double v = sort_value(x, s->sort), w = sort_value(y, s->sort);
     if (v != w)
         return (v < w) == s->is_reversed ? -1 : 1;
-    if (x->pid != y->pid)
-        return x->pid < y->pid ? -1 : 1;
+    if (x->info.id.pid != y->info.id.pid)
+        return x->info.id.pid < y->info.id.pid ? -1 : 1;
     return (x->slot > y->slot) - (x->slot < y->slot);
 }
 
@@ -80,12 +80,12 @@ static int32_t row_of_pid(const struct table *t, const struct frame_row *rows, s
     size_t low = 0, high = count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (rows[t->order[mid]].pid < pid)
+        if (rows[t->order[mid]].info.id.pid < pid)
             low = mid + 1;
         else
             high = mid;
     }
-    return low < count && rows[t->order[low]].pid == pid ? (int32_t)t->order[low] : -1;
+    return low < count && rows[t->order[low]].info.id.pid == pid ? (int32_t)t->order[low] : -1;
 }
 
 static void find_parents(struct table *t, const struct frame_row *rows, size_t count)
@@ -93,7 +93,7 @@ static void find_parents(struct table *t, const struct frame_row *rows, size_t c
     struct sorting by_pid = {.rows = rows, .sort = SORT_PID};
     qsort_r(t->order, count, sizeof *t->order, compare_rows, &by_pid);
     for (size_t i = 0; i < count; i++)
-        t->nodes[i].parent = row_of_pid(t, rows, count, rows[i].ppid);
+        t->nodes[i].parent = row_of_pid(t, rows, count, rows[i].info.ppid);
     /* Walks up from each row over those not yet settled; a row that is met again on the same way
      * up is in a circle, which is cut there. */
     for (size_t i = 0; i < count; i++) {
@@ -124,13 +124,14 @@ static int32_t link_children(struct table *t, size_t count)
 }
 
 /* Depth first, and back up counting what is below each line. */
-static void lay_out(struct table *t, int32_t row)
+static void lay_out(struct table *t, const struct frame_row *rows, int32_t row)
 {
     uint32_t depth = 0;
     t->count = 0;
     while (row >= 0) {
         t->nodes[row].mark = (uint32_t)t->count;
-        t->lines[t->count++] = (struct table_line){.row = (uint32_t)row, .depth = depth};
+        t->lines[t->count++] =
+            (struct table_line){.row = (uint32_t)row, .slot = rows[row].slot, .depth = depth};
         if (t->nodes[row].first >= 0) {
             row = t->nodes[row].first;
             depth++;
@@ -160,12 +161,12 @@ static size_t folded_at(const struct table *t, uint32_t slot, bool *ret_is)
     return low;
 }
 
-static void hide_folded(struct table *t, const struct frame_row *rows)
+static void hide_folded(struct table *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->count; i++) {
         struct table_line line = t->lines[i];
-        folded_at(t, rows[line.row].slot, &line.is_folded);
+        folded_at(t, line.slot, &line.is_folded);
         line.is_folded = line.is_folded && line.below > 0;
         t->lines[kept++] = line;
         if (line.is_folded)
@@ -189,8 +190,8 @@ int table_build(struct table *t, const struct frame_row *rows, size_t count)
     if (!t->is_flat)
         find_parents(t, rows, count);
     qsort_r(t->order, count, sizeof *t->order, compare_rows, &sorting);
-    lay_out(t, link_children(t, count));
-    hide_folded(t, rows);
+    lay_out(t, rows, link_children(t, count));
+    hide_folded(t);
     return 0;
 }
 
@@ -213,11 +214,11 @@ void table_toggle(struct table *t, uint32_t slot)
     t->folded_count++;
 }
 
-void table_fold_all(struct table *t, const struct frame_row *rows)
+void table_fold_all(struct table *t)
 {
     for (size_t i = 0; i < t->count; i++)
         if (t->lines[i].below > 0 && !t->lines[i].is_folded)
-            table_toggle(t, rows[t->lines[i].row].slot);
+            table_toggle(t, t->lines[i].slot);
 }
 
 void table_unfold_all(struct table *t)

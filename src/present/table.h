@@ -12,7 +12,8 @@ enum table_sort { SORT_RSS, SORT_ANON, SORT_UNIQUE, SORT_RATE, SORT_PID, SORT_GP
 
 /* One line of the table, top first. */
 struct table_line {
-    uint32_t row; /* index into the rows */
+    uint32_t row;  /* index into the rows */
+    uint32_t slot; /* and its stable name */
     uint32_t depth;
     uint32_t below; /* how many processes there are below it */
     bool is_folded; /* and whether they are hidden */
@@ -41,7 +42,7 @@ int table_build(struct table *t, const struct frame_row *rows, size_t count);
 
 /* These take effect with the next build. */
 void table_toggle(struct table *t, uint32_t slot);
-void table_fold_all(struct table *t, const struct frame_row *rows); /* every branch shown now */
+void table_fold_all(struct table *t); /* every branch shown now */
 void table_unfold_all(struct table *t);
 
 enum { TABLE_PREFIX_MAX = 256 };

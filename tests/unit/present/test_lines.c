@@ -15,41 +15,33 @@
 
 static const uint64_t MIB = UINT64_C(1) << 20;
 
-static struct frame_bytes known(uint64_t mib)
-{
-    return (struct frame_bytes){.known = true, .bytes = mib * MIB};
-}
-
 static struct frame_row hostile_row(void)
 {
-    static const char name[] = "x\n) R 1 \033[2J";
-    static const char command[] = "python3\0a b\0\xff\0";
-    struct frame_row r = {.pid = 4711,
-                          .ppid = 1,
-                          .role = "main",
-                          .name = name,
-                          .name_len = sizeof name - 1,
-                          .command = command,
-                          .command_len = sizeof command - 1,
-                          .rss = known(1100),
-                          .unique = known(900)};
-    r.unique.stale = true;
+    static const char name[] = "x\n) R 1 \033[2J", command[] = "python3\0a b\0\xff\0";
+    struct frame_row r = {.info = {.id.pid = 4711, .ppid = 1, .role = ROLE_MAIN}};
+    r.info.comm_len = sizeof name - 1;
+    r.info.cmdline_len = sizeof command - 1;
+    memcpy(r.info.comm, name, sizeof name - 1);
+    memcpy(r.info.cmdline, command, sizeof command - 1);
+    sample_put(&r.sample, SAMPLE_RSS, 1100 * MIB);
+    sample_put(&r.sample, SAMPLE_UNIQUE, 900 * MIB);
+    r.sample.stale |= 1u << SAMPLE_UNIQUE;
     return r;
 }
 
 static struct frame job(struct frame_row *rows, size_t count)
 {
-    return (struct frame){.t_ns = 12 * NS_PER_S,
-                          .wall_ns = 1700000000 * NS_PER_S,
-                          .rows = rows,
-                          .count = count,
-                          .tree_low = known(1200),
-                          .tree_high = known(1300),
-                          .tree_rate_known = true,
-                          .tree_rate_bytes_per_min = 98.0 * (double)MIB,
-                          .available = known(20480),
-                          .psi_known = true,
-                          .psi_some_permyriad = 123};
+    struct frame f = {.t_ns = 12 * NS_PER_S,
+                      .wall_ns = 1700000000 * NS_PER_S,
+                      .rows = rows,
+                      .count = count,
+                      .tree_rate_known = true,
+                      .tree_rate_bytes_per_min = 98.0 * (double)MIB};
+    sample_put(&f.machine, MACHINE_TREE_LOW, 1200 * MIB);
+    sample_put(&f.machine, MACHINE_TREE_HIGH, 1300 * MIB);
+    sample_put(&f.machine, MACHINE_AVAILABLE, 20480 * MIB);
+    sample_put(&f.machine, MACHINE_PSI_SOME, 123);
+    return f;
 }
 
 static void a_line_tells_the_job_and_the_machine(void **state)

@@ -13,11 +13,9 @@
 
 static struct frame_row row(int32_t pid, int32_t ppid, uint64_t rss)
 {
-    return (struct frame_row){.pid = pid,
-                              .ppid = ppid,
-                              .slot = (uint32_t)pid + 1000,
-                              .role = "other",
-                              .rss = {.known = true, .bytes = rss}};
+    struct frame_row r = {.slot = (uint32_t)pid + 1000, .info = {.id.pid = pid, .ppid = ppid}};
+    sample_put(&r.sample, SAMPLE_RSS, rss);
+    return r;
 }
 
 /* "1 -2 --3": pids with a dash for each level. */
@@ -30,7 +28,7 @@ static const char *shape(const struct table *t, const struct frame_row *rows)
         const struct table_line *l = &t->lines[i];
         len +=
             (size_t)snprintf(out + len, sizeof out - len, "%s%.*s%d%s", i ? " " : "", (int)l->depth,
-                             "----------", (int)rows[l->row].pid, l->is_folded ? "*" : "");
+                             "----------", (int)rows[l->row].info.id.pid, l->is_folded ? "*" : "");
     }
     return out;
 }
@@ -83,7 +81,7 @@ static void unknown_figures_come_last_and_equal_ones_by_pid(void **state)
     table_build(&t, rows, 3);
     assert_string_equal(shape(&t, rows), "2 1 3");
     t.sort = SORT_UNIQUE;
-    rows[2].unique = (struct frame_bytes){.known = true, .bytes = 0};
+    sample_put(&rows[2].sample, SAMPLE_UNIQUE, 0);
     table_build(&t, rows, 3);
     assert_string_equal(shape(&t, rows), "3 1 2");
     table_fini(&t);
@@ -115,7 +113,7 @@ static void all_can_be_folded_and_opened(void **state)
     struct table t = {0};
     (void)state;
     table_build(&t, rows, 6);
-    table_fold_all(&t, rows);
+    table_fold_all(&t);
     table_build(&t, rows, 6);
     assert_string_equal(shape(&t, rows), "9 1*");
     table_unfold_all(&t);
