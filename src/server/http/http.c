@@ -42,7 +42,7 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
         run_daemon(&h->daemons[i]);
 }
 
-/* MHD does not see the end of a client that came together with its last bytes (its epoll is told
+/* MHD does not see the end of a client that came together with its last bytes (its epoll reports
  * once): such a connection would stay until its time is over. */
 static bool connection_has_ended(const struct http_connection *c)
 {
@@ -51,7 +51,7 @@ static bool connection_has_ended(const struct http_connection *c)
 }
 
 /* MHD counts its own time from the last byte either way; ours is for the whole. */
-static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_http_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
     struct http *h = user;
@@ -281,7 +281,7 @@ int http_start(struct loop *loop, const struct http_options *options, struct htt
         return err_set(err, -ENOMEM, "out of memory");
     h->loop = loop;
     h->options = *options;
-    int r = loop_add_timer(loop, 0, 0, on_tick, h, &h->tick);
+    int r = loop_add_timer(loop, 0, 0, on_http_tick, h, &h->tick);
     if (r == 0)
         r = loop_add_timer(loop, 0, 0, on_soon, h, &h->soon);
     if (r < 0)

@@ -51,7 +51,7 @@ void http_request_resume(struct http_request *r)
     loop_remove(r->watch);
     r->watch = NULL;
     MHD_resume_connection(r->connection->mhd);
-    loop_set_timer(h->soon, 0, 0); /* its epoll does not tell of one that is resumed */
+    loop_set_timer(h->soon, 0, 0); /* its epoll does not report a resumed one */
 }
 
 void http_request_leave(struct http_request *r)

@@ -56,7 +56,7 @@ struct http {
     struct http_daemon daemons[HTTP_LISTENERS_MAX];
     size_t daemon_count;
     struct loop_source *tick; /* once a second while there are connections */
-    struct loop_source *soon; /* MHD has work that no fd tells of */
+    struct loop_source *soon; /* MHD has work that no fd reports */
     bool is_ticking;
     LIST_HEAD(, http_connection) connections;
     LIST_HEAD(, http_request) parked;

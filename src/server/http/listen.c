@@ -65,7 +65,7 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *err)
                    text);
 }
 
-static void name_of(int fd, char ret[LISTEN_NAME_MAX])
+static void socket_name(int fd, char ret[LISTEN_NAME_MAX])
 {
     struct sockaddr_storage address = {0};
     socklen_t len = sizeof address;
@@ -100,7 +100,7 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
         return err_set(err, r, "cannot listen there: %s; --listen takes another address",
                        strerror(-r));
     }
-    name_of(fd, ret_name);
+    socket_name(fd, ret_name);
     *ret_fd = fd;
     return 0;
 }

@@ -93,7 +93,7 @@ static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
     return false;
 }
 
-void live_tell(struct live *l, struct live_message *m)
+void live_publish(struct live *l, struct live_message *m)
 {
     struct live_viewer *v;
     l->busy++;
@@ -141,7 +141,7 @@ static void live_news(void *user, const struct jobs_news *news)
                 ? message_of_id(kind, kind == LIVE_JOB ? "job" : "removed", news->id, doc)
                 : live_message_of(kind, news->id, json_incref(doc));
     if (m)
-        live_tell(l, m);
+        live_publish(l, m);
     live_sweep(l);
 }
 
@@ -156,7 +156,7 @@ static void on_check(void *user, uint64_t now_ns, uint64_t missed)
             json_object_set_new(doc, "type", json_string("machine"));
         struct live_message *m = live_message_of(LIVE_MACHINE, 0, doc);
         if (m)
-            live_tell(l, m);
+            live_publish(l, m);
     }
     l->busy++;
     LIST_FOREACH(v, &l->viewers, link)

@@ -92,7 +92,7 @@ struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *do
 struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* To all that want it; drops the caller's hold on M. */
-void live_tell(struct live *l, struct live_message *m);
+void live_publish(struct live *l, struct live_message *m);
 /* Does away with the viewers that have died; later, where that cannot be now. */
 void live_sweep(struct live *l);
 

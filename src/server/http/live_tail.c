@@ -69,16 +69,16 @@ static size_t whole_characters(const char *s, size_t len)
     return len;
 }
 
-static void tell_piece(struct live *l, int64_t id, uint64_t offset, const char *text, size_t len)
+static void publish_piece(struct live *l, int64_t id, uint64_t offset, const char *text, size_t len)
 {
     json_t *doc = json_pack("{s:s, s:I, s:o, s:o}", "type", "log", "id", (json_int_t)id, "offset",
                             json_u64(offset), "text", json_text(text, len));
     struct live_message *m = live_message_of(LIVE_LOG, id, doc);
     if (m)
-        live_tell(l, m);
+        live_publish(l, m);
 }
 
-/* A job that writes faster than it can be told: from near the end on. */
+/* A job that writes faster than its log can be sent: from near the end on. */
 static void catch_up(struct live *l, struct live_tail *tail)
 {
     uint64_t end = log_end_of(l, tail->id);
@@ -114,7 +114,7 @@ void live_tail_read(struct live *l, int64_t id)
         if (whole == 0) /* the rest of it comes with the next news */
             return;
         tail->offset = at + whole;
-        tell_piece(l, id, at, text, whole);
+        publish_piece(l, id, at, text, whole);
         if (n < PIECE_BYTES)
             return;
     }

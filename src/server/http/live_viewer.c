@@ -297,7 +297,7 @@ static void throw_away(struct live_viewer *v)
         viewer_die(v);
 }
 
-static void read_all(struct live_viewer *v)
+static void viewer_read(struct live_viewer *v)
 {
     if (v->state >= VIEWER_REFUSED) {
         throw_away(v);
@@ -318,7 +318,7 @@ static void on_ready(void *user, int fd, uint32_t events)
     (void)fd;
     l->busy++;
     if (v->state != VIEWER_DEAD && events & EPOLLIN)
-        read_all(v);
+        viewer_read(v);
     else if (events & (EPOLLHUP | EPOLLERR))
         viewer_die(v);
     live_viewer_flush(v);
@@ -413,7 +413,7 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
     v->early = extra;
     v->early_len = extra_len;
     if (extra_len > 0)
-        read_all(v);
+        viewer_read(v);
     v->early_len = 0; /* not ours any longer */
     live_viewer_flush(v);
     l->busy--;

@@ -1,7 +1,7 @@
 /* The server's log: one line each on standard error, JSON where that is no terminal:
- * {"t", "level", "event", "job"?, "message"}. A reader that stalls loses lines, and is told how
- * many; the server never waits for it. Of one event about one job only so many lines are written,
- * and then how many were suppressed: jobs must not be able to fill the disk with it. */
+ * {"t", "level", "event", "job"?, "message"}. A reader that stalls loses lines, and gets to know
+ * how many; the server never waits for it. Of one event about one job only so many lines are
+ * written, and then how many were suppressed: jobs must not be able to fill the disk with it. */
 #pragma once
 
 #include <stdint.h>

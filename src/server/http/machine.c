@@ -1,4 +1,4 @@
-/* The machine as GET /api/v1/machine tells it; a few small files, read when somebody asks. */
+/* The machine as GET /api/v1/machine has it: a few small files, read on request. */
 #include "server/http/machine.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ unsigned machine_facts_gpus(struct machine_facts *m, uint64_t wait_ns)
     return (unsigned)m->snapshot.devices;
 }
 
-static void look_at_limit(struct machine_facts *m, uint64_t now_ns)
+static void read_limit(struct machine_facts *m, uint64_t now_ns)
 {
     if (m->limit_ns && now_ns - m->limit_ns < limit_every_ns)
         return;
@@ -79,7 +79,7 @@ static void look_at_limit(struct machine_facts *m, uint64_t now_ns)
 
 uint64_t machine_facts_limit_bytes(struct machine_facts *m)
 {
-    look_at_limit(m, clock_mono_ns());
+    read_limit(m, clock_mono_ns());
     return m->limit_known ? m->limit.limit_bytes : 0;
 }
 
@@ -113,7 +113,7 @@ static json_t *limit_json(const struct machine_facts *m, const struct sample *s)
                      "used_bytes", field(s, MACHINE_LIMIT_USED));
 }
 
-static json_t *gpus_json(struct machine_facts *m)
+static json_t *machine_gpus_json(struct machine_facts *m)
 {
     json_t *list = json_array();
     if (m->gpu)
@@ -143,7 +143,7 @@ json_t *machine_facts_json(struct machine_facts *m, uint64_t now_ns)
     struct sample s = {0};
     struct utsname name = {0};
     uname(&name);
-    look_at_limit(m, now_ns);
+    read_limit(m, now_ns);
     machine_tick(m->machine, &s);
     return json_pack("{s:o, s:o, s:i, s:o, s:o, s:{s:o, s:o}, s:o, s:{s:o, s:o}, s:o}", "host",
                      json_text0(name.nodename), "kernel", json_text0(name.release), "cpus",
@@ -151,5 +151,5 @@ json_t *machine_facts_json(struct machine_facts *m, uint64_t now_ns)
                      memory_json(&s), "swap", "total_bytes", field(&s, MACHINE_SWAP_TOTAL),
                      "free_bytes", field(&s, MACHINE_SWAP_FREE), "limit", limit_json(m, &s),
                      "pressure", "some_avg10", share(&s, MACHINE_PSI_SOME), "full_avg10",
-                     share(&s, MACHINE_PSI_FULL), "gpus", gpus_json(m));
+                     share(&s, MACHINE_PSI_FULL), "gpus", machine_gpus_json(m));
 }

@@ -1,4 +1,4 @@
-/* What the API tells of the machine: its memory, the limit that binds, load and GPUs. */
+/* The machine for the API: its memory, the effective limit, load and GPUs. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@ struct machine_facts;
 
 int machine_facts_new(struct machine_facts **ret, struct err *err);
 void machine_facts_free(struct machine_facts *m); /* NULL is fine */
-/* GPUs that the driver tells of; 0 where there is none or it does not answer within WAIT_NS. */
+/* GPUs that the driver reports; 0 where there is none or it does not answer within WAIT_NS. */
 unsigned machine_facts_gpus(struct machine_facts *m, uint64_t wait_ns);
 /* What a share of memory is of: the limit that binds us. 0: not known. */
 uint64_t machine_facts_limit_bytes(struct machine_facts *m);

@@ -135,7 +135,7 @@ static void free_whole(void *user)
 }
 
 /* Bytes in all files, each up to where it is now. */
-static uint64_t count_all(int folder, uint64_t end)
+static uint64_t count_log_bytes(int folder, uint64_t end)
 {
     struct logs_piece piece;
     uint64_t count = 0;
@@ -166,7 +166,7 @@ static void answer_all(struct http_request *r, int folder, uint64_t end)
         http_answer_text(r, 200, type, "", 0);
         return;
     }
-    http_answer_stream(r, 200, type, count_all(folder, end), read_whole, w, free_whole);
+    http_answer_stream(r, 200, type, count_log_bytes(folder, end), read_whole, w, free_whole);
 }
 
 static void answer_range(struct http_request *r, int folder)

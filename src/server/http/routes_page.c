@@ -1,4 +1,4 @@
-/* The page and its files, sessions, and what is told of the server itself. */
+/* The page and its files, sessions, and facts about the server itself. */
 #include <stdlib.h>
 #include <string.h>
 

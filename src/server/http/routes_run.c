@@ -79,7 +79,7 @@ static void on_done(void *user, int status, const char *output, size_t len)
 }
 
 /* Opens the run's folder. -1: answered, there is none. */
-static int open_folder(const struct route_call *c, char path[PATH_MAX])
+static int open_run_folder(const struct route_call *c, char path[PATH_MAX])
 {
     struct jobs *jobs = c->routes->options.jobs;
     enum job_state state = jobs_state(jobs, c->id);
@@ -111,7 +111,7 @@ static void ask_child(const struct route_call *c, const char **argv, const char 
 {
     char path[PATH_MAX];
     struct err err = {""};
-    AUTO_CLOSE int folder = open_folder(c, path);
+    AUTO_CLOSE int folder = open_run_folder(c, path);
     if (folder < 0)
         return;
     struct child_call *a = calloc(1, sizeof *a);
@@ -189,7 +189,7 @@ void route_job_run(const struct route_call *c)
 {
     char path[PATH_MAX];
     struct stat st;
-    AUTO_CLOSE int folder = open_folder(c, path);
+    AUTO_CLOSE int folder = open_run_folder(c, path);
     if (folder < 0)
         return;
     int fd = openat(folder, "run.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -10,7 +10,7 @@ struct err;
 
 struct serve_options {
     struct jobs_options jobs;
-    bool gpus_auto;   /* as many as the driver tells of */
+    bool gpus_auto;   /* as many as the driver reports */
     bool memory_auto; /* jobs.memory_bytes is memory_permyriad of the limit that binds us */
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */

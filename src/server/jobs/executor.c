@@ -44,7 +44,7 @@ static void child_gone(struct executor_run *run, const siginfo_t *info)
         run->is_started = true;
     else if (info->si_code == CLD_EXITED)
         take_words(run);
-    else /* the job may live all the same: the lock tells */
+    else /* the job may live all the same: the lock shows it */
         run->child_signal = info->si_status ? info->si_status : SIGKILL;
     if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
         snprintf(run->no_start, sizeof run->no_start, "ebb run ended with status %d",
@@ -68,7 +68,7 @@ static void on_child(void *user, int fd, uint32_t events)
         child_gone(run, &info);
     close(run->words_fd);
     run->words_fd = -1;
-    executor_look(run);
+    executor_check(run);
 }
 
 /* ---- the start ---- */
@@ -247,9 +247,9 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
     bool is_running = run->child > 0;
     if (r == 0)
         r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    if (r < 0 && is_running) { /* it is under way: without a pidfd the lock alone tells of it */
+    if (r < 0 && is_running) { /* it is under way: without a pidfd the lock alone shows it */
         run->is_blind = true;
-        executor_look_at(run, clock_mono_ns());
+        executor_check_at(run, clock_mono_ns());
         r = 0;
     }
     if (r < 0) {
@@ -270,7 +270,7 @@ static int take_over(struct executor *x, int64_t id, const struct executor_folde
         return err_set(err, -ENOMEM, "out of memory");
     }
     run->lock_fd = lock;
-    executor_look_at(run, clock_mono_ns());
+    executor_check_at(run, clock_mono_ns());
     *ret = run;
     return 0;
 }

@@ -41,7 +41,7 @@ static void drop_and_retry(struct executor_run *run)
     run->retry_ns = now_ns + run->wait_ns;
     run->wait_ns =
         run->wait_ns * 2 < WAIT_MAX_MS * NS_PER_MS ? run->wait_ns * 2 : WAIT_MAX_MS * NS_PER_MS;
-    executor_look_at(run, run->retry_ns);
+    executor_check_at(run, run->retry_ns);
 }
 
 /* ---- sending ---- */
@@ -104,7 +104,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     c->grace_ns = grace_ns;
     c->asked_ns = clock_mono_ns();
     c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
-    executor_look_at(run, c->wake_ns);
+    executor_check_at(run, c->wake_ns);
     return send_cancel(run);
 }
 
@@ -118,7 +118,7 @@ int executor_checkpoint(struct executor_run *run)
 void executor_cancel_again(struct executor_run *run)
 {
     run->cancel.is_sent = false;
-    executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
+    executor_check_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
 
 static void on_frame(struct executor_run *run, const char *data, size_t len)
@@ -143,7 +143,7 @@ static bool take_frames(struct executor_run *run)
         run->bytes += len;
         if (len > EXECUTOR_FRAME_MAX)
             return false;
-        if (type == CHANNEL_MESSAGE && run->told_started)
+        if (type == CHANNEL_MESSAGE && run->is_start_reported)
             on_frame(run, data, len);
     }
     return r >= 0 && run->channel.in.len - run->channel.in_at <= 2 * EXECUTOR_FRAME_MAX;
@@ -173,7 +173,7 @@ static void receive(struct executor_run *run, bool fill)
     }
     run->wait_ns = 0;
     if (is_paused(run))
-        executor_look_at(run, run->second_ns + NS_PER_S);
+        executor_check_at(run, run->second_ns + NS_PER_S);
     flush(run);
 }
 
@@ -201,14 +201,14 @@ static void read_facts(struct executor_run *run)
     json_decref(doc);
 }
 
-/* Only somebody of our own user may tell us about a job. */
+/* Only processes of our own user may report about a job. */
 static bool is_ours(struct executor_run *run, int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
         return false;
-    executor_know_supervisor(run, peer.pid);
+    executor_note_supervisor(run, peer.pid);
     return true;
 }
 
@@ -233,10 +233,10 @@ static void connect_now(struct executor_run *run)
     drop_and_retry(run);
 }
 
-void executor_control_look(struct executor_run *run, uint64_t now_ns)
+void executor_control_check(struct executor_run *run, uint64_t now_ns)
 {
     if (run->channel.fd < 0 && now_ns < run->retry_ns) {
-        executor_look_at(run, run->retry_ns);
+        executor_check_at(run, run->retry_ns);
         return;
     }
     if (run->channel.fd < 0)

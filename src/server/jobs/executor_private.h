@@ -48,7 +48,7 @@ struct executor_run {
     int child_signal; /* that ended it; 0 none */
     bool is_swept;    /* the child is, or was, `ebb sweep` */
 
-    bool is_started, told_started;
+    bool is_started, is_start_reported;
     char no_start[EXECUTOR_SENTENCE_MAX]; /* why it could not be; "" */
 
     /* the lock: free once nothing of the job is left */
@@ -100,15 +100,15 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id,
 void executor_run_free(struct executor_run *run);
 /* Looks who holds the lock, whether the job is over, and whether it can be reached. May end in
  * `over`, after which RUN is gone. */
-void executor_look(struct executor_run *run);
+void executor_check(struct executor_run *run);
 /* When to look again, at the latest. */
-void executor_look_at(struct executor_run *run, uint64_t at_ns);
+void executor_check_at(struct executor_run *run, uint64_t at_ns);
 
 /* ---- executor_control.c ---- */
 
 /* Connects where it is time to; sends what waits. */
-void executor_control_look(struct executor_run *run, uint64_t now_ns);
+void executor_control_check(struct executor_run *run, uint64_t now_ns);
 void executor_control_drop(struct executor_run *run);
 
 /* PID listens at the control socket: the supervisor, if it is the sentinel's child. */
-void executor_know_supervisor(struct executor_run *run, pid_t pid);
+void executor_note_supervisor(struct executor_run *run, pid_t pid);

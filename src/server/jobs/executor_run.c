@@ -128,7 +128,7 @@ static bool is_child_of_sentinel(const struct executor_run *run, const struct pr
     return fd < 0 || stat->ppid == (int32_t)holder.pid;
 }
 
-void executor_know_supervisor(struct executor_run *run, pid_t pid)
+void executor_note_supervisor(struct executor_run *run, pid_t pid)
 {
     char path[40], text[1024];
     struct proc_stat stat;
@@ -149,7 +149,7 @@ static void find_supervisor(struct executor_run *run, const struct executor_hold
     ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
     size_t count = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 8) : 0;
     for (size_t i = 0; i < count && run->supervisor.pid == 0; i++)
-        executor_know_supervisor(run, pids[i]);
+        executor_note_supervisor(run, pids[i]);
 }
 
 /* The sentinel is woken as well: with the supervisor gone it ends the job. */
@@ -168,7 +168,7 @@ static void force(struct executor_run *run, const struct proc_root *root, bool i
 
 /* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
  * the former, whatever it answered: then the sentinel ends the job. */
-static void executor_force_look(struct executor_run *run, uint64_t now_ns)
+static void executor_force_check(struct executor_run *run, uint64_t now_ns)
 {
     struct executor_cancel *c = &run->cancel;
     struct proc_root root;
@@ -182,7 +182,7 @@ static void executor_force_look(struct executor_run *run, uint64_t now_ns)
     }
     if (now_ns >= c->wake_ns)
         c->wake_ns = now_ns + WAKE_S * NS_PER_S;
-    executor_look_at(run, c->wake_ns);
+    executor_check_at(run, c->wake_ns);
 }
 
 /* ---- run.json ---- */
@@ -229,13 +229,13 @@ bool executor_json_is_ended(const json_t *doc)
 
 /* ---- the run ---- */
 
-static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_check_timer(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct executor_run *run = user;
     (void)now_ns;
     (void)missed;
     run->timer_ns = UINT64_MAX;
-    executor_look(run);
+    executor_check(run);
 }
 
 struct executor_folder executor_folder_of(const struct executor_run *run)
@@ -256,7 +256,7 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id,
     channel_init(&run->channel, -1);
     if (strlen(folder->name) >= sizeof run->run_dir ||
         strlen(folder->id) >= sizeof run->folder_id ||
-        loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_timer, run, &run->timer) < 0) {
+        loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_check_timer, run, &run->timer) < 0) {
         free(run);
         return NULL;
     }
@@ -287,7 +287,7 @@ void executor_run_free(struct executor_run *run)
     free(run);
 }
 
-void executor_look_at(struct executor_run *run, uint64_t at_ns)
+void executor_check_at(struct executor_run *run, uint64_t at_ns)
 {
     if (at_ns >= run->timer_ns)
         return;
@@ -309,7 +309,7 @@ static void why_no_start(struct executor_run *run, const json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     const struct executor_folder folder = executor_folder_of(run);
-    if (was_started(run, doc) && doc) /* `ebb run` cannot tell once its supervisor is killed */
+    if (was_started(run, doc) && doc) /* `ebb run` does not know once its supervisor is killed */
         run->no_start[0] = '\0';
     if (run->no_start[0] || was_started(run, doc))
         return;
@@ -340,13 +340,13 @@ static void finish(struct executor_run *run)
         return;
     why_no_start(run, doc);
     memcpy(no_start, run->no_start, sizeof no_start);
-    bool tell = !run->told_started && !no_start[0];
+    bool is_new = !run->is_start_reported && !no_start[0];
     if (run->holder > 0) /* where we are everybody's parent it is ours to take in */
         waitpid(run->holder, NULL, WNOHANG);
     if (run->is_blind)
         waitpid(run->child, NULL, WNOHANG);
     executor_run_free(run);
-    if (tell)
+    if (is_new)
         callbacks.started(callbacks.user, id);
     callbacks.over(callbacks.user, id, doc, no_start[0] ? no_start : NULL);
     json_decref(doc);
@@ -362,7 +362,7 @@ static void on_holder(void *user, int fd, uint32_t events)
     loop_remove(run->holder_source);
     run->holder_source = NULL;
     close_fd(&run->holder_fd);
-    executor_look(run);
+    executor_check(run);
 }
 
 static void find_holder(struct executor_run *run)
@@ -381,19 +381,19 @@ static void find_holder(struct executor_run *run)
     run->holder = holder.pid;
 }
 
-static void tell_started(struct executor_run *run)
+static void report_started(struct executor_run *run)
 {
-    if (!run->is_started || run->told_started)
+    if (!run->is_started || run->is_start_reported)
         return;
-    run->told_started = true;
+    run->is_start_reported = true;
     run->x->callbacks.started(run->x->callbacks.user, run->id);
 }
 
-void executor_look(struct executor_run *run)
+void executor_check(struct executor_run *run)
 {
     uint64_t now_ns = clock_mono_ns();
     if (run->child_fd >= 0) {
-        executor_force_look(run, now_ns);
+        executor_force_check(run, now_ns);
         return;
     }
     find_holder(run);
@@ -402,11 +402,11 @@ void executor_look(struct executor_run *run)
             finish(run);
             return;
         }
-        executor_look_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
+        executor_check_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
     }
     if (run->is_blind) /* nobody else waits for it */
         waitpid(run->child, NULL, WNOHANG);
-    executor_control_look(run, now_ns);
-    executor_force_look(run, now_ns);
-    tell_started(run);
+    executor_control_check(run, now_ns);
+    executor_force_check(run, now_ns);
+    report_started(run);
 }

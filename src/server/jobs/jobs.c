@@ -64,7 +64,7 @@ static int close_to_others(int fd, const char *path, struct err *err)
                             : 0;
 }
 
-static int open_folder(const char *path, struct err *err)
+static int open_state_folder(const char *path, struct err *err)
 {
     int r = io_mkdir_parents(path);
     int fd = r < 0 ? r : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -78,9 +78,9 @@ static int open_folder(const char *path, struct err *err)
 static int open_below(const struct jobs *j, const char *name, int *ret_fd, struct err *err)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", j->state_dir, name) >= (int)sizeof path)
-        return err_set(err, -ENAMETOOLONG, "the path of %s is too long", j->state_dir);
-    int fd = open_folder(path, err);
+    if (snprintf(path, sizeof path, "%s/%s", j->options.state_dir, name) >= (int)sizeof path)
+        return err_set(err, -ENAMETOOLONG, "the path of %s is too long", j->options.state_dir);
+    int fd = open_state_folder(path, err);
     if (fd < 0)
         return fd;
     *ret_fd = fd;
@@ -92,16 +92,16 @@ static int open_below(const struct jobs *j, const char *name, int *ret_fd, struc
 static int open_all(struct jobs *j, struct err *err)
 {
     char path[4096];
-    int fd = open_folder(j->state_dir, err);
+    int fd = open_state_folder(j->options.state_dir, err);
     if (fd < 0)
         return fd;
-    int r = close_to_others(fd, j->state_dir, err);
+    int r = close_to_others(fd, j->options.state_dir, err);
     if (r == 0)
         r = open_below(j, "runs", &j->runs_fd, err);
     if (r == 0)
         r = open_below(j, "locks", &j->locks_fd, err);
     if (r == 0) {
-        snprintf(path, sizeof path, "%s/jobs.db", j->state_dir);
+        snprintf(path, sizeof path, "%s/jobs.db", j->options.state_dir);
         r = store_open(path, &j->store, err);
     }
     if (r == 0)
@@ -112,29 +112,21 @@ static int open_all(struct jobs *j, struct err *err)
     return r;
 }
 
-static void on_tick(void *user, uint64_t now_ns, uint64_t missed);
+static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed);
 
-static int copy_options(struct jobs *j, const struct jobs_options *options)
+/* Texts of the options are the caller's. */
+static int take_options(struct jobs *j, const struct jobs_options *options)
 {
     char cwd[4096], runs[4096];
     j->options = *options;
-    j->state_dir = strdup(options->state_dir);
-    j->job_file = options->job_file ? strdup(options->job_file) : NULL;
-    j->program = strdup(options->program);
     j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
     snprintf(runs, sizeof runs, "%s/runs", options->state_dir);
     j->runs_path = strdup(runs);
-    if (!j->state_dir || !j->program || !j->cwd || !j->runs_path ||
-        (options->job_file && !j->job_file))
-        return -ENOMEM;
-    j->options.state_dir = j->state_dir;
-    j->options.job_file = j->job_file;
-    j->options.program = j->program;
     j->room =
         (struct plan_room){.slots = options->slots ? options->slots : 1,
                            .memory_bytes = options->memory_bytes,
                            .gpus = options->gpus < PLAN_GPUS_MAX ? options->gpus : PLAN_GPUS_MAX};
-    return 0;
+    return j->cwd && j->runs_path ? 0 : -ENOMEM;
 }
 
 int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
@@ -145,12 +137,12 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         return err_set(err, -ENOMEM, "out of memory");
     j->loop = loop;
     j->runs_fd = j->locks_fd = j->ids_fd = -1;
-    int r = copy_options(j, options);
+    int r = take_options(j, options);
     if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
     if (r == 0)
-        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_tick, j, &j->tick_timer);
-    if (r == 0 && j->job_file)
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_jobs_tick, j, &j->tick_timer);
+    if (r == 0 && j->options.job_file)
         r = jobs_file_new(j, &j->file);
     if (r < 0)
         err_set(err, r, "the jobs cannot be opened: %s", strerror(-r));
@@ -162,7 +154,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     }
     j->executor =
         (struct executor){.loop = loop,
-                          .program = j->program,
+                          .program = options->program,
                           .locks_fd = j->locks_fd,
                           .runs_fd = j->runs_fd,
                           .runs_path = j->runs_path,
@@ -211,9 +203,6 @@ void jobs_close(struct jobs *j)
         close(j->locks_fd);
     if (j->ids_fd >= 0)
         close(j->ids_fd);
-    free(j->state_dir);
-    free(j->job_file);
-    free(j->program);
     free(j->cwd);
     free(j->runs_path);
     free(j);
@@ -241,7 +230,7 @@ void jobs_tick_on(struct jobs *j)
 }
 
 /* Those of whom there is something new, at most once a second. True: some run. */
-static bool tell_news(struct jobs *j, uint64_t now_ns)
+static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
 {
     bool is_any = false;
     for (size_t i = 0; i < j->active_count; i++) {
@@ -249,8 +238,8 @@ static bool tell_news(struct jobs *j, uint64_t now_ns)
         if (!job->live)
             continue;
         is_any = true;
-        if (job->live->is_news && now_ns - job->live->told_ns >= NS_PER_S * 9 / 10)
-            jobs_tell(j, job, false);
+        if (job->live->has_news && now_ns - job->live->published_ns >= NS_PER_S * 9 / 10)
+            jobs_publish_job(j, job, false);
     }
     return is_any;
 }
@@ -264,19 +253,19 @@ static void trim(struct jobs *j, bool is_any)
     malloc_trim(0);
 }
 
-static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct jobs *j = user;
     (void)missed;
     bool is_left = jobs_sync_all(j);
-    bool is_any = tell_news(j, now_ns);
+    bool is_any = publish_new_facts(j, now_ns);
     if (j->is_unsettled && !is_left)
-        jobs_after_look_at_all(j);
+        jobs_check_all_after(j);
     if (j->is_unsure && now_ns >= j->unsure_ns) {
         j->unsure_ns = now_ns + UNSURE_S * NS_PER_S;
         jobs_adopt_again(j);
     }
-    jobs_file_look(j, now_ns);
+    jobs_file_check(j, now_ns);
     trim(j, is_any);
     if (is_any || is_left || j->is_unsettled || j->is_file_due)
         return;

@@ -23,6 +23,7 @@ struct jobs_keep {
     unsigned count;
 };
 
+/* Texts must live as long as the jobs. */
 struct jobs_options {
     const char *state_dir; /* absolute; made with mode 0700 */
     unsigned slots;
@@ -69,7 +70,7 @@ void jobs_close(struct jobs *jobs); /* lets go of what runs: it runs on */
 /* At most 8. FN NULL: USER listens no more. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* REQUEST borrowed. *RET is the job as the API tells it, the caller's. -EINVAL the request, -ENOSPC
+/* REQUEST borrowed. *RET is the job as the API has it, the caller's. -EINVAL the request, -ENOSPC
  * and others: not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);

@@ -66,7 +66,7 @@ struct reading {
     int result;
 };
 
-static int take_row(void *user, const struct store_job *row)
+static int adopt_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
@@ -142,7 +142,7 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* A lock that is held belongs to a job that runs, although the store has no row of it: the store
  * may have been moved away. Once it is put back, the job must be found. */
-static void tell_strays(struct jobs *j, unsigned count, int64_t one)
+static void report_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)
         jobs_trouble_set(
@@ -178,7 +178,7 @@ void jobs_sweep_locks(struct jobs *j)
         }
     }
     closedir(dir);
-    tell_strays(j, strays, stray);
+    report_strays(j, strays, stray);
 }
 
 static void adopt_all(struct jobs *j)
@@ -202,7 +202,7 @@ static void fill_queue(struct jobs *j)
         if (job->state == JOB_QUEUED && !jobs_is_queued(j, job)) {
             jobs_learn_memory(j, job);
             jobs_enqueue(j, job);
-            jobs_after_look(j, job);
+            jobs_check_after(j, job);
         }
         i += i < j->active_count && j->active[i]->id == id;
     }
@@ -220,7 +220,7 @@ int jobs_adopt(struct jobs *j, struct err *err)
 {
     struct reading reading = {.j = j};
     const struct store_filter filter = {.states = JOB_ACTIVE, .oldest_first = true};
-    int r = store_list(j->store, &filter, take_row, &reading, err);
+    int r = store_list(j->store, &filter, adopt_row, &reading, err);
     if (r >= 0 && reading.result < 0)
         r = err_set(err, reading.result, "the jobs cannot be read: %s", strerror(-reading.result));
     if (r < 0)

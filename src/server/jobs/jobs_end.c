@@ -79,7 +79,7 @@ static const char *const verdict_keys[][2] = {
     {"undecided", "verdict.undecided"},
 };
 
-static void count_all(struct job_ending *e, const struct job_live *live, const struct outcome *o)
+static void count_end(struct job_ending *e, const struct job_live *live, const struct outcome *o)
 {
     const struct job_facts *f = &e->facts;
     double cpu_s = o->measured.cost.cpu_s, job_s = (double)e->duration_ns / 1e9;
@@ -148,7 +148,7 @@ struct job_ending *job_ending_new(const struct job_live *live, const json_t *run
     if (!no_start)
         e->peak_bytes = o.measured.has_ask_bytes ? o.measured.ask_bytes : f->memory.peak_bytes;
     choose_end_state(e, live, &o, no_start);
-    count_all(e, live, &o);
+    count_end(e, live, &o);
     e->end = end_json(f, live, run);
     outcome_fini(&o);
     if (e->end)

@@ -57,7 +57,7 @@ static const char *base_of(const char *path)
 
 /* ---- beginning and ending ---- */
 
-static int open_folder(const char *path)
+static int open_file_folder(const char *path)
 {
     char folder[PATH_MAX];
     size_t len = (size_t)(base_of(path) - path);
@@ -72,11 +72,11 @@ static int open_folder(const char *path)
 static int begin(struct jobs_file *f)
 {
     *f = (struct jobs_file){.j = f->j, .timer = f->timer, .text = f->text, .folder = -1};
-    f->folder = open_folder(f->j->job_file);
+    f->folder = open_file_folder(f->j->options.job_file);
     if (f->folder < 0)
         return f->folder;
-    int fd =
-        io_create_temporary(f->folder, base_of(f->j->job_file), f->temporary, sizeof f->temporary);
+    int fd = io_create_temporary(f->folder, base_of(f->j->options.job_file), f->temporary,
+                                 sizeof f->temporary);
     if (fd < 0) {
         f->temporary[0] = '\0';
         return fd;
@@ -106,14 +106,14 @@ static void fail(struct jobs_file *f, int error)
     j->is_file_due = true;
     jobs_tick_on(j);
     f->next_ns = clock_mono_ns() + AGAIN_S * NS_PER_S;
-    jobs_trouble_set(j, TROUBLE_FILE, "the job file %s cannot be written: %s", j->job_file,
+    jobs_trouble_set(j, TROUBLE_FILE, "the job file %s cannot be written: %s", j->options.job_file,
                      strerror(-error));
 }
 
 /* ---- rows ---- */
 
 /* 0 it is queued, -ENOBUFS the disk is behind, -errno. */
-static int put_row(struct jobs_file *f, const struct store_job *row)
+static int file_put_row(struct jobs_file *f, const struct store_job *row)
 {
     json_t *doc = jobs_row_json(f->j, row, jobs_find(f->j, row->id));
     buf_clear(&f->text);
@@ -124,10 +124,10 @@ static int put_row(struct jobs_file *f, const struct store_job *row)
 }
 
 /* From the newest down, so that each is there once, whatever happens to it meanwhile. */
-static int add_row(void *user, const struct store_job *row)
+static int file_add_row(void *user, const struct store_job *row)
 {
     struct jobs_file *f = user;
-    int r = put_row(f, row);
+    int r = file_put_row(f, row);
     f->has_rows = false;
     if (r < 0) {
         f->error = r == -ENOBUFS ? 0 : r;
@@ -141,20 +141,20 @@ static int add_row(void *user, const struct store_job *row)
 }
 
 /* All that have not ended, and the newest that have. */
-static int put_rows(struct jobs_file *f, struct err *err)
+static int file_put_rows(struct jobs_file *f, struct err *err)
 {
     struct store_filter filter = {
         .states = f->ended < ENDED_MAX ? 0 : JOB_ACTIVE, .before = f->before, .limit = SLICE_ROWS};
     f->has_rows = true; /* unless one more comes */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
-    jobs_plan(f->j); /* add_row must not: it may not call the store */
-    int r = store_list(f->j->store, &filter, add_row, f, err);
+    jobs_plan(f->j); /* file_add_row must not: it may not call the store */
+    int r = store_list(f->j->store, &filter, file_add_row, f, err);
     return r < 0 ? r : f->error;
 }
 
 /* ---- a slice at a time ---- */
 
-static int put_end(struct jobs_file *f)
+static int file_put_end(struct jobs_file *f)
 {
     static const char text[] = "\n}\n";
     int r = sink_append(f->sink, text, sizeof text - 1);
@@ -171,7 +171,7 @@ static int publish(struct jobs_file *f)
     sink_status(f->sink, &status);
     if (status.first_error < 0)
         return status.first_error;
-    if (renameat(f->folder, f->temporary, f->folder, base_of(f->j->job_file)) < 0)
+    if (renameat(f->folder, f->temporary, f->folder, base_of(f->j->options.job_file)) < 0)
         return -errno;
     f->temporary[0] = '\0';
     end(f);
@@ -179,7 +179,7 @@ static int publish(struct jobs_file *f)
     return 0;
 }
 
-static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_file_timer(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct jobs_file *f = user;
     struct sink_status status;
@@ -190,9 +190,9 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
     sink_status(f->sink, &status);
     int r = status.first_error;
     if (r == 0 && !f->has_rows)
-        r = put_rows(f, &err);
+        r = file_put_rows(f, &err);
     else if (r == 0 && !f->is_printed)
-        r = put_end(f);
+        r = file_put_end(f);
     else if (r == 0 && sink_wait(f->sink, 0) == 0)
         r = publish(f);
     if (r < 0)
@@ -206,7 +206,7 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
         now_ns + took_ns + (pause_ns > least_ns * NS_PER_MS ? pause_ns : least_ns * NS_PER_MS), 0);
 }
 
-void jobs_file_look(struct jobs *j, uint64_t now_ns)
+void jobs_file_check(struct jobs *j, uint64_t now_ns)
 {
     struct jobs_file *f = j->file;
     if (!f)
@@ -228,10 +228,10 @@ int jobs_file_new(struct jobs *j, struct jobs_file **ret)
         return -ENOMEM;
     f->j = j;
     f->folder = -1;
-    AUTO_CLOSE int folder = open_folder(j->job_file);
+    AUTO_CLOSE int folder = open_file_folder(j->options.job_file);
     if (folder >= 0)
-        io_remove_temporaries(folder, base_of(j->job_file));
-    int r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_timer, f, &f->timer);
+        io_remove_temporaries(folder, base_of(j->options.job_file));
+    int r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_file_timer, f, &f->timer);
     if (r < 0)
         free(f);
     else

@@ -1,4 +1,4 @@
-/* What a supervisor tells of its job, checked, kept and passed on. */
+/* Messages of supervisors: checked, kept and passed on. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +59,9 @@ static void take_verdict(struct jobs *j, struct job *job, const struct job_messa
     bool is_change = strcmp(f->verdict.verdict, m->verdict.verdict) != 0;
     f->has_verdict = true;
     f->verdict = m->verdict;
-    job->live->is_news = true;
+    job->live->has_news = true;
     if (is_change)
-        jobs_tell_verdict(j, job);
+        jobs_publish_verdict(j, job);
 }
 
 static void take_state(struct jobs *j, struct job *job, const struct job_message *m)
@@ -92,7 +92,7 @@ static void on_state(struct jobs *j, struct job *job, const struct job_message *
     if (m->has_peak_bytes)
         raise_peak(f, m->peak_bytes);
     TAKE(f, m, log_bytes);
-    live->is_news = true;
+    live->has_news = true;
     take_verdict(j, job, m);
     take_state(j, job, m);
 }
@@ -117,7 +117,7 @@ static void on_sample(struct job *job, const struct job_message *m)
     }
     f->has_memory = f->has_memory || memory->has_unique_bytes || memory->has_headroom_bytes ||
                     memory->has_gpu_bytes;
-    job->live->is_news = true;
+    job->live->has_news = true;
     if (!m->memory.has_job_bytes)
         return;
     raise_peak(f, m->memory.job_bytes);
@@ -159,7 +159,7 @@ static void take_message(struct jobs *j, struct job *job, const struct job_messa
         break;
     case MESSAGE_SPARK: /* all of it, from the one who has followed the whole run */
         if (spark_unpack(doc, &job->live->spark))
-            job->live->is_news = true;
+            job->live->has_news = true;
         break;
     case MESSAGE_ANSWER:
         if (strcmp(m->answers, "checkpoint") == 0)

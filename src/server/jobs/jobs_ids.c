@@ -70,7 +70,7 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     int64_t id = 0;
     j->ids_fd = openat(state_fd, mark_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (j->ids_fd < 0)
-        return err_set(err, -errno, "cannot open %s/%s: %s", j->state_dir, mark_name,
+        return err_set(err, -errno, "cannot open %s/%s: %s", j->options.state_dir, mark_name,
                        strerror(errno));
     ssize_t len = io_pread_small(j->ids_fd, text, sizeof text);
     if (len > 0)
@@ -88,6 +88,6 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err)
     ssize_t n = pwrite(j->ids_fd, text, (size_t)len, 0);
     if (n == len)
         return 0;
-    return err_set(err, n < 0 ? -errno : -ENOSPC, "cannot write %s/%s: %s", j->state_dir, mark_name,
-                   strerror(n < 0 ? errno : ENOSPC));
+    return err_set(err, n < 0 ? -errno : -ENOSPC, "cannot write %s/%s: %s", j->options.state_dir,
+                   mark_name, strerror(n < 0 ? errno : ENOSPC));
 }

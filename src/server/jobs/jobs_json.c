@@ -1,4 +1,4 @@
-/* Jobs as the API tells them: from the store, with what is in memory of those that have not ended.
+/* Jobs as the API has them: from the store, with what is in memory of those that have not ended.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static json_t *time_json(uint64_t wall_ns)
     return wall_ns ? json_seconds(wall_ns) : json_null();
 }
 
-/* Values may be secrets: who may only look is told the names. */
+/* Values may be secrets: readers get the names alone. */
 static json_t *names_json(json_t *env)
 {
     json_t *names = json_array(), *value;
@@ -237,7 +237,7 @@ static size_t row_bytes(const struct store_job *row)
     return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
 }
 
-static int add_row(void *user, const struct store_job *row)
+static int list_row(void *user, const struct store_job *row)
 {
     struct listing *l = user;
     l->bytes += row_bytes(row);
@@ -258,8 +258,8 @@ int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, stru
                                   .name = query->name,
                                   .before = query->before,
                                   .limit = l.limit + 1};
-    jobs_plan(j); /* add_row must not: it may not call the store */
-    int r = store_list(j->store, &filter, add_row, &l, err);
+    jobs_plan(j); /* list_row must not: it may not call the store */
+    int r = store_list(j->store, &filter, list_row, &l, err);
     if (r < 0) {
         json_decref(l.list);
         return r;

@@ -175,7 +175,7 @@ static int choose(void *user, const struct store_job *row)
     struct choice *c = user;
     if (c->aged_ns && jobs_age_ns(c->j) < row->ended_age_ns + c->aged_ns)
         return 0;
-    if (jobs_find(c->j, row->id)) /* its end is not told yet */
+    if (jobs_find(c->j, row->id)) /* its end is not published yet */
         return 0;
     c->id = row->id;
     snprintf(c->folder, sizeof c->folder, "%s", row->run_dir ? row->run_dir : "");
@@ -238,7 +238,7 @@ static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err 
     r = store_remove(k->j->store, c->id, err);
     if (r < 0)
         return r;
-    jobs_tell_removed(k->j, c->id);
+    jobs_publish_removed(k->j, c->id);
     return 0;
 }
 
@@ -266,7 +266,7 @@ static int try_stuck(struct jobs_keeper *k, uint64_t now_ns)
     return 1;
 }
 
-static void tell_stuck(struct jobs_keeper *k)
+static void report_stuck(struct jobs_keeper *k)
 {
     if (k->trash.has_stuck)
         jobs_trouble_set(k->j, TROUBLE_KEEP,
@@ -305,7 +305,7 @@ static void sleep_until(struct jobs_keeper *k, uint64_t at_ns)
     loop_set_timer(k->timer, at_ns, 0);
 }
 
-static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_keep_timer(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct jobs_keeper *k = user;
     struct err err;
@@ -314,7 +314,7 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
     if (r < 0)
         jobs_trouble_set(k->j, TROUBLE_KEEP, "ended jobs cannot be removed now: %s", err.text);
     else if (r == 0)
-        tell_stuck(k);
+        report_stuck(k);
     if (jobs_age_ns(k->j) - k->j->age_kept_ns >= AGE_S * NS_PER_S)
         write_age(k->j);
     if (r == 0 && k->j->trouble[TROUBLE_STRAYS][0])
@@ -343,7 +343,7 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     }
     r = trash_open(j->runs_fd, &k->trash);
     if (r == 0)
-        r = loop_add_timer(j->loop, k->due_ns, 0, on_timer, k, &k->timer);
+        r = loop_add_timer(j->loop, k->due_ns, 0, on_keep_timer, k, &k->timer);
     if (r < 0) {
         jobs_keeper_free(k);
         return err_set(err, r, "%s cannot be used: %s", j->runs_path, strerror(-r));

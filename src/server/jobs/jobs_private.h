@@ -53,9 +53,9 @@ struct job_live {
     struct job_facts facts;
     enum job_checkpoint checkpoint; /* what became of the newest request for one */
     char checkpoint_error[FACTS_TEXT];
-    struct series spark; /* of its memory */
-    uint64_t told_ns;          /* when listeners were last told without a change */
-    bool is_news;              /* since then */
+    struct series spark;       /* of its memory */
+    uint64_t published_ns;     /* when it was last published without a change */
+    bool has_news;             /* since then */
     struct job_ending *ending; /* it is over; to be stored */
 };
 
@@ -73,9 +73,9 @@ struct job {
     int64_t *after; /* still waited for */
     size_t after_count;
     struct plan_verdict verdict;
-    enum plan_why told_why;
+    enum plan_why published_why;
     uint64_t changed_ns; /* wall clock of the newest change */
-    /* The two clocks when we first knew of it. Its times are told from there: the wall clock may be
+    /* The two clocks when we first knew of it. Its times count from there: the wall clock may be
      * set meanwhile, and a job would seem to have run for years, or to have ended before it began.
      */
     uint64_t wall_ns, boot_ns;
@@ -101,7 +101,7 @@ struct jobs_listener {
 struct jobs {
     struct loop *loop;
     struct jobs_options options;
-    char *state_dir, *job_file, *program, *runs_path, *cwd;
+    char *runs_path, *cwd;
     int runs_fd, locks_fd, ids_fd;
     struct store *store;
     uint64_t age_ns, age_boot_ns; /* the store's age when this server began, and when that was */
@@ -161,7 +161,7 @@ void job_free(struct job *job);
 void jobs_occupy(struct jobs *j, struct job *job);
 void jobs_vacate(struct jobs *j, struct job *job);
 
-/* ---- jobs_state.c: changes, durable where the disk allows, and told ---- */
+/* ---- jobs_state.c: changes, durable where the disk allows, and published ---- */
 
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -173,7 +173,7 @@ uint64_t job_now_ns(const struct job *job);
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
 /* Only if it can be stored: false, and nothing has changed. */
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state);
-/* The same for what a supervisor tells: on disk within a second or so. */
+/* The same for what a supervisor reports: on disk within a second or so. */
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason);
 /* Ends one that was never started, and only if that can be stored: 0, and JOB is gone; or -errno.
  */
@@ -183,12 +183,12 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
 void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
 /* Tries again what could not be stored. True: something is left to do. */
 bool jobs_sync_all(struct jobs *j);
-void jobs_tell(struct jobs *j, struct job *job, bool is_change);
-void jobs_tell_removed(struct jobs *j, int64_t id);
+void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
+void jobs_publish_removed(struct jobs *j, int64_t id);
 /* KIND of a supervisor's message, which is borrowed. */
 void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
-/* At once, unless it was just told: then within a second. */
-void jobs_tell_verdict(struct jobs *j, struct job *job);
+/* At once, unless it was just published: then within a second. */
+void jobs_publish_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);
 
 /* ---- jobs_ids.c: ids never come again ---- */
@@ -217,16 +217,16 @@ void jobs_after_ended(struct jobs *j, int64_t id, enum job_state state);
 /* Some of that; true: there is more. */
 bool jobs_after_some(struct jobs *j);
 /* For all that JOB comes after, by the store. False: JOB is gone. */
-bool jobs_after_look(struct jobs *j, struct job *job);
-void jobs_after_look_at_all(struct jobs *j); /* or at some: then it is still unsettled */
+bool jobs_check_after(struct jobs *j, struct job *job);
+void jobs_check_all_after(struct jobs *j); /* or at some: then it is still unsettled */
 
-/* ---- jobs_follow.c: what the executor tells ---- */
+/* ---- jobs_follow.c: callbacks of the executor ---- */
 
 extern const struct executor_callbacks jobs_callbacks; /* without user */
 /* It was asked to end while it was starting or running. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
 
-/* ---- jobs_end.c: what is told of an ended job, from its run.json ---- */
+/* ---- jobs_end.c: what is kept of an ended job, from its run.json ---- */
 
 enum { ENDING_COUNTS = 10 };
 struct job_ending {
@@ -273,4 +273,4 @@ uint64_t jobs_age_ns(const struct jobs *j);
 
 int jobs_file_new(struct jobs *j, struct jobs_file **ret);
 void jobs_file_free(struct jobs_file *f); /* what is being written is given up */
-void jobs_file_look(struct jobs *j, uint64_t now_ns);
+void jobs_file_check(struct jobs *j, uint64_t now_ns);

@@ -13,7 +13,7 @@
 
 enum {
     BURST = 8, /* starts in one go; the loop has others to serve */
-    NEXT = 20, /* of the queue, of whom it is told what they wait for */
+    NEXT = 20, /* of the queue, of which it is published what they wait for */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
 };
@@ -195,17 +195,18 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* What those wait for that are next. Not of all: a queue of thousands would be told at every end.
+/* What those wait for that are next. Not of all: a queue of thousands would be published at every
+ * end.
  */
-static void tell_waits(struct jobs *j)
+static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);
     for (size_t i = 0; i < j->queue_count && i < NEXT; i++) {
         struct job *job = j->queue[i];
-        if (job->told_why == job->verdict.why)
+        if (job->published_why == job->verdict.why)
             continue;
-        job->told_why = job->verdict.why;
-        jobs_tell(j, job, false);
+        job->published_why = job->verdict.why;
+        jobs_publish_job(j, job, false);
     }
 }
 
@@ -231,7 +232,7 @@ void jobs_start_queued(struct jobs *j)
     bool is_more = jobs_after_some(j);
     if (start_some(j, clock_mono_ns()) || is_more)
         jobs_kick(j);
-    tell_waits(j);
+    publish_waits(j);
 }
 
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
@@ -352,13 +353,13 @@ bool jobs_after_some(struct jobs *j)
     return j->news_count > 0;
 }
 
-void jobs_after_look_at_all(struct jobs *j)
+void jobs_check_all_after(struct jobs *j)
 {
     int cancels = 0;
     size_t i = 0;
     j->is_unsettled = false;
     while (i < j->queue_count && !j->is_unsettled && cancels < CANCELS) {
-        if (jobs_after_look(j, j->queue[i]))
+        if (jobs_check_after(j, j->queue[i]))
             i++;
         else
             cancels++;
@@ -367,7 +368,7 @@ void jobs_after_look_at_all(struct jobs *j)
         j->is_unsettled = true;
 }
 
-bool jobs_after_look(struct jobs *j, struct job *job)
+bool jobs_check_after(struct jobs *j, struct job *job)
 {
     for (size_t at = job->after_count; at > 0; at--)
         if (!settle(j, job, at - 1, jobs_state(j, job->after[at - 1])))

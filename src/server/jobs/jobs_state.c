@@ -1,4 +1,4 @@
-/* Changes of state: in memory at once, on disk when the disk allows, and told to whoever listens.
+/* Changes of state: in memory at once, on disk when the disk allows, and published to listeners.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include "server/jobs/jobs_private.h"
 
 enum {
-    SOFT_MAX = 1000, /* changes of one job, told by its supervisor, that are kept */
-    TELL_MS = 100,   /* between two changes of a verdict that are published at once */
+    SOFT_MAX = 1000,  /* changes of one job, reported by its supervisor, that are kept */
+    PUBLISH_MS = 100, /* between two changes of a verdict that are published at once */
     JOB_GPU_LIST = PLAN_GPUS_MAX * 3,
 };
 
@@ -56,20 +56,20 @@ static bool has_listener(const struct jobs *j)
     return false;
 }
 
-void jobs_tell(struct jobs *j, struct job *job, bool is_change)
+void jobs_publish_job(struct jobs *j, struct job *job, bool is_change)
 {
     uint64_t now_ns = clock_mono_ns();
     j->is_file_due = j->is_file_due || is_change;
     if (job->live) {
-        job->live->told_ns = now_ns;
-        job->live->is_news = false;
+        job->live->published_ns = now_ns;
+        job->live->has_news = false;
     }
     if (j->is_file_due)
         jobs_tick_on(j);
     if (!has_listener(j))
         return;
     json_t *doc = jobs_job_json(j, job);
-    job->told_why = job->verdict.why;
+    job->published_why = job->verdict.why;
     if (doc)
         publish_news(j, &(struct jobs_news){.kind = JOBS_NEWS_JOB,
                                             .id = job->id,
@@ -80,15 +80,15 @@ void jobs_tell(struct jobs *j, struct job *job, bool is_change)
     json_decref(doc);
 }
 
-void jobs_tell_verdict(struct jobs *j, struct job *job)
+void jobs_publish_verdict(struct jobs *j, struct job *job)
 {
-    if (clock_mono_ns() - job->live->told_ns >= TELL_MS * NS_PER_MS)
-        jobs_tell(j, job, true);
+    if (clock_mono_ns() - job->live->published_ns >= PUBLISH_MS * NS_PER_MS)
+        jobs_publish_job(j, job, true);
     else
-        job->live->is_news = true;
+        job->live->has_news = true;
 }
 
-void jobs_tell_removed(struct jobs *j, int64_t id)
+void jobs_publish_removed(struct jobs *j, int64_t id)
 {
     j->is_file_due = true;
     jobs_tick_on(j);
@@ -118,7 +118,8 @@ static const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST])
     return len ? ret : NULL;
 }
 
-/* That it was asked to end must outlive us: by its end alone nobody could tell it from a failure.
+/* That it was asked to end must outlive us: by its end alone it could not be distinguished from a
+ * failure.
  */
 static const char asked_mark[] = "{\"asked\":true}";
 
@@ -192,7 +193,7 @@ static bool write_down(struct jobs *j, struct job *job)
     return true;
 }
 
-/* A change that is not on disk yet is told there before the one that follows it. */
+/* A change that is not on disk yet is written before the one that follows it. */
 static void note_present(struct job *job)
 {
     struct job_live *live = job->live;
@@ -222,7 +223,7 @@ void jobs_change(struct jobs *j, struct job *job, enum job_state state, const ch
 {
     set_state(job, state, reason);
     write_down(j, job);
-    jobs_tell(j, job, true);
+    jobs_publish_job(j, job, true);
 }
 
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
@@ -232,7 +233,7 @@ bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
     const bool was_dirty = job->is_dirty;
     set_state(job, state, NULL);
     if (write_down(j, job)) {
-        jobs_tell(j, job, true);
+        jobs_publish_job(j, job, true);
         return true;
     }
     job->state = state_before;
@@ -248,7 +249,7 @@ void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, con
     if (++job->live->changes > SOFT_MAX)
         job->is_dirty = was_dirty;
     jobs_tick_on(j);
-    jobs_tell(j, job, true);
+    jobs_publish_job(j, job, true);
 }
 
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
@@ -266,7 +267,7 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
     job->changed_ns = change.at_ns;
     int64_t id = job->id;
     jobs_dequeue(j, job);
-    jobs_tell(j, job, true);
+    jobs_publish_job(j, job, true);
     jobs_delete(j, job);
     jobs_after_ended(j, id, state);
     jobs_keeper_wake(j->keeper);
@@ -292,7 +293,7 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
 {
     if (!e->peak_bytes)
         return 0;
-    /* what ended early tells what it needs at least, and no more */
+    /* what ended early shows what it needs at least, and no more */
     if (e->state != JOB_SUCCEEDED && e->peak_bytes <= store_learned(j->store, job->name))
         return 0;
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
@@ -372,7 +373,7 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* told when it is on disk, and by then there may be no JOB any more */
+    /* published when it is on disk, and by then there may be no JOB any more */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,

@@ -83,8 +83,8 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
     if (jobs_insert(j, job) < 0)
         return 0;
     jobs_enqueue(j, job);
-    jobs_tell(j, job, true);
-    if (jobs_after_look(j, job))
+    jobs_publish_job(j, job, true);
+    if (jobs_check_after(j, job))
         jobs_start_queued(j);
     return 0;
 }

@@ -12,8 +12,8 @@
 #include "server/jobs/jobs_private.h"
 
 /* Index of the first entry of V that does not come before JOB. */
-static size_t place(struct job *const *v, size_t count, const struct job *job,
-                    bool (*comes_before)(const struct job *a, const struct job *b))
+static size_t job_place(struct job *const *v, size_t count, const struct job *job,
+                        bool (*comes_before)(const struct job *a, const struct job *b))
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -36,7 +36,7 @@ static bool by_turn(const struct job *a, const struct job *b)
     return a->priority != b->priority ? a->priority > b->priority : a->id < b->id;
 }
 
-static int put(struct job ***v, size_t *count, size_t *cap, size_t at, struct job *job)
+static int put_job(struct job ***v, size_t *count, size_t *cap, size_t at, struct job *job)
 {
     if (!ARRAY_ROOM(*v, *count, *cap))
         return -ENOMEM;
@@ -46,7 +46,7 @@ static int put(struct job ***v, size_t *count, size_t *cap, size_t at, struct jo
     return 0;
 }
 
-static void take(struct job ***v, size_t *count, size_t *cap, size_t at)
+static void take_out_job(struct job ***v, size_t *count, size_t *cap, size_t at)
 {
     --*count;
     memmove(*v + at, *v + at + 1, (*count - at) * sizeof(struct job *));
@@ -62,14 +62,14 @@ static void take(struct job ***v, size_t *count, size_t *cap, size_t at)
 struct job *jobs_find(const struct jobs *j, int64_t id)
 {
     const struct job key = {.id = id};
-    size_t at = place(j->active, j->active_count, &key, by_id);
+    size_t at = job_place(j->active, j->active_count, &key, by_id);
     return at < j->active_count && j->active[at]->id == id ? j->active[at] : NULL;
 }
 
 int jobs_insert(struct jobs *j, struct job *job)
 {
-    size_t at = place(j->active, j->active_count, job, by_id);
-    int r = put(&j->active, &j->active_count, &j->active_cap, at, job);
+    size_t at = job_place(j->active, j->active_count, job, by_id);
+    int r = put_job(&j->active, &j->active_count, &j->active_cap, at, job);
     if (r < 0)
         job_free(job);
     return r;
@@ -77,35 +77,35 @@ int jobs_insert(struct jobs *j, struct job *job)
 
 void jobs_delete(struct jobs *j, struct job *job)
 {
-    size_t at = place(j->active, j->active_count, job, by_id);
+    size_t at = job_place(j->active, j->active_count, job, by_id);
     jobs_dequeue(j, job);
     if (at < j->active_count && j->active[at] == job)
-        take(&j->active, &j->active_count, &j->active_cap, at);
+        take_out_job(&j->active, &j->active_count, &j->active_cap, at);
     job_free(job);
 }
 
 int jobs_enqueue(struct jobs *j, struct job *job)
 {
-    size_t at = place(j->queue, j->queue_count, job, by_turn);
+    size_t at = job_place(j->queue, j->queue_count, job, by_turn);
     j->is_planned = false;
     j->news_at = 0;
-    return put(&j->queue, &j->queue_count, &j->queue_cap, at, job);
+    return put_job(&j->queue, &j->queue_count, &j->queue_cap, at, job);
 }
 
 bool jobs_is_queued(const struct jobs *j, const struct job *job)
 {
-    size_t at = place(j->queue, j->queue_count, job, by_turn);
+    size_t at = job_place(j->queue, j->queue_count, job, by_turn);
     return at < j->queue_count && j->queue[at] == job;
 }
 
 void jobs_dequeue(struct jobs *j, struct job *job)
 {
-    size_t at = place(j->queue, j->queue_count, job, by_turn);
+    size_t at = job_place(j->queue, j->queue_count, job, by_turn);
     if (!jobs_is_queued(j, job))
         return;
     j->is_planned = false;
     j->news_at = 0;
-    take(&j->queue, &j->queue_count, &j->queue_cap, at);
+    take_out_job(&j->queue, &j->queue_count, &j->queue_cap, at);
 }
 
 /* ---- one job ---- */
@@ -138,7 +138,7 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec)
                         .after = after,
                         .after_count = spec->after_count,
                         .verdict = {.why = PLAN_WAITS_TURN},
-                        .told_why = PLAN_WAITS_TURN,
+                        .published_why = PLAN_WAITS_TURN,
                         .changed_ns = larger(row->started_ns, row->submitted_ns),
                         .boot_ns = clock_boot_ns()};
     job->wall_ns = larger(clock_wall_ns(), job->changed_ns);

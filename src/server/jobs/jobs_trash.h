@@ -20,7 +20,7 @@ void trash_close(struct trash *t);
 int trash_put(struct trash *t, int runs_fd, const char *name);
 /* A folder of ours that nobody may enter or move is made one that we may. */
 void trash_open_up(int dir, const char *name);
-/* Removes up to about BUDGET entries; t->is_full tells whether there is more. -errno: some could
+/* Removes up to about BUDGET entries; t->is_full says whether there is more. -errno: some could
  * not be removed; it is put aside, so that the rest can go on. */
 int trash_empty_some(struct trash *t, unsigned budget);
 /* What was put aside is to be tried again. */

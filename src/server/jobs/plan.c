@@ -43,7 +43,7 @@ static enum plan_why fits(const struct left *left, const struct plan_job *job)
     return job->gpus > left->gpus ? PLAN_WAITS_GPU : PLAN_STARTS;
 }
 
-static void take(struct left *left, const struct plan_job *job, bool with_slot)
+static void take_room(struct left *left, const struct plan_job *job, bool with_slot)
 {
     left->slots = (unsigned)over(left->slots, with_slot);
     left->gpus = (unsigned)over(left->gpus, job->gpus);
@@ -111,19 +111,19 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
         if (v->why == PLAN_STARTS) {
             has_started = true;
             v->gpus = pick_gpus(room, job->gpus);
-            take(&truly, job, true);
-            take(&kept, job, true);
+            take_room(&truly, job, true);
+            take_room(&kept, job, true);
             continue;
         }
         /* Of what it is short of it keeps all there is, of the rest what it wants. Before the first
          * can start somebody must end, and that one's slot is enough for it. */
-        take(&kept, job, is_one_waiting);
+        take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }
 }
 
-static void say_memory(const struct plan_room *room, const struct plan_job *job, bool is_never,
-                       char *ret, size_t size)
+static void memory_sentence(const struct plan_room *room, const struct plan_job *job, bool is_never,
+                            char *ret, size_t size)
 {
     char wanted[TEXT_SIZE_MAX], idle[TEXT_SIZE_MAX], all[TEXT_SIZE_MAX];
     text_size(wanted, job->memory_bytes);
@@ -150,7 +150,7 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
         snprintf(ret, size, "waits for a slot: %u of %u in use", room->slots_used, room->slots);
         return;
     case PLAN_WAITS_MEMORY:
-        say_memory(room, job, false, ret, size);
+        memory_sentence(room, job, false, ret, size);
         return;
     case PLAN_WAITS_GPU:
         snprintf(ret, size, "waits for GPUs: %u wanted, %u of %u free", job->gpus,
@@ -164,7 +164,7 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
             snprintf(ret, size, "can never start: %u GPUs wanted, the server has %u", job->gpus,
                      room->gpus);
         else
-            say_memory(room, job, true, ret, size);
+            memory_sentence(room, job, true, ret, size);
         return;
     }
 }

@@ -372,7 +372,7 @@ static int check_and_migrate(struct store *s, struct err *err)
     return r == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : r;
 }
 
-static int count_all(struct store *s, struct err *err)
+static int count_states(struct store *s, struct err *err)
 {
     int r = 0;
     sqlite3_stmt *st = store_bind(s, SQL_COUNT, err, "");
@@ -408,7 +408,7 @@ int store_open(const char *path, struct store **ret, struct err *err)
     if (r == 0)
         r = check_and_migrate(s, err);
     if (r == 0)
-        r = count_all(s, err);
+        r = count_states(s, err);
     if (r == 0) /* of all that ever were: AUTOINCREMENT */
         r = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
     if (r < 0) {

@@ -32,7 +32,7 @@ struct store_job {
     const char *folder_id; /* what that is signed with; NULL: made by an ebb that did not sign */
     uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: not yet */
     uint64_t ended_age_ns; /* how long servers had run with this store when it ended */
-    const char *end; /* JSON of what is told of an ended job (status, cause, memory, verdict, …) */
+    const char *end; /* JSON of the facts of an ended job (status, cause, memory, verdict, …) */
 };
 
 /* Creates or opens PATH, migrates it by user_version; -EBUSY where another server has it; a newer
