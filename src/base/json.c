@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -142,4 +143,17 @@ bool json_is_crowded(const char *s, size_t len, size_t max)
     for (size_t i = 0; i < len; i++)
         count += s[i] == ',' || s[i] == '[' || s[i] == '{';
     return count > max;
+}
+
+int json_refuse(struct err *err, const char *key, const json_t *value, const char *why)
+{
+    enum { SHOWN_MAX = 100 };
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    size_t len = text ? strlen(text) : 0;
+    size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
+    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80) /* not in the middle of a character */
+        n--;
+    err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "", why);
+    free(text);
+    return -EINVAL;
 }

@@ -29,3 +29,5 @@ json_t *json_parse(const char *s, size_t len, struct err *err);
 /* Whether the text has more than about MAX values. One takes many times its text in memory: what
  * is nothing but brackets would take all of it. */
 bool json_is_crowded(const char *s, size_t len, size_t max);
+/* -EINVAL with the sentence "KEY: VALUE WHY": the value as JSON, cut. */
+int json_refuse(struct err *err, const char *key, const json_t *value, const char *why);

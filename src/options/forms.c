@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "options/option.h"
 
 size_t options_put_argv(struct buf *out, const struct options_given *given)
@@ -19,15 +20,6 @@ size_t options_put_argv(struct buf *out, const struct options_given *given)
     return given->count;
 }
 
-/* "options.NAME: VALUE is …" */
-static int options_refuse(const char *what, const json_t *value, const char *why, struct err *err)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    int r = err_set(err, -EINVAL, "%s: %.100s is %s", what, text ? text : "", why);
-    free(text);
-    return r;
-}
-
 static int options_read_value(const struct option_desc *o, const json_t *value,
                               struct options_given *given, void *values, struct err *err)
 {
@@ -36,12 +28,12 @@ static int options_read_value(const struct option_desc *o, const json_t *value,
     snprintf(what, sizeof what, "options.%s", o->name);
     if (o->type == OPTION_FLAG)
         return json_is_true(value) ? options_give(given, o, what, NULL, values, err)
-                                   : options_refuse(what, value, "neither true nor false", err);
+                                   : json_refuse(err, what, value, "is neither true nor false");
     if (json_is_integer(value)) {
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         text = number;
     } else if (!text || strlen(text) != json_string_length(value)) {
-        return options_refuse(what, value, "neither a text nor a whole number", err);
+        return json_refuse(err, what, value, "is neither a text nor a whole number");
     }
     return options_give(given, o, what, text, values, err);
 }

@@ -10,32 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "options/run_options.h"
 #include "server/jobs/plan.h"
 
-enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, SHOWN_MAX = 100, PRIORITY_MAX = 100 };
+enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, PRIORITY_MAX = 100 };
 
-/* What one key is read with. */
-struct reading {
+/* What a key is read into, and with. */
+struct spec_input {
     struct job_spec *spec;
     const char *base_cwd;
     struct err *err;
 };
-
-/* "KEY: VALUE is …": the value as JSON, cut. */
-static int refuse(struct err *err, const char *key, const json_t *value, const char *why)
-{
-    AUTO_FREE char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-    size_t len = text ? strlen(text) : 0;
-    size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
-    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80) /* not in the middle of a character */
-        n--;
-    return err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "",
-                   why);
-}
 
 static bool has_nul(const json_t *text)
 {
@@ -47,32 +35,33 @@ static bool is_plain_text(const json_t *v)
     return json_is_string(v) && !has_nul(v);
 }
 
-static int set(struct reading *r, const char *key, json_t *value)
+static int spec_set(struct spec_input *in, const char *key, json_t *value)
 {
-    return json_object_set_new(r->spec->doc, key, value) < 0 ? -ENOMEM : 0;
+    return json_object_set_new(in->spec->doc, key, value) < 0 ? -ENOMEM : 0;
 }
 
 /* ---- the keys ---- */
 
-static int read_command(struct reading *r, const char *key, const json_t *v)
+static int spec_read_command(struct spec_input *in, const char *key, const json_t *v)
 {
     size_t bytes = 0, n = json_array_size(v);
     if (!json_is_array(v) || n == 0)
-        return refuse(r->err, key, v, "is not a list of texts like [\"python\", \"train.py\"]");
+        return json_refuse(in->err, key, v,
+                           "is not a list of texts like [\"python\", \"train.py\"]");
     for (size_t i = 0; i < n; i++) {
         const json_t *word = json_array_get(v, i);
         if (!is_plain_text(word))
-            return refuse(r->err, key, word, "is not a text that can be an argument");
+            return json_refuse(in->err, key, word, "is not a text that can be an argument");
         bytes += json_string_length(word) + 1;
     }
     if (json_string_length(json_array_get(v, 0)) == 0)
-        return refuse(r->err, key, v, "begins with an empty text; name the program there");
+        return json_refuse(in->err, key, v, "begins with an empty text; name the program there");
     if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
-        return err_set(r->err, -EINVAL,
+        return err_set(in->err, -EINVAL,
                        "%s: %zu arguments of %zu bytes are too many; at most %d of %d bytes are "
                        "taken, put more into a file",
                        key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
-    return set(r, key, json_deep_copy(v));
+    return spec_set(in, key, json_deep_copy(v));
 }
 
 static const char *program_name(const json_t *command)
@@ -95,188 +84,189 @@ static json_t *default_name(const json_t *command)
     return json_stringn(name, n);
 }
 
-static int read_name(struct reading *r, const char *key, const json_t *v)
+static int spec_read_name(struct spec_input *in, const char *key, const json_t *v)
 {
     if (!v)
-        return set(r, key, default_name(json_object_get(r->spec->doc, "command")));
+        return spec_set(in, key, default_name(json_object_get(in->spec->doc, "command")));
     if (!is_plain_text(v) || json_string_length(v) == 0 || json_string_length(v) > JOB_NAME_MAX)
-        return refuse(r->err, key, v, "is not a text of 1 to 128 bytes");
-    return set(r, key, json_string(json_string_value(v)));
+        return json_refuse(in->err, key, v, "is not a text of 1 to 128 bytes");
+    return spec_set(in, key, json_string(json_string_value(v)));
 }
 
-static int read_cwd(struct reading *r, const char *key, const json_t *v)
+static int spec_read_cwd(struct spec_input *in, const char *key, const json_t *v)
 {
     char path[PATH_MAX];
     struct stat st;
     if (v && (!is_plain_text(v) || json_string_length(v) == 0))
-        return refuse(r->err, key, v, "is not a folder's path");
-    const char *asked = v ? json_string_value(v) : r->base_cwd;
-    int n = asked[0] == '/' || !v ? snprintf(path, sizeof(path), "%s", asked)
-                                  : snprintf(path, sizeof(path), "%s/%s", r->base_cwd, asked);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return refuse(r->err, key, v, "is too long for a path");
+        return json_refuse(in->err, key, v, "is not a folder's path");
+    const char *asked = v ? json_string_value(v) : in->base_cwd;
+    int n = asked[0] == '/' || !v ? snprintf(path, sizeof path, "%s", asked)
+                                  : snprintf(path, sizeof path, "%s/%s", in->base_cwd, asked);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return json_refuse(in->err, key, v, "is too long for a path");
     if (stat(path, &st) < 0)
-        return err_set(r->err, -EINVAL, "%s: folder \"%s\" cannot be had: %s", key, path,
+        return err_set(in->err, -EINVAL, "%s: folder \"%s\" cannot be had: %s", key, path,
                        strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return err_set(r->err, -EINVAL, "%s: \"%s\" is not a folder", key, path);
+        return err_set(in->err, -EINVAL, "%s: \"%s\" is not a folder", key, path);
     if (access(path, X_OK) < 0)
-        return err_set(r->err, -EINVAL, "%s: folder \"%s\" cannot be entered: %s", key, path,
+        return err_set(in->err, -EINVAL, "%s: folder \"%s\" cannot be entered: %s", key, path,
                        strerror(errno));
-    return set(r, key, json_string(path));
+    return spec_set(in, key, json_string(path));
 }
 
-static int read_env(struct reading *r, const char *key, const json_t *v)
+static int spec_read_env(struct spec_input *in, const char *key, const json_t *v)
 {
     size_t bytes = 0;
     if (!v)
-        return set(r, key, json_object());
+        return spec_set(in, key, json_object());
     if (!json_is_object(v))
-        return refuse(r->err, key, v, "is not an object like {\"NAME\": \"value\"}");
+        return json_refuse(in->err, key, v, "is not an object like {\"NAME\": \"value\"}");
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)v, name, value)
     {
         if (!name[0] || strchr(name, '='))
-            return err_set(r->err, -EINVAL, "%s: \"%.100s\" cannot be a variable's name", key,
+            return err_set(in->err, -EINVAL, "%s: \"%.100s\" cannot be a variable's name", key,
                            name);
         if (!is_plain_text(value)) {
             char what[128];
-            snprintf(what, sizeof(what), "%s.%.100s", key, name);
-            return refuse(r->err, what, value, "is not a text");
+            snprintf(what, sizeof what, "%s.%.100s", key, name);
+            return json_refuse(in->err, what, value, "is not a text");
         }
         bytes += strlen(name) + json_string_length(value) + 2;
     }
     if (json_object_size(v) > VARIABLES_MAX || bytes > JOB_ENV_MAX)
-        return err_set(r->err, -EINVAL,
+        return err_set(in->err, -EINVAL,
                        "%s: %zu variables of %zu bytes are too many; at most %d of %d bytes are "
                        "taken",
                        key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
-    return set(r, key, json_deep_copy(v));
+    return spec_set(in, key, json_deep_copy(v));
 }
 
-static int read_int(struct reading *r, const char *key, const json_t *v, int min, int max, int *ret)
+static int spec_read_int(struct spec_input *in, const char *key, const json_t *v, int min, int max,
+                         int *ret)
 {
     json_int_t n = v ? json_integer_value(v) : 0;
     if (v && (!json_is_integer(v) || n < min || n > max)) {
         char why[64];
-        snprintf(why, sizeof(why), "is not a whole number from %d to %d", min, max);
-        return refuse(r->err, key, v, why);
+        snprintf(why, sizeof why, "is not a whole number from %d to %d", min, max);
+        return json_refuse(in->err, key, v, why);
     }
     *ret = (int)n;
-    return set(r, key, json_integer(n));
+    return spec_set(in, key, json_integer(n));
 }
 
-static int read_gpus(struct reading *r, const char *key, const json_t *v)
+static int spec_read_gpus(struct spec_input *in, const char *key, const json_t *v)
 {
-    return read_int(r, key, v, 0, PLAN_GPUS_MAX, &r->spec->gpus);
+    return spec_read_int(in, key, v, 0, PLAN_GPUS_MAX, &in->spec->gpus);
 }
 
-static int read_priority(struct reading *r, const char *key, const json_t *v)
+static int spec_read_priority(struct spec_input *in, const char *key, const json_t *v)
 {
-    return read_int(r, key, v, -PRIORITY_MAX, PRIORITY_MAX, &r->spec->priority);
+    return spec_read_int(in, key, v, -PRIORITY_MAX, PRIORITY_MAX, &in->spec->priority);
 }
 
 /* "24G" or a number of bytes. */
-static int read_size(struct reading *r, const char *key, const json_t *v, bool percent_too,
-                     struct quantity_size *ret)
+static int spec_read_size(struct spec_input *in, const char *key, const json_t *v, bool percent_too,
+                          struct quantity_size *ret)
 {
     char number[32];
     const char *text = json_string_value(v);
     const char *why = percent_too ? "is not a size like \"24G\" or \"80%\""
                                   : "is not a size like \"24G\" or a number of bytes";
     if (json_is_integer(v)) {
-        snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
         text = number;
     }
     if (!text || (json_is_string(v) && has_nul(v)) ||
         quantity_parse_size(key, text, ret, NULL) < 0 || (ret->is_percent && !percent_too))
-        return refuse(r->err, key, v, why);
-    return set(r, key, json_string(text));
+        return json_refuse(in->err, key, v, why);
+    return spec_set(in, key, json_string(text));
 }
 
-static int read_memory(struct reading *r, const char *key, const json_t *v)
+static int spec_read_memory(struct spec_input *in, const char *key, const json_t *v)
 {
     struct quantity_size size = {0};
     if (!v)
-        return set(r, key, json_null());
-    int rc = read_size(r, key, v, false, &size);
-    if (rc < 0)
-        return rc;
-    r->spec->memory_bytes = size.bytes;
-    r->spec->memory_from = "declared";
+        return spec_set(in, key, json_null());
+    int r = spec_read_size(in, key, v, false, &size);
+    if (r < 0)
+        return r;
+    in->spec->memory_bytes = size.bytes;
+    in->spec->memory_from = "declared";
     return 0;
 }
 
-static int read_limit(struct reading *r, const char *key, const json_t *v)
+static int spec_read_limit(struct spec_input *in, const char *key, const json_t *v)
 {
     struct quantity_size size = {0};
     if (!v)
-        return set(r, key, json_null());
-    int rc = read_size(r, key, v, true, &size);
-    if (rc < 0 || size.is_percent || r->spec->memory_from)
-        return rc;
-    r->spec->memory_bytes = size.bytes;
-    r->spec->memory_from = "limit";
+        return spec_set(in, key, json_null());
+    int r = spec_read_size(in, key, v, true, &size);
+    if (r < 0 || size.is_percent || in->spec->memory_from)
+        return r;
+    in->spec->memory_bytes = size.bytes;
+    in->spec->memory_from = "limit";
     return 0;
 }
 
-static int read_after(struct reading *r, const char *key, const json_t *v)
+static int spec_read_after(struct spec_input *in, const char *key, const json_t *v)
 {
-    struct job_spec *s = r->spec;
+    struct job_spec *s = in->spec;
     if (!v)
-        return set(r, key, json_array());
+        return spec_set(in, key, json_array());
     if (!json_is_array(v) || json_array_size(v) > JOB_AFTER_MAX)
-        return refuse(r->err, key, v, "is not a list of at most 64 jobs like [12, 13]");
+        return json_refuse(in->err, key, v, "is not a list of at most 64 jobs like [12, 13]");
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *id = json_array_get(v, i);
         if (!json_is_integer(id) || json_integer_value(id) < 1)
-            return refuse(r->err, key, id, "is not the number of a job");
+            return json_refuse(in->err, key, id, "is not the number of a job");
         for (size_t k = 0; k < s->after_count; k++) {
             if (s->after[k] == json_integer_value(id))
-                return refuse(r->err, key, v, "names a job twice");
+                return json_refuse(in->err, key, v, "names a job twice");
         }
         s->after[s->after_count++] = json_integer_value(id);
     }
-    return set(r, key, json_deep_copy(v));
+    return spec_set(in, key, json_deep_copy(v));
 }
 
-static int read_options(struct reading *r, const char *key, const json_t *v)
+static int spec_read_options(struct spec_input *in, const char *key, const json_t *v)
 {
     size_t bytes = 0;
     const char *name;
     json_t *value;
     if (v && !json_is_object(v))
-        return refuse(r->err, key, v, "is not an object like {\"restart\": true}");
+        return json_refuse(in->err, key, v, "is not an object like {\"restart\": true}");
     json_object_foreach((json_t *)(uintptr_t)v, name, value)
     {
         bytes += strlen(name) + json_string_length(value);
     }
     if (bytes > JOB_OPTIONS_MAX)
-        return err_set(r->err, -EINVAL, "%s: %zu bytes are too many; at most %d are taken", key,
+        return err_set(in->err, -EINVAL, "%s: %zu bytes are too many; at most %d are taken", key,
                        bytes, JOB_OPTIONS_MAX);
-    int rc = set(r, key, v ? json_deep_copy(v) : json_object());
+    int r = spec_set(in, key, v ? json_deep_copy(v) : json_object());
     struct run_options o = {0};
-    if (rc == 0)
-        rc = run_options_read_request(&o, &r->spec->options, r->spec->doc, r->err);
+    if (r == 0)
+        r = run_options_read_request(&o, &in->spec->options, in->spec->doc, in->err);
     run_options_fini(&o);
-    return rc;
+    return r;
 }
 
 /* In the order in which they are read: a name may come from the command, and what to set aside
  * from `limit` only where there is no `memory`. */
 static const struct {
     const char *key;
-    int (*read)(struct reading *r, const char *key, const json_t *v);
+    int (*read)(struct spec_input *in, const char *key, const json_t *v);
 } keys[] = {
-    {"command", read_command}, {"name", read_name},         {"cwd", read_cwd},
-    {"env", read_env},         {"gpus", read_gpus},         {"memory", read_memory},
-    {"limit", read_limit},     {"priority", read_priority}, {"after", read_after},
-    {"options", read_options},
+    {"command", spec_read_command}, {"name", spec_read_name},         {"cwd", spec_read_cwd},
+    {"env", spec_read_env},         {"gpus", spec_read_gpus},         {"memory", spec_read_memory},
+    {"limit", spec_read_limit},     {"priority", spec_read_priority}, {"after", spec_read_after},
+    {"options", spec_read_options},
 };
-enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
+enum { KEYS = sizeof keys / sizeof *keys };
 
-static int check_keys(const json_t *doc, struct err *err)
+static int spec_check_keys(const json_t *doc, struct err *err)
 {
     const char *key;
     json_t *value;
@@ -294,16 +284,16 @@ static int check_keys(const json_t *doc, struct err *err)
     return 0;
 }
 
-static int read_keys(const json_t *doc, struct reading *r)
+static int spec_read_keys(const json_t *doc, struct spec_input *in)
 {
     for (size_t i = 0; i < KEYS; i++) {
         const json_t *v = json_object_get(doc, keys[i].key);
         /* null is as good as nothing; a command there must be */
-        int rc = keys[i].read(r, keys[i].key, i > 0 && json_is_null(v) ? NULL : v);
-        if (rc == -ENOMEM)
-            return err_set(r->err, rc, "out of memory");
-        if (rc < 0)
-            return rc;
+        int r = keys[i].read(in, keys[i].key, i > 0 && json_is_null(v) ? NULL : v);
+        if (r == -ENOMEM)
+            return err_set(in->err, r, "out of memory");
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -311,23 +301,23 @@ static int read_keys(const json_t *doc, struct reading *r)
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err)
 {
     struct job_spec spec = {.doc = json_object()};
-    struct reading r = {&spec, base_cwd, err};
-    int rc = spec.doc ? 0 : err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0 && !json_is_object(doc))
-        rc = err_set(err, -EINVAL,
-                     "a request is an object like {\"command\": [\"python\", "
-                     "\"train.py\"]}");
-    if (rc == 0 && !json_object_get(doc, "command"))
-        rc = err_set(err, -EINVAL,
-                     "command: it is missing; a request is an object like "
-                     "{\"command\": [\"python\", \"train.py\"]}");
-    if (rc == 0)
-        rc = check_keys(doc, err);
-    if (rc == 0)
-        rc = read_keys(doc, &r);
-    if (rc < 0) {
+    struct spec_input in = {&spec, base_cwd, err};
+    int r = spec.doc ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (r == 0 && !json_is_object(doc))
+        r = err_set(err, -EINVAL,
+                    "a request is an object like {\"command\": [\"python\", "
+                    "\"train.py\"]}");
+    if (r == 0 && !json_object_get(doc, "command"))
+        r = err_set(err, -EINVAL,
+                    "command: it is missing; a request is an object like "
+                    "{\"command\": [\"python\", \"train.py\"]}");
+    if (r == 0)
+        r = spec_check_keys(doc, err);
+    if (r == 0)
+        r = spec_read_keys(doc, &in);
+    if (r < 0) {
         job_spec_fini(&spec);
-        return rc;
+        return r;
     }
     spec.name = json_string_value(json_object_get(spec.doc, "name"));
     spec.cwd = json_string_value(json_object_get(spec.doc, "cwd"));
