@@ -12,6 +12,12 @@ struct quantity_size {
     uint32_t permyriad; /* when is_percent: 80% is 8000; 1 to 10000 */
 };
 
+/* A zeroed one was not given. */
+static inline bool quantity_is_given(const struct quantity_size *size)
+{
+    return size->is_percent || size->bytes > 0;
+}
+
 /* "512M", "24G", "1.5GiB", "4096", "80%": K M G T P are powers of 1024, with or without "B" or
  * "iB", in any case. WHAT names the option for the sentence. 0, or -EINVAL/-ERANGE with a
  * sentence that holds the value. A plain 0 is an error: no limit of ours can be nothing. */

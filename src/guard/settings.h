@@ -19,8 +19,7 @@ struct guard_settings {
     bool
         is_off; /* --no-guard: nothing below acts; isolation, cause of death and giving back stay */
     bool dry_run;
-    bool has_limit, has_reserve, has_gpu_limit;
-    struct quantity_size limit;     /* a share is of the effective limit */
+    struct quantity_size limit;     /* zeroed: not given; a share is of the effective limit */
     struct quantity_size reserve;   /* a share is of the line that is defended */
     struct quantity_size gpu_limit; /* of each device; a share is of its memory */
     struct ladder_rules rules;      /* reserve_bytes is worked out from RESERVE later */

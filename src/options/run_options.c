@@ -345,11 +345,6 @@ static int run_check_sizes(const struct run_options *o, const struct options_giv
 
 /* ---- the settings ---- */
 
-static bool run_size_is_set(const struct quantity_size *size)
-{
-    return size->is_percent || size->bytes > 0;
-}
-
 static int run_complete_guard(struct run_options *o, struct err *err)
 {
     struct guard_settings *s = &o->guard;
@@ -361,9 +356,6 @@ static int run_complete_guard(struct run_options *o, struct err *err)
                                      .clean_shm = s->clean_shm};
         return 0;
     }
-    s->has_limit = run_size_is_set(&s->limit);
-    s->has_reserve = run_size_is_set(&s->reserve);
-    s->has_gpu_limit = run_size_is_set(&s->gpu_limit);
     s->restart |= s->restart_every.unit != RESTART_NEVER;
     s->max_restarts = (unsigned)o->max_restarts;
     return o->resume_args ? words_split("--resume-args", o->resume_args, &s->resume_args, err) : 0;

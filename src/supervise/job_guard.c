@@ -114,7 +114,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
     const struct guard_settings *set = &j->options->guard;
     uint64_t least = UINT64_MAX;
     struct run_entity *const *gpus;
-    if (!set->has_gpu_limit)
+    if (!quantity_is_given(&set->gpu_limit))
         return;
     size_t n = run_living(engine_run(j->engine), RUN_GPU, &gpus);
     for (size_t i = 0; i < n; i++) {

@@ -69,10 +69,10 @@ void job_guard_begin(struct job *j)
     const struct guard_settings *set = &j->options->guard;
     memory_returned_begin(&g->memory_returned, j->options->engine.root);
     job_guard_find_effective(j);
-    if (set->has_limit)
+    if (quantity_is_given(&set->limit))
         g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
     ladder_init(&g->ladder, &set->rules);
-    if (set->has_reserve)
+    if (quantity_is_given(&set->reserve))
         g->ladder.rules.reserve_bytes = quantity_bytes(
             &set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
     ask_init(&g->ask, &set->ask);

@@ -81,7 +81,8 @@ static void without_options_the_defaults_are_as_documented(void **state)
     (void)state;
     struct given g;
     const struct guard_settings *s = settings_of(&g, "");
-    assert_false(s->is_off || s->dry_run || s->has_limit || s->has_reserve || s->has_gpu_limit);
+    assert_false(s->is_off || s->dry_run || quantity_is_given(&s->limit) ||
+                 quantity_is_given(&s->reserve) || quantity_is_given(&s->gpu_limit));
     assert_false(s->restart || s->no_cgroup || s->keep_on_exit || s->clean_shm);
     assert_float_equal(s->rules.margin_s, 2, 0);
     assert_float_equal(s->rules.checkpoint_s, 10, 0);
@@ -106,7 +107,6 @@ static void every_value_reaches_the_settings(void **state)
         settings_of(&g, "--limit|24G|--reserve|5%|--gpu-limit|90%|--margin|3s|--checkpoint-time|4s|"
                         "--checkpoint-wait|5m|--grace|6s|--pressure|12.5%|--checkpoint-signal|usr2|"
                         "--checkpoint-cmd|touch x|--checkpoint-done|/y");
-    assert_true(s->has_limit && s->has_reserve && s->has_gpu_limit);
     assert_int_equal(s->limit.bytes, UINT64_C(24) << 30);
     assert_int_equal(s->reserve.permyriad, 500);
     assert_int_equal(s->gpu_limit.permyriad, 9000);
@@ -221,7 +221,7 @@ static void the_file_fills_in_what_the_command_line_leaves_open(void **state)
     snprintf(line, sizeof(line), "--no-guard|--config|%s", path);
     s = settings_of(&g, line);
     assert_true(s->is_off);
-    assert_false(s->has_limit || s->restart);
+    assert_false(quantity_is_given(&s->limit) || s->restart);
     assert_null(s->resume_args);
     take_back(&g);
     unlink(path);
