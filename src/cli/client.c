@@ -397,11 +397,14 @@ void client_answer_fini(struct client_answer *answer)
     *answer = (struct client_answer){0};
 }
 
-int client_json(const char *command, const struct client_request *request, json_t **ret)
+int client_json(const char *command, const char *socket, const char *method, const char *path,
+                const json_t *body, json_t **ret)
 {
+    const struct client_request request = {
+        .socket = socket, .method = method, .path = path, .body = body};
     struct client_answer answer;
     struct err err = {""};
-    if (client_ask(request, &answer, &err) < 0) {
+    if (client_ask(&request, &answer, &err) < 0) {
         client_answer_fini(&answer);
         return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
     }

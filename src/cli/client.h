@@ -55,7 +55,8 @@ void client_answer_fini(struct client_answer *answer); /* accepts a zeroed one *
 
 /* A whole answer of JSON: *RET is the caller's. 0, or the sentence is printed and CLIENT_FAILED is
  * returned. COMMAND begins the sentence. */
-int client_json(const char *command, const struct client_request *request, json_t **ret);
+int client_json(const char *command, const char *socket, const char *method, const char *path,
+                const json_t *body, json_t **ret);
 
 /* The number of a job on a command line. */
 int client_parse_id(const char *command, const char *text, int64_t *ret);

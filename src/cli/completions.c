@@ -47,20 +47,8 @@ static void add_command_names(struct buf *out)
         buf_printf(out, "%s%s", i ? " " : "", cli_commands[i]->name);
 }
 
-/* How FN is called for every option of COMMAND, --help included. */
-typedef void option_fn(struct buf *out, const struct cli_command *command,
-                       const struct option_desc *o);
-static void each_option(struct buf *out, const struct cli_command *command, option_fn *fn)
+static void bash_value(struct buf *out, const struct option_desc *o)
 {
-    const struct option_desc *o;
-    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
-        fn(out, command, o);
-}
-
-static void bash_value(struct buf *out, const struct cli_command *command,
-                       const struct option_desc *o)
-{
-    (void)command;
     if (o->type == OPTION_FLAG)
         return;
     buf_printf(out, "        --%s", o->name);
@@ -77,19 +65,15 @@ static void bash_value(struct buf *out, const struct cli_command *command,
     }
 }
 
-static void bash_name(struct buf *out, const struct cli_command *command,
-                      const struct option_desc *o)
-{
-    (void)command;
-    buf_printf(out, "--%s ", o->name);
-}
-
 static void bash_command(struct buf *out, const struct cli_command *command)
 {
+    const struct option_desc *o;
     buf_printf(out, "    %s)\n        case $prev in\n", command->name);
-    each_option(out, command, bash_value);
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
+        bash_value(out, o);
     buf_add_str(out, "        esac\n        words='");
-    each_option(out, command, bash_name);
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
+        buf_printf(out, "--%s ", o->name);
     buf_add_str(out, "'\n");
     if (operand_of(command) == OPERAND_COMMAND) {
         buf_add_str(out, "        [[ $cur == -* ]] || words='");
@@ -132,10 +116,8 @@ static void add_bash(struct buf *out)
                      "complete -o bashdefault -o default -F _ebb ebb\n");
 }
 
-static void zsh_option(struct buf *out, const struct cli_command *command,
-                       const struct option_desc *o)
+static void zsh_option(struct buf *out, const struct option_desc *o)
 {
-    (void)command;
     const char *equals = o->type == OPTION_FLAG ? "" : "=";
     buf_add_str(out, "            ");
     if (o->type == OPTION_TEXTS)
@@ -166,8 +148,10 @@ static void zsh_option(struct buf *out, const struct cli_command *command,
 
 static void zsh_command(struct buf *out, const struct cli_command *command)
 {
+    const struct option_desc *o;
     buf_printf(out, "        %s)\n            _arguments -s -S \\\n", command->name);
-    each_option(out, command, zsh_option);
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
+        zsh_option(out, o);
     switch (operand_of(command)) {
     case OPERAND_NONE:
         buf_add_str(out, "                && return\n");
@@ -266,6 +250,7 @@ static void fish_operand(struct buf *out, const struct cli_command *command)
 
 static void add_fish(struct buf *out)
 {
+    const struct option_desc *o;
     buf_add_str(
         out, "# Completions of ebb for fish, printed by `ebb help --completions fish`.\n"
              "complete -c ebb -f\n"
@@ -276,7 +261,8 @@ static void add_fish(struct buf *out)
         buf_printf(out, "complete -c ebb -n __fish_use_subcommand -a %s -d '", command->name);
         add_escaped(out, command->summary, "\\");
         buf_add_str(out, "'\n");
-        each_option(out, command, fish_option);
+        for (size_t k = 0; (o = cli_option_at(command, k)); k++)
+            fish_option(out, command, o);
         fish_operand(out, command);
     }
 }

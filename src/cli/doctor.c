@@ -2,9 +2,11 @@
 #include "cli/doctor.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -35,75 +37,64 @@ static const struct {
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...)
 {
-    struct buf text = {0};
+    struct doctor_finding f = {.level = level, .name = name, .advice = advice, .data = data};
     va_list ap;
     va_start(ap, fact);
-    buf_vprintf(&text, fact, ap);
+    buf_vprintf(&f.fact, fact, ap);
     va_end(ap);
-    json_array_append_new(
-        d->findings, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", name, "level",
-                               levels[level].word, "fact", json_text(buf_str(&text), text.len),
-                               "advice", json_text0(advice), "data", data ? data : json_null()));
-    buf_fini(&text);
+    if (ARRAY_ROOM(d->findings, d->count, d->cap))
+        d->findings[d->count++] = f;
 }
 
-static enum doctor_level level_of(const json_t *finding)
+static size_t count_level(const struct doctor *d, enum doctor_level level)
 {
-    const char *word = json_string_value(json_object_get(finding, "level"));
-    for (int i = 0; word && i < LEVELS; i++) {
-        if (strcmp(word, levels[i].word) == 0)
-            return (enum doctor_level)i;
-    }
-    return DOCTOR_PROBLEM;
-}
-
-static void count_levels(const json_t *findings, size_t ret[LEVELS])
-{
-    size_t i;
-    json_t *finding;
-    json_array_foreach(findings, i, finding) ret[level_of(finding)]++;
+    size_t n = 0;
+    for (size_t i = 0; i < d->count; i++)
+        n += d->findings[i].level == level;
+    return n;
 }
 
 enum { NAME_COLUMN = 9, TEXT_COLUMN = 26 };
 
-static void add_finding(struct buf *out, const json_t *finding, bool colour, size_t width)
+static void put_finding(struct buf *out, struct doctor_finding *f, bool colour, size_t width)
 {
-    enum doctor_level level = level_of(finding);
-    const char *advice = json_string_value(json_object_get(finding, "advice"));
-    const json_t *fact = json_object_get(finding, "fact");
     struct buf text = {0};
-    buf_printf(out, "%s%-*s%s%-*s", colour ? levels[level].colour : "", NAME_COLUMN,
-               levels[level].word, colour ? "\033[0m" : "", TEXT_COLUMN - NAME_COLUMN,
-               json_string_value(json_object_get(finding, "name")));
-    text_escape(&text, json_string_value(fact), json_string_length(fact));
+    buf_printf(out, "%s%-*s%s%-*s", colour ? levels[f->level].colour : "", NAME_COLUMN,
+               levels[f->level].word, colour ? "\033[0m" : "", TEXT_COLUMN - NAME_COLUMN, f->name);
+    text_escape(&text, buf_str(&f->fact), f->fact.len);
     cli_wrap(out, buf_str(&text), text.len, TEXT_COLUMN, TEXT_COLUMN, width);
-    if (advice) {
+    if (f->advice) {
         buf_printf(out, "%*s", TEXT_COLUMN, "");
-        cli_wrap(out, advice, strlen(advice), TEXT_COLUMN, TEXT_COLUMN, width);
+        cli_wrap(out, f->advice, strlen(f->advice), TEXT_COLUMN, TEXT_COLUMN, width);
     }
     buf_fini(&text);
 }
 
-static void doctor_put_text(struct buf *out, const json_t *findings)
+static int doctor_print_text(const struct doctor *d)
 {
-    size_t i, count[LEVELS] = {0};
-    json_t *finding;
-    bool colour = cli_colour(STDOUT_FILENO);
-    json_array_foreach(findings, i, finding)
-        add_finding(out, finding, colour, cli_width(STDOUT_FILENO));
-    count_levels(findings, count);
-    buf_printf(out, "\n%zu ok, %zu note%s, %zu problem%s\n", count[DOCTOR_OK], count[DOCTOR_NOTE],
-               count[DOCTOR_NOTE] == 1 ? "" : "s", count[DOCTOR_PROBLEM],
-               count[DOCTOR_PROBLEM] == 1 ? "" : "s");
+    struct buf out = {0};
+    size_t notes = count_level(d, DOCTOR_NOTE), problems = count_level(d, DOCTOR_PROBLEM);
+    for (size_t i = 0; i < d->count; i++)
+        put_finding(&out, &d->findings[i], cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    buf_printf(&out, "\n%zu ok, %zu note%s, %zu problem%s\n", count_level(d, DOCTOR_OK), notes,
+               notes == 1 ? "" : "s", problems, problems == 1 ? "" : "s");
+    return cli_print(&out);
 }
 
-static json_t *doctor_json(json_t *findings)
+static json_t *doctor_json(const struct doctor *d)
 {
-    size_t count[LEVELS] = {0};
-    count_levels(findings, count);
-    return json_pack("{s:{s:I, s:I, s:I}, s:O}", "count", "ok", (json_int_t)count[DOCTOR_OK],
-                     "note", (json_int_t)count[DOCTOR_NOTE], "problem",
-                     (json_int_t)count[DOCTOR_PROBLEM], "checks", findings);
+    json_t *count = json_object(), *checks = json_array();
+    for (int i = 0; i < LEVELS; i++)
+        json_object_set_new(count, levels[i].word,
+                            json_integer((json_int_t)count_level(d, (enum doctor_level)i)));
+    for (size_t i = 0; i < d->count; i++) {
+        struct doctor_finding *f = &d->findings[i];
+        json_array_append_new(checks, json_pack("{s:s, s:s, s:o, s:o, s:O?}", "name", f->name,
+                                                "level", levels[f->level].word, "fact",
+                                                json_text(buf_str(&f->fact), f->fact.len), "advice",
+                                                json_text0(f->advice), "data", f->data));
+    }
+    return json_pack("{s:o, s:o}", "count", count, "checks", checks);
 }
 
 struct doctor_options {
@@ -115,16 +106,16 @@ static int doctor_exec(const struct cli_call *call)
     const struct doctor_options *options = call->options;
     struct doctor d = {.root = {-1, -1, 0}};
     struct err err = {{0}};
-    struct buf out = {0};
     if (proc_root_open("/proc", "/sys/fs/cgroup", &d.root, &err) < 0)
         return cli_failf(2, "doctor: %s", err.text);
-    d.findings = json_array();
-    for (size_t i = 0; i < LOOKS && d.findings; i++)
+    for (size_t i = 0; i < LOOKS; i++)
         looks[i](&d);
-    if (!options->json)
-        doctor_put_text(&out, d.findings);
-    int status = options->json ? cli_print_json(doctor_json(d.findings)) : cli_print(&out);
-    json_decref(d.findings);
+    int status = options->json ? cli_print_json(doctor_json(&d)) : doctor_print_text(&d);
+    for (size_t i = 0; i < d.count; i++) {
+        buf_fini(&d.findings[i].fact);
+        json_decref(d.findings[i].data);
+    }
+    free(d.findings);
     proc_root_close(&d.root);
     return status;
 }

@@ -5,17 +5,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "proc/procfs.h"
 
 enum doctor_level { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_PROBLEM };
 
+struct doctor_finding {
+    enum doctor_level level;
+    const char *name, *advice; /* ADVICE may be NULL */
+    struct buf fact;
+    json_t *data; /* or NULL */
+};
+
 struct doctor {
     struct proc_root root;
-    json_t *findings; /* objects: name, level, fact, advice (or null), data (or null) */
+    struct doctor_finding *findings;
+    size_t count, cap;
 };
 
 /* A finding about NAME. ADVICE, one sentence of what it means and what to do, is NULL where all
- * is fine; DATA (taken over) holds the figures for programs, or is NULL. FACT may hold raw text. */
+ * is fine; DATA (taken over) holds the figures for programs, or is NULL. FACT may hold raw text.
+ * NAME and ADVICE are static. */
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 

@@ -24,9 +24,7 @@ static int post(const char *what, const char *socket, const char *text, const js
     if (status)
         return status;
     snprintf(path, sizeof path, "/api/v1/jobs/%lld/%s", (long long)id, what);
-    const struct client_request request = {
-        .socket = socket, .method = "POST", .path = path, .body = body};
-    status = client_json(what, &request, &doc);
+    status = client_json(what, socket, "POST", path, body, &doc);
     if (status == 0 && ret)
         *ret = doc;
     else

@@ -73,10 +73,8 @@ static int jobs_gather(const struct jobs_options *o, const char *state, size_t m
         size_t left = most - got;
         json_t *doc = NULL;
         int status = query(o, state, before, (unsigned)(left < PAGE ? left : PAGE), path);
-        const struct client_request request = {
-            .socket = o->client.socket, .method = "GET", .path = path};
         if (status == 0)
-            status = client_json("jobs", &request, &doc);
+            status = client_json("jobs", o->client.socket, "GET", path, NULL, &doc);
         if (status)
             return status;
         const json_t *jobs = json_object_get(doc, "jobs");
@@ -183,8 +181,7 @@ static int show_exec(const struct cli_call *call)
     if (status)
         return status;
     snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
-    const struct client_request request = {.socket = o->socket, .method = "GET", .path = path};
-    status = client_json("show", &request, &job);
+    status = client_json("show", o->socket, "GET", path, NULL, &job);
     if (status)
         return status;
     struct doc doc = {0};

@@ -204,12 +204,7 @@ static int submit_exec(const struct cli_call *call)
     else if (submit_build(request, call, &err) < 0)
         status = cli_failf(2, "submit: %s", err.text);
     else
-        status = client_json("submit",
-                             &(const struct client_request){.socket = o->client.socket,
-                                                            .method = "POST",
-                                                            .path = "/api/v1/jobs",
-                                                            .body = request},
-                             &job);
+        status = client_json("submit", o->client.socket, "POST", "/api/v1/jobs", request, &job);
     json_decref(request);
     if (status)
         return status;
