@@ -27,7 +27,7 @@ static int setup(void **state)
 static struct {
     char name[32], *request;
     enum job_state state;
-    double submitted_s, started_s, ended_s;
+    uint64_t submitted_us, started_us, ended_us; /* a double of seconds is no more exact */
 } entries[8];
 static size_t entry_count;
 
@@ -37,9 +37,9 @@ static int take(void *user, const struct jobfile_entry *e, struct err *err)
     assert_true(entry_count < 8);
     snprintf(entries[entry_count].name, sizeof entries->name, "%s", e->name);
     entries[entry_count].state = e->state;
-    entries[entry_count].submitted_s = (double)e->submitted_ns / 1e9;
-    entries[entry_count].started_s = (double)e->started_ns / 1e9;
-    entries[entry_count].ended_s = (double)e->ended_ns / 1e9;
+    entries[entry_count].submitted_us = (e->submitted_ns + 500) / 1000;
+    entries[entry_count].started_us = (e->started_ns + 500) / 1000;
+    entries[entry_count].ended_us = (e->ended_ns + 500) / 1000;
     free(entries[entry_count].request);
     entries[entry_count++].request =
         e->request ? json_dumps(e->request, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
@@ -84,16 +84,16 @@ static void a_file_of_another_server_is_understood(void **state)
     for (size_t i = 0; i < 7; i++)
         assert_int_equal(entries[i].state, states[i]);
     assert_string_equal(entries[0].name, "92ea59fa");
-    assert_true(entries[0].submitted_s == 1769860800.25);
-    assert_true(entries[0].started_s == 1769860801.0);
-    assert_true(entries[0].ended_s == 1769862600.0);
+    assert_int_equal(entries[0].submitted_us, 1769860800250000);
+    assert_int_equal(entries[0].started_us, 1769860801000000);
+    assert_int_equal(entries[0].ended_us, 1769862600000000);
     assert_null(entries[0].request);
     assert_string_equal(entries[1].name, "second");
-    assert_true(entries[1].submitted_s == 1769860800.0);
+    assert_int_equal(entries[1].submitted_us, 1769860800000000);
     assert_string_equal(entries[1].request,
                         "{\"command\":[\"python\",\"train.py\",\"--name\",\"a b\"],"
                         "\"cwd\":\"/tmp\",\"gpus\":1,\"name\":\"second\"}");
-    assert_true(entries[2].submitted_s == 1769860800.5);
+    assert_int_equal(entries[2].submitted_us, 1769860800500000);
 }
 
 static void a_list_and_a_list_in_an_object_are_understood(void **state)
@@ -151,7 +151,7 @@ static void what_was_written_can_be_read(void **state)
     assert_true(json_is_null(json_object_get(entry, "progress")));
     read_back(buf_str(&text));
     assert_int_equal(entries[0].state, JOB_RUNNING);
-    assert_true(entries[0].started_s == 1769860801.0);
+    assert_int_equal(entries[0].started_us, 1769860801000000);
     buf_fini(&text);
     json_decref(doc);
     json_decref(jobs);
