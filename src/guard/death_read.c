@@ -75,7 +75,7 @@ static size_t flatten(const struct death_tail *t, char flat[DEATH_TAIL])
 
 /* --- one line by itself --- */
 
-static bool is_decimal(char c)
+static bool is_digit_char(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -87,7 +87,7 @@ static bool begins_name(char c)
 
 static bool continues_name(char c)
 {
-    return begins_name(c) || is_decimal(c) || c == '.' || c == '<' || c == '>';
+    return begins_name(c) || is_digit_char(c) || c == '.' || c == '<' || c == '>';
 }
 
 /* The decimal number that S begins with, of up to 6 digits; its length may be 0. */
@@ -95,7 +95,7 @@ static size_t death_line_number(struct span s, int *ret)
 {
     size_t n = 0;
     int v = 0;
-    while (n < s.len && n < 6 && is_decimal(s.p[n]))
+    while (n < s.len && n < 6 && is_digit_char(s.p[n]))
         v = v * 10 + (s.p[n++] - '0');
     *ret = v;
     return n;
@@ -376,7 +376,7 @@ static bool begin_headless(struct scan *s, struct span line)
     if (!number)
         return false;
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
-    while (rest.len && is_decimal(*rest.p))
+    while (rest.len && is_digit_char(*rest.p))
         rest = span_from(rest, 1);
     if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
         return false;

@@ -50,9 +50,9 @@ struct mapped {
 struct leftovers {
     int fd;
     dev_t dev;
-    char folder[PATH_MAX];  /* its real path: /dev/shm may be a link */
-    uint64_t scanned_ns;    /* wall clock; 0: never */
-    struct shm_file *files; /* as of the last scan, sorted by inode */
+    char folder[PATH_MAX];           /* its real path: /dev/shm may be a link */
+    uint64_t changed_ns, scanned_ns; /* the folder, and when that was read: wall clock */
+    struct shm_file *files;          /* as of the last scan, sorted by inode */
     size_t count;
     int32_t pids[PIDS_MAX]; /* of the job, the latest births */
     size_t pid_at;
@@ -107,8 +107,9 @@ static bool scan_folder(struct leftovers *l, const struct proc_root *root, struc
     const uint64_t now_ns = clock_wall_ns();
     if (fstat(l->fd, &st) < 0)
         return false;
-    if ((uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec + WALL_SLACK_NS <
-        l->scanned_ns)
+    const uint64_t changed_ns =
+        (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+    if (changed_ns == l->changed_ns && changed_ns + WALL_SLACK_NS < l->scanned_ns)
         return true;
     int count = scandirat(l->fd, ".", &names, is_plain, NULL);
     struct shm_file *files = count < 0 ? NULL : calloc((size_t)count + 1, sizeof *files);
@@ -130,6 +131,7 @@ static bool scan_folder(struct leftovers *l, const struct proc_root *root, struc
     free(l->files);
     l->files = files;
     l->count = (size_t)count;
+    l->changed_ns = changed_ns;
     l->scanned_ns = now_ns;
     return true;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/number.h"
 
 enum {
@@ -204,15 +205,10 @@ static int look(int dirfd, uint64_t offset, struct found *ret)
 {
     uint64_t start;
     unsigned entries = 0, pieces = 0;
-    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = io_open_folder(dirfd, ".");
     *ret = (struct found){0};
-    if (!dir) {
-        int r = -errno;
-        if (fd >= 0)
-            close(fd);
-        return r;
-    }
+    if (!dir)
+        return -errno;
     for (const struct dirent *e; entries < ENTRIES_MAX && (e = readdir(dir)); entries++) {
         if (!parse_name(e->d_name, &start))
             continue;

@@ -29,13 +29,9 @@ enum {
 static bool is_for_us(int fd)
 {
     bool is_empty = true, is_ours = false;
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-    if (!dir) {
-        if (copy >= 0)
-            close(copy);
+    DIR *dir = io_open_folder(fd, ".");
+    if (!dir)
         return false;
-    }
     for (const struct dirent *e; !is_ours && (e = readdir(dir));) {
         is_ours = strcmp(e->d_name, "jobs.db") == 0 || strcmp(e->d_name, "token") == 0;
         is_empty = is_empty && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/number.h"
 #include "server/jobs/jobs_private.h"
@@ -158,13 +159,9 @@ void jobs_sweep_locks(struct jobs *j)
 {
     unsigned strays = 0;
     int64_t stray = 0;
-    int fd = openat(j->locks_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
+    DIR *dir = io_open_folder(j->locks_fd, ".");
+    if (!dir)
         return;
-    }
     for (const struct dirent *e; (e = readdir(dir));) {
         int64_t id;
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))

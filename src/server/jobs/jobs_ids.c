@@ -39,13 +39,9 @@ static bool is_run_folder(int runs_fd, const char *name)
 static int64_t largest_of(int folder, bool is_runs)
 {
     int64_t max = 0;
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
+    DIR *dir = io_open_folder(folder, ".");
+    if (!dir)
         return 0;
-    }
     for (const struct dirent *e; (e = readdir(dir));) {
         size_t digits = strspn(e->d_name, "0123456789");
         if (e->d_name[digits] == (is_runs ? '-' : '\0') &&
