@@ -132,9 +132,9 @@ struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t 
 {
     struct run_entity *const *living;
     size_t n = run_living(j->run, kind, &living);
-    while (*at < n + j->run->dead_count) {
+    while (*at < n + j->run->dead.count) {
         size_t i = (*at)++;
-        struct run_entity *e = i < n ? living[i] : j->run->dead[i - n];
+        struct run_entity *e = i < n ? living[i] : j->run->dead.at[i - n];
         if (e->kind == kind && e->observed)
             return e;
     }
@@ -206,8 +206,8 @@ static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;
     size_t count = 0;
-    for (size_t i = 0; i < j->run->dead_count; i++) {
-        struct run_entity *e = j->run->dead[i];
+    for (size_t i = 0; i < j->run->dead.count; i++) {
+        struct run_entity *e = j->run->dead.at[i];
         if (e->kind != RUN_PROCESS || !e->observed)
             continue;
         count++;

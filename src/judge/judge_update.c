@@ -37,7 +37,7 @@ static int larger_first(const void *a, const void *b)
 static bool list_processes(struct judge *j)
 {
     struct run_entity *const *living;
-    size_t at = 0, most = judge_living(j, &living) + j->run->dead_count + 1;
+    size_t at = 0, most = judge_living(j, &living) + j->run->dead.count + 1;
     j->listed_count = 0;
     if (most > j->listed_cap) {
         void *listed = reallocarray((void *)(uintptr_t)j->listed, most, sizeof *j->listed);

@@ -139,7 +139,7 @@ static int by_number(const void *a, const void *b)
 static int verdicts_add_kind(struct judged_list *list, const struct judge *j, enum run_kind kind)
 {
     struct run_entity *e;
-    size_t n = 0, most = j->run ? j->run->living_count + j->run->dead_count : 0;
+    size_t n = 0, most = j->run ? j->run->living.count + j->run->dead.count : 0;
     const struct run_entity **all = calloc(most + 1, sizeof *all);
     int r = all ? 0 : -ENOMEM;
     for (size_t at = 0; r == 0 && j->run && (e = judge_next(j, kind, &at));)

@@ -70,10 +70,10 @@ void run_free(struct run *run)
 {
     if (!run)
         return;
-    for (size_t i = 0; i < run->living_count; i++)
-        entity_free(run, run->living[i]);
-    for (size_t i = 0; i < run->dead_count; i++)
-        entity_free(run, run->dead[i]);
+    for (size_t i = 0; i < run->living.count; i++)
+        entity_free(run, run->living.at[i]);
+    for (size_t i = 0; i < run->dead.count; i++)
+        entity_free(run, run->dead.at[i]);
     entity_fini(run, &run->job);
     entity_fini(run, &run->machine);
     for (size_t i = 0; i < MARK_KIND_COUNT; i++)
@@ -81,8 +81,8 @@ void run_free(struct run *run)
     for (size_t i = 0; i < run->guard_count; i++)
         json_decref(run->guard_notes[i].doc);
     free(run->guard_notes);
-    free(run->living);
-    free(run->dead);
+    free(run->living.at);
+    free(run->dead.at);
     free(run->phases);
     json_decref(run->header);
     json_decref(run->end);
@@ -119,12 +119,12 @@ static int entity_order(const struct run_entity *e, enum run_kind kind, uint32_t
 /* The place of an entity among the living, or where it belongs. */
 static size_t living_place(const struct run *run, enum run_kind kind, uint32_t id)
 {
-    size_t low = 0, high = run->living_count;
-    if (run->hint < high && entity_order(run->living[run->hint], kind, id) == 0)
+    size_t low = 0, high = run->living.count;
+    if (run->hint < high && entity_order(run->living.at[run->hint], kind, id) == 0)
         return run->hint;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (entity_order(run->living[middle], kind, id) < 0)
+        if (entity_order(run->living.at[middle], kind, id) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -135,8 +135,9 @@ static size_t living_place(const struct run *run, enum run_kind kind, uint32_t i
 struct run_entity *run_find(const struct run *run, enum run_kind kind, uint32_t id)
 {
     size_t at = living_place(run, kind, id);
-    return at < run->living_count && entity_order(run->living[at], kind, id) == 0 ? run->living[at]
-                                                                                  : NULL;
+    return at < run->living.count && entity_order(run->living.at[at], kind, id) == 0
+               ? run->living.at[at]
+               : NULL;
 }
 
 /* A new one, or the one that is there. */
@@ -144,10 +145,10 @@ static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uin
                                         uint64_t t_ns)
 {
     size_t at = living_place(run, kind, id);
-    if (at < run->living_count && entity_order(run->living[at], kind, id) == 0)
-        return run->living[at];
+    if (at < run->living.count && entity_order(run->living.at[at], kind, id) == 0)
+        return run->living.at[at];
     struct run_entity *e = calloc(1, sizeof *e);
-    if (!e || !ARRAY_ROOM(run->living, run->living_count, run->living_cap)) {
+    if (!e || !ARRAY_ROOM(run->living.at, run->living.count, run->living.cap)) {
         free(e);
         run->has_failed = true;
         return NULL;
@@ -156,10 +157,10 @@ static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uin
     e->id = id;
     e->segment = run->segment_count;
     e->born_ns = e->execed_ns = t_ns;
-    memmove(run->living + at + 1, run->living + at,
-            (run->living_count - at) * sizeof(struct run_entity *));
-    run->living[at] = e;
-    run->living_count++;
+    memmove(run->living.at + at + 1, run->living.at + at,
+            (run->living.count - at) * sizeof(struct run_entity *));
+    run->living.at[at] = e;
+    run->living.count++;
     return e;
 }
 
@@ -174,17 +175,17 @@ static void entity_bury(struct run *run, struct run_entity *e)
 {
     struct run_entity **least = &e;
     size_t count = 0;
-    for (size_t i = 0; i < run->dead_count; i++) {
-        const struct run_entity *one = run->dead[i];
+    for (size_t i = 0; i < run->dead.count; i++) {
+        const struct run_entity *one = run->dead.at[i];
         if (one->kind != e->kind)
             continue;
         count++;
         if (lived_long(one) != lived_long(*least) ? lived_long(*least)
                                                   : one->peak_bytes < (*least)->peak_bytes)
-            least = &run->dead[i];
+            least = &run->dead.at[i];
     }
-    if (count < run->options.dead && ARRAY_ROOM(run->dead, run->dead_count, run->dead_cap)) {
-        run->dead[run->dead_count++] = e;
+    if (count < run->options.dead && ARRAY_ROOM(run->dead.at, run->dead.count, run->dead.cap)) {
+        run->dead.at[run->dead.count++] = e;
         return;
     }
     struct run_entity *smallest = *least;
@@ -195,9 +196,9 @@ static void entity_bury(struct run *run, struct run_entity *e)
 static void living_remove(struct run *run, const struct run_entity *e)
 {
     size_t at = living_place(run, e->kind, e->id);
-    memmove(run->living + at, run->living + at + 1,
-            (run->living_count - at - 1) * sizeof(struct run_entity *));
-    run->living_count--;
+    memmove(run->living.at + at, run->living.at + at + 1,
+            (run->living.count - at - 1) * sizeof(struct run_entity *));
+    run->living.count--;
 }
 
 void run_drop(struct run *run, struct run_entity *e)
@@ -215,8 +216,8 @@ static void entity_die(struct run *run, struct run_entity *e, uint64_t t_ns)
 
 static void figures_die(struct run *run, int32_t pid, uint64_t t_ns)
 {
-    for (size_t i = run->living_count; i-- > 0 && run->living[i]->kind == RUN_FIGURE;) {
-        struct run_entity *e = run->living[i];
+    for (size_t i = run->living.count; i-- > 0 && run->living.at[i]->kind == RUN_FIGURE;) {
+        struct run_entity *e = run->living.at[i];
         if (e->info.id.pid != pid)
             continue;
         entity_die(run, e, t_ns);
@@ -401,8 +402,8 @@ static void job_sample(struct run *run, struct sample *s)
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
-    for (size_t i = 0; i < run->living_count; i++) {
-        const struct run_entity *e = run->living[i];
+    for (size_t i = 0; i < run->living.count; i++) {
+        const struct run_entity *e = run->living.at[i];
         if (e->last_ns != run->tick_ns)
             continue;
         if (e->kind == RUN_PROCESS && sample_has(&e->last, SAMPLE_UNIQUE))
@@ -636,22 +637,22 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
 {
     size_t from = living_place(run, kind, 0);
     size_t to = from;
-    while (to < run->living_count && run->living[to]->kind == kind)
+    while (to < run->living.count && run->living.at[to]->kind == kind)
         to++;
-    *ret = run->living + from;
+    *ret = run->living.at + from;
     return to - from;
 }
 
 struct run_entity *run_find_pid(const struct run *run, int32_t pid)
 {
     struct run_entity *found = NULL;
-    for (size_t i = run->living_count; pid > 0 && i-- > 0;)
-        if (run->living[i]->kind == RUN_PROCESS && run->living[i]->info.id.pid == pid)
-            return run->living[i];
-    for (size_t i = 0; pid > 0 && i < run->dead_count; i++)
-        if (run->dead[i]->kind == RUN_PROCESS && run->dead[i]->info.id.pid == pid &&
-            (!found || run->dead[i]->died_ns > found->died_ns))
-            found = run->dead[i];
+    for (size_t i = run->living.count; pid > 0 && i-- > 0;)
+        if (run->living.at[i]->kind == RUN_PROCESS && run->living.at[i]->info.id.pid == pid)
+            return run->living.at[i];
+    for (size_t i = 0; pid > 0 && i < run->dead.count; i++)
+        if (run->dead.at[i]->kind == RUN_PROCESS && run->dead.at[i]->info.id.pid == pid &&
+            (!found || run->dead.at[i]->died_ns > found->died_ns))
+            found = run->dead.at[i];
     return found;
 }
 
@@ -668,14 +669,14 @@ size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***
 {
     struct run_entity *const *living;
     size_t n = run_living(run, kind, &living);
-    *ret = calloc(n + run->dead_count + 1, sizeof(struct run_entity *));
+    *ret = calloc(n + run->dead.count + 1, sizeof(struct run_entity *));
     if (!*ret)
         return 0;
     if (n)
         memcpy(*ret, living, n * sizeof(struct run_entity *));
-    for (size_t i = 0; i < run->dead_count; i++)
-        if (run->dead[i]->kind == kind)
-            (*ret)[n++] = run->dead[i];
+    for (size_t i = 0; i < run->dead.count; i++)
+        if (run->dead.at[i]->kind == kind)
+            (*ret)[n++] = run->dead.at[i];
     qsort(*ret, n, sizeof(struct run_entity *), larger_first);
     return n;
 }

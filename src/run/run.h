@@ -56,6 +56,11 @@ struct run_entity {
     void *observed;                           /* the observer's own; see run_observer.forget */
 };
 
+struct run_entities {
+    struct run_entity **at;
+    size_t count, cap;
+};
+
 /* Was FIELD of E read at the newest tick of the run? */
 bool run_was_read(const struct run *run, const struct run_entity *e, unsigned field);
 
@@ -171,10 +176,9 @@ struct run {
     uint64_t tick_ns, first_tick_ns;       /* the newest and the first tick */
     uint64_t ticks;
     struct run_entity job, machine;
-    struct run_entity **living; /* processes, GPUs and figures by kind and id */
-    size_t living_count, living_cap, hint;
-    struct run_entity **dead; /* in no order */
-    size_t dead_count, dead_cap;
+    struct run_entities living; /* processes, GPUs and figures by kind and id */
+    size_t hint;                /* where the next sample's entity is likely to be */
+    struct run_entities dead;   /* in no order */
     uint64_t processes_seen;
     struct run_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* no SERIES, HELLO, ACK */

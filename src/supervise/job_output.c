@@ -63,12 +63,12 @@ static void on_log_stuck(void *user, uint64_t now_ns, uint64_t missed)
 static void log_wait(struct job *j)
 {
     struct sink_status status;
-    logs_status(j->output.log, &status);
+    sink_status(logs_sink(j->output.log), &status);
     if (status.waiting_bytes <= LOG_HIGH || j->output.log_is_behind || j->output.log_is_stuck)
         return;
     j->output.log_is_behind = true;
     loop_set_timer(j->output.log_timer, clock_mono_ns() + LOG_WAIT_MS * NS_PER_MS, 0);
-    logs_wake_below(j->output.log, LOG_LOW);
+    sink_wake_below(logs_sink(j->output.log), LOG_LOW);
     job_streams_pause(j);
 }
 
@@ -94,7 +94,7 @@ static void on_log_event(void *user, int fd, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    logs_status(j->output.log, &status);
+    sink_status(logs_sink(j->output.log), &status);
     if (status.first_error && !j->output.log_trouble_is_reported) {
         job_notifyf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
                     strerror(-status.first_error));
@@ -113,7 +113,7 @@ void job_log_start(struct job *j)
         0)
         return;
     snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->output.log));
-    loop_add_fd(j->loop, logs_event_fd(j->output.log), EPOLLIN, on_log_event, j,
+    loop_add_fd(j->loop, sink_event_fd(logs_sink(j->output.log)), EPOLLIN, on_log_event, j,
                 &j->output.log_source);
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_stuck, j, &j->output.log_timer);
 }

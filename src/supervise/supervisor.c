@@ -176,8 +176,8 @@ static void finish_job(struct job *j)
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
-    logs_wait(j->output.log,
-              LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
+    if (j->output.log) /* whoever reads that it ended finds all of it */
+        sink_wait(logs_sink(j->output.log), LOG_WAIT_S * NS_PER_S);
     json_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
     j->note->finished = r == 0;

@@ -35,7 +35,7 @@ struct logs {
     char name[NAME_BYTES];
 };
 
-static void name_of(uint64_t start, char ret[NAME_BYTES])
+static void piece_name(uint64_t start, char ret[NAME_BYTES])
 {
     if (start == 0)
         snprintf(ret, NAME_BYTES, "%s", first_name);
@@ -54,7 +54,7 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
         return -ENOMEM;
     l->dirfd = dirfd;
     l->piece_bytes = cap_bytes / LOGS_PIECES;
-    name_of(0, l->name);
+    piece_name(0, l->name);
     int fd = openat(dirfd, l->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int r = fd < 0 ? -errno : sink_new(fd, memory_bytes, &l->sink);
     if (r < 0) {
@@ -77,8 +77,8 @@ static int next_piece(struct logs *l)
 {
     char name[NAME_BYTES], old[NAME_BYTES];
     bool is_full = l->count == LOGS_PIECES - 1;
-    name_of(l->bytes, name);
-    name_of(is_full ? l->start[0] : 0, old);
+    piece_name(l->bytes, name);
+    piece_name(is_full ? l->start[0] : 0, old);
     int r = sink_turn(l->sink, l->dirfd, name, is_full ? old : NULL);
     if (r < 0)
         return r;
@@ -130,24 +130,9 @@ const char *logs_piece_name(const struct logs *l)
     return l->name;
 }
 
-void logs_status(const struct logs *l, struct sink_status *ret)
+struct sink *logs_sink(const struct logs *l)
 {
-    sink_status(l->sink, ret);
-}
-
-int logs_event_fd(const struct logs *l)
-{
-    return sink_event_fd(l->sink);
-}
-
-void logs_wake_below(struct logs *l, uint64_t bytes)
-{
-    sink_wake_below(l->sink, bytes);
-}
-
-int logs_wait(struct logs *l, uint64_t wait_ns)
-{
-    return l ? sink_wait(l->sink, wait_ns) : 0;
+    return l->sink;
 }
 
 int logs_close(struct logs *l, uint64_t wait_ns)
@@ -173,7 +158,7 @@ static bool parse_name(const char *name, uint64_t *ret)
         return false;
     if (start < 0)
         return false;
-    name_of((uint64_t)start, again);
+    piece_name((uint64_t)start, again);
     *ret = (uint64_t)start;
     return strcmp(name, again) == 0;
 }
@@ -226,7 +211,7 @@ static int open_piece(int dirfd, uint64_t start, struct logs_piece *ret)
 {
     char name[NAME_BYTES];
     struct stat st;
-    name_of(start, name);
+    piece_name(start, name);
     int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     int r = fd < 0 ? -errno : fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
     if (r < 0) {

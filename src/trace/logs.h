@@ -25,10 +25,7 @@ int logs_add(struct logs *l, const void *data, size_t len);
 uint64_t logs_bytes(const struct logs *l);         /* taken in all */
 uint64_t logs_on_disk(const struct logs *l);       /* of these, surely to be read by others */
 const char *logs_piece_name(const struct logs *l); /* the file that is written now */
-void logs_status(const struct logs *l, struct sink_status *ret);
-int logs_event_fd(const struct logs *l); /* as sink_event_fd */
-void logs_wake_below(struct logs *l, uint64_t bytes);
-int logs_wait(struct logs *l, uint64_t wait_ns); /* as sink_wait; NULL is fine */
+struct sink *logs_sink(const struct logs *l);      /* borrowed: its status, to wait for it */
 int logs_close(struct logs *l, uint64_t wait_ns);
 
 /* ---- reading, also while it is written ---- */

@@ -91,8 +91,8 @@ static void run_rather_keeps_the_dead_that_lived_long(void **state)
     run_tick_end(run);
     event(run, 2, PROCESS_DIED, 2);
     event(run, 9, PROCESS_DIED, 1);
-    assert_int_equal(run->dead_count, 1);
-    assert_int_equal(run->dead[0]->id, 1);
+    assert_int_equal(run->dead.count, 1);
+    assert_int_equal(run->dead.at[0]->id, 1);
     run_free(run);
 }
 
