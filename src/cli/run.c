@@ -8,26 +8,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/place.h"
 #include "cli/run_client.h"
-#include "cli/run_diagnose.h"
-#include "cli/run_heap.h"
-#include "diagnose/facts.h"
+#include "cli/run_end.h"
 #include "cli/run_program.h"
 #include "options/run_options.h"
 #include "supervise/lost.h"
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
-#include "present/summary.h"
 
 /* ---- before the start: everything that can be wrong with the request ---- */
 
@@ -67,36 +61,6 @@ static int run_make_folder(const struct run_options *o, const char *name, struct
     return 0;
 }
 
-static void print_summary(const struct run_options *o, json_t *doc)
-{
-    const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
-    if (error) {
-        const json_t *command = json_array_get(json_object_get(doc, "command"), 0);
-        const json_t *status = json_object_get(json_object_get(doc, "end"), "status");
-        if (json_integer_value(status) == 125)
-            cli_failf(0, "%s", error);
-        else
-            cli_failf(0, "\"%s\" cannot be executed: %s", json_string_value(command), error);
-        return;
-    }
-    if (o->quiet)
-        return;
-    struct facts *facts = run_facts(doc);
-    run_heap_growing(doc, facts);
-    run_diagnose(doc, facts);
-    facts_free(facts);
-    if (o->json) {
-        json_write(STDERR_FILENO, doc, 0);
-        return;
-    }
-    struct winsize size = {0};
-    struct buf text = {0};
-    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-    summary_text(&text, doc, cli_colour(STDERR_FILENO), size.ws_col);
-    io_write_all(STDERR_FILENO, text.data, text.len);
-    buf_fini(&text);
-}
-
 static bool is_ignored(int signo)
 {
     struct sigaction sa;
@@ -106,7 +70,7 @@ static bool is_ignored(int signo)
 static int run_finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
 {
     if (end->doc)
-        print_summary(o, end->doc);
+        run_end_print(end->doc, o->quiet, o->json);
     else if (!end->status_known)
         cli_say("the supervisor of the job was lost; %s",
                 o->guard.keep_on_exit ? "the job goes on, its output is in log.txt"

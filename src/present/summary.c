@@ -1,7 +1,6 @@
 /* The end of a run as a document. */
 #include "present/summary.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,14 +8,11 @@
 
 #include "base/buf.h"
 #include "base/text.h"
-#include "diagnose/diagnosis.h"
-#include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/diagnose.h"
 #include "present/document.h"
 #include "present/heap.h"
 #include "present/verdict.h"
-#include "profile/view.h"
 #include "run/outcome.h"
 
 enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80 };
@@ -315,8 +311,7 @@ void summary_doc(struct doc *d, const struct summary *s)
     summary_put_end(d, o);
     if (s->verdicts)
         verdict_summary(d, s->verdicts);
-    if (s->growing)
-        heap_summary(d, s->growing->rows, s->growing->n_rows);
+    heap_summary(d, s->growing, s->n_growing);
     if (m->tree.series.has_peak_bytes)
         summary_put_memory(d, &m->tree);
     summary_put_roles(d, m);
@@ -338,24 +333,4 @@ void summary_terminal(struct buf *out, const struct summary *s, bool colour, int
     summary_doc(&d, s);
     doc_terminal(out, &d, colour, (size_t)columns);
     doc_fini(&d);
-}
-
-void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
-{
-    struct outcome outcome = {0};
-    struct verdicts verdicts = {0};
-    struct diagnosis diagnosis = {0};
-    struct profile_view growing = {0};
-    const json_t *heap = json_object_get(doc, "heap");
-    const struct summary s = {&outcome, &verdicts, &growing, &diagnosis};
-    if (outcome_read(doc, &outcome) < 0 ||
-        verdicts_read(json_object_get(doc, "verdict"), &verdicts) == -ENOMEM ||
-        diagnosis_read(json_object_get(doc, "diagnosis"), &diagnosis, NULL) < 0 ||
-        profile_rows_read(json_object_get(heap, "growing"), &growing) < 0)
-        out->failed = true;
-    summary_terminal(out, &s, colour, width);
-    profile_view_fini(&growing);
-    diagnosis_fini(&diagnosis);
-    verdicts_fini(&verdicts);
-    outcome_fini(&outcome);
 }

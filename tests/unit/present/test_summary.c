@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "present/cells.h"
-#include "present/summary.h"
+#include "present/summary_json.h"
 
 #define PROCESS(pid, role, peak, command)                                                          \
     "{'pid':" #pid ",'role':'" role "','name':'python3','command':" command                        \

@@ -14,7 +14,7 @@
 #include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/document.h"
-#include "present/summary.h"
+#include "present/summary_json.h"
 #include "present/verdict.h"
 
 #define RATE(v, l, h) "{'value':" #v ",'low':" #l ",'high':" #h "}"
