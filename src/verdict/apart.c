@@ -9,8 +9,8 @@ static const double FOLLOWS = 0.4; /* of the growth of the whole: so much do the
 static double rise_between(const struct verdict_series *v, double from_ns, double to_ns)
 {
     struct view w;
-    double from = (from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
-    double to = (to_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double from = (from_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
+    double to = (to_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     size_t i = 0, k;
 
     view_build(&w, v, false, -HUGE_VAL, -HUGE_VAL);
@@ -28,7 +28,8 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
 void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,
                         const struct verdict_series *apart)
 {
-    double onset_ns = (double)whole->first_ns + r->onset_s * 1e9, end_ns = (double)whole->last_ns;
+    double onset_ns = (double)whole->clock.first_ns + r->onset_s * 1e9,
+           end_ns = (double)whole->clock.last_ns;
     double half_ns = (onset_ns + end_ns) / 2;
 
     if (r->leak != VERDICT_LEAK_YES ||

@@ -27,7 +27,7 @@ struct growth {
 static struct growth growth_from(const struct verdict_series *v, int64_t from_ns)
 {
     struct view w;
-    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double from = ((double)from_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     double half, high = 0, late = 0, last;
     size_t i = 0;
 

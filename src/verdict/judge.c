@@ -24,9 +24,9 @@ void judging_conclude(struct judging *j, enum verdict_word word, double confiden
 /* Seconds after the first sample as the caller counts them: gaps are counted in again. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s)
 {
-    double now = ((double)v->last_ns - (double)v->first_ns) * 1e-9;
+    double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9;
 
-    return v->gaps == 0 ? running_s : fmin(now, running_s + v->gap_s);
+    return v->clock.gaps == 0 ? running_s : fmin(now, running_s + v->clock.gap_s);
 }
 
 double judging_seconds_at_step(const struct verdict_series *v, double x)
@@ -120,16 +120,16 @@ static void note_input(struct judging *j)
     else if (!j->has_pass && !v->steps_per_epoch && !v->has_first_epoch &&
              !(v->examples && v->batch))
         judging_say(j->r, VERDICT_SAID_NO_EPOCH, 0, 0, 0, 0);
-    if (v->gaps)
-        judging_say(j->r, VERDICT_SAID_GAPS, (double)v->gaps, v->gap_s, 0, 0);
-    if (v->dropped_back)
-        judging_say(j->r, VERDICT_SAID_BACKWARDS, (double)v->dropped_back, 0, 0, 0);
+    if (v->clock.gaps)
+        judging_say(j->r, VERDICT_SAID_GAPS, (double)v->clock.gaps, v->clock.gap_s, 0, 0);
+    if (v->clock.dropped_back)
+        judging_say(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
 }
 
 /* Steps are the better clock where they are dense and still come. */
 static bool use_steps(const struct verdict_series *v)
 {
-    double now = ((double)v->last_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
 
     if (v->step_only)
         return true;

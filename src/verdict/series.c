@@ -94,38 +94,38 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
 static double running_s(const struct verdict_series *v, int64_t t_ns)
 {
     /* Differences in double: the whole range of int64_t may lie between them. */
-    return ((double)t_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    return ((double)t_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
 }
 
 /* Decides whether a reading at T_NS can be placed, and takes gaps out of the running clock. */
 static bool clock_accept(struct verdict_series *v, int64_t t_ns)
 {
-    double dt = ((double)t_ns - (double)v->last_ns) * 1e-9;
+    double dt = ((double)t_ns - (double)v->clock.last_ns) * 1e-9;
 
     if (v->samples == 0) {
-        v->first_ns = v->last_ns = t_ns;
+        v->clock.first_ns = v->clock.last_ns = t_ns;
         return true;
     }
     if (dt < 0) {
-        v->dropped_back++;
-        if (++v->back_run < CLOCK_SET_BACK_AFTER)
+        v->clock.dropped_back++;
+        if (++v->clock.back_run < CLOCK_SET_BACK_AFTER)
             return false;
-        v->gap_s += dt; /* the clock was set back: go on where we were */
+        v->clock.gap_s += dt; /* the clock was set back: go on where we were */
         dt = 0;
     }
-    v->back_run = 0;
-    if (v->samples > 3 && dt > GAP_AT_LEAST_S && dt > GAP_TIMES_TYPICAL * v->typical_dt_s) {
-        v->gaps++;
-        v->gap_s += dt - v->typical_dt_s;
+    v->clock.back_run = 0;
+    if (v->samples > 3 && dt > GAP_AT_LEAST_S && dt > GAP_TIMES_TYPICAL * v->clock.typical_dt_s) {
+        v->clock.gaps++;
+        v->clock.gap_s += dt - v->clock.typical_dt_s;
     } else if (v->samples == 1) {
-        v->typical_dt_s = dt;
+        v->clock.typical_dt_s = dt;
     } else {
         /* A running median: up or down by a tenth of itself. */
-        v->typical_dt_s *= dt > v->typical_dt_s ? 1.1 : 1 / 1.1;
-        if (v->typical_dt_s < 1e-6)
-            v->typical_dt_s = 1e-6;
+        v->clock.typical_dt_s *= dt > v->clock.typical_dt_s ? 1.1 : 1 / 1.1;
+        if (v->clock.typical_dt_s < 1e-6)
+            v->clock.typical_dt_s = 1e-6;
     }
-    v->last_ns = t_ns;
+    v->clock.last_ns = t_ns;
     return true;
 }
 
@@ -165,7 +165,7 @@ void verdict_job_over(struct verdict_series *v)
 
 void verdict_work_ended(struct verdict_series *v, int64_t t_ns)
 {
-    v->worked_s = fmax(0, ((double)t_ns - (double)v->first_ns) * 1e-9 - v->gap_s);
+    v->worked_s = fmax(0, ((double)t_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s);
 }
 
 static void event_feed(struct verdict_event *e, float y)
@@ -228,7 +228,7 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
         return;
     }
     if (v->samples && x < v->last_step) {
-        v->dropped_back++;
+        v->clock.dropped_back++;
         return;
     }
     v->step_only = true;
@@ -317,8 +317,8 @@ void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_m
 
     if (v->has_end || (unsigned)m->kind >= VERDICT_MARK_KINDS)
         return;
-    if (v->samples && !v->step_only && t_ns < v->last_ns)
-        t_s = running_s(v, v->last_ns);
+    if (v->samples && !v->step_only && t_ns < v->clock.last_ns)
+        t_s = running_s(v, v->clock.last_ns);
     if (m->steps_per_epoch)
         v->steps_per_epoch = m->steps_per_epoch;
     if (m->examples)

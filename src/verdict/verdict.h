@@ -61,6 +61,14 @@ struct verdict_event {
 
 enum { VERDICT_EVENTS = 40, VERDICT_RECENT = 3 };
 
+struct verdict_clock {
+    int64_t first_ns, last_ns; /* as given */
+    double gap_s;              /* taken out of the running clock */
+    double typical_dt_s;       /* running median of the sampling interval */
+    uint64_t dropped_back, gaps;
+    uint64_t back_run; /* samples in a row that were older than the one before */
+};
+
 /* Caller-allocated; copy it freely, it holds no pointers. All fields are private. */
 struct verdict_series {
     struct verdict_options options;
@@ -69,15 +77,11 @@ struct verdict_series {
     struct verdict_event events[VERDICT_EVENTS];
     uint32_t n_events;
     uint32_t events_seen[VERDICT_MARK_KINDS]; /* all, also those no longer in events[] */
-    int64_t first_ns;                         /* of the clock as given */
-    int64_t last_ns;
-    double gap_s;        /* taken out of the running clock */
-    double typical_dt_s; /* running median of the sampling interval */
+    struct verdict_clock clock;
     double last_bytes;
     double min_bytes, peak_bytes, mean_bytes; /* of judged samples */
     double recent[VERDICT_RECENT];            /* the last values at step ends */
-    uint64_t samples, dropped_back, zeros, gaps;
-    uint64_t back_run;      /* samples in a row that were older than the one before */
+    uint64_t samples, zeros;
     uint64_t marks_no_step; /* marks that needed a step and had none */
     double first_bytes;
     double begin_s, begin_step, end_s;

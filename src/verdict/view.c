@@ -209,7 +209,9 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     w->give_back = w->rise_now = w->sigma = 0;
     w->rise_open = false;
     w->past_level = -HUGE_VAL;
-    w->now = by_step ? v->last_step : ((double)v->last_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    w->now = by_step
+                 ? v->last_step
+                 : ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     w->seconds_per_x = by_step ? 0 : 1;
     if (by_step && v->steps_taken > 1 && v->last_step > v->first_step && !v->step_only)
         w->seconds_per_x = (v->last_step_s - v->first_step_s) / (v->last_step - v->first_step);
