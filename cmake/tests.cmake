@@ -195,6 +195,12 @@ if(TARGET ebb_cmocka)
   target_link_libraries(day PRIVATE ebb_profile ebb_trace ebb_cmocka ebb_warnings m Threads::Threads)
 endif()
 
+# Makes a recording of a table, for tests that need one of known content.
+add_executable(table ${CMAKE_SOURCE_DIR}/tests/tools/table/table.c)
+set_target_properties(table PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
+target_include_directories(table PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(table PRIVATE ebb_trace ebb_warnings m Threads::Threads)
+
 # Parts of the server as programs of their own, which command tests talk to.
 if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)

@@ -38,9 +38,9 @@ extern const struct cli_command *const cli_commands[];
 /* Those that other parts of ebb call: found, but never shown. */
 extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_verdict, cmd_diagnose, cmd_heap, cmd_census,
-    cmd_report, cmd_export, cmd_import, cmd_mark, cmd_doctor, cmd_help, cmd_version, cmd_series,
-    cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel, cmd_checkpoint, cmd_rerun,
-    cmd_serve, cmd_sweep;
+    cmd_report, cmd_export, cmd_mark, cmd_doctor, cmd_help, cmd_version, cmd_series, cmd_submit,
+    cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel, cmd_checkpoint, cmd_rerun, cmd_serve,
+    cmd_sweep;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. 0; 1 if --help was asked for,
  * *ret untouched; or -EINVAL with a sentence that begins with the command's name. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/csv_options.h"
 #include "cli/run_target.h"
 #include "diagnose/diagnosis.h"
 #include "judge/recorded.h"
@@ -12,14 +13,18 @@
 #include "present/document.h"
 
 struct diagnose_options {
+    struct csv_options csv;
     bool json, all;
 };
 
-static int diagnose(const char *folder, struct diagnosis *ret, struct err *err)
+static int diagnose(const char *folder, const struct csv_options *csv, struct diagnosis *ret,
+                    struct err *err)
 {
+    struct run_settings settings = run_settings_read;
     struct recorded recorded;
     struct facts *facts = NULL;
-    int r = recorded_read(folder, NULL, NULL, &recorded, err);
+    settings.csv = *csv;
+    int r = recorded_read(folder, &settings, NULL, &recorded, err);
     if (r == 0)
         r = facts_new(&recorded, &facts, err);
     if (r == 0)
@@ -45,7 +50,7 @@ static int diagnose_exec(const struct cli_call *call)
         if (run_target_refresh(&run, run.pid, &err) < 0)
             cli_say("diagnose: %s; the heap is as it was written before", err.text);
     }
-    if (diagnose(run.folder, &found, &err) < 0)
+    if (diagnose(run.folder, &o->csv, &found, &err) < 0)
         return cli_failf(2, "diagnose: %s", err.text);
     if (!o->json)
         diagnose_doc(&doc, &found, o->all);
@@ -64,12 +69,13 @@ static const struct option_desc options_table[] = {
      .type = OPTION_FLAG,
      .help = "print one JSON object",
      .offset = offsetof(struct diagnose_options, json)},
+    CSV_OPTION_ROWS(struct diagnose_options, csv),
     {.name = NULL},
 };
 
 const struct cli_command cmd_diagnose = {
     .name = "diagnose",
-    .operands = "RUN_DIR|FILE.ebb|PID",
+    .operands = "RUN_DIR|FILE.ebb|FILE.csv|PID",
     .summary = "why memory is what it is: every hypothesis with its evidence, and what to do",
     .description =
         "Takes the memory of the process that grows apart (heap by call site, what the allocator "

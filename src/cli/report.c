@@ -13,11 +13,13 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/csv_options.h"
 #include "cli/report_read.h"
 #include "present/document.h"
 #include "present/report.h"
 
 struct report_options {
+    struct csv_options csv;
     const char *output;
     bool text, markdown, json, compare;
 };
@@ -148,11 +150,11 @@ static int deliver(const struct shown *s, const char *run, struct buf *out)
 
 static int read_all(const struct cli_call *call, struct shown *s, struct err *err)
 {
-    int r = report_read(call->argv[0], &s->run, err);
+    int r = report_read(call->argv[0], &s->o->csv, &s->run, err);
     if (r == 0 && s->o->compare)
-        r = report_read(call->argv[1], &s->after, err);
+        r = report_read(call->argv[1], &s->o->csv, &s->after, err);
     if (r == 0 && s->o->compare)
-        r = report_read_early(&s->run, &s->after, err);
+        r = report_read_early(&s->run, &s->after, &s->o->csv, err);
     if (r == 0 && s->o->compare)
         report_compare(&s->run, &s->after, &s->compared);
     return r;
@@ -217,12 +219,13 @@ static const struct option_desc options_table[] = {
      .type = OPTION_FLAG,
      .help = "two runs, before and after a change: whether it helped",
      .offset = offsetof(struct report_options, compare)},
+    CSV_OPTION_ROWS(struct report_options, csv),
     {.name = NULL},
 };
 
 const struct cli_command cmd_report = {
     .name = "report",
-    .operands = "RUN_DIR|FILE.ebb…",
+    .operands = "RUN_DIR|FILE.ebb|FILE.csv…",
     .summary = "a run as one page to send to a colleague",
     .description =
         "Writes one HTML file that needs nothing else: the verdict, memory over time and over "
@@ -237,7 +240,8 @@ const struct cli_command cmd_report = {
     .examples = "ebb report ebb-runs/latest\n"
                 "ebb report ebb-runs/latest --text\n"
                 "ebb report ebb-runs/latest --markdown >issue.md\n"
-                "ebb report --compare ebb-runs/before ebb-runs/after\n",
+                "ebb report --compare ebb-runs/before ebb-runs/after\n"
+                "ebb report rss.csv --marks marks.jsonl\n",
     .options = options_table,
     .options_size = sizeof(struct report_options),
     .usage_status = 2,

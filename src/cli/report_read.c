@@ -19,11 +19,12 @@ enum { HEAP_ROWS = 25 };
 
 /* ---- the recording, and run.json ---- */
 
-static int read_recording(struct report *r, struct err *err)
+static int read_recording(struct report *r, const struct csv_options *csv, struct err *err)
 {
     struct run_settings settings = run_settings_read;
     struct buf text = {0};
     settings.guard_notes = REPORT_EVENTS;
+    settings.csv = *csv;
     int e = recorded_read(r->path, &settings, NULL, &r->recorded, err);
     if (r->recorded.trouble.text[0])
         report_add_trouble(r, r->recorded.trouble.text);
@@ -85,7 +86,8 @@ static void read_diagnosis(struct report *r)
     facts_free(facts);
 }
 
-int report_read(const char *path, struct report *ret, struct err *err)
+int report_read(const char *path, const struct csv_options *csv, struct report *ret,
+                struct err *err)
 {
     struct report r = {.path = strdup(path)};
     struct err why = {""};
@@ -98,7 +100,7 @@ int report_read(const char *path, struct report *ret, struct err *err)
         report_fini(&r);
         return e;
     }
-    int e = read_recording(&r, &why);
+    int e = read_recording(&r, csv, &why);
     if (e < 0 && !r.recorded.run_json) {
         report_fini(&r);
         return err_set(err, e, "%s", why.text);
@@ -134,10 +136,11 @@ static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_cou
     return most > least;
 }
 
-int report_read_early(struct report *before, const struct report *after, struct err *err)
+int report_read_early(struct report *before, const struct report *after,
+                      const struct csv_options *csv, struct err *err)
 {
     int64_t first, steps, first_after, steps_after;
-    struct run_settings settings = {.dead = RUN_DEAD_READ};
+    struct run_settings settings = {.dead = RUN_DEAD_READ, .csv = *csv};
     struct recorded early = {0};
     if (!before->recorded.run || !after->recorded.run)
         return 0;
@@ -151,6 +154,8 @@ int report_read_early(struct report *before, const struct report *after, struct 
                  (long long)steps_after);
     else
         text_duration(before->early_length, after->recorded.run->now_ns);
+    if (!by_step && before->recorded.run->table.is_rows)
+        return 0; /* --until would be a value of its time column */
     settings.has_until_step = by_step;
     settings.until_step = by_step ? (uint64_t)(first + steps_after) : 0;
     settings.has_until = !by_step;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/quantity.h"
+#include "cli/csv_options.h"
 #include "judge/recorded.h"
 #include "present/document.h"
 #include "present/verdict.h"
@@ -63,37 +64,7 @@ static const struct option_desc options_table[] = {
      .type = OPTION_FLAG,
      .help = "of a recording: judge as if the job had sent neither marks nor figures of its own",
      .offset = offsetof(struct verdict_call, no_marks)},
-    {.name = "marks",
-     .type = OPTION_PATH,
-     .arg = "FILE.jsonl",
-     .help = "of a table: steps and phases, one JSON object a line",
-     .offset = offsetof(struct verdict_call, csv.marks_path)},
-    {.name = "column",
-     .type = OPTION_TEXT,
-     .arg = "NAME",
-     .help = "of a table: the values (default the first of rss_bytes, rss_mb, rss, pss)",
-     .offset = offsetof(struct verdict_call, csv.column)},
-    {.name = "time-column",
-     .type = OPTION_TEXT,
-     .arg = "NAME",
-     .help = "of a table: the seconds (default t)",
-     .offset = offsetof(struct verdict_call, csv.time_column)},
-    {.name = "step-column",
-     .type = OPTION_TEXT,
-     .arg = "NAME",
-     .help = "of a table: the steps (default step)",
-     .offset = offsetof(struct verdict_call, csv.step_column)},
-    {.name = "group",
-     .type = OPTION_TEXT,
-     .arg = "NAME",
-     .help = "of a table: the column whose every value is a series of its own (default pid, where "
-             "there is one)",
-     .offset = offsetof(struct verdict_call, csv.group)},
-    {.name = "unit",
-     .type = OPTION_TEXT,
-     .arg = "UNIT",
-     .help = "of a table: B, kB, MB, MiB, … (default by the column's name, else B)",
-     .offset = offsetof(struct verdict_call, csv.unit)},
+    CSV_OPTION_ROWS(struct verdict_call, csv),
     {.name = "json",
      .type = OPTION_FLAG,
      .help = "print the verdict as JSON",

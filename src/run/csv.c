@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -55,6 +56,7 @@ struct csv_run {
     bool has_leader, has_any_step;
     int32_t leader; /* pid of the first that sends a step */
     bool has_first, has_time;
+    char phase[32]; /* of the newest row; cut */
     double first_t, last_t;
     double cut_t; /* rows and marks after it were not known then */
     struct err *err;
@@ -285,15 +287,36 @@ static void add_marks(struct csv_run *c)
     }
 }
 
-/* The same from the step column: every process of a job repeats it. */
-static void add_step(struct csv_run *c, const struct csv_row *row)
+static void add_phase(struct csv_run *c, const char *state)
+{
+    char text[96];
+    struct mark m;
+    int len = snprintf(text, sizeof text, "KIND=phase\nNAME=%s\nSTATE=%s\n", c->phase, state);
+    if (!c->phase[0] || mark_parse(text, (size_t)len, &m) < 0)
+        return;
+    m.t_ns = c->run->tick_ns;
+    run_add_mark(c->run, &m);
+}
+
+/* The same from the columns: every process of a job repeats them. */
+static void add_columns(struct csv_run *c, const struct csv_row *row)
 {
     struct run *run = c->run;
     struct mark m = {.t_ns = run->tick_ns, .kind = MARK_STEP, .has = MARK_HAS_STEP, .text = ""};
+    size_t len = row->phase_len < sizeof c->phase ? row->phase_len : sizeof c->phase - 1;
+    if (!run->options.marks || c->options->marks_path || run->tick_ns < run->now_ns)
+        return;
     m.step = row->step;
-    if (run->options.marks && !c->options->marks_path && row->has_step &&
-        run->tick_ns >= run->now_ns && (!run->has_step || run->step != row->step))
+    m.epoch = row->epoch;
+    m.has |= row->has_epoch ? MARK_HAS_EPOCH : 0;
+    if (row->has_step && (!run->has_step || run->step != row->step))
         run_add_mark(run, &m);
+    if (strlen(c->phase) == len && memcmp(c->phase, row->phase, len) == 0)
+        return;
+    add_phase(c, "end");
+    memcpy(c->phase, row->phase, len);
+    c->phase[len] = '\0';
+    add_phase(c, "begin");
 }
 
 static int begin_table(struct csv_run *c, const struct csv_row *row)
@@ -339,7 +362,7 @@ static void add_row(struct csv_run *c, struct csv_group *g, const struct csv_row
     }
     g->last_row = c->run->ticks;
     g->last_t = fmax(g->last_t, row->t_s);
-    add_step(c, row);
+    add_columns(c, row);
     if (c->run->tick_ns > c->run->now_ns)
         c->run->now_ns = c->run->tick_ns;
     run_add_value(c->run, g->e, SAMPLE_RSS, row->value_bytes);

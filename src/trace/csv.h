@@ -61,10 +61,3 @@ int csv_read_stream(FILE *in, const char *name, const struct csv_options *option
 typedef int csv_mark_fn(void *user, double t_s, const struct mark *mark);
 int csv_read_marks(const char *path, csv_mark_fn *fn, void *user, struct err *err);
 int csv_read_marks_stream(FILE *in, const char *name, csv_mark_fn *fn, void *user, struct err *err);
-
-/* Makes a recording of a table: each group a process (its number as pid where it is one, else
- * pid 0 and its place as start time), the value as its resident memory, steps, epochs and phases
- * as marks. Rows are put in order of time; a table by step alone gets one second a step, and its
- * header says so. OUT_PATH must not exist; a table that cannot be read leaves nothing behind. */
-int csv_import(const char *path, const struct csv_options *options, const char *out_path,
-               struct err *err);

@@ -17,6 +17,13 @@ def binary():
     return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
 
 
+def make_recording(table, out, *marks):
+    """The recording OUT of the rows of TABLE, and of a file of marks."""
+    tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "table"
+    subprocess.run([tool, table, out, *marks], check=True, timeout=PATIENCE_S)
+    return out
+
+
 def wait_for(condition, what, limit_s=PATIENCE_S):
     """The first true value of CONDITION(): tests wait for what they need, never for a while."""
     until = time.monotonic() + limit_s

@@ -69,8 +69,8 @@ def write_job(folder, text=JOB):
     return path
 
 
-def diagnosis(path):
-    result = run_ebb("diagnose", path, "--json")
+def diagnosis(path, *options):
+    result = run_ebb("diagnose", path, "--json", *options)
     assert (result.returncode, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
@@ -79,14 +79,8 @@ def by_key(doc):
     return {h["key"]: h for h in doc["hypotheses"]}
 
 
-def import_table(path, out, *options):
-    result = run_ebb("import", path, "-o", out, *options)
-    assert (result.returncode, result.stderr) == (0, "")
-    return out
-
-
-def import_zoo(name, out):
-    return import_table(ZOO / f"{name}.csv", out, "--marks", ZOO / f"{name}.marks.jsonl")
+def diagnosis_of_zoo(name):
+    return diagnosis(ZOO / f"{name}.csv", "--marks", ZOO / f"{name}.marks.jsonl")
 
 
 class Readers:
@@ -261,7 +255,7 @@ def test_a_running_job_can_be_asked_by_its_pid(tmp_path):
     ("loader_workers-plain", "no_growth"),
 ])
 def test_memory_and_marks_alone_tell_these(tmp_path, name, key):
-    doc = diagnosis(import_zoo(name, tmp_path / "x.ebb"))
+    doc = diagnosis_of_zoo(name)
     assert doc["hypotheses"][0]["key"] == key
     assert doc["hypotheses"][0]["for"]
 
@@ -269,7 +263,7 @@ def test_memory_and_marks_alone_tell_these(tmp_path, name, key):
 @pytest.mark.parametrize("name", ["leaking_collator-leak", "lazy_images-leak", "dict_cache-leak",
                                   "kept_loss_graph-leak"])
 def test_of_a_leak_they_do_not_tell_the_line_and_say_so(tmp_path, name):
-    doc = diagnosis(import_zoo(name, tmp_path / "x.ebb"))
+    doc = diagnosis_of_zoo(name)
     found = by_key(doc)
     assert found["first_touch"]["word"] == found["no_growth"]["word"] == "ruled out"
     assert found["call_site"]["word"] == "cannot be tested"
@@ -278,7 +272,7 @@ def test_of_a_leak_they_do_not_tell_the_line_and_say_so(tmp_path, name):
 
 
 def test_without_marks_what_needs_them_cannot_be_tested(tmp_path):
-    doc = diagnosis(import_plain(tmp_path))
+    doc = diagnosis(plain_table(tmp_path))
     found = by_key(doc)
     assert "no marks: steps, epochs and evaluations are not known" in doc["absent"]
     for key in ("first_touch", "accumulation", "eval_spike", "eval_step"):
@@ -287,16 +281,16 @@ def test_without_marks_what_needs_them_cannot_be_tested(tmp_path):
 
 
 def test_without_marks_what_comes_first_and_stays_is_the_start(tmp_path):
-    doc = diagnosis(import_plain(tmp_path, until=300))
+    doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB
 
 
-def import_plain(folder, until=1200):
+def plain_table(folder, until=1200):
     table = folder / "plain.csv"
     table.write_text("t,pid,rss_bytes\n" + "".join(
         f"{t},7,{(100 + min(t, until)) * MIB}\n" for t in range(1200)))
-    return import_table(table, folder / "plain.ebb")
+    return table
 
 
 # ---- bad input ----
@@ -370,10 +364,9 @@ def test_hostile_names_do_not_reach_the_terminal(ebb, tmp_path):
     name = "\x1b[31m<script>alert(1)</script>"
     table.write_text("t,name,rss_bytes\n" + "".join(
         f"{t},{name},{(100 + t % 3) * MIB}\n" for t in range(100)))
-    path = import_table(table, tmp_path / "x.ebb", "--group", "name")
-    text = ebb("diagnose", path, "--all").stdout
+    text = ebb("diagnose", table, "--group", "name", "--all").stdout
     assert "\x1b" not in text and "<script>" in text
-    assert json.loads(ebb("diagnose", path, "--json").stdout)["process"]["name"].startswith("\x1b")
+    assert diagnosis(table, "--group", "name")["process"]["name"].startswith("\x1b")
 
 
 def test_a_process_that_does_not_run_under_ebb_gets_one_sentence(ebb):

@@ -13,7 +13,7 @@ import pytest
 
 from commands import binary, environment, refused, refused_with
 
-COMMANDS = ["run", "watch", "verdict", "diagnose", "heap", "census", "report", "export", "import",
+COMMANDS = ["run", "watch", "verdict", "diagnose", "heap", "census", "report", "export",
             "mark", "doctor", "serve", "submit", "jobs", "show", "logs", "wait", "cancel",
             "checkpoint", "rerun", "help", "version"]
 EXPECTED = [command for command in COMMANDS if command != "watch"]

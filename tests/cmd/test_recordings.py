@@ -1,4 +1,4 @@
-"""`ebb import` and `ebb export`: what goes in comes out, and what is broken is said."""
+"""`ebb export`: what was recorded comes out, and damage is reported."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from commands import PATIENCE_S, ROOT, binary, environment, refused, refused_with
+from commands import PATIENCE_S, ROOT, binary, environment, make_recording, refused, refused_with
 
 TABLE = """t,pid,rss_bytes,step
 0,10,1000000,0
@@ -42,21 +42,16 @@ def exported(ebb, path, *options):
 
 
 @pytest.fixture
-def recording(ebb, tmp_path):
-    out = tmp_path / "small.ebb"
-    result = ebb("import", write(tmp_path / "small.csv", TABLE), "-o", out)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    return out
+def recording(tmp_path):
+    return make_recording(write(tmp_path / "small.csv", TABLE), tmp_path / "small.ebb")
 
 
 @pytest.fixture
-def large_recording(ebb, tmp_path):
+def large_recording(tmp_path):
     rows = "".join(f"{t},{pid},{1000 * t + pid * 7919 % 4096}\n"
                    for t in range(400) for pid in range(1, 21))
-    out = tmp_path / "large.ebb"
     table = write(tmp_path / "large.csv", "t,pid,rss_bytes\n" + rows)
-    assert ebb("import", table, "-o", out).returncode == 0
-    return out
+    return make_recording(table, tmp_path / "large.ebb")
 
 
 @pytest.fixture
@@ -77,63 +72,12 @@ def test_a_table_comes_out_as_it_went_in(ebb, recording):
 
 
 def test_json_lines_hold_header_processes_samples_and_marks(ebb, tmp_path):
-    out = tmp_path / "x.ebb"
-    assert ebb("import", write(tmp_path / "x.csv", TABLE), "--marks",
-               write(tmp_path / "m.jsonl", MARKS), "-o", out).returncode == 0
+    out = make_recording(write(tmp_path / "x.csv", TABLE), tmp_path / "x.ebb",
+                         write(tmp_path / "m.jsonl", MARKS))
     objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]
     assert objects[0]["type"] == "header"
     assert {o["type"] for o in objects} >= {"header", "process", "sample", "mark"}
     assert {"begin", "eval", "end"} <= {o["kind"] for o in objects if o["type"] == "mark"}
-
-
-def test_columns_and_units_of_other_peoples_files(ebb, tmp_path):
-    table = write(tmp_path / "t.csv", "when,used,card\n5,1.5,a\n6,2,a\n5,3,b\n")
-    out = tmp_path / "t.ebb"
-    result = ebb("import", table, "--time-column", "when", "--column", "used", "--group", "card",
-                 "--unit", "MiB", "-o", out)
-    assert (result.returncode, result.stderr) == (0, "")
-    rows = rows_of(exported(ebb, out, "--csv"))
-    assert sorted((r["name"], int(r["rss_bytes"])) for r in rows if r["rss_bytes"]) == [
-        ("a", 1572864), ("a", 2097152), ("b", 3145728)]
-
-
-@pytest.mark.parametrize("content, parts", [
-    (b"", ["empty"]),
-    (b"t,rss_bytes\n0,abc\n", ["line 2", "abc"]),
-    (b"t,rss_bytes\n0,1\n1,-5\n", ["line 3", "-5"]),
-    (b"t,rss_bytes\n0,nan\n", ["line 2", "nan"]),
-    (b"t,other\n0,1\n", ["other"]),
-    (b"t,rss_bytes\n0,1,2,3\n", ["line 2"]),
-    (b"t,rss_bytes\n0,\"1\n", ["line"]),
-    (b"\x00\x01\x02\xff\xfe" * 100, []),
-    (b"\x1f\x8b\x08" + b"\0" * 50, ["compressed"]),
-    (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
-])
-def test_a_table_that_cannot_be_is_refused_and_leaves_nothing(ebb, tmp_path, content, parts):
-    out = tmp_path / "bad.ebb"
-    result = ebb("import", write(tmp_path / "bad.csv", content), "-o", out)
-    assert refused_with(result, "ebb: import: ", *parts)
-    assert "\x1b" not in result.stderr
-    assert not out.exists()
-
-
-def test_import_does_not_replace_what_is_there(ebb, tmp_path, recording):
-    before = recording.read_bytes()
-    result = ebb("import", write(tmp_path / "x.csv", TABLE), "-o", recording)
-    assert refused_with(result, "small.ebb")
-    assert recording.read_bytes() == before
-
-
-def test_import_of_what_is_not_there_names_it(ebb, tmp_path):
-    table = write(tmp_path / "x.csv", TABLE)
-    out = tmp_path / "x.ebb"
-    assert refused_with(ebb("import", tmp_path / "no.csv", "-o", out), "no.csv")
-    assert refused_with(ebb("import", tmp_path, "-o", out), "folder")
-    assert refused_with(ebb("import", table, "-o", tmp_path / "no" / "x.ebb"), "no/x.ebb")
-    assert refused_with(ebb("import", table, "--marks", tmp_path / "no.jsonl", "-o", out), "no.jsonl")
-    assert refused_with(ebb("import", table, "--column", "nope", "-o", out), "nope")
-    assert refused_with(ebb("import", table, "--unit", "furlong", "-o", out), "furlong")
-    assert not out.exists()
 
 
 def test_output_goes_to_the_file_and_replaces_what_was_in_it(ebb, tmp_path, recording):
@@ -173,11 +117,8 @@ def test_an_output_that_cannot_be_written_is_named(ebb, tmp_path, recording):
 
 
 def test_without_rights_the_file_is_named(ebb_as_nobody, open_folder):
-    write(open_folder / "x.csv", TABLE).chmod(0o644)
-    assert ebb_as_nobody("import", "x.csv", "-o", "x.ebb").returncode == 0
-    os.chmod(open_folder / "x.ebb", 0)
+    make_recording(write(open_folder / "x.csv", TABLE), open_folder / "x.ebb").chmod(0)
     assert refused_with(ebb_as_nobody("export", "x.ebb", "--csv"), "x.ebb", "Permission denied")
-    assert refused_with(ebb_as_nobody("import", "x.csv", "-o", "/proc/x.ebb"), "/proc/x.ebb")
 
 
 @pytest.mark.parametrize("content", [

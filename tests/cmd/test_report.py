@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb
+from commands import PATIENCE_S, PYTHON, binary, environment, make_recording, refused, refused_with, run_ebb
 
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
@@ -60,12 +60,8 @@ def page_of(*arguments):
 def table(folder, rows, marks=None):
     """A recording made of a table."""
     (folder / "table.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
-    arguments = ["import", folder / "table.csv", "-o", folder / "trace.ebb"]
-    if marks:
-        (folder / "marks.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks))
-        arguments += ["--marks", folder / "marks.jsonl"]
-    result = run_ebb(*arguments)
-    assert result.returncode == 0, result.stderr
+    (folder / "marks.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks or []))
+    make_recording(folder / "table.csv", folder / "trace.ebb", *[folder / "marks.jsonl"] * bool(marks))
     return folder
 
 

@@ -15,7 +15,7 @@ import textwrap
 
 import pytest
 
-from commands import ROOT, binary, environment, refused, refused_with, run_ebb
+from commands import ROOT, binary, environment, make_recording, refused, refused_with, run_ebb
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 DATA = ROOT / "tests" / "data"
@@ -242,6 +242,22 @@ def test_a_constant_is_stable(tmp_path):
     assert doc["verdict"] == "stable"
 
 
+@pytest.mark.parametrize("content, parts", [
+    (b"t,other\n0,1\n", ["other"]),
+    (b"t,rss_bytes\n0,1,2,3\n", ["line 2"]),
+    (b"t,rss_bytes\n0,\"1\n", ["line"]),
+    (b"\x00\x01\x02\xff\xfe" * 100, []),
+    (b"\x1f\x8b\x08" + b"\0" * 50, ["compressed"]),
+    (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
+])
+@pytest.mark.parametrize("command", ["verdict", "report", "diagnose"])
+def test_a_table_that_cannot_be_read_is_refused_by_every_command(ebb, tmp_path, command, content, parts):
+    (tmp_path / "bad.csv").write_bytes(content)
+    result = ebb(command, tmp_path / "bad.csv")
+    assert refused_with(result, f"ebb: {command}: ", *parts)
+    assert "\x1b" not in result.stderr
+
+
 @pytest.mark.parametrize("cell", ["nan", "-5", "inf", "1e30", "x"])
 def test_values_that_cannot_be_are_refused_with_their_line(tmp_path, ebb, cell):
     path = table(tmp_path / "a.csv", [(0, 5), (1, cell)])
@@ -456,20 +472,20 @@ def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
     assert refused_with(refusal, "--group is for tables")
 
 
-def test_an_imported_table_is_judged_as_the_table(tmp_path):
+def test_a_recording_made_of_a_table_is_judged_as_the_table(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
-    assert run_ebb("import", path, "-o", tmp_path / "a.ebb").returncode == 0
+    assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"
     steps = table(tmp_path / "s.csv", [(s, 300 * MIB + MIB * min(s, 100)) for s in range(900)],
                   "step,rss")
-    assert run_ebb("import", steps, "-o", tmp_path / "s.ebb").returncode == 0
+    assert make_recording(steps, tmp_path / "s.ebb")
     doc = verdict(tmp_path / "s.ebb")["tree"]
     assert (doc["verdict"], doc["rate_bytes_per_min"]) == ("plateaued", None)
 
 
 def test_a_cut_recording_is_judged_as_far_as_it_goes(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
-    run_ebb("import", path, "-o", tmp_path / "a.ebb")
+    make_recording(path, tmp_path / "a.ebb")
     whole = (tmp_path / "a.ebb").read_bytes()
     (tmp_path / "cut.ebb").write_bytes(whole[:len(whole) - 7])
     result = ebb("verdict", tmp_path / "cut.ebb", "--json")

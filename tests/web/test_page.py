@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cmd"))
 
 import browsing  # noqa: E402
-from commands import run_ebb  # noqa: E402
+from commands import make_recording, run_ebb  # noqa: E402
 
 MIB = 1 << 20
 BROWSE_S = 380
@@ -48,9 +48,7 @@ def recording(folder, rate):
             marks.append({"t": t, "kind": "save", "step": t})
     (folder / "t.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
     (folder / "m.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks))
-    result = run_ebb("import", folder / "t.csv", "--marks", folder / "m.jsonl",
-                     "-o", folder / "trace.ebb")
-    assert result.returncode == 0, result.stderr
+    make_recording(folder / "t.csv", folder / "trace.ebb", folder / "m.jsonl")
     (folder / "run.json").write_text(json.dumps(
         {"name": HOSTILE, "command": [HOSTILE], "host": HOSTILE, "state": "ended",
          "end": {"cause": HOSTILE}}))
