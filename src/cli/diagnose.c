@@ -60,17 +60,14 @@ static int diagnose_exec(const struct cli_call *call)
 }
 
 static const struct option_desc options_table[] = {
-    {.name = "all",
-     .type = OPTION_FLAG,
-     .help = "with the evidence on what is ruled out or cannot be tested, and every part of the "
-             "ledger",
-     .offset = offsetof(struct diagnose_options, all)},
-    {.name = "json",
-     .type = OPTION_FLAG,
-     .help = "print one JSON object",
-     .offset = offsetof(struct diagnose_options, json)},
+    OPTION_ROW(
+        0, "all", FLAG, NULL, offsetof(struct diagnose_options, all),
+        .help = "with the evidence on what is ruled out or cannot be tested, and every part of the "
+                "ledger"),
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct diagnose_options, json),
+               .help = "print one JSON object"),
     CSV_OPTION_ROWS(struct diagnose_options, csv),
-    {.name = NULL},
+    {0},
 };
 
 const struct cli_command cmd_diagnose = {

@@ -196,31 +196,20 @@ static int exec(const struct cli_call *call)
 }
 
 static const struct option_desc options_table[] = {
-    {.name = "output",
-     .letter = 'o',
-     .type = OPTION_PATH,
-     .arg = "FILE",
-     .help = "write to FILE, or to standard output for - (default report.html in the run's "
-             "folder; text goes to standard output)",
-     .offset = offsetof(struct report_options, output)},
-    {.name = "text",
-     .type = OPTION_FLAG,
-     .help = "text for a terminal, with plots",
-     .offset = offsetof(struct report_options, text)},
-    {.name = "markdown",
-     .type = OPTION_FLAG,
-     .help = "text for a bug report, with versions and evidence",
-     .offset = offsetof(struct report_options, markdown)},
-    {.name = "json",
-     .type = OPTION_FLAG,
-     .help = "everything that is in the page, for programs",
-     .offset = offsetof(struct report_options, json)},
-    {.name = "compare",
-     .type = OPTION_FLAG,
-     .help = "two runs, before and after a change: whether it helped",
-     .offset = offsetof(struct report_options, compare)},
+    OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct report_options, output),
+               .help =
+                   "write to FILE, or to standard output for - (default report.html in the run's "
+                   "folder; text goes to standard output)"),
+    OPTION_ROW(0, "text", FLAG, NULL, offsetof(struct report_options, text),
+               .help = "text for a terminal, with plots"),
+    OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct report_options, markdown),
+               .help = "text for a bug report, with versions and evidence"),
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct report_options, json),
+               .help = "everything that is in the page, for programs"),
+    OPTION_ROW(0, "compare", FLAG, NULL, offsetof(struct report_options, compare),
+               .help = "two runs, before and after a change: whether it helped"),
     CSV_OPTION_ROWS(struct report_options, csv),
-    {.name = NULL},
+    {0},
 };
 
 const struct cli_command cmd_report = {

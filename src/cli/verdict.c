@@ -24,52 +24,30 @@ struct verdict_call {
 };
 
 static const struct option_desc options_table[] = {
-    {.name = "limit",
-     .type = OPTION_SIZE,
-     .arg = "SIZE",
-     .help = "the memory there is, as 24G, or as 80% of what the recording says (default all of "
-             "that)",
-     .offset = offsetof(struct verdict_call, limit)},
-    {.name = "steps-per-epoch",
-     .type = OPTION_INT,
-     .arg = "N",
-     .min = 1,
-     .help = "length of one pass over the data, where no mark tells it",
-     .offset = offsetof(struct verdict_call, steps_per_epoch)},
-    {.name = "examples",
-     .type = OPTION_INT,
-     .arg = "N",
-     .min = 1,
-     .help = "examples in the data; with --batch it gives the length of a pass",
-     .offset = offsetof(struct verdict_call, examples)},
-    {.name = "batch",
-     .type = OPTION_INT,
-     .arg = "N",
-     .min = 1,
-     .help = "examples a step, accumulation and ranks counted",
-     .offset = offsetof(struct verdict_call, batch)},
-    {.name = "until",
-     .type = OPTION_TEXT,
-     .arg = "T",
-     .help = "judge only what was known at T: a value of the time column, or seconds since the "
-             "recording began",
-     .offset = offsetof(struct verdict_call, until)},
-    {.name = "until-step",
-     .type = OPTION_INT,
-     .arg = "N",
-     .min = 1,
-     .help = "judge only what was known when step N had ended",
-     .offset = offsetof(struct verdict_call, until_step)},
-    {.name = "no-marks",
-     .type = OPTION_FLAG,
-     .help = "of a recording: judge as if the job had sent neither marks nor figures of its own",
-     .offset = offsetof(struct verdict_call, no_marks)},
+    OPTION_ROW(
+        0, "limit", SIZE, "SIZE", offsetof(struct verdict_call, limit),
+        .help = "the memory there is, as 24G, or as 80% of what the recording says (default all of "
+                "that)"),
+    OPTION_ROW(0, "steps-per-epoch", INT, "N", offsetof(struct verdict_call, steps_per_epoch),
+               .min = 1, .help = "length of one pass over the data, where no mark tells it"),
+    OPTION_ROW(0, "examples", INT, "N", offsetof(struct verdict_call, examples), .min = 1,
+               .help = "examples in the data; with --batch it gives the length of a pass"),
+    OPTION_ROW(0, "batch", INT, "N", offsetof(struct verdict_call, batch), .min = 1,
+               .help = "examples a step, accumulation and ranks counted"),
+    OPTION_ROW(
+        0, "until", TEXT, "T", offsetof(struct verdict_call, until),
+        .help = "judge only what was known at T: a value of the time column, or seconds since the "
+                "recording began"),
+    OPTION_ROW(0, "until-step", INT, "N", offsetof(struct verdict_call, until_step), .min = 1,
+               .help = "judge only what was known when step N had ended"),
+    OPTION_ROW(
+        0, "no-marks", FLAG, NULL, offsetof(struct verdict_call, no_marks),
+        .help =
+            "of a recording: judge as if the job had sent neither marks nor figures of its own"),
     CSV_OPTION_ROWS(struct verdict_call, csv),
-    {.name = "json",
-     .type = OPTION_FLAG,
-     .help = "print the verdict as JSON",
-     .offset = offsetof(struct verdict_call, json)},
-    {.name = NULL},
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct verdict_call, json),
+               .help = "print the verdict as JSON"),
+    {0},
 };
 
 /* ---- what was asked for ---- */
