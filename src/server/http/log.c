@@ -63,11 +63,19 @@ static void put_time(char ret[40])
     snprintf(ret + n, 40 - n, ".%03uZ", (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
 }
 
-static void put_json(struct buf *line, enum log_level level, const char *event, int64_t job,
-                     const struct buf *message)
+static void put_text(struct buf *line, const char *t, enum log_level level, const char *event,
+                     int64_t job, const struct buf *message)
 {
-    char t[40];
-    put_time(t);
+    buf_printf(line, "%.19s %-5s %s: ", t, words[level], event);
+    if (job)
+        buf_printf(line, "job %lld: ", (long long)job);
+    text_escape(line, message->data, message->len);
+    buf_add_byte(line, '\n');
+}
+
+static void put_json(struct buf *line, const char *t, enum log_level level, const char *event,
+                     int64_t job, const struct buf *message)
+{
     json_t *doc = json_pack("{s:s, s:s, s:s}", "t", t, "level", words[level], "event", event);
     if (job)
         json_object_set_new(doc, "job", json_integer(job));
@@ -76,76 +84,50 @@ static void put_json(struct buf *line, enum log_level level, const char *event, 
     json_decref(doc);
 }
 
-static void put_text(struct buf *line, enum log_level level, const char *event, int64_t job,
-                     const struct buf *message)
+/* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
+static void write_line(enum log_level level, const char *event, int64_t job, const char *fmt,
+                       va_list ap)
 {
+    struct buf message = {0}, line = {0};
+    struct pollfd p = {.fd = out.fd, .events = POLLOUT};
     char t[40];
     put_time(t);
-    buf_printf(line, "%.19s %-5s %s: ", t, words[level], event);
-    if (job)
-        buf_printf(line, "job %lld: ", (long long)job);
-    text_escape(line, message->data, message->len);
-    buf_add_byte(line, '\n');
-}
-
-/* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
-static void put_line(const struct buf *line)
-{
-    struct pollfd p = {.fd = out.fd, .events = POLLOUT};
-    if (line->failed || line->len > PIPE_BUF || poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
-        write(out.fd, line->data, line->len) < 0)
+    buf_vprintf(&message, fmt, ap);
+    message.len = message.len < MESSAGE_MAX ? message.len : MESSAGE_MAX;
+    (out.as_json ? put_json : put_text)(&line, t, level, event, job, &message);
+    if (line.failed || line.len > PIPE_BUF || poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
+        write(out.fd, line.data, line.len) < 0)
         out.lost++;
-}
-
-static void format_line(struct buf *line, enum log_level level, const char *event, int64_t job,
-                        struct buf *message)
-{
-    if (message->len > MESSAGE_MAX)
-        message->len = MESSAGE_MAX;
-    buf_clear(line);
-    if (out.as_json)
-        put_json(line, level, event, job, message);
-    else
-        put_text(line, level, event, job, message);
-}
-
-static void put_message(enum log_level level, const char *event, int64_t job, struct buf *message)
-{
-    struct buf line = {0};
-    format_line(&line, level, event, job, message);
-    put_line(&line);
     buf_fini(&line);
+    buf_fini(&message);
+}
+
+__attribute__((format(printf, 3, 4))) static void write_warning(const char *event, int64_t job,
+                                                                const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(LOG_WARN, event, job, fmt, ap);
+    va_end(ap);
 }
 
 static void put_lost(void)
 {
-    struct buf message = {0};
     unsigned long lost = out.lost;
     if (!lost)
         return;
     out.lost = 0;
-    buf_printf(&message, "%lu log lines were dropped here", lost);
-    put_message(LOG_WARN, "log_lost", 0, &message);
+    write_warning("log_lost", 0, "%lu log lines were dropped here", lost);
     out.lost += out.lost ? lost - 1 : 0;
-    buf_fini(&message);
 }
 
 /* ---- how many lines there may be ---- */
 
 static void put_suppressed(struct log_bucket *b)
 {
-    struct buf message = {0};
-    if (!b->suppressed)
-        return;
-    buf_printf(&message, "%lu %s lines suppressed", b->suppressed, b->event);
+    if (b->suppressed)
+        write_warning("log_limited", b->job, "%lu %s lines suppressed", b->suppressed, b->event);
     b->suppressed = 0;
-    put_message(LOG_WARN, "log_limited", b->job, &message);
-    buf_fini(&message);
-}
-
-static bool is_bucket_of(const struct log_bucket *b, const char *event, int64_t job)
-{
-    return b->job == job && strcmp(b->event, event) == 0;
 }
 
 /* A bucket that is full is as good as a new one, so its place can be another's. NULL: out of
@@ -155,7 +137,7 @@ static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t n
     struct log_bucket *full = NULL;
     for (size_t i = 0; i < out.bucket_count; i++) {
         struct log_bucket *b = &out.buckets[i];
-        if (is_bucket_of(b, event, job))
+        if (b->job == job && strcmp(b->event, event) == 0)
             return b;
         if (b->full_ns <= now_ns)
             full = b;
@@ -209,11 +191,8 @@ void log_line(enum log_level level, const char *event, int64_t job, const char *
     put_lost();
     if (!take_token(event, job))
         return;
-    struct buf message = {0};
     va_list ap;
     va_start(ap, fmt);
-    buf_vprintf(&message, fmt, ap);
+    write_line(level, event, job, fmt, ap);
     va_end(ap);
-    put_message(level, event, job, &message);
-    buf_fini(&message);
 }

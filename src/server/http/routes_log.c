@@ -58,29 +58,6 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     return 0;
 }
 
-/* It may lie in two files, and must come to the very end. */
-static void answer_tail(struct http_request *r, int folder, uint64_t bytes)
-{
-    struct buf text = {0};
-    uint64_t end = logs_end(folder), at = end > bytes ? end - bytes : 0, first = at;
-    while (at < end && text.len < TAIL_MAX && buf_reserve(&text, 64 << 10) == 0) {
-        uint64_t from;
-        ssize_t n = logs_read(folder, at, text.data + text.len, 64 << 10, &from);
-        if (n <= 0)
-            break;
-        if (from != at) { /* some was dropped: begin behind it */
-            memmove(text.data, text.data + text.len, (size_t)n);
-            text.len = 0;
-            first = from;
-        }
-        text.len += (size_t)n;
-        at = from + (uint64_t)n;
-    }
-    put_offsets(r, first, first + text.len);
-    http_answer_text(r, 200, type, text.len ? text.data : "", text.len);
-    buf_fini(&text);
-}
-
 /* "bytes=A-B", "bytes=A-", "bytes=-N": one range alone. False: not to be heeded. */
 static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
 {
@@ -105,17 +82,17 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
     return *ret_last >= *ret_first;
 }
 
-/* ---- all of it ---- */
+/* ---- to the very end, of as many files as there are ---- */
 
 /* Where the next bytes are: offsets of the log and of the answer differ by what was dropped. */
-struct whole {
+struct log_stream {
     int folder;
     uint64_t pos, at;
 };
 
-static ssize_t read_whole(void *user, uint64_t pos, char *buf, size_t max)
+static ssize_t read_log_stream(void *user, uint64_t pos, char *buf, size_t max)
 {
-    struct whole *w = user;
+    struct log_stream *w = user;
     uint64_t from;
     if (pos != w->pos)
         return -1;
@@ -127,53 +104,60 @@ static ssize_t read_whole(void *user, uint64_t pos, char *buf, size_t max)
     return n;
 }
 
-static void free_whole(void *user)
+static void free_log_stream(void *user)
 {
-    struct whole *w = user;
+    struct log_stream *w = user;
     close(w->folder);
     free(w);
 }
 
-/* Bytes in all files, each up to where it is now. */
-static uint64_t count_log_bytes(int folder, uint64_t end)
+/* Bytes from *FROM on in all files, each up to where it is now. IS_WHOLE: without a gap, so *FROM
+ * moves behind the last. */
+static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;
     uint64_t count = 0;
-    for (uint64_t at = 0; at < end && logs_find(folder, at, &piece, NULL) == 0;) {
+    for (uint64_t at = *from; at < end && logs_find(folder, at, &piece, NULL) == 0;) {
         close(piece.fd);
         if (piece.start + piece.bytes <= at)
             break;
-        uint64_t from = at > piece.start ? at : piece.start;
-        count += piece.start + piece.bytes - from;
+        if (piece.start > at && (is_whole || count == 0)) {
+            *from = piece.start;
+            count = 0;
+        }
+        at = at > piece.start ? at : piece.start;
+        count += piece.start + piece.bytes - at;
         at = piece.start + piece.bytes;
     }
     return count;
 }
 
-static void answer_all(struct http_request *r, int folder, uint64_t end)
+static void answer_from(struct http_request *r, int folder, uint64_t from, uint64_t end,
+                        bool is_whole)
 {
-    struct whole *w = malloc(sizeof *w);
+    uint64_t count = count_log_bytes(folder, &from, end, is_whole);
+    struct log_stream *w = malloc(sizeof *w);
     int fd = w ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd < 0) {
         free(w);
         http_answer_error(r, 503, "the log cannot be read now");
         return;
     }
-    *w = (struct whole){.folder = fd};
-    put_offsets(r, 0, end);
-    if (end == 0) { /* MHD asks for none of nothing */
-        free_whole(w);
-        http_answer_text(r, 200, type, "", 0);
+    *w = (struct log_stream){.folder = fd, .at = from};
+    if (count == 0) { /* MHD asks for none of nothing */
+        free_log_stream(w);
+        answer_none(r, from, end);
         return;
     }
-    http_answer_stream(r, 200, type, count_log_bytes(folder, end), read_whole, w, free_whole);
+    put_offsets(r, from, end);
+    http_answer_stream(r, 200, type, count, read_log_stream, w, free_log_stream);
 }
 
 static void answer_range(struct http_request *r, int folder)
 {
     uint64_t end = logs_end(folder), first = 0, last = UINT64_MAX - 1;
     if (!read_range(http_header(r, "Range"), end, &first, &last)) {
-        answer_all(r, folder, end);
+        answer_from(r, folder, 0, end, false);
         return;
     }
     if (end > 0 && answer_piece(r, folder, 206, first, last - first + 1) == 0)
@@ -228,7 +212,8 @@ void route_job_log(const struct route_call *c)
     } else if (folder < 0) {
         answer_none(c->r, 0, 0);
     } else if (tail > 0) {
-        answer_tail(c->r, folder, (uint64_t)tail);
+        uint64_t end = logs_end(folder);
+        answer_from(c->r, folder, end > (uint64_t)tail ? end - (uint64_t)tail : 0, end, true);
     } else {
         answer_range(c->r, folder);
     }

@@ -106,8 +106,7 @@ static void never_started(struct jobs *j, struct job *job)
         end_found(j, job, NULL, NULL);
         return;
     }
-    job_live_free(job->live);
-    job->live = NULL;
+    job_unlive(job);
     job->has_room = false;
     jobs_change(j, job, JOB_QUEUED, NULL);
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -108,8 +109,8 @@ static void measure_push(struct measure *m, int dir, const char *name)
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (d)
         m->at[m->depth++] = d;
-    else if (fd >= 0)
-        close(fd);
+    else
+        cleanup_close(&fd);
 }
 
 static void measure_pop(struct measure *m)

@@ -155,7 +155,7 @@ bool job_has_folder(const struct jobs *j, const struct job *job);
 /* The folder of that name where the job of FOLDER_ID made it: fd, -ENOENT, or -errno where nobody
  * can say. */
 int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);
-void job_live_free(struct job_live *live);
+void job_unlive(struct job *job); /* it has not been started after all */
 void job_free(struct job *job);
 /* Slot, memory and GPUs are taken, or free again. */
 void jobs_occupy(struct jobs *j, struct job *job);

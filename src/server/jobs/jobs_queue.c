@@ -122,8 +122,7 @@ void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 {
     jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", why);
     jobs_vacate(j, job);
-    job_live_free(job->live);
-    job->live = NULL;
+    job_unlive(job);
     jobs_enqueue(j, job);
     jobs_change(j, job, JOB_QUEUED, NULL);
     hold(j);
@@ -163,8 +162,7 @@ static bool take_from_queue(struct jobs *j, struct job *job, const struct job_sp
 {
     job->live = job_live_new(json_incref(spec->doc));
     if (!job->live || jobs_choose_folder(j, job->id, job->name, job->live) < 0) {
-        job_live_free(job->live);
-        job->live = NULL;
+        job_unlive(job);
         hold(j);
         return false;
     }
@@ -174,8 +172,7 @@ static bool take_from_queue(struct jobs *j, struct job *job, const struct job_sp
     if (jobs_change_first(j, job, JOB_STARTING))
         return true;
     jobs_vacate(j, job);
-    job_live_free(job->live);
-    job->live = NULL;
+    job_unlive(job);
     jobs_enqueue(j, job);
     hold(j);
     return false;

@@ -182,8 +182,10 @@ int jobs_open_folder(const struct jobs *j, const char *folder, const char *folde
     return executor_open_folder(&j->executor, &place);
 }
 
-void job_live_free(struct job_live *live)
+void job_unlive(struct job *job)
 {
+    struct job_live *live = job->live;
+    job->live = NULL;
     if (!live)
         return;
     if (live->run)
@@ -199,7 +201,7 @@ void job_free(struct job *job)
 {
     if (!job)
         return;
-    job_live_free(job->live);
+    job_unlive(job);
     free(job->name);
     free(job->after);
     free(job);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 static const char trash_name[] = ".trash";
@@ -91,17 +92,16 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-static DIR *open_dir(int dir, const char *name)
+static DIR *trash_open_dir(int dir, const char *name)
 {
-    int fd = -1;
-    for (int attempt = 0; attempt < 2 && fd < 0; attempt++) {
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES) {
+        trash_open_up(dir, name);
         fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 && errno == EACCES)
-            trash_open_up(dir, name);
     }
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d && fd >= 0)
-        close(fd);
+    if (!d)
+        cleanup_close(&fd);
     return d;
 }
 
@@ -126,7 +126,7 @@ static int drop_entry(struct trash *t, int dir, const char *name)
 
 static int drop_folder(struct trash *t, const char *name, unsigned *budget)
 {
-    DIR *dir = open_dir(t->fd, name);
+    DIR *dir = trash_open_dir(t->fd, name);
     int r = 0;
     if (!dir)
         return -errno;
@@ -169,7 +169,7 @@ void trash_try_stuck(struct trash *t)
 
 int trash_empty_some(struct trash *t, unsigned budget)
 {
-    DIR *dir = open_dir(t->fd, ".");
+    DIR *dir = trash_open_dir(t->fd, ".");
     int trouble = 0;
     unsigned before = budget;
     const struct dirent *e;
