@@ -39,13 +39,6 @@ double profile_weight_objects(uint64_t size, uint64_t interval)
     return size > 0 ? 1 / profile_probability(size, interval) : 0;
 }
 
-double profile_weight_variance(uint64_t size, uint64_t interval)
-{
-    double p = profile_probability(size, interval);
-    double bytes = profile_weight_bytes(size, interval);
-    return bytes * bytes * (1 - p);
-}
-
 static bool step_before(const struct profile *p, size_t *at)
 {
     while (*at > 0)

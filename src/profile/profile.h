@@ -119,7 +119,6 @@ void profile_free(struct profile *p);
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
-double profile_weight_variance(uint64_t size, uint64_t interval); /* of the bytes: s²(1−p)/p² */
 
 /* The moment at which STEP was done; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
