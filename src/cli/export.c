@@ -1,6 +1,4 @@
-/* `ebb export`: a recording as a table or as JSON lines, for other tools. */
-#include "cli/export.h"
-
+/* `ebb export`: a recording as a table or as JSON lines, and a heap, for other tools. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,16 +11,28 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "profile/export.h"
+#include "profile/folder.h"
 #include "trace/export.h"
 #include "trace/reader.h"
+
+struct export_options {
+    bool csv, jsonl, pprof, collapsed, speedscope;
+    int64_t pid; /* 0: not given */
+    bool debuginfod;
+    const char *sysroot;
+    const char *output;
+};
 
 static bool is_file(const struct export_options *options)
 {
     return options->output && strcmp(options->output, "-") != 0;
 }
 
-int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
-                struct err *err)
+/* Standard output, or what -o names; what was in it is gone only once we know that it is not INPUT.
+ */
+static int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
+                       struct err *err)
 {
     struct stat st;
     const char *name = options->output;
@@ -50,7 +60,8 @@ int export_open(const struct export_options *options, const struct stat *input, 
     return 0;
 }
 
-int export_close(const struct export_options *options, FILE *out, int r, struct err *err)
+/* Writes all that is left, R being the result so far: 0 or -errno with a sentence. */
+static int export_close(const struct export_options *options, FILE *out, int r, struct err *err)
 {
     const char *name = options->output ? options->output : "to standard output";
     if (r == 0 && (fflush(out) != 0 || ferror(out)))
@@ -60,7 +71,7 @@ int export_close(const struct export_options *options, FILE *out, int r, struct 
     return r;
 }
 
-int export_status(const struct export_options *options, int r, const struct err *err)
+static int export_status(const struct export_options *options, int r, const struct err *err)
 {
     if (r == -EPIPE && !is_file(options))
         return CLI_PIPE_STATUS;
@@ -116,6 +127,57 @@ static int export_recording(const char *path, const struct export_options *optio
     if (r == 0)
         export_report_damage(reader, path);
     trace_reader_free(reader);
+    return export_status(options, r, &err);
+}
+
+/* ---- a heap ---- */
+
+/* Which of several was taken, and what of it could not be read. */
+static void export_report_choice(const struct folder_heap *h, const struct export_options *options)
+{
+    char size[TEXT_SIZE_MAX];
+    if (h->others && options->pid == 0)
+        cli_say("export: %s of %zu processes is exported, the one that grows or holds most; --pid "
+                "names "
+                "another",
+                h->name, h->others + 1);
+    if (h->damage.bad_bytes || h->damage.cut_bytes)
+        cli_say("export: %s is damaged; not read: %s; the rest is exported", h->name,
+                text_size(size, h->damage.bad_bytes + h->damage.cut_bytes));
+}
+
+static int write_heap(const struct folder_heap *h, const struct export_options *options, FILE *out,
+                      struct err *err)
+{
+    struct symbols_options symbols = {options->debuginfod, options->sysroot};
+    struct names *names = NULL;
+    int r = names_new(h->profile, &symbols, &names);
+    if (r < 0)
+        return err_set(err, r, "cannot name its functions: %s", strerror(-r));
+    r = (options->pprof       ? profile_export_pprof
+         : options->collapsed ? profile_export_collapsed
+                              : profile_export_speedscope)(h->profile, names, out, err);
+    names_free(names);
+    return r;
+}
+
+static int export_heap(const char *path, const struct export_options *options)
+{
+    struct err err = {{0}};
+    struct folder_heap h = {0};
+    FILE *out = NULL;
+    if (options->pprof && (!options->output || strcmp(options->output, "-") == 0) &&
+        isatty(STDOUT_FILENO))
+        return cli_failf(2, "export: --pprof is not text; write it to a file with -o FILE");
+    int r = folder_heap_read(path, (int32_t)options->pid, &h, &err);
+    struct stat input = {.st_dev = h.dev, .st_ino = h.ino};
+    if (r == 0)
+        r = export_open(options, &input, &out, &err);
+    if (r == 0)
+        r = export_close(options, out, write_heap(&h, options, out, &err), &err);
+    if (r == 0)
+        export_report_choice(&h, options);
+    folder_heap_fini(&h);
     return export_status(options, r, &err);
 }
 
