@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "cli/report_read.h"
+#include "trace/csv.h"
 #include "trace_input.h"
 #include "present/document.h"
 #include "present/report.h"
@@ -77,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!folder[0])
         make_folder();
     fill_folder(data, size);
-    if (report_read(folder, &r, &err) == 0)
+    if (report_read(folder, &(struct csv_options){0}, &r, &err) == 0)
         report_document(&d, &r);
     doc_terminal(&out, &d, false, 80);
     doc_fini(&d);
