@@ -16,5 +16,12 @@ static inline void cleanup_close(const int *fd)
         close(*fd);
 }
 
+/* Closes it where it is open, and forgets it. */
+static inline void close_fd(int *fd)
+{
+    cleanup_close(fd);
+    *fd = -1;
+}
+
 #define AUTO_FREE __attribute__((cleanup(cleanup_free)))
 #define AUTO_CLOSE __attribute__((cleanup(cleanup_close)))

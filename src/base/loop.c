@@ -1,4 +1,5 @@
 /* The event loop on epoll: sources in a list, the dead ones kept until no event can name them. */
+#include "base/cleanup.h"
 #include "base/loop.h"
 
 #include <assert.h>
@@ -163,8 +164,7 @@ int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loo
     if (r == 0)
         r = epoll_set(loop, EPOLL_CTL_ADD, s->fd, EPOLLIN, s);
     if (r < 0) {
-        if (s->fd >= 0)
-            close(s->fd);
+        cleanup_close(&s->fd);
         free(s);
         return r;
     }
@@ -300,8 +300,7 @@ void loop_free(struct loop *loop)
             close(s->fd);
         free(s);
     }
-    if (loop->signal_fd >= 0)
-        close(loop->signal_fd);
+    cleanup_close(&loop->signal_fd);
     if (loop->has_original)
         pthread_sigmask(SIG_SETMASK, &loop->original, NULL);
     close(loop->epoll_fd);

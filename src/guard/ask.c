@@ -78,32 +78,22 @@ static bool may_answer(const struct ask_peer *p)
     return !p->is_gone && p->ack != LADDER_ACK_DONE && p->ack != LADDER_ACK_FAILED;
 }
 
-struct tally {
-    size_t waiting, done, failed;
-};
-
-static struct tally count_answers(const struct ask *a)
-{
-    struct tally t = {0};
-    for (size_t i = 0; i < a->peers; i++) {
-        t.waiting += may_answer(&a->peer[i]);
-        t.done += a->peer[i].ack == LADDER_ACK_DONE;
-        t.failed += a->peer[i].ack == LADDER_ACK_FAILED;
-    }
-    return t;
-}
-
 /* After any bad news or answer: is it over? The file comes last, since one who wrote it and then
  * died, or whose command failed later, has made a checkpoint all the same. */
 static bool settle_request(struct ask *a, uint64_t now_ns)
 {
-    struct tally t = count_answers(a);
-    if (t.waiting == 0 && t.done > 0 && t.failed == 0)
+    size_t waiting = 0, done = 0, failed = 0;
+    for (size_t i = 0; i < a->peers; i++) {
+        waiting += may_answer(&a->peer[i]);
+        done += a->peer[i].ack == LADDER_ACK_DONE;
+        failed += a->peer[i].ack == LADDER_ACK_FAILED;
+    }
+    if (waiting == 0 && done > 0 && failed == 0)
         return set_done(a, "mark", now_ns);
     /* One that got the signal does not answer: its file tells, or the mark of its save, and that
      * tells nothing new where ranks answer on the socket. */
     bool awaits_signalled = a->signalled_count > 0 && (a->peers == 0 || a->options.done);
-    if (t.waiting > 0 || a->command_pid != 0 || awaits_signalled)
+    if (waiting > 0 || a->command_pid != 0 || awaits_signalled)
         return false;
     if (file_is_new(a))
         return set_done(a, "file", now_ns);

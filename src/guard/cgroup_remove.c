@@ -128,12 +128,12 @@ static int remove_folder(int cgroup_fd, const char *dir, uint64_t until_ns)
 
 static void close_all(struct guard_cgroup *g)
 {
-    int *fds[] = {&g->join_fd[0], &g->join_fd[1], &g->peak_fd, &g->kill_fd, &g->events_fd};
     limit_fds_close(&g->fds);
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        cleanup_close(fds[i]);
-        *fds[i] = -1;
-    }
+    close_fd(&g->join_fd[0]);
+    close_fd(&g->join_fd[1]);
+    close_fd(&g->peak_fd);
+    close_fd(&g->kill_fd);
+    close_fd(&g->events_fd);
 }
 
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "guard/sweep.h"
@@ -85,9 +86,7 @@ static void take_streams(const struct sentinel_note *note, struct pollfd fds[SEN
         const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
         size_t n = c ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
         for (size_t i = 0; i < SENTINEL_STREAMS; i++) {
-            if (fds[i].fd >= 0)
-                close(fds[i].fd);
-            fds[i].fd = -1;
+            close_fd(&fds[i].fd);
             if (i < n)
                 memcpy(&fds[i].fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
         }

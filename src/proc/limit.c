@@ -118,10 +118,9 @@ struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind ki
 
 void limit_fds_close(struct limit_fds *fds)
 {
-    cleanup_close(&fds->usage);
-    cleanup_close(&fds->stat);
-    cleanup_close(&fds->kernel);
-    *fds = LIMIT_NO_FDS;
+    close_fd(&fds->usage);
+    close_fd(&fds->stat);
+    close_fd(&fds->kernel);
 }
 
 void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,

@@ -38,17 +38,10 @@ const char *limit_kind_name(enum limit_kind kind)
     return i < sizeof kind_names / sizeof *kind_names ? kind_names[i] : "unknown";
 }
 
-static void close_kept_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void close_limit(struct machine *m)
 {
     limit_fds_close(&m->fds);
-    close_kept_fd(&m->peak_fd);
+    close_fd(&m->peak_fd);
 }
 
 static void open_limit(struct machine *m)
@@ -84,8 +77,8 @@ void machine_free(struct machine *m)
     if (!m)
         return;
     close_limit(m);
-    close_kept_fd(&m->meminfo_fd);
-    close_kept_fd(&m->psi_fd);
+    close_fd(&m->meminfo_fd);
+    close_fd(&m->psi_fd);
     free(m);
 }
 
@@ -171,7 +164,7 @@ static void tick_psi(struct machine *m, struct sample *s)
     struct proc_psi psi;
     ssize_t len = m->psi_fd >= 0 ? io_pread_small(m->psi_fd, text, sizeof text) : -ENOENT;
     if (len == -EOPNOTSUPP) /* psi=0 on the kernel's command line: it will not come back */
-        close_kept_fd(&m->psi_fd);
+        close_fd(&m->psi_fd);
     if (len < 0 || proc_psi_parse(text, (size_t)len, &psi) < 0)
         return;
     sample_put(s, MACHINE_PSI_SOME, psi.some_avg10_permyriad);

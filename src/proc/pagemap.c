@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "proc/procfs.h"
 
@@ -71,11 +72,8 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
 
 void pagemap_end(struct pagemap_scan *s)
 {
-    if (s->maps_fd >= 0)
-        close(s->maps_fd);
-    if (s->pagemap_fd >= 0)
-        close(s->pagemap_fd);
-    s->maps_fd = s->pagemap_fd = -1;
+    close_fd(&s->maps_fd);
+    close_fd(&s->pagemap_fd);
 }
 
 /* Doubles or halves what one call asks for, so that it takes about a sixteenth of the budget. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/span.h"
@@ -29,11 +30,8 @@ int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_r
 
 void proc_root_close(struct proc_root *root)
 {
-    if (root->proc_fd >= 0)
-        close(root->proc_fd);
-    if (root->cgroup_fd >= 0)
-        close(root->cgroup_fd);
-    root->proc_fd = root->cgroup_fd = -1;
+    close_fd(&root->proc_fd);
+    close_fd(&root->cgroup_fd);
 }
 
 /* "NSpid:" has one number for each namespace from that of /proc down to ours. Where the numbers of

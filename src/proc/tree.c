@@ -63,8 +63,7 @@ void proc_tree_free(struct proc_tree *tree)
         node_free(&tree->fds, tree->nodes[i]);
     for (size_t i = 0; i < tree->below_count; i++)
         node_free(&tree->fds, tree->below[i]);
-    if (tree->meminfo_fd >= 0)
-        close(tree->meminfo_fd);
+    cleanup_close(&tree->meminfo_fd);
     free(tree->nodes);
     free(tree->table);
     free(tree->below);

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "proc/node.h"
 #include "proc/pagemap.h"
@@ -174,8 +175,7 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
     int maps = node_open(root, n, "maps", O_RDONLY);
     int pagemap = maps < 0 ? maps : node_open(root, n, "pagemap", O_RDONLY);
     if (pagemap < 0) {
-        if (maps >= 0)
-            close(maps);
+        cleanup_close(&maps);
         mark_stale(n);
         give_up(u, n, now_ns);
         return;

@@ -265,13 +265,6 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id,
     return run;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void executor_run_free(struct executor_run *run)
 {
     if (!run)
