@@ -1,15 +1,15 @@
 /* The table of jobs, and one job as a list of facts. */
 #include "present/jobs.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/codec.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "present/cells.h"
 #include "present/document.h"
+#include "run/job_facts.h"
 
 enum { NAME_COLUMNS = 24 };
 
@@ -21,47 +21,16 @@ struct job_change {
     char *reason;
 };
 
-struct job_memory {
-    bool has_job_bytes, has_peak_bytes, has_unique_bytes, has_limit_bytes, has_headroom_bytes;
-    bool has_gpu_bytes;
-    uint64_t job_bytes, peak_bytes, unique_bytes, limit_bytes, headroom_bytes, gpu_bytes;
-};
-
-struct job_progress {
-    bool has_step, has_max_steps, has_epoch, has_steps_per_s, has_eta_s;
-    double step, max_steps, epoch, steps_per_s, eta_s;
-};
-
-struct job_oom {
-    bool has_low;
-    double low; /* seconds */
-};
-
-struct job_verdict {
-    char verdict[20];
-    char *sentence;
-    bool leak; /* false: none, or not known */
-    struct job_oom oom_eta_s;
-};
-
-struct job_given_back {
-    bool has_host_bytes, has_shm_bytes, has_gpu_bytes, has_clean, clean;
-    uint64_t host_bytes, shm_bytes, gpu_bytes;
-};
-
 struct job_view {
     int64_t id;
     char state[20], memory_from[24];
-    char *name, *reason, *waits_for, *cause, *cwd, *run_dir;
+    char *name, *reason, *waits_for, *cwd, *run_dir;
     char **command;
     size_t command_count;
     bool has_submitted_s, has_started_s, has_ended_s, has_memory_bytes;
     double submitted_s, started_s, ended_s;
     uint64_t memory_bytes;
-    struct job_memory memory;
-    struct job_progress progress;
-    struct job_verdict verdict;
-    struct job_given_back given_back;
+    struct job_facts facts;
     struct job_change *changes;
     size_t change_count;
     bool is_ended;
@@ -70,32 +39,9 @@ struct job_view {
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define MAYBE(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define STRING(s, m) CODEC_OWNED(struct s, m, #m, CODEC_OR_NULL)
-#define PART(s, m, of) CODEC_PART(struct s, m, #m, of)
 
 static const struct codec change_codec[] = {
     FIELD(job_change, t_s, REAL), FIELD(job_change, state, TEXT), STRING(job_change, reason), {0}};
-static const struct codec memory_codec[] = {MAYBE(job_memory, job_bytes, UINT),
-                                            MAYBE(job_memory, peak_bytes, UINT),
-                                            MAYBE(job_memory, unique_bytes, UINT),
-                                            MAYBE(job_memory, limit_bytes, UINT),
-                                            MAYBE(job_memory, headroom_bytes, UINT),
-                                            MAYBE(job_memory, gpu_bytes, UINT),
-                                            {0}};
-static const struct codec progress_codec[] = {
-    MAYBE(job_progress, step, REAL),  MAYBE(job_progress, max_steps, REAL),
-    MAYBE(job_progress, epoch, REAL), MAYBE(job_progress, steps_per_s, REAL),
-    MAYBE(job_progress, eta_s, REAL), {0}};
-static const struct codec oom_codec[] = {MAYBE(job_oom, low, REAL), {0}};
-static const struct codec verdict_codec[] = {FIELD(job_verdict, verdict, TEXT),
-                                             STRING(job_verdict, sentence),
-                                             FIELD(job_verdict, leak, BOOL),
-                                             PART(job_verdict, oom_eta_s, oom_codec),
-                                             {0}};
-static const struct codec given_back_codec[] = {MAYBE(job_given_back, host_bytes, UINT),
-                                                MAYBE(job_given_back, shm_bytes, UINT),
-                                                MAYBE(job_given_back, gpu_bytes, UINT),
-                                                MAYBE(job_given_back, clean, BOOL),
-                                                {0}};
 static const struct codec job_codec[] = {
     FIELD(job_view, id, INT),
     FIELD(job_view, state, TEXT),
@@ -103,7 +49,6 @@ static const struct codec job_codec[] = {
     STRING(job_view, name),
     STRING(job_view, reason),
     STRING(job_view, waits_for),
-    STRING(job_view, cause),
     STRING(job_view, cwd),
     STRING(job_view, run_dir),
     CODEC_WORDS(struct job_view, command, command_count, "command", CODEC_REQUIRED),
@@ -111,10 +56,7 @@ static const struct codec job_codec[] = {
     MAYBE(job_view, started_s, REAL),
     MAYBE(job_view, ended_s, REAL),
     MAYBE(job_view, memory_bytes, UINT),
-    PART(job_view, memory, memory_codec),
-    PART(job_view, progress, progress_codec),
-    PART(job_view, verdict, verdict_codec),
-    PART(job_view, given_back, given_back_codec),
+    CODEC_FLAT(struct job_view, facts, job_facts_codec),
     CODEC_MANY(struct job_view, changes, change_count, "changes", change_codec, CODEC_REQUIRED),
     {0}};
 
@@ -153,11 +95,11 @@ static enum doc_tone state_tone(const struct job_view *j)
 /* "120/1000 12%", "step 120", "epoch 1.5". */
 static void job_put_progress(struct doc *d, const struct job_progress *p)
 {
-    if (p->has_step && p->has_max_steps && p->max_steps > 0 && p->step >= 0)
-        doc_textf(d, TONE_PLAIN, "%.0f/%.0f %.0f%%", p->step, p->max_steps,
-                  p->step < p->max_steps ? 100 * p->step / p->max_steps : 100.0);
+    if (p->has_step && p->max_steps > 0 && p->step >= 0)
+        doc_textf(d, TONE_PLAIN, "%" PRId64 "/%" PRId64 " %.0f%%", p->step, p->max_steps,
+                  p->step < p->max_steps ? 100 * (double)p->step / (double)p->max_steps : 100.0);
     else if (p->has_step)
-        doc_textf(d, TONE_PLAIN, "step %.0f", p->step);
+        doc_textf(d, TONE_PLAIN, "step %" PRId64, p->step);
     else if (p->has_epoch)
         doc_textf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
 }
@@ -167,17 +109,17 @@ static void job_put_progress(struct doc *d, const struct job_progress *p)
 static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
     char left[TEXT_TIME_MAX];
-    const char *why = j->reason      ? j->reason
-                      : j->waits_for ? j->waits_for
-                      : j->is_ended  ? j->cause
-                                     : NULL;
+    const char *why = j->reason                           ? j->reason
+                      : j->waits_for                      ? j->waits_for
+                      : j->is_ended && j->facts.has_cause ? j->facts.cause
+                                                          : NULL;
     if (why)
         doc_textf(d, TONE_PLAIN, "%s%s", before, why);
-    else if (!j->is_ended && j->verdict.leak && j->verdict.oom_eta_s.has_low)
+    else if (!j->is_ended && j->facts.verdict.leak && j->facts.verdict.oom_eta_s.has_low)
         doc_textf(d, TONE_PLAIN, "%sout of memory in %s or more", before,
-                  text_seconds(left, j->verdict.oom_eta_s.low));
-    else if (!j->is_ended && j->progress.has_eta_s)
-        doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->progress.eta_s));
+                  text_seconds(left, j->facts.verdict.oom_eta_s.low));
+    else if (!j->is_ended && j->facts.progress.has_eta_s)
+        doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->facts.progress.eta_s));
 }
 
 static void job_put_name(struct doc *d, enum doc_tone tone, const char *name, size_t columns)
@@ -212,11 +154,13 @@ void jobs_doc(struct doc *d, const json_t *jobs, double now_s)
         doc_cell(d, TONE_PLAIN, j.name);
         doc_cell(d, state_tone(&j), j.state);
         doc_cell(d, TONE_PLAIN,
-                 cell_known(cell, j.memory.has_job_bytes && !j.is_ended, j.memory.job_bytes));
-        doc_cell(d, TONE_PLAIN, cell_known(cell, j.memory.has_peak_bytes, j.memory.peak_bytes));
-        doc_cell(d, TONE_PLAIN, j.verdict.verdict);
+                 cell_known(cell, j.facts.memory.has_job_bytes && !j.is_ended,
+                            j.facts.memory.job_bytes));
+        doc_cell(d, TONE_PLAIN,
+                 cell_known(cell, j.facts.memory.has_peak_bytes, j.facts.memory.peak_bytes));
+        doc_cell(d, TONE_PLAIN, j.facts.verdict.verdict);
         doc_cell(d, TONE_PLAIN, NULL);
-        job_put_progress(d, &j.progress);
+        job_put_progress(d, &j.facts.progress);
         doc_cell(d, TONE_PLAIN, life_text(life, &j, now_s));
         doc_cell(d, TONE_PLAIN, NULL);
         job_put_reason(d, "", &j);
@@ -272,7 +216,7 @@ static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
 
 static void job_put_memory(struct doc *d, const struct job_view *j)
 {
-    const struct job_memory *m = &j->memory;
+    const struct job_memory *m = &j->facts.memory;
     doc_fact(d, "memory");
     job_put_size(d, "now ", m->has_job_bytes && !j->is_ended, m->job_bytes);
     job_put_size(d, "peak ", m->has_peak_bytes, m->peak_bytes);
@@ -288,7 +232,7 @@ static void job_put_memory(struct doc *d, const struct job_view *j)
 
 static void job_put_pace(struct doc *d, const struct job_view *j)
 {
-    const struct job_progress *p = &j->progress;
+    const struct job_progress *p = &j->facts.progress;
     char left[TEXT_TIME_MAX];
     doc_fact(d, "progress");
     doc_item(d);
@@ -305,8 +249,8 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
 {
     char time[TEXT_TIME_MAX];
     struct job_view j = job_read(job);
-    const struct job_given_back *g = &j.given_back;
-    enum doc_tone tone = j.verdict.leak ? TONE_BAD : TONE_PLAIN;
+    const struct job_given_back *g = &j.facts.given_back;
+    enum doc_tone tone = j.facts.verdict.leak ? TONE_BAD : TONE_PLAIN;
     doc_para(d, TONE_PLAIN);
     doc_textf(d, TONE_STRONG, "job %lld ", (long long)j.id);
     job_put_name(d, TONE_STRONG, j.name, 60);
@@ -321,14 +265,14 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
     job_put_memory(d, &j);
     job_put_pace(d, &j);
     doc_fact(d, "verdict");
-    doc_text(d, tone, j.verdict.verdict);
-    if (j.verdict.sentence)
-        doc_textf(d, tone, ": %s", j.verdict.sentence);
+    doc_text(d, tone, j.facts.verdict.verdict);
+    if (j.facts.verdict.sentence[0])
+        doc_textf(d, tone, ": %s", j.facts.verdict.sentence);
     doc_fact(d, "given back");
     job_put_size(d, "host ", g->has_host_bytes, g->host_bytes);
     job_put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
     job_put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);
-    if (g->has_clean)
+    if (j.facts.has_given_back)
         doc_itemf(d, TONE_PLAIN, g->clean ? "all of it" : "not all");
     for (size_t i = 0; i < j.change_count; i++) {
         doc_fact(d, i ? "" : "changes");
@@ -343,7 +287,7 @@ void job_end_text(struct buf *out, const json_t *job)
 {
     char life[TEXT_TIME_MAX];
     struct job_view j = job_read(job);
-    const char *why = j.reason ? j.reason : j.cause;
+    const char *why = j.reason ? j.reason : j.facts.has_cause ? j.facts.cause : NULL;
     text_escape(out, j.state, strlen(j.state));
     if (life_text(life, &j, 0)[0] && j.has_started_s)
         buf_printf(out, " after %s", life);

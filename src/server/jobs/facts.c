@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/codec.h"
 #include "run/outcome.h"
 #include "server/jobs/plan.h"
 #include "verdict/verdict_json.h"
@@ -12,49 +11,6 @@
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define OR_NULL(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define PART(s, m, of) CODEC_PART_HAS(struct s, m, #m, of, CODEC_OR_NULL)
-
-static const struct codec interval_codec[] = {
-    OR_NULL(job_interval, low, REAL), OR_NULL(job_interval, high, REAL), {0}};
-
-static const struct codec verdict_codec[] = {FIELD(job_verdict, verdict, TEXT),
-                                             OR_NULL(job_verdict, leak, BOOL),
-                                             OR_NULL(job_verdict, confidence, REAL),
-                                             OR_NULL(job_verdict, rate_bytes_per_min, REAL),
-                                             OR_NULL(job_verdict, rate_bytes_per_step, REAL),
-                                             PART(job_verdict, oom_eta_s, interval_codec),
-                                             OR_NULL(job_verdict, sentence, TEXT),
-                                             {0}};
-
-static const struct codec progress_codec[] = {
-    OR_NULL(job_progress, step, INT),   OR_NULL(job_progress, max_steps, INT),
-    OR_NULL(job_progress, epoch, REAL), OR_NULL(job_progress, steps_per_s, REAL),
-    OR_NULL(job_progress, eta_s, REAL), {0}};
-
-static const struct codec memory_codec[] = {OR_NULL(job_memory, job_bytes, UINT),
-                                            OR_NULL(job_memory, peak_bytes, UINT),
-                                            OR_NULL(job_memory, unique_bytes, UINT),
-                                            OR_NULL(job_memory, limit_bytes, UINT),
-                                            OR_NULL(job_memory, headroom_bytes, UINT),
-                                            OR_NULL(job_memory, gpu_bytes, UINT),
-                                            {0}};
-
-static const struct codec given_back_codec[] = {OR_NULL(job_given_back, host_bytes, UINT),
-                                                OR_NULL(job_given_back, shm_bytes, UINT),
-                                                OR_NULL(job_given_back, gpu_bytes, UINT),
-                                                FIELD(job_given_back, clean, BOOL),
-                                                {0}};
-
-static const struct codec facts_codec[] = {OR_NULL(job_facts, status, INT),
-                                           OR_NULL(job_facts, cause, TEXT),
-                                           OR_NULL(job_facts, cause_kind, TEXT),
-                                           OR_NULL(job_facts, pid, INT),
-                                           OR_NULL(job_facts, segment, INT),
-                                           PART(job_facts, memory, memory_codec),
-                                           PART(job_facts, verdict, verdict_codec),
-                                           PART(job_facts, progress, progress_codec),
-                                           PART(job_facts, given_back, given_back_codec),
-                                           OR_NULL(job_facts, log_bytes, UINT),
-                                           {0}};
 
 static const char *const message_types[] = {
     [MESSAGE_OTHER] = "",      [MESSAGE_SAMPLE] = "sample",
@@ -79,15 +35,15 @@ static const struct codec message_codec[] = {
     OR_NULL(job_message, bytes, UINT),
     OR_NULL(job_message, log_bytes, UINT),
     OR_NULL(job_message, peak_bytes, UINT),
-    CODEC_FLAT(struct job_message, memory, memory_codec),
-    PART(job_message, progress, progress_codec),
-    PART(job_message, verdict, verdict_codec),
+    CODEC_FLAT(struct job_message, memory, job_memory_codec),
+    PART(job_message, progress, job_progress_codec),
+    PART(job_message, verdict, job_verdict_codec),
     CODEC_MANY(struct job_message, gpus, gpu_count, "gpus", gpu_codec, CODEC_OR_NULL),
     {0}};
 
 int job_facts_put(const struct job_facts *f, json_t *doc)
 {
-    return codec_put(facts_codec, f, doc);
+    return codec_put(job_facts_codec, f, doc);
 }
 
 int job_message_read(const json_t *doc, struct job_message *ret)
