@@ -39,9 +39,9 @@ static const struct {
 
 enum { CHUNK = 64 << 10, GZIP_WINDOW = 15 + 16 };
 
-static int unpack(const unsigned char *data, size_t len, struct buf *out)
+int asset_gunzip(const void *gz, size_t len, struct buf *out)
 {
-    z_stream z = {.next_in = data, .avail_in = (unsigned)len};
+    z_stream z = {.next_in = gz, .avail_in = (unsigned)len};
     int r = inflateInit2(&z, GZIP_WINDOW);
     if (r != Z_OK)
         return -EIO;
@@ -57,7 +57,7 @@ static int unpack(const unsigned char *data, size_t len, struct buf *out)
 
 int asset_unpack(enum asset asset, struct buf *out)
 {
-    return unpack(assets[asset].from, (size_t)(assets[asset].end - assets[asset].from), out);
+    return asset_gunzip(assets[asset].from, (size_t)(assets[asset].end - assets[asset].from), out);
 }
 
 static const struct {

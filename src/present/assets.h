@@ -11,6 +11,9 @@ enum asset { ASSET_REPORT_CSS, ASSET_REPORT_JS };
 /* Appends it unpacked: nothing where it was not built. 0, -EIO, -ENOMEM. */
 int asset_unpack(enum asset asset, struct buf *out);
 
+/* Appends what LEN bytes of GZ unpack to. 0, -EIO, -ENOMEM. */
+int asset_gunzip(const void *gz, size_t len, struct buf *out);
+
 /* ---- the files of the server's page, as they are sent ---- */
 
 /* What the page may load, as Content-Security-Policy: its own files, nothing inline. */

@@ -9,11 +9,10 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-#define ZLIB_CONST
-#include <zlib.h>
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "present/assets.h"
 #include "server/http/http_private.h"
 
 static const struct http_pair usual[] = {
@@ -242,23 +241,12 @@ static bool takes_gzip(const struct http_request *r)
     return !q || (comma && q > comma) || strtod(q + 2, NULL) > 0;
 }
 
-enum { GZIP_WINDOW = 15 + 16, UNPACKED_MAX = 8 << 20 };
-
 /* NULL: there is no memory for it, or no room now. */
 static struct MHD_Response *unpack(struct http_request *r, const void *gz, size_t len)
 {
     struct buf out = {0};
-    z_stream z = {.next_in = gz, .avail_in = (unsigned)len};
-    int status = inflateInit2(&z, GZIP_WINDOW);
-    while (status == Z_OK && out.len < UNPACKED_MAX && buf_reserve(&out, 64 << 10) == 0) {
-        z.next_out = (unsigned char *)out.data + out.len;
-        z.avail_out = 64 << 10;
-        status = inflate(&z, Z_NO_FLUSH);
-        out.len += (64 << 10) - z.avail_out;
-    }
-    inflateEnd(&z);
     struct MHD_Response *response =
-        status == Z_STREAM_END && has_room(r, out.len)
+        asset_gunzip(gz, len, &out) == 0 && has_room(r, out.len)
             ? MHD_create_response_from_buffer(out.len, out.data, MHD_RESPMEM_MUST_FREE)
             : NULL;
     if (!response)

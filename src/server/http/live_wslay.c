@@ -13,18 +13,8 @@ static const struct {
     const char *name;
     size_t offset;
 } functions[] = {
-    {"wslay_event_context_server_init", offsetof(struct wslay_table, server_init)},
-    {"wslay_event_context_free", offsetof(struct wslay_table, free)},
-    {"wslay_event_config_set_max_recv_msg_length", offsetof(struct wslay_table, set_max_length)},
-    {"wslay_event_recv", offsetof(struct wslay_table, recv)},
-    {"wslay_event_send", offsetof(struct wslay_table, send)},
-    {"wslay_event_queue_msg", offsetof(struct wslay_table, queue_msg)},
-    {"wslay_event_queue_close", offsetof(struct wslay_table, queue_close)},
-    {"wslay_event_set_error", offsetof(struct wslay_table, set_error)},
-    {"wslay_event_want_read", offsetof(struct wslay_table, want_read)},
-    {"wslay_event_want_write", offsetof(struct wslay_table, want_write)},
-    {"wslay_event_get_queued_msg_count", offsetof(struct wslay_table, queued)},
-};
+#define WSLAY_ENTRY(member, function) {#function, offsetof(struct wslay_table, member)},
+    WSLAY_FUNCTIONS(WSLAY_ENTRY)};
 
 int wslay_load(struct wslay_table *ret, struct err *err)
 {

@@ -6,19 +6,24 @@
 
 struct err;
 
+/* Member of the table, and the function's name in the library. */
+#define WSLAY_FUNCTIONS(X)                                                                         \
+    X(server_init, wslay_event_context_server_init)                                                \
+    X(free, wslay_event_context_free)                                                              \
+    X(set_max_length, wslay_event_config_set_max_recv_msg_length)                                  \
+    X(recv, wslay_event_recv)                                                                      \
+    X(send, wslay_event_send)                                                                      \
+    X(queue_msg, wslay_event_queue_msg)                                                            \
+    X(queue_close, wslay_event_queue_close)                                                        \
+    X(set_error, wslay_event_set_error)                                                            \
+    X(want_read, wslay_event_want_read)                                                            \
+    X(want_write, wslay_event_want_write)                                                          \
+    X(queued, wslay_event_get_queued_msg_count)
+
 struct wslay_table {
     void *library;
-    __typeof__(&wslay_event_context_server_init) server_init;
-    __typeof__(&wslay_event_context_free) free;
-    __typeof__(&wslay_event_config_set_max_recv_msg_length) set_max_length;
-    __typeof__(&wslay_event_recv) recv;
-    __typeof__(&wslay_event_send) send;
-    __typeof__(&wslay_event_queue_msg) queue_msg;
-    __typeof__(&wslay_event_queue_close) queue_close;
-    __typeof__(&wslay_event_set_error) set_error;
-    __typeof__(&wslay_event_want_read) want_read;
-    __typeof__(&wslay_event_want_write) want_write;
-    __typeof__(&wslay_event_get_queued_msg_count) queued;
+#define WSLAY_MEMBER(member, function) __typeof__(&function) member;
+    WSLAY_FUNCTIONS(WSLAY_MEMBER)
 };
 
 /* -ENOENT with a sentence that says what to install. */

@@ -79,26 +79,21 @@ static json_t *run_dir_json(const struct jobs *j, const char *folder)
     return json_text0(path);
 }
 
-static void put_row(const struct jobs *j, json_t *doc, const struct store_job *row)
+static json_t *row_json(const struct jobs *j, const struct store_job *row)
 {
     uint64_t ended_ns = row->ended_ns;
     if (ended_ns && ended_ns < row->started_ns)
         ended_ns = row->started_ns;
-    json_object_set_new(doc, "id", json_integer(row->id));
-    json_object_set_new(doc, "name", json_text0(row->name));
-    json_object_set_new(doc, "state", json_string(job_state_word(row->state)));
-    json_object_set_new(doc, "reason", json_text0(row->reason));
-    json_object_set_new(doc, "waits_for", json_null());
-    json_object_set_new(doc, "memory_bytes",
-                        row->memory_bytes ? json_u64(row->memory_bytes) : json_null());
-    json_object_set_new(doc, "memory_from",
-                        row->memory_bytes ? json_text0(row->memory_from) : json_null());
-    json_object_set_new(doc, "gpus", gpu_bits_json(job_gpu_bits(row->gpus)));
-    json_object_set_new(doc, "submitted_s", time_json(row->submitted_ns));
-    json_object_set_new(doc, "started_s", time_json(row->started_ns));
-    json_object_set_new(doc, "ended_s", time_json(ended_ns));
-    json_object_set_new(doc, "run_dir", run_dir_json(j, row->run_dir));
-    json_object_set_new(doc, "rerun_of", row->rerun_of ? json_integer(row->rerun_of) : json_null());
+    json_t *memory = row->memory_bytes ? json_u64(row->memory_bytes) : json_null();
+    json_t *from = row->memory_bytes ? json_text0(row->memory_from) : json_null();
+    return json_pack("{s:I,s:o,s:s,s:o,s:n,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "id",
+                     (json_int_t)row->id, "name", json_text0(row->name), "state",
+                     job_state_word(row->state), "reason", json_text0(row->reason), "waits_for",
+                     "memory_bytes", memory, "memory_from", from, "gpus",
+                     gpu_bits_json(job_gpu_bits(row->gpus)), "submitted_s",
+                     time_json(row->submitted_ns), "started_s", time_json(row->started_ns),
+                     "ended_s", time_json(ended_ns), "run_dir", run_dir_json(j, row->run_dir),
+                     "rerun_of", row->rerun_of ? json_integer(row->rerun_of) : json_null());
 }
 
 static const char *const end_keys[] = {"pid",        "segment",  "status",   "cause",
@@ -130,8 +125,7 @@ static void overlay(struct store_job *row, const struct job *job)
 static json_t *build(struct jobs *j, const struct store_job *row, const json_t *request,
                      const json_t *end, const struct job *job)
 {
-    json_t *doc = json_object();
-    put_row(j, doc, row);
+    json_t *doc = row_json(j, row);
     put_request(doc, request);
     if (job && job->live && !job->live->ending) {
         job_facts_put(&job->live->facts, doc);
