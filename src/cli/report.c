@@ -148,7 +148,7 @@ static int deliver(const struct shown *s, const char *run, struct buf *out)
 
 /* ---- the command ---- */
 
-static int read_all(const struct cli_call *call, struct shown *s, struct err *err)
+static int report_read_runs(const struct cli_call *call, struct shown *s, struct err *err)
 {
     int r = report_read(call->argv[0], &s->o->csv, &s->run, err);
     if (r == 0 && s->o->compare)
@@ -177,7 +177,7 @@ static int check(const struct cli_call *call)
     return 0;
 }
 
-static int exec(const struct cli_call *call)
+static int report_exec(const struct cli_call *call)
 {
     struct shown s = {.o = call->options};
     struct buf out = {0};
@@ -185,7 +185,7 @@ static int exec(const struct cli_call *call)
     int status = check(call);
     if (status)
         return status;
-    int r = read_all(call, &s, &err);
+    int r = report_read_runs(call, &s, &err);
     if (r == 0)
         r = make(&s, &out, &err);
     status = r < 0 ? cli_failf(2, "report: %s", err.text)
@@ -234,5 +234,5 @@ const struct cli_command cmd_report = {
     .options = options_table,
     .options_size = sizeof(struct report_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = report_exec,
 };

@@ -8,7 +8,6 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "diagnose/facts.h"
 #include "present/report.h"
@@ -89,32 +88,24 @@ static void read_diagnosis(struct report *r)
 int report_read(const char *path, const struct csv_options *csv, struct report *ret,
                 struct err *err)
 {
-    struct report r = {.path = strdup(path)};
     struct err why = {""};
     struct stat st;
-    if (!r.path)
-        return err_set(err, -ENOMEM, "out of memory");
-    if (stat(path, &st) < 0) {
-        int e = err_set(err, -errno, "%s: %s; a run folder or a recording is meant", path,
-                        strerror(errno));
-        report_fini(&r);
-        return e;
-    }
-    int e = read_recording(&r, csv, &why);
-    if (e < 0 && !r.recorded.run_json) {
-        report_fini(&r);
-        return err_set(err, e, "%s", why.text);
-    }
-    if (e < 0) {
-        report_add_trouble(&r, why.text);
-        r.has_verdicts = verdicts_read(json_object_get(r.recorded.run_json, "verdict"),
-                                       &r.recorded.verdicts) == 0;
+    *ret = (struct report){.path = path};
+    if (stat(path, &st) < 0)
+        return err_set(err, -errno, "%s: %s; a run folder or a recording is meant", path,
+                       strerror(errno));
+    int r = read_recording(ret, csv, &why);
+    if (r < 0 && !ret->recorded.run_json)
+        return err_set(err, r, "%s", why.text);
+    if (r < 0) {
+        report_add_trouble(ret, why.text);
+        ret->has_verdicts = verdicts_read(json_object_get(ret->recorded.run_json, "verdict"),
+                                          &ret->recorded.verdicts) == 0;
     }
     if (S_ISDIR(st.st_mode))
-        read_heap(&r);
-    if (r.recorded.run && r.has_verdicts)
-        read_diagnosis(&r);
-    *ret = r;
+        read_heap(ret);
+    if (ret->recorded.run && ret->has_verdicts)
+        read_diagnosis(ret);
     return 0;
 }
 
@@ -139,33 +130,32 @@ static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_cou
 int report_read_early(struct report *before, const struct report *after,
                       const struct csv_options *csv, struct err *err)
 {
-    int64_t first, steps, first_after, steps_after;
+    const struct run *a = before->recorded.run, *b = after->recorded.run;
     struct run_settings settings = {.dead = RUN_DEAD_READ, .csv = *csv};
-    struct recorded early = {0};
-    if (!before->recorded.run || !after->recorded.run)
+    struct recorded early;
+    int64_t first, steps, first_after, steps_after;
+    if (!a || !b)
         return 0;
-    bool by_step = steps_of(before->recorded.run, &first, &steps) &&
-                   steps_of(after->recorded.run, &first_after, &steps_after);
-    if (by_step ? steps_after >= steps
-                : after->recorded.run->now_ns >= before->recorded.run->now_ns)
+    settings.has_until_step =
+        steps_of(a, &first, &steps) && steps_of(b, &first_after, &steps_after);
+    settings.has_until = !settings.has_until_step;
+    if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
-    if (by_step)
+    if (settings.has_until && a->table.is_rows)
+        return 0; /* --until would be a value of its time column */
+    settings.until_ns = b->now_ns;
+    if (settings.has_until) {
+        text_duration(before->early_length, b->now_ns);
+    } else {
+        settings.until_step = (uint64_t)(first + steps_after);
         snprintf(before->early_length, sizeof before->early_length, "%lld steps",
                  (long long)steps_after);
-    else
-        text_duration(before->early_length, after->recorded.run->now_ns);
-    if (!by_step && before->recorded.run->table.is_rows)
-        return 0; /* --until would be a value of its time column */
-    settings.has_until_step = by_step;
-    settings.until_step = by_step ? (uint64_t)(first + steps_after) : 0;
-    settings.has_until = !by_step;
-    settings.until_ns = after->recorded.run->now_ns;
+    }
     int r = recorded_read(before->path, &settings, NULL, &early, err);
     before->has_early = r == 0;
-    if (r == 0) {
-        before->early = early.verdicts;
-        early.verdicts = (struct verdicts){0};
-    }
+    before->early_word = early.verdicts.job.result.word;
+    before->is_early_leak =
+        early.verdicts.has_job && early.verdicts.job.result.leak == VERDICT_LEAK_YES;
     recorded_fini(&early);
     return r;
 }

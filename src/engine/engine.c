@@ -155,6 +155,7 @@ static void note_change(void *user, const struct run_entity *p, enum verdict_wor
 void engine_judge_now(struct engine *e, uint64_t now_ns)
 {
     uint64_t begun = clock_thread_cpu_ns();
+    e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e);
     judge_update(e->judge);
     e->is_judged = true;
     pace_done(&e->paces.verdict, now_ns, clock_thread_cpu_ns() - begun);

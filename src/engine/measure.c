@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/number.h"
 #include "run/outcome.h"
+#include "verdict/verdict_json.h"
 
 enum { MEASURED_PROCESSES = 64 };
 
@@ -45,7 +46,7 @@ static void measure_series(struct outcome_series *o, const struct series *s, uin
     }
     o->has_rate_bytes_per_min = verdict && verdict->rate_bytes_per_min.known;
     if (o->has_rate_bytes_per_min)
-        o->rate_bytes_per_min = round(verdict->rate_bytes_per_min.value);
+        o->rate_bytes_per_min = verdict_rounded(verdict->rate_bytes_per_min.value);
 }
 
 static void measure_process(struct outcome_process *o, const struct run_entity *p, uint64_t now_ns)
@@ -230,6 +231,7 @@ int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *r
     if (!e->is_judged)
         judge_update(e->judge);
     e->is_judged = true;
+    e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e); /* verdicts on the job have it */
     ret->has_duration_s = ret->has_interval_s = ret->has_processes_seen = ret->has_gaps = true;
     ret->duration_s = outcome_seconds(now_ns - e->started_ns);
     ret->interval_s = outcome_seconds(e->options.interval_ns);

@@ -94,8 +94,11 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     memcpy(v->flat, t->of.flat, sizeof v->flat);
     v->has_grower = t->grower;
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
-    return r < 0 ? r
-                 : judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
+    if (r == 0)
+        r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
+    if (run_peak(j->run)) /* the samples of its verdict begin later, and miss what is between two */
+        v->job.result.peak_bytes = (double)run_peak(j->run);
+    return r;
 }
 
 /* What E is named, and its verdict. */

@@ -48,12 +48,6 @@ void html_text0(struct buf *out, const char *s)
         html_text(out, s, strlen(s));
 }
 
-void html_json_text(struct buf *out, const json_t *s)
-{
-    if (json_is_string(s))
-        html_text(out, json_string_value(s), json_string_length(s));
-}
-
 int html_json(struct buf *out, const json_t *doc)
 {
     AUTO_FREE char *text = json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);

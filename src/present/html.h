@@ -10,8 +10,6 @@ struct buf;
  * is not UTF-8 are made visible (text_escape), then & < > " ' become entities. */
 void html_text(struct buf *out, const char *s, size_t len);
 void html_text0(struct buf *out, const char *s); /* NULL is nothing */
-/* A JSON string in that way; nothing where it is none. */
-void html_json_text(struct buf *out, const json_t *s);
 /* A document for a <script type="application/json">: ASCII, and without any < > & in it, so that
  * no string in it can end the element. 0 or -ENOMEM. */
 int html_json(struct buf *out, const json_t *doc);

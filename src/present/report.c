@@ -27,11 +27,9 @@ void report_fini(struct report *r)
     for (size_t i = 0; i < r->trouble_count; i++)
         free(r->trouble[i]);
     free(r->trouble);
-    free(r->path);
     free(r->heap_trouble);
     recorded_fini(&r->recorded);
     profile_view_fini(&r->heap);
-    verdicts_fini(&r->early);
     diagnosis_fini(&r->diagnosis);
     *r = (struct report){0};
 }

@@ -22,12 +22,13 @@ enum {
 
 /* What was read of a run. Any part may be missing: what could not be read is in TROUBLE. */
 struct report {
-    char *path; /* as the user gave it */
+    const char *path; /* as the user gave it; borrowed */
     struct recorded recorded;
     bool has_verdicts, has_early;
     /* Of the first of two runs that are compared, where the second is shorter: the verdict by then.
      */
-    struct verdicts early;
+    enum verdict_word early_word;
+    bool is_early_leak;
     char early_length[TEXT_TIME_MAX]; /* "80 steps" */
     bool has_heap;                    /* else HEAP_TROUBLE, where it was asked for */
     struct profile_view heap;

@@ -65,7 +65,7 @@ static bool is_change(const struct side *a, const struct side *b)
 static bool is_too_short(const struct side *a, const struct side *b)
 {
     return a->is_leak && b->is_known && !b->is_leak && a->report->has_early &&
-           !(a->report->early.has_job && a->report->early.job.result.leak == VERDICT_LEAK_YES);
+           !a->report->is_early_leak;
 }
 
 static enum report_answer decide(const struct side *a, const struct side *b)
@@ -87,7 +87,6 @@ static const char *word_of(const struct side *s)
 
 static void write_unknown(struct comparison *c, const struct side *a, const struct side *b)
 {
-    const struct verdicts *early = &a->report->early;
     size_t size = sizeof c->sentence;
     if (!has_any_rate(a) || !has_any_rate(b))
         snprintf(c->sentence, size,
@@ -101,8 +100,7 @@ static void write_unknown(struct comparison *c, const struct side *a, const stru
         snprintf(c->sentence, size,
                  "It cannot be known yet: the second run is only %s long, and that far the first "
                  "was not known to leak either (%s).",
-                 a->report->early_length,
-                 verdict_word_name(early->has_job ? early->job.result.word : VERDICT_UNDECIDED));
+                 a->report->early_length, verdict_word_name(a->report->early_word));
     else
         snprintf(c->sentence, size,
                  "It cannot be known yet: the %s run is %s, which leaves open whether it leaks.",
@@ -229,16 +227,8 @@ static size_t pair_sites(const struct report *before, const struct report *after
 
 static json_t *side_json(const struct report *r)
 {
-    static const char *const kept[] = {"verdict",           "leak",        "confidence",
-                                       "mean_bytes",        "floor_bytes", "rate_bytes_per_step",
-                                       "rate_bytes_per_min"};
     const struct judged *job = report_verdict(r);
-    json_t *o = json_object(), *all = job ? verdict_result_json(&job->result) : NULL;
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        json_t *v = json_object_get(all, kept[i]);
-        json_object_set_new(o, kept[i], v ? json_incref(v) : json_null());
-    }
-    json_decref(all);
+    json_t *o = verdict_result_json(job ? &job->result : &(struct verdict_result){0});
     json_object_set_new(o, "peak_bytes", report_peak(r) ? json_u64(report_peak(r)) : json_null());
     json_object_set_new(o, "title", json_text0(report_title(r)));
     if (r->recorded.run) {
@@ -298,7 +288,7 @@ json_t *report_compare_json(const struct comparison *c, const struct report *bef
 /* ---- the document ---- */
 
 /* A folder's last name tells the runs apart where both have one title. */
-static const char *name_of(const struct report *r)
+static const char *report_name(const struct report *r)
 {
     const char *slash = strrchr(r->path, '/');
     return slash && slash[1] ? slash + 1 : r->path;
@@ -361,8 +351,8 @@ static void add_side_by_side(struct doc *d, const struct report *before, const s
     doc_table(d, NULL, "table of the two runs", columns, 3);
     doc_row(d);
     doc_cell(d, TONE_DIM, "run");
-    doc_cell(d, TONE_PLAIN, name_of(before));
-    doc_cell(d, TONE_PLAIN, name_of(after));
+    doc_cell(d, TONE_PLAIN, report_name(before));
+    doc_cell(d, TONE_PLAIN, report_name(after));
     for (enum row i = 0; i < ROWS; i++) {
         doc_row(d);
         doc_cell(d, TONE_DIM, titles[i]);

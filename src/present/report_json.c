@@ -8,7 +8,7 @@
 #include "present/report_private.h"
 #include "version.h"
 
-static json_t *command_json(const struct process_info *p)
+static json_t *report_command_json(const struct process_info *p)
 {
     json_t *list = json_array();
     for (size_t from = 0; from < p->cmdline_len;) {
@@ -19,7 +19,7 @@ static json_t *command_json(const struct process_info *p)
     return list;
 }
 
-static json_t *process_json(const struct run_entity *e)
+static json_t *report_process_json(const struct run_entity *e)
 {
     static const struct {
         const char *key;
@@ -34,7 +34,7 @@ static json_t *process_json(const struct run_entity *e)
         json_pack("{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I,s:o,s:o}", "pid", (int)p->id.pid,
                   "start_ticks", json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role",
                   process_role_name(p->role), "name", json_text(p->comm, p->comm_len), "command",
-                  command_json(p), "born_s", (double)e->born_ns / (double)NS_PER_S, "died_s",
+                  report_command_json(p), "born_s", (double)e->born_ns / (double)NS_PER_S, "died_s",
                   e->is_dead ? json_real((double)e->died_ns / (double)NS_PER_S) : json_null(), "id",
                   (json_int_t)e->id, "first_bytes", rss ? json_u64(rss->first.v) : json_null(),
                   "peak_bytes", rss ? json_u64(e->peak_bytes) : json_null());
@@ -46,13 +46,13 @@ static json_t *process_json(const struct run_entity *e)
     return o;
 }
 
-static json_t *processes_json(const struct run *run)
+static json_t *report_processes_json(const struct run *run)
 {
     struct run_entity **all;
     size_t count = run_list(run, RUN_PROCESS, &all);
     json_t *list = json_array();
     for (size_t i = 0; i < count && i < REPORT_PROCESSES; i++)
-        json_array_append_new(list, process_json(all[i]));
+        json_array_append_new(list, report_process_json(all[i]));
     free(all);
     return list;
 }
@@ -83,7 +83,7 @@ static json_t *data_json(const struct run *run)
     json_t *o = report_data(run, false);
     if (!o)
         return NULL;
-    json_object_set_new(o, "processes", processes_json(run));
+    json_object_set_new(o, "processes", report_processes_json(run));
     json_object_set_new(o, "processes_seen", json_u64(run->processes_seen));
     json_object_set_new(o, "steps_seen", json_u64(run->steps_seen));
     json_object_set_new(o, "guard", guard_json(run));
@@ -120,9 +120,5 @@ json_t *report_json(const struct report *r)
         json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));
     if (o && r->has_diagnosis)
         json_object_set_new(o, "diagnosis", diagnosis_json(&r->diagnosis));
-    if (o && r->has_early)
-        json_object_set_new(
-            o, "early",
-            json_pack("{s:s,s:o}", "length", r->early_length, "verdict", verdicts_json(&r->early)));
     return o;
 }

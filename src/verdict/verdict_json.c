@@ -8,14 +8,16 @@
 
 #include "base/json.h"
 
-/* Nine digits are more than is known of any of them, and survive every way of printing. */
-static json_t *number_json(double v)
+double verdict_rounded(double v)
 {
     char text[32];
-    if (!isfinite(v))
-        return json_null();
     snprintf(text, sizeof text, "%.9g", v);
-    return json_real(strtod(text, NULL));
+    return strtod(text, NULL);
+}
+
+static json_t *number_json(double v)
+{
+    return isfinite(v) ? json_real(verdict_rounded(v)) : json_null();
 }
 
 static json_t *bytes_json(double v)

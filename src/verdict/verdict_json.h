@@ -6,6 +6,10 @@
 
 #include "verdict/verdict.h"
 
+/* A finite number of a verdict as JSON has it: nine digits are more than is known of any, and
+ * survive every way of printing. */
+double verdict_rounded(double v);
+
 /* "verdict", "confidence" and rates alone, into O. */
 void verdict_json_add_word(json_t *o, const struct verdict_result *r);
 void verdict_read_word(const json_t *o, struct verdict_result *r);

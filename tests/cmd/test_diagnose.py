@@ -1,17 +1,15 @@
 """`ebb diagnose`: the first hypothesis is the true one where the recording tells it, what is
 missing is named, memory adds up, and bad input is said."""
 
-import ctypes
 import json
 import os
 import pathlib
 import signal
-import struct
 import subprocess
 
 import pytest
 
-from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, recorded, refused,
+from commands import (Readers, PATIENCE_S, PYTHON, ROOT, binary, environment, recorded, refused,
                       refused_with, run_ebb, wait_for)
 
 ZOO = ROOT / "zoo" / "recordings"
@@ -81,38 +79,6 @@ def by_key(doc):
 
 def diagnosis_of_zoo(name):
     return diagnosis(ZOO / f"{name}.csv", "--marks", ZOO / f"{name}.marks.jsonl")
-
-
-class Readers:
-    """How often each file of a folder was closed by someone who only read it (inotify)."""
-
-    CLOSE_NOWRITE = 0x10
-    EVENT = struct.Struct("iIII")
-
-    def __init__(self, folder):
-        libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.fd < 0:
-            return
-        if libc.inotify_add_watch(self.fd, os.fsencode(folder), self.CLOSE_NOWRITE) < 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def names(self):
-        """None where this machine allows no watch."""
-        if self.fd < 0:
-            return None
-        found, data = [], b""
-        try:
-            while True:
-                data += os.read(self.fd, 1 << 16)
-        except BlockingIOError:
-            os.close(self.fd)
-        while data:
-            length = self.EVENT.unpack_from(data)[3]
-            found.append(data[self.EVENT.size:self.EVENT.size + length].rstrip(b"\0").decode())
-            data = data[self.EVENT.size + length:]
-        return found
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, make_recording, refused, refused_with, run_ebb
+from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_recording, refused, refused_with,
+                      run_ebb)
 
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
@@ -112,6 +113,15 @@ def test_hostile_names_stay_text(leak):
         assert not set("<>&") & set(data.group(1))
         assert json.loads(data.group(1))["phases"][0]["name"] == HOSTILE
     assert page.count("<script") == (2 if data else 0)
+
+
+def test_the_recording_is_opened_once(leak):
+    readers = Readers(leak)
+    page_of(leak)
+    names = readers.names()
+    if names is None:
+        pytest.skip("no file can be watched here")
+    assert names.count("trace.ebb") == 1
 
 
 def test_every_nonce_is_new(leak):

@@ -77,7 +77,7 @@ static void a_whole_summary_reads_well(void **state)
         "ebb        exited with status 0 after 12 min 05 s, 1 process left behind and ended, last "
         "step 1200\n"
         "memory     start 1.02 GiB, mean 1.51 GiB, peak 2.10 GiB, end 1.95 GiB\n"
-        "floor      1.01 GiB → 1.93 GiB, growth +942 MiB, rate +78.1 MiB/min\n"
+        "baseline   1.01 GiB → 1.93 GiB, growth +942 MiB, rate +78.1 MiB/min\n"
         "sharing    1.60 GiB unique to one process, 340 MiB shared, counted once\n"
         "processes  24 in all, 1 main (1.60 GiB), 20 compile workers (up to 398 MiB each, 300 MiB "
         "unique),\n"
