@@ -120,10 +120,10 @@ bool judge_figures_apply(const struct judge *j, const struct run_entity *p)
     struct judge_series *s = judge_known(p)->series;
     if (!s || !s->is_judged || !live || !live->is_judged)
         return false;
-    verdict_hear_live(&s->result, &live->result);
+    verdict_apply_live(&s->result, &live->result);
     verdict_name_leak(&s->result, &s->series);
     if (spare)
-        verdict_hear_spare(&s->result, &s->series, &live->result, &live->series, &spare->series);
+        verdict_apply_free(&s->result, &s->series, &live->result, &live->series, &spare->series);
     return true;
 }
 
@@ -131,6 +131,6 @@ void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p
 {
     const struct judge_series *live = figure_of(j, p, LIVE), *spare = figure_of(j, p, FREE);
     if (live && live->is_judged && spare)
-        verdict_hear_spare(&j->whole->result, &j->whole->series, &live->result, &live->series,
+        verdict_apply_free(&j->whole->result, &j->whole->series, &live->result, &live->series,
                            &spare->series);
 }

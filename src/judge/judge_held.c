@@ -85,5 +85,5 @@ void judge_held_apply(const struct judge *j, const struct run_entity *p)
     struct judge_series *s = judge_known(p)->series;
     if (found && found->has_grown && s && s->is_judged && j->is_over &&
         (sent_no_marks(j) || s->result.word == VERDICT_UNDECIDED))
-        verdict_hear_held(&s->result, &s->series, &found->grown);
+        verdict_apply_held(&s->result, &s->series, &found->grown);
 }

@@ -96,7 +96,7 @@ static void judge_job(struct judge *j)
     if (whole) {
         judge_series_judge(whole, &j->whole_limit);
         if (j->summed && j->summed->has_first && j->listed_count > 0)
-            verdict_hear_apart(&whole->result, &whole->series, &j->summed->series);
+            verdict_check_unshared(&whole->result, &whole->series, &j->summed->series);
     }
     for (size_t i = 0; members && process && i < j->listed_count; i++) {
         const struct run_entity *p = j->listed[i];
@@ -111,7 +111,7 @@ static void judge_job(struct judge *j)
                                                .rss_bytes = (double)a->rss_bytes,
                                                .has_unique = a->has_unique,
                                                .alive = true,
-                                               .takes_turns = judge_is_replacement(j, p),
+                                               .is_replacement = judge_is_replacement(j, p),
                                                .unique_bytes = (double)a->unique_bytes};
     }
     struct judge_tree *t = &j->tree;

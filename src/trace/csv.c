@@ -36,7 +36,6 @@ static bool is_blank(char c)
 static struct text field(const struct csv_table *t, int i)
 {
     struct text f = {"", 0};
-
     if (i == NO_COLUMN)
         return f;
     f.s = csv_table_field(t, (size_t)i, &f.len);
@@ -52,16 +51,13 @@ static struct text field(const struct csv_table *t, int i)
 static int find_column(const struct csv_table *t, const char *name)
 {
     size_t len = strlen(name);
-
     for (size_t i = 0; i < t->count; i++) {
         struct text f = field(t, (int)i);
-
         if (f.len == len && memcmp(f.s, name, len) == 0)
             return (int)i;
     }
     for (size_t i = 0; i < t->count; i++) {
         struct text f = field(t, (int)i);
-
         if (f.len == len && strncasecmp(f.s, name, len) == 0)
             return (int)i;
     }
@@ -72,11 +68,9 @@ static int find_column(const struct csv_table *t, const char *name)
 static const char *list_columns(const struct csv_table *t, char out[200])
 {
     size_t at = 0;
-
     out[0] = '\0';
     for (size_t i = 0; i < t->count; i++) {
         struct text f = field(t, (int)i);
-
         if (at + f.len + 8 > 200) {
             memcpy(out + at, ", …", sizeof(", …"));
             break;
@@ -96,7 +90,6 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                      struct err *err)
 {
     char list[200];
-
     return err_set(err, -EBADMSG, "%s has no column \"%.64s\" (%s); it has: %s", t->name, name,
                    option, list_columns(t, list));
 }
@@ -125,7 +118,7 @@ static const struct {
 /* 0: there is no such unit. */
 static uint64_t unit_named(const char *s, size_t len)
 {
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strlen(units[i].name) == len && strncasecmp(units[i].name, s, len) == 0)
             return units[i].bytes;
     return 0;
@@ -135,7 +128,6 @@ static uint64_t unit_of_column(struct text name)
 {
     const char *end = memrchr(name.s, '_', name.len);
     uint64_t unit = end ? unit_named(end + 1, (size_t)(name.s + name.len - end - 1)) : 0;
-
     return unit > 0 ? unit : 1;
 }
 
@@ -144,12 +136,11 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
 {
     static const char *const defaults[] = {"rss_bytes", "rss_mb", "rss", "pss"};
     char list[200];
-
     if (column) {
         c->value = find_column(t, column);
         return c->value == NO_COLUMN ? no_column(t, column, "--column", err) : 0;
     }
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++) {
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         c->value = find_column(t, defaults[i]);
         if (c->value != NO_COLUMN)
             return 0;
@@ -184,7 +175,6 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
     struct text name;
     char list[200];
     int r = find_value(t, o->column, c, err);
-
     if (r == 0)
         r = find_optional(t, o->time_column, "t", "--time-column", &c->t, err);
     if (r == 0)
@@ -209,7 +199,7 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
         c->batch = find_column(t, "eff_batch");
     c->count = t->count;
     name = field(t, c->value);
-    snprintf(c->value_name, sizeof(c->value_name), "%.*s", (int)(name.len < 60 ? name.len : 60),
+    snprintf(c->value_name, sizeof c->value_name, "%.*s", (int)(name.len < 60 ? name.len : 60),
              name.s);
     return 0;
 }
@@ -226,7 +216,6 @@ static int parse_value(struct text cell, uint64_t unit, uint64_t *ret)
 {
     int64_t whole;
     double v;
-
     if (number_parse_i64(cell.s, cell.len, &whole) == 0) {
         if (whole < 0)
             return -EINVAL;
@@ -247,7 +236,6 @@ static int parse_value(struct text cell, uint64_t unit, uint64_t *ret)
 static int parse_step(struct text cell, int64_t *ret)
 {
     double v;
-
     if (number_parse_i64(cell.s, cell.len, ret) == 0)
         return *ret < 0 ? -EINVAL : 0;
     if (number_parse_double(cell.s, cell.len, &v) < 0 || v < 0 || v > 0x1p53 || floor(v) != v)
@@ -261,7 +249,6 @@ static int read_value(const struct csv_table *t, const struct columns *c, struct
 {
     struct text cell = field(t, c->value);
     int r = parse_value(cell, c->unit, &row->value_bytes);
-
     if (r == -ERANGE)
         return bad_cell(t, c->value_name, cell,
                         " is more than any machine can hold: is the unit right (--unit)?", err);
@@ -272,7 +259,6 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
                       struct err *err)
 {
     struct text cell = field(t, c->t);
-
     row->has_t = c->t != NO_COLUMN;
     if (row->has_t && number_parse_double(cell.s, cell.len, &row->t_s) < 0)
         return bad_cell(t, "time", cell, " is not a number of seconds", err);
@@ -293,7 +279,6 @@ static uint64_t read_length(const struct csv_table *t, int column)
 {
     struct text cell = field(t, column);
     int64_t v;
-
     return cell.len > 0 && parse_step(cell, &v) == 0 ? (uint64_t)v : 0;
 }
 
@@ -304,7 +289,6 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     struct csv_row row = {.line = t->line};
     struct text group = field(t, c->group), phase = field(t, c->phase);
     int r;
-
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
@@ -336,7 +320,6 @@ static int read_table(struct csv_table *t, const struct csv_options *o, csv_row_
     struct columns c = {0};
     struct csv_row row;
     int r;
-
     do {
         r = csv_table_next(t, err);
     } while (r > 0 && t->count == 1 && field(t, 0).len == 0);
@@ -363,7 +346,6 @@ int csv_read_stream(FILE *in, const char *name, const struct csv_options *option
     static const struct csv_options none;
     struct csv_table t;
     int r;
-
     csv_table_init(&t, in, name);
     r = read_table(&t, options ? options : &none, fn, user, err);
     csv_table_fini(&t);
@@ -375,7 +357,6 @@ int csv_read(const char *path, const struct csv_options *options, csv_row_fn *fn
 {
     FILE *f;
     int r = csv_open(path, &f, err);
-
     if (r < 0)
         return r;
     r = csv_read_stream(f, path, options, fn, user, err);

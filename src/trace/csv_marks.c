@@ -33,7 +33,6 @@ static int bad(const struct lines *l, struct err *err, const char *why)
 static int next_line(struct lines *l, struct err *err)
 {
     int c;
-
     buf_clear(&l->line);
     l->number++;
     while ((c = getc_unlocked(l->in)) != EOF && c != '\n') {
@@ -43,7 +42,6 @@ static int next_line(struct lines *l, struct err *err)
     }
     if (c == EOF && ferror(l->in)) {
         int code = errno > 0 ? -errno : -EIO;
-
         return err_set(err, code, "cannot read %s: %s", l->name, strerror(-code));
     }
     if (l->line.failed)
@@ -66,7 +64,6 @@ static void add_key(struct buf *out, const char *key)
         buf_add_str(out, "K_");
     for (; *key; key++) {
         char c = *key;
-
         if (c >= 'a' && c <= 'z')
             c = (char)(c - 'a' + 'A');
         else if (!((c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')))
@@ -78,11 +75,9 @@ static void add_key(struct buf *out, const char *key)
 static int add_value(struct buf *out, const json_t *v)
 {
     char *s;
-
     if (json_is_string(v)) {
         const char *text = json_string_value(v);
         size_t len = json_string_length(v);
-
         if (memchr(text, '\n', len) || memchr(text, '\0', len))
             return -EBADMSG; /* a mark has one line a key */
         buf_add(out, text, len);
@@ -103,8 +98,7 @@ static int add_value(struct buf *out, const json_t *v)
 static bool is_own_key(const char *key)
 {
     static const char *const own[] = {"t", "type", "pid", "kind"};
-
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcasecmp(key, own[i]) == 0)
             return true;
     return false;
@@ -117,7 +111,6 @@ static int add_pair(const struct lines *l, struct buf *out, const char *key, con
     struct buf alone = {0};
     struct mark m;
     int r;
-
     buf_add_str(&alone, "KIND=other\n");
     add_key(&alone, key);
     buf_add_byte(&alone, '=');
@@ -127,7 +120,6 @@ static int add_pair(const struct lines *l, struct buf *out, const char *key, con
         r = err_set(err, -ENOMEM, "no memory to read %s", l->name);
     } else if (r < 0 || mark_parse(alone.data, alone.len, &m) < 0) {
         char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-
         r = err_set(err, -EBADMSG, "%s line %" PRIu64 ": \"%.40s\" cannot be %.60s", l->name,
                     l->number, key, s ? s : "that");
         free(s);
@@ -144,7 +136,6 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     const char *key;
     json_t *v;
     int r;
-
     if (!json_is_string(kind) || json_string_length(kind) == 0)
         return bad(l, err, "a mark needs a \"kind\": \"step\", \"eval\", …");
     r = add_pair(l, out, "kind", kind, err);
@@ -165,7 +156,6 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
     const json_t *type = json_object_get(object, "type"), *t = json_object_get(object, "t");
     const json_t *pid = json_object_get(object, "pid");
     int r;
-
     if (!json_is_object(object))
         return bad(l, err, "not a JSON object like {\"t\": 12.5, \"kind\": \"step\", \"step\": 3}");
     if (type && (!json_is_string(type) || strcmp(json_string_value(type), "mark") != 0))
@@ -193,7 +183,6 @@ static int read_line(struct lines *l, struct buf *text, csv_mark_fn *fn, void *u
     struct mark m;
     double t_s = 0;
     int r;
-
     if (is_blank(&l->line))
         return 0;
     object = json_parse(l->line.data, l->line.len, &why);
@@ -210,7 +199,6 @@ int csv_read_marks_stream(FILE *in, const char *name, csv_mark_fn *fn, void *use
     struct lines l = {.in = in, .name = name};
     struct buf text = {0};
     int r;
-
     while ((r = next_line(&l, err)) > 0) {
         r = read_line(&l, &text, fn, user, err);
         if (r != 0)
@@ -225,7 +213,6 @@ int csv_read_marks(const char *path, csv_mark_fn *fn, void *user, struct err *er
 {
     FILE *f;
     int r = csv_open(path, &f, err);
-
     if (r < 0)
         return r;
     r = csv_read_marks_stream(f, path, fn, user, err);

@@ -42,7 +42,7 @@ static int next_raw(struct csv_table *t)
 {
     if (!t->has_begun) {
         t->has_begun = true;
-        t->start_len = fread(t->start, 1, sizeof(t->start), t->in);
+        t->start_len = fread(t->start, 1, sizeof t->start, t->in);
         if (t->start_len == 3 && memcmp(t->start, "\xef\xbb\xbf", 3) == 0)
             t->start_at = 3;
     }
@@ -53,14 +53,12 @@ static int next_raw(struct csv_table *t)
 static int next_byte(struct csv_table *t, struct err *err)
 {
     int c = next_raw(t);
-
     if (c == '\0')
         return bad(t, err, "there is a NUL byte: this is not a text file");
     if (c == '\n')
         t->next_line++;
     if (c == EOF && ferror(t->in)) {
         int code = errno > 1 ? -errno : -EIO;
-
         return err_set(err, code, "cannot read %s: %s", t->name, strerror(-code));
     }
     return c;
@@ -79,7 +77,6 @@ static int read_quoted(struct csv_table *t, struct err *err)
 {
     for (;;) {
         int c = next_byte(t, err), r;
-
         if (c == '"') {
             c = next_byte(t, err);
             if (c == ',')
@@ -106,10 +103,8 @@ static int read_quoted(struct csv_table *t, struct err *err)
 static int read_plain(struct csv_table *t, int c, struct err *err)
 {
     size_t begin = t->text.len;
-
     for (; c != ',' && c != '\n' && c != EOF; c = next_byte(t, err)) {
         int r = c < EOF ? c : keep(t, c, err);
-
         if (r < 0)
             return r;
     }
@@ -124,8 +119,7 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
         return bad(t, err, "more than 4096 columns");
     if (t->count == t->cap) {
         size_t cap = t->cap > 0 ? t->cap * 2 : 16;
-        struct csv_field *fields = realloc(t->fields, cap * sizeof(*fields));
-
+        struct csv_field *fields = realloc(t->fields, cap * sizeof *fields);
         if (!fields)
             return err_set(err, -ENOMEM, "no memory to read %s", t->name);
         t->fields = fields;
@@ -138,14 +132,12 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
 int csv_table_next(struct csv_table *t, struct err *err)
 {
     int end = 0;
-
     buf_clear(&t->text);
     t->count = 0;
     t->line = t->next_line;
     while (end != END_NEWLINE && end != END_FILE) {
         size_t begin = t->text.len;
         int c = next_byte(t, err), r;
-
         if (c < EOF)
             return c;
         if (c == EOF && t->count == 0)
@@ -184,7 +176,6 @@ int csv_open(const char *path, FILE **ret, struct err *err)
     ssize_t n = 0;
     FILE *f;
     int code;
-
     if (fd < 0 || fstat(fd, &st) < 0) {
         code = -errno;
         return err_set(err, code, "cannot open %s: %s", path, strerror(-code));
@@ -192,8 +183,8 @@ int csv_open(const char *path, FILE **ret, struct err *err)
     if (S_ISDIR(st.st_mode))
         return err_set(err, -EISDIR, "%s is a folder, not a file", path);
     if (S_ISREG(st.st_mode)) /* a pipe cannot be looked at beforehand, and need not be */
-        n = pread(fd, start, sizeof(start), 0);
-    if (n == (ssize_t)sizeof(start) && memcmp(start, BLOCK_FILE_MAGIC, sizeof(start)) == 0)
+        n = pread(fd, start, sizeof start, 0);
+    if (n == (ssize_t)sizeof start && memcmp(start, BLOCK_FILE_MAGIC, sizeof start) == 0)
         return err_set(err, -EBADMSG, "%s is a recording of ebb, not a table", path);
     compression = compression_of(start, n > 0 ? (size_t)n : 0);
     if (compression)

@@ -30,7 +30,6 @@ struct export_marks {
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;
-
     len = strnlen(s, len);
     for (size_t i = 0; i < len && is_plain; i++)
         is_plain = s[i] != ',' && s[i] != '"' && s[i] != '\n' && s[i] != '\r';
@@ -61,7 +60,6 @@ static void csv_take_phase(struct export_marks *marks, const struct mark *m)
 {
     size_t name_len = 0, state_len = 0;
     const char *name = mark_get(m, "NAME", &name_len), *state = mark_get(m, "STATE", &state_len);
-
     buf_clear(&marks->phase);
     if (name && !(state && state_len == 3 && memcmp(state, "end", 3) == 0))
         csv_add_text(&marks->phase, name, name_len);
@@ -127,7 +125,6 @@ static int export_items(struct export *e, struct export_marks *marks)
 {
     struct trace_item item;
     int r;
-
     while ((r = trace_reader_next(e->reader, &item)) > 0) {
         if (item.kind == TRACE_MARK)
             csv_take_mark(marks, &item.mark);

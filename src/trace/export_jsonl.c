@@ -190,7 +190,6 @@ static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;
     size_t at = 0;
-
     while (mark_next(m, &at, &other) && other.key != line->key)
         if (other.key_len == line->key_len && memcmp(other.key, line->key, line->key_len) == 0)
             return false;
@@ -203,7 +202,6 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     size_t kind_len = 0, at = 0;
     const char *kind = mark_get(m, "KIND", &kind_len);
     struct mark_line line;
-
     jsonl_begin_line(e, "mark", item->t_ns);
     if (!kind) {
         kind = mark_kind_name(m->kind);
@@ -258,7 +256,6 @@ static int jsonl_add_header(struct export *e)
     json_t *doc = json_pack("{s:s}", "type", "header");
     json_t *header = json_deep_copy(trace_reader_header(e->reader));
     int r = -ENOMEM;
-
     if (doc && header && json_object_update_missing(doc, header) == 0)
         r = json_print(&e->buf, doc, 0);
     json_decref(doc);

@@ -17,7 +17,6 @@ struct export
     uint64_t start_ns;
     struct buf buf; /* what has not been written yet */
 };
-
 /* Seconds from START to T, six decimals; negative where T is before it. */
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
 /* Reads back as V. Finite values only; 0 for others. */

@@ -12,7 +12,6 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
     double from = (from_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     double to = (to_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     size_t i = 0, k;
-
     view_build(&w, v, false, -HUGE_VAL, -HUGE_VAL);
     if (w.n == 0)
         return 0;
@@ -25,16 +24,15 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
 
 /* In the later half of the rise alone: when workers are forked, the parts jump by all that these
  * share with their parent. */
-void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,
-                        const struct verdict_series *apart)
+void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
+                            const struct verdict_series *apart)
 {
     double onset_ns = (double)whole->clock.first_ns + r->onset_s * 1e9,
            end_ns = (double)whole->clock.last_ns;
     double half_ns = (onset_ns + end_ns) / 2;
-
     if (r->leak != VERDICT_LEAK_YES ||
         rise_between(apart, half_ns, end_ns) >= FOLLOWS * rise_between(whole, half_ns, end_ns))
         return;
-    hear_leave_open(r);
+    result_leave_open(r);
     r->alarm = r->forecast.known = false;
 }

@@ -14,10 +14,8 @@ static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;
     double best = -HUGE_VAL;
-
     for (size_t i = 0; i + slots <= to; i++) {
         double low = w->y[i];
-
         for (size_t k = 1; k < slots; k++)
             low = fmin(low, w->y[i + k]);
         best = fmax(best, low);
@@ -29,7 +27,6 @@ bool judge_came_back(const struct view *w, double counts)
 {
     double rise = w->n ? w->low[w->n - 1] - w->low[0] : 0, span, held;
     size_t i = 0;
-
     if (rise <= counts)
         return false;
     span = w->x[w->n - 1] - w->x[0];
@@ -55,7 +52,6 @@ bool judge_same_floor(const struct view *w, double counts, double slope)
     size_t last = w->n, i;
     double low, high = 0;
     bool is_apart = false;
-
     while (last > 0 && w->y[last - 1] > w->low[w->n - 1] + w->sigma)
         last--;
     if (last == 0)
@@ -65,7 +61,6 @@ bool judge_same_floor(const struct view *w, double counts, double slope)
      * passed on the way up, so before it nothing is lower for as long again. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
-
         is_apart = is_apart || w->y[i] - low > counts;
         if (is_apart && fabs(w->y[i] - low) <= tolerance && w->x[i] - apart >= w->x[0] &&
             stays_above(w, w->x[i] - apart, last, low - tolerance))

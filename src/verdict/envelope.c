@@ -6,7 +6,7 @@
 
 void envelope_init(struct envelope *e)
 {
-    memset(e, 0, sizeof(*e));
+    memset(e, 0, sizeof *e);
 }
 
 static double block_of(const struct envelope *e, double x)
@@ -17,7 +17,6 @@ static double block_of(const struct envelope *e, double x)
 static void slot_join(struct envelope_slot *a, const struct envelope_slot *b)
 {
     double high = fmax(a->y + (double)a->excess, b->y + (double)b->excess);
-
     if (b->y < a->y) {
         a->x = b->x;
         a->t = b->t;
@@ -32,7 +31,6 @@ static void envelope_merge(struct envelope *e)
 {
     while (e->count > ENVELOPE_SLOTS / 2) {
         uint32_t kept = 0;
-
         if (e->width <= 0) {
             e->origin = e->slot[0].x;
             e->width = (e->slot[e->count - 1].x - e->origin) / (0.5 * ENVELOPE_SLOTS - 1);
@@ -55,7 +53,6 @@ static void envelope_merge(struct envelope *e)
 void envelope_push(struct envelope *e, double x, double t, double y)
 {
     struct envelope_slot new = {.x = x, .y = y, .excess = 0, .t = (float)t};
-
     if (e->count && e->width > 0 && block_of(e, x) == block_of(e, e->slot[e->count - 1].x)) {
         slot_join(&e->slot[e->count - 1], &new);
         return;
@@ -71,7 +68,6 @@ void envelope_push(struct envelope *e, double x, double t, double y)
 int envelope_last_is_ripe(const struct envelope *e, double x_now)
 {
     double start;
-
     if (e->count == 0)
         return 0;
     if (e->width <= 0)

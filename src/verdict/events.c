@@ -44,7 +44,6 @@ struct sides {
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
-
     if (after - (double)e->after_lowest > RISE_OVER_NOISE * noise)
         after = (double)e->after_lowest;
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
@@ -57,7 +56,6 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
 static double added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
-
     if (after_previous - before > RISE_OVER_NOISE * noise)
         before = after_previous;
     return e.after - before;
@@ -80,7 +78,6 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
 {
     struct extent r = {0};
     uint32_t first = 0;
-
     for (uint32_t i = 0; i < v->n_events; i++) {
         r.kept += v->events[i].kind == kind;
         if (i >= end || !is_usable(&v->events[i], kind))
@@ -101,7 +98,6 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
     double moved[VERDICT_EVENTS];
     const struct verdict_event *last = NULL;
     size_t n = 0;
-
     for (uint32_t i = 0; i < end; i++) {
         if (!is_usable(&v->events[i], kind))
             continue;
@@ -127,7 +123,6 @@ struct jumps {
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
-
     if (k->n++ == 0) {
         k->first = k->last = k->last_but_one = s.after;
         return;
@@ -148,7 +143,6 @@ static void take_event(struct jumps *k, struct sides s, double noise)
 static double median_of(const double *jump, unsigned n)
 {
     double sorted[VERDICT_EVENTS];
-
     memcpy(sorted, jump, n * sizeof(sorted[0]));
     return fit_median(sorted, n);
 }
@@ -160,7 +154,6 @@ static bool do_rise(const double *jump, unsigned n, double mean, double noise)
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
     double least = fmax(over * noise, RISE_OVER_MEAN * mean);
     unsigned up = 0;
-
     for (unsigned i = 0; i < n; i++)
         up += jump[i] > least;
     return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
@@ -172,7 +165,6 @@ static bool do_rise(const double *jump, unsigned n, double mean, double noise)
 static bool go_on(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
-
     for (unsigned i = 0; i < n / 2; i++) {
         early += fmin(most, jump[i]);
         late += fmin(most, jump[n - 1 - i]);
@@ -198,7 +190,6 @@ static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind,
     struct extent x = extent_of(v, kind, v->n_events);
     bool is_close = x.n && x.readings < READINGS_APART * (x.n - 1);
     double intervals, even;
-
     if (x.n && !is_close && v->events[x.end - 1].after_n < SEEN_AFTER)
         x = extent_of(v, kind, x.end - 1);
     if (x.n < EVENTS_AT_LEAST || x.readings < APART_AT_LEAST * (x.n - 1))
@@ -228,7 +219,6 @@ static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind,
 static bool is_no_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;
-
     for (unsigned i = 0; i < n; i++) {
         sum += jump[i];
         squares += jump[i] * jump[i];
@@ -242,7 +232,6 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
                      struct events_steps *ret)
 {
     struct jumps k = {0};
-
     if (!measure(v, kind, &noise, &k, ret) || ret->count < events_needed(v, kind, ret->is_close) ||
         (ret->is_close && (ret->readings < READINGS_IF_CLOSE ||
                            ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
@@ -259,10 +248,8 @@ bool events_find_steps(const struct verdict_series *v, double noise, double mate
                        struct events_steps *ret)
 {
     bool found = false;
-
     for (unsigned k = 0; k < EVENT_KINDS; k++) {
         struct events_steps s;
-
         if (!jumps_of(v, KINDS[k], noise, &s) || s.share < s.share_needed ||
             s.total_bytes < material)
             continue;
@@ -277,12 +264,10 @@ bool events_hold_growth(const struct verdict_series *v, double noise, double mat
                         struct events_steps *ret)
 {
     bool found = false;
-
     for (unsigned i = 0; i < EVENT_KINDS; i++) {
         double between = noise;
         struct jumps k = {0};
         struct events_steps s;
-
         if (!measure(v, KINDS[i], &between, &k, &s) || k.n <= EVENTS_AT_LEAST ||
             s.share < s.share_needed || s.total_bytes < material ||
             !is_no_chance(k.jump, k.n - 1, s.share, s.share_even))

@@ -26,7 +26,6 @@ static const char *size_text(char out[PART], double bytes)
     static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double b = fabs(bytes);
     unsigned u = 0;
-
     while (b >= 1000 && u < 4) {
         b /= 1024;
         u++;
@@ -58,7 +57,6 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
 {
     const double *v = e->value;
     char a[PART];
-
     switch ((int)e->code) {
     case VERDICT_SAID_EMPTY:
         return snprintf(out, size, "there are no readings");
@@ -88,7 +86,6 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
 {
     const double *v = e->value;
     char a[PART], b[PART];
-
     switch ((int)e->code) {
     case VERDICT_SAID_FLOOR:
         return snprintf(out, size, "the floor went from %s to %s (%+.1f %%)", size_text(a, v[0]),
@@ -125,7 +122,6 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
 {
     const double *v = e->value;
     char a[PART], b[PART], c[PART];
-
     switch ((int)e->code) {
     case VERDICT_SAID_GROWS:
         return snprintf(out, size, "the floor rose by %s in %s", size_text(a, v[2]),
@@ -211,7 +207,6 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
 {
     const double *v = e->value;
     char a[PART], b[PART], c[PART];
-
     switch ((int)e->code) {
     case VERDICT_SAID_FIRST_PASS:
         if (v[3] > 0)

@@ -8,13 +8,11 @@
 double fit_select(double *a, size_t n, size_t k)
 {
     size_t lo = 0, hi = n ? n - 1 : 0;
-
     if (n == 0)
         return 0;
     while (lo < hi) {
         double pivot = a[lo + (hi - lo) / 2];
         size_t i = lo, j = hi;
-
         for (;;) {
             /* The pivot stops both; the analyzer does not follow that. */
             while (a[i] < pivot) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
@@ -44,11 +42,9 @@ double fit_noise(const double *x, const double *y, size_t n)
 {
     double d[FIT_MAX];
     size_t m = 0;
-
     for (size_t i = 1; i + 1 < n && m < FIT_MAX; i++) {
         double span = x[i + 1] - x[i - 1];
         double w = span > 0 ? (x[i] - x[i - 1]) / span : 0.5;
-
         d[m++] = fabs(y[i] - (y[i - 1] * (1 - w) + y[i + 1] * w));
     }
     /* Var of y - (y1 + y2) / 2 is 1.5 sigma^2; 1.4826 turns a MAD into a deviation. */
@@ -57,14 +53,13 @@ double fit_noise(const double *x, const double *y, size_t n)
 
 void fit_sums_build(struct fit_sums *s, const double *x, const double *y, size_t n)
 {
-    memset(s, 0, sizeof(*s));
+    memset(s, 0, sizeof *s);
     if (n == 0)
         return;
     s->x0 = x[0];
     s->y0 = y[0];
     for (size_t i = 0; i < n; i++) {
         double dx = x[i] - s->x0, dy = y[i] - s->y0;
-
         s->sx[i + 1] = s->sx[i] + dx;
         s->sy[i + 1] = s->sy[i] + dy;
         s->sxx[i + 1] = s->sxx[i] + dx * dx;
@@ -77,7 +72,6 @@ struct fit_line fit_sums_line(const struct fit_sums *s, const double *x, size_t 
 {
     struct fit_line r = {0};
     double n = (double)(to - from), mx, my, sxx, sxy, syy;
-
     if (to < from + 2)
         return r;
     mx = (s->sx[to] - s->sx[from]) / n;
@@ -97,10 +91,8 @@ struct fit_line fit_sums_line(const struct fit_sums *s, const double *x, size_t 
 double fit_line_rho(const double *x, const double *y, size_t n, const struct fit_line *line)
 {
     double num = 0, den = 0, last = 0;
-
     for (size_t i = 0; i < n; i++) {
         double e = y[i] - (line->at_end + line->slope * (x[i] - x[n - 1]));
-
         den += e * e;
         if (i)
             num += e * last;
@@ -129,7 +121,6 @@ struct ols {
 static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t k, struct ols *ret)
 {
     double a[3][3] = {{0}}, b[3] = {0}, l[3][3] = {{0}}, z[3], rss = 0;
-
     for (size_t p = 0; p < k; p++) {
         for (size_t q = 0; q <= p; q++)
             for (size_t i = 0; i < n; i++)
@@ -140,7 +131,6 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     for (size_t p = 0; p < k; p++) {
         for (size_t q = 0; q <= p; q++) {
             double s = a[p][q];
-
             for (size_t r = 0; r < q; r++)
                 s -= l[p][r] * l[q][r];
             if (p == q) {
@@ -166,7 +156,6 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     }
     for (size_t i = 0; i < n; i++) {
         double e = y[i];
-
         for (size_t p = 0; p < k; p++)
             e -= ret->beta[p] * c->col[p][i];
         rss += e * e;
@@ -225,17 +214,14 @@ static const struct candidate POWERS[] = {
 static double bic(double rss, size_t n, double n_eff, double floor_rms, double k)
 {
     double mean = rss / (double)n + floor_rms * floor_rms;
-
     return n_eff * log(fmax(mean, DBL_MIN)) + k * log(n_eff);
 }
 
 static double residual_rho(const struct columns *c, const double *y, const struct ols *m)
 {
     double num = 0, den = 0, last = 0;
-
     for (size_t i = 0; i < m->n; i++) {
         double e = y[i];
-
         for (size_t p = 0; p < m->k; p++)
             /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n are set */
             e -= m->beta[p] * c->col[p][i];
@@ -264,7 +250,6 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
                     struct candidate g, struct best *ret)
 {
     struct ols m;
-
     if (!ols_solve(c, y, n, k, &m) || m.beta[1] <= 0)
         return; /* a curve that ends by falling is no warm-up */
     if (m.rss < ret->rss) {
@@ -280,12 +265,10 @@ static void refine(struct columns *c, const double *u, const double *y, size_t n
                    struct best *ret)
 {
     static const double AROUND[] = {0.8, 0.9, 1.12, 1.25, 0.95, 1.05, 0.975, 1.025};
-
     if (!(ret->rss < HUGE_VAL))
         return;
     for (size_t i = 0; i < COUNT(AROUND); i++) {
         struct candidate g = ret->c;
-
         if (g.shape == FIT_STEP)
             g.param = fmin(g.param + 0.2 * (AROUND[i] - 1), RAMP_END_MAX);
         else
@@ -301,10 +284,9 @@ static void refine(struct columns *c, const double *u, const double *y, size_t n
 static size_t halve(const double *x, const double *y, size_t n, double *rx, double *ry)
 {
     size_t m = 0;
-
     if (n <= FIT_MAX / 2) {
-        memcpy(rx, x, n * sizeof(*rx));
-        memcpy(ry, y, n * sizeof(*ry));
+        memcpy(rx, x, n * sizeof *rx);
+        memcpy(ry, y, n * sizeof *ry);
         return n;
     }
     for (size_t i = 0; i + 1 < n; i += 2) {
@@ -321,8 +303,7 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     double x[FIT_MAX], y[FIT_MAX], u[FIT_MAX], rho, span, sigma2;
     struct ols flat, line;
     struct best end = {.rss = HUGE_VAL}, power = end, both = end;
-
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, sizeof *ret);
     n = halve(all_x, all_y, n, x, y);
     span = x[n - 1] - x[0];
     for (size_t i = 0; i < n; i++) {
@@ -379,10 +360,8 @@ bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, dou
 {
     double px[64], py[64], slopes[64 * 63 / 2], m, var, half;
     size_t k = n < 64 ? n : 64, count = 0, low, high;
-
     for (size_t i = 0; i < k; i++) {
         size_t j = k > 1 ? i * (n - 1) / (k - 1) : 0;
-
         px[i] = x[j];
         py[i] = y[j];
     }

@@ -11,7 +11,6 @@ static double normal_cdf(double z)
 double forecast_ig_cdf(double t, double mean, double shape)
 {
     double r, a, b, tail;
-
     if (!(t > 0))
         return 0;
     r = sqrt(shape / t);
@@ -28,12 +27,10 @@ double forecast_ig_cdf(double t, double mean, double shape)
 double forecast_ig_quantile(double p, double mean, double shape)
 {
     double low = 0, high = mean;
-
     while (forecast_ig_cdf(high, mean, shape) < p && high < 1e6 * mean)
         high *= 2;
     for (int i = 0; i < 80; i++) {
         double mid = 0.5 * (low + high);
-
         if (forecast_ig_cdf(mid, mean, shape) < p)
             low = mid;
         else
@@ -47,7 +44,6 @@ static double passage(double p, double room, double slope, double slope_se, doub
                       double level_se)
 {
     double mean, variance;
-
     if (room <= 0)
         return 0;
     if (slope <= 0)
@@ -67,7 +63,6 @@ struct forecast_oom forecast_first_passage(double room, double slope, double slo
                                            double level_se)
 {
     struct forecast_oom r;
-
     r.low = passage(0.1, room - peak_high, slope, slope_se, diffusion, level_se);
     r.high = passage(0.9, room - peak_low, slope, slope_se, diffusion, level_se);
     if (slope - 1.645 * slope_se <= 0)

@@ -30,7 +30,6 @@ static struct growth growth_from(const struct verdict_series *v, int64_t from_ns
     double from = ((double)from_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     double half, high = 0, late = 0, last;
     size_t i = 0;
-
     view_build(&w, v, false, -HUGE_VAL, from);
     if (w.n == 0)
         return (struct growth){0};
@@ -47,23 +46,23 @@ static struct growth growth_from(const struct verdict_series *v, int64_t from_ns
 
 static void conclude_open(struct verdict_result *r, double growth, double since)
 {
-    hear_unsay_end(r);
-    hear_leave_open(r);
-    hear_say_first(
+    result_drop_end(r);
+    result_leave_open(r);
+    result_say_first(
         r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_ALONE, .value = {growth, since}});
 }
 
 static void conclude_leak(struct verdict_result *r, const struct verdict_held *held, double since)
 {
     if (r->leak == VERDICT_LEAK_NO) {
-        hear_unsay_end(r);
+        result_drop_end(r);
         r->rate_bytes_per_min = held->result.rate_bytes_per_min;
     }
-    hear_take_word(r, &held->result, CONFIDENCE);
-    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_OVER});
-    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_GROWS,
-                                                 .value = {held->result.rate_bytes_per_min.value,
-                                                           held->growth_bytes, since}});
+    result_take_word(r, &held->result, CONFIDENCE);
+    result_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_OVER});
+    result_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_GROWS,
+                                                   .value = {held->result.rate_bytes_per_min.value,
+                                                             held->growth_bytes, since}});
 }
 
 /* What grew evenly to the end of a job may be its first pass over the data, where that is known to
@@ -73,16 +72,14 @@ static bool may_be_first_pass(const struct verdict_series *v)
     double pass = v->steps_per_epoch   ? (double)v->steps_per_epoch
                   : v->has_first_epoch ? v->first_epoch_step - v->begin_step
                                        : 0;
-
     return v->has_step && v->last_step - v->begin_step < PASSES * pass;
 }
 
-void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
-                       const struct verdict_held *held)
+void verdict_apply_held(struct verdict_result *r, const struct verdict_series *resident,
+                        const struct verdict_held *held)
 {
     struct growth since = growth_from(resident, held->from_ns);
     double growth = held->growth_bytes;
-
     if (!resident->is_over || r->leak == VERDICT_LEAK_YES || !r->has_floor ||
         may_be_first_pass(resident) || growth < CHANCES * held->chance_bytes ||
         growth < MATERIAL * r->floor_last_bytes || growth < SHARE * since.all ||

@@ -25,17 +25,14 @@ void judging_conclude(struct judging *j, enum verdict_word word, double confiden
 double judging_caller_seconds(const struct verdict_series *v, double running_s)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9;
-
     return v->clock.gaps == 0 ? running_s : fmin(now, running_s + v->clock.gap_s);
 }
 
 double judging_seconds_at_step(const struct verdict_series *v, double x)
 {
     double x0 = v->first_step, t0 = v->first_step_s, x1 = v->last_step, t1 = v->last_step_s;
-
     for (uint32_t i = 0; i < v->by_step.count; i++) {
         const struct envelope_slot *s = &v->by_step.slot[i];
-
         if (s->x > x) {
             x1 = s->x;
             t1 = (double)s->t;
@@ -50,7 +47,6 @@ double judging_seconds_at_step(const struct verdict_series *v, double x)
 double judging_seconds_per_step(const struct verdict_series *v, double from)
 {
     double x = fmax(from, v->first_step);
-
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
     if (!(v->last_step > x)) /* FROM is now: of all there is */
@@ -62,7 +58,6 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
 static void find_pass(struct judging *j)
 {
     const struct verdict_series *v = j->v;
-
     j->has_pass = false;
     if (j->w.by_step) {
         if (v->steps_per_epoch) {
@@ -96,7 +91,6 @@ static void trim_startup(struct judging *j)
     struct view all = j->w;
     double largest = 0, grown;
     size_t cut;
-
     view_trim_startup(&j->w);
     cut = all.n - j->w.n;
     if (!j->w.by_step || cut == 0)
@@ -114,7 +108,6 @@ static void trim_startup(struct judging *j)
 static void note_input(struct judging *j)
 {
     const struct verdict_series *v = j->v;
-
     if (!v->has_step && !v->has_begin)
         judging_say(j->r, VERDICT_SAID_NO_MARKS, 0, 0, 0, 0);
     else if (!j->has_pass && !v->steps_per_epoch && !v->has_first_epoch &&
@@ -130,7 +123,6 @@ static void note_input(struct judging *j)
 static bool use_steps(const struct verdict_series *v)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
-
     if (v->step_only)
         return true;
     if (v->by_step.count < POINTS_AT_LEAST)
@@ -146,8 +138,7 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
     bool by_step = use_steps(v);
     size_t need = v->step_only ? TABLE_POINTS_AT_LEAST : POINTS_AT_LEAST;
     double cap = v->has_step || v->has_begin ? 0.85 : 0.8;
-
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, sizeof *ret);
     ret->samples = v->samples;
     ret->peak_bytes = v->peak_bytes;
     ret->mean_bytes = v->mean_bytes;

@@ -84,13 +84,14 @@ void judge_leaking(struct judging *j, double cap);
  */
 bool judge_over(struct judging *j);
 
-/* A verdict that hears of another: the reason that is said first; left open; the word of OTHER,
- * with CONFIDENCE at most; and what it said about an end of growth is not so. */
-void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e);
-void hear_leave_open(struct verdict_result *r);
-void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
-                    double confidence);
-void hear_unsay_end(struct verdict_result *r);
+/* A verdict that follows another series: its first reason; left open; the word of OTHER, with
+ * CONFIDENCE at most; without the evidence of CODE; without an end of its growth. */
+void result_say_first(struct verdict_result *r, const struct verdict_evidence *e);
+void result_leave_open(struct verdict_result *r);
+void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
+                      double confidence);
+void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
+void result_drop_end(struct verdict_result *r);
 
 /* Once the word stands: rates, time to the limit, and the anytime-valid alarm. */
 void outlook_rates(struct judging *j);

@@ -28,10 +28,8 @@ struct knot_sums {
 static struct knot_sums sums_of(const struct view *w, size_t from, double at)
 {
     struct knot_sums s = {0};
-
     for (size_t i = from; i < w->n; i++) {
         double u = fmin(w->x[i] - at, 0), v = fmax(w->x[i] - at, 0), y = w->low[i] - w->low[from];
-
         s.n++;
         s.u += u;
         s.v += v;
@@ -51,7 +49,6 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
 {
     struct knot_sums s = sums_of(w, from, at);
     double free, level, rss, variance, both;
-
     if (!(s.uu > 0) || !(s.vv > 0) || s.n <= 3)
         return false;
     free = s.n - s.u * s.u / s.uu - s.v * s.v / s.vv; /* of the level, the slopes taken out */
@@ -72,7 +69,6 @@ static bool goes_on(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);
     size_t i = w->n - 1;
-
     while (i > in && w->x[i - 1] >= end - part)
         i--;
     i -= i > in && i + 1 == w->n; /* one reading has no slope */
@@ -85,7 +81,6 @@ bool judge_unbent(const struct judging *j)
     const struct view *w = &j->w;
     struct knot k;
     size_t in = 0;
-
     while (in < w->n && w->x[in] <= j->pass_end)
         in++;
     if (in < KNOT_BEFORE || w->n < in + KNOT_AFTER || judging_beyond_pass(j) < KNOT_BEYOND ||

@@ -13,7 +13,6 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     struct verdict_result *r = j->r;
     const struct verdict_series *v = j->v;
     double best = tolerance, at;
-
     r->growth_ended.at = VERDICT_AT_NONE;
     r->growth_ended.known = true;
     at = x;
@@ -25,7 +24,6 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     for (uint32_t i = 0; i < v->n_events; i++) {
         const struct verdict_event *e = &v->events[i];
         double ex = j->w.by_step ? e->step : (double)e->t_s;
-
         if (r->growth_ended.at == VERDICT_AT_FIRST_EPOCH || fabs(ex - x) > fmin(best, near))
             continue;
         best = fabs(ex - x);
@@ -57,7 +55,6 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
 static void filled_early(struct judging *j, double cap)
 {
     double near = j->fill_end - j->began;
-
     j->r->floor_first_bytes -= j->fill;
     judging_say(j->r, VERDICT_SAID_ENDED, ended_at_boundary(j, j->fill_end, 0, 0.12 * near),
                 j->w.by_step, j->r->growth_ended.at, j->fill);
@@ -72,10 +69,8 @@ void judge_level(struct judging *j, double cap)
     double span = w->x[w->n - 1] - w->x[0], peak = 0, bend, width, quiet = span / 3;
     unsigned spikes = 0;
     double spike = fmax(0.1 * s->floor_last, 6 * w->sigma);
-
     for (size_t i = 0; i < w->n; i++) {
         double up = w->y[i] + w->excess[i] - w->low[i];
-
         spikes += up > spike;
         peak = fmax(peak, up);
     }
@@ -84,7 +79,6 @@ void judge_level(struct judging *j, double cap)
     if (s->growth > s->material && shape_bend(w, &bend, &width)) {
         double ended_at =
             ended_at_boundary(j, bend, fmax(1.5 * width, 0.12 * (bend - w->start)), 1.5 * width);
-
         quiet = w->now - bend;
         judging_say(j->r, VERDICT_SAID_ENDED, ended_at, w->by_step, j->r->growth_ended.at,
                     s->growth);

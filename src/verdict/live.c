@@ -28,24 +28,23 @@ static bool rates_of(const struct verdict_result *resident, const struct verdict
     return true;
 }
 
-void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e)
+void result_say_first(struct verdict_result *r, const struct verdict_evidence *e)
 {
     size_t kept = r->n_evidence < VERDICT_EVIDENCE ? r->n_evidence : VERDICT_EVIDENCE - 1;
-
-    memmove(r->evidence + 1, r->evidence, kept * sizeof(r->evidence[0]));
+    memmove(r->evidence + 1, r->evidence, kept * sizeof r->evidence[0]);
     r->evidence[0] = *e;
     r->n_evidence = (uint32_t)kept + 1;
 }
 
-void hear_leave_open(struct verdict_result *r)
+void result_leave_open(struct verdict_result *r)
 {
     r->word = VERDICT_UNDECIDED;
     r->leak = VERDICT_LEAK_UNKNOWN;
     r->confidence = 0.5;
 }
 
-void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
-                    double confidence)
+void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
+                      double confidence)
 {
     resident->word = live->word;
     resident->leak = VERDICT_LEAK_YES;
@@ -57,11 +56,10 @@ void hear_take_word(struct verdict_result *resident, const struct verdict_result
 }
 
 /* Resident memory is undecided though it grows. */
-static void tell_open(struct verdict_result *resident, const struct verdict_result *live)
+static void apply_open(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
     bool by_step;
-
     if (!rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
         live_rate < SHARE * resident_rate)
         return;
@@ -69,25 +67,27 @@ static void tell_open(struct verdict_result *resident, const struct verdict_resu
                    resident_rate >= SAME_PACE * live_rate;
     if (growth < (is_same ? MATERIAL_SAME : MATERIAL) * resident->floor_last_bytes)
         return;
-    hear_take_word(resident, live, CONFIDENCE);
-    hear_say_first(resident,
-                   &(struct verdict_evidence){
-                       .code = VERDICT_SAID_LIVE_GROWS,
-                       .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
+    result_take_word(resident, live, CONFIDENCE);
+    result_say_first(
+        resident, &(struct verdict_evidence){
+                      .code = VERDICT_SAID_LIVE_GROWS,
+                      .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
 }
 
-void hear_unsay_end(struct verdict_result *r)
+void result_drop(struct verdict_result *r, enum verdict_evidence_code code)
 {
     uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < r->n_evidence; i++) {
-        enum verdict_evidence_code code = r->evidence[i].code;
-
-        if (code != VERDICT_SAID_ENDED && code != VERDICT_SAID_FLAT &&
-            code != VERDICT_SAID_RESIDUAL)
+    for (uint32_t i = 0; i < r->n_evidence; i++)
+        if (r->evidence[i].code != code)
             r->evidence[kept++] = r->evidence[i];
-    }
     r->n_evidence = kept;
+}
+
+void result_drop_end(struct verdict_result *r)
+{
+    result_drop(r, VERDICT_SAID_ENDED);
+    result_drop(r, VERDICT_SAID_FLAT);
+    result_drop(r, VERDICT_SAID_RESIDUAL);
     r->growth_ended.known = false;
 }
 
@@ -97,7 +97,6 @@ static bool follows(const struct verdict_result *resident, const struct verdict_
 {
     double resident_rate, live_rate;
     bool by_step;
-
     return rates_of(resident, live, &resident_rate, &live_rate, &by_step) && live_rate > 0 &&
            (by_step ? resident->rate_bytes_per_step.low : resident->rate_bytes_per_min.low) >=
                SHARE * live_rate;
@@ -108,36 +107,34 @@ static bool follows(const struct verdict_result *resident, const struct verdict_
  * come down by much of that growth, which was given back then though it is not read yet, unless its
  * own slope bears the growth out; nor where more is in use than is resident: that was never
  * touched. */
-static void tell_hidden(struct verdict_result *resident, const struct verdict_result *live)
+static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
     bool by_step = live->rate_bytes_per_step.known;
-
     if (growth < HOLES_MATERIAL * resident->floor_last_bytes ||
         (resident->highest_floor_bytes - resident->floor_last_bytes > HOLES_FALL * growth &&
          !follows(resident, live)) ||
         live->floor_last_bytes > resident->floor_last_bytes ||
         !(by_step || live->rate_bytes_per_min.known))
         return;
-    hear_take_word(resident, live, HOLES_CONFIDENCE);
-    hear_unsay_end(resident);
+    result_take_word(resident, live, HOLES_CONFIDENCE);
+    result_drop_end(resident);
     resident->rate_bytes_per_step = live->rate_bytes_per_step;
     resident->rate_bytes_per_min = live->rate_bytes_per_min;
     resident->oom = live->oom;
-    hear_say_first(resident,
-                   &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
-                                              .value = {by_step ? live->rate_bytes_per_step.value
-                                                                : live->rate_bytes_per_min.value,
-                                                        by_step, growth, live->confidence}});
+    result_say_first(resident,
+                     &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
+                                                .value = {by_step ? live->rate_bytes_per_step.value
+                                                                  : live->rate_bytes_per_min.value,
+                                                          by_step, growth, live->confidence}});
 }
 
 /* Both leak, and what is in use does so at events: less comes between than in resident memory,
  * which batches and the allocator move too. */
-static void tell_events(struct verdict_result *resident, const struct verdict_result *live)
+static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;
     bool by_step;
-
     if (live->word != VERDICT_STEPPING || resident->word != VERDICT_LEAKING ||
         !rates_of(resident, live, &resident_rate, &live_rate, &by_step) ||
         live_rate < MOST * resident_rate)
@@ -146,18 +143,18 @@ static void tell_events(struct verdict_result *resident, const struct verdict_re
     resident->event = live->event;
     for (uint32_t i = 0; i < live->n_evidence; i++)
         if (live->evidence[i].code == VERDICT_SAID_EVENT_STEPS)
-            hear_say_first(resident, &live->evidence[i]);
+            result_say_first(resident, &live->evidence[i]);
 }
 
-void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live)
+void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live)
 {
     if (live->leak != VERDICT_LEAK_YES || live->confidence < SURE || !resident->has_floor ||
         !live->has_floor)
         return;
     if (resident->leak == VERDICT_LEAK_UNKNOWN)
-        tell_open(resident, live);
+        apply_open(resident, live);
     else if (resident->leak == VERDICT_LEAK_NO)
-        tell_hidden(resident, live);
+        apply_hidden(resident, live);
     else
-        tell_events(resident, live);
+        apply_events(resident, live);
 }

@@ -9,7 +9,6 @@
 static double bet(double p)
 {
     double l = log(p);
-
     if (p > 0.999)
         return 0.5;
     return (1 - p + p * l) / (p * l * l);
@@ -18,11 +17,9 @@ static double bet(double p)
 double martingale_log_wealth(const double *y, size_t n)
 {
     double prior = 1.0 / ENVELOPE_SLOTS, wealth = 0, log_scale = 0;
-
     /* The wealth is kept as wealth * e^log_scale: a long leak would overflow a double. */
     for (size_t k = 0; k < n; k++) {
         size_t at_least = 1;
-
         for (size_t j = 0; j < k; j++)
             at_least += y[j] >= y[k]; /* ties count against us: the p-value is conservative */
         wealth = (wealth + prior * exp(-log_scale)) * bet((double)at_least / (double)(k + 1));
@@ -39,6 +36,5 @@ double martingale_log_wealth(const double *y, size_t n)
 double martingale_log_threshold(double alpha, uint32_t level, uint32_t phase)
 {
     double l = level, p = phase;
-
     return log(1 / alpha) + log((l + 1) * (l + 2)) + log((p + 1) * (p + 2));
 }

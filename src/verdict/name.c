@@ -9,7 +9,6 @@ void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v)
 {
     struct events_steps e;
     struct view w;
-
     if (r->word != VERDICT_LEAKING)
         return;
     view_build(&w, v, true, -HUGE_VAL, -HUGE_VAL);
@@ -19,7 +18,7 @@ void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v)
         return;
     r->word = VERDICT_STEPPING;
     r->event = e.kind;
-    hear_say_first(r,
-                   &(struct verdict_evidence){.code = VERDICT_SAID_EVENT_STEPS,
-                                              .value = {e.kind, e.count, e.jump_bytes, e.share}});
+    result_say_first(r,
+                     &(struct verdict_evidence){.code = VERDICT_SAID_EVENT_STEPS,
+                                                .value = {e.kind, e.count, e.jump_bytes, e.share}});
 }

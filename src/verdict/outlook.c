@@ -14,7 +14,6 @@ static void rates_of_passes(struct judging *j)
     struct verdict_result *r = j->r;
     double sec = judging_seconds_per_step(j->v, j->rate_from), per_min = sec > 0 ? 60 / sec : 0;
     const struct verdict_interval *p = &j->pass_rate;
-
     r->rate_bytes_per_step = *p;
     r->rate_bytes_per_min =
         (struct verdict_interval){sec > 0, p->value * per_min, p->low * per_min, p->high * per_min};
@@ -23,7 +22,6 @@ static void rates_of_passes(struct judging *j)
 void outlook_rates(struct judging *j)
 {
     struct verdict_result *r = j->r;
-
     if (j->pass_rate.known) {
         rates_of_passes(j);
         return;
@@ -36,7 +34,6 @@ void outlook_rates(struct judging *j)
         struct fit_sen sen;
         struct view w;
         const double *y;
-
         if (by_step ? !j->v->has_step : j->v->step_only)
             continue;
         if (by_step != j->w.by_step && j->w.seconds_per_x > 0 && j->w.by_step)
@@ -99,7 +96,6 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     for (size_t k = 1; k <= PIECES; k++) {
         size_t at = from + k * (m - 1) / PIECES;
         double d = w->low[at] - w->low[last] - slope * (w->x[at] - w->x[last]);
-
         piece += d * d;
         last = at;
     }
@@ -114,7 +110,6 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
 {
     const struct fit_separation *sep = &j->s.sep;
     double grown = j->s.growth, spent = (j->w.now - j->w.x[0]) * unit_per_x, eta;
-
     if (j->r->word != VERDICT_LEAKING || sep->bic_power + 6 > sep->bic_line || !(grown > 0) ||
         !(room > 0))
         return;
@@ -134,7 +129,6 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
     double diffusion = (j->s.n_eff < 12 ? 1 : 0.15) * g->diffusion / unit_per_x;
     struct forecast_oom oom = forecast_first_passage(room, rate->value / per, se, diffusion,
                                                      g->peak_mid, g->peak_high, j->w.sigma);
-
     bend_eta(j, room - g->peak_mid, unit_per_x, &oom);
     oom.low = fmin(oom.low, fmax(0, room - g->peak_mid) / (rate->high / per));
     if (rate->low > 0)
@@ -154,7 +148,6 @@ void outlook_oom(struct judging *j)
     double pace = w->by_step ? judging_seconds_per_step(j->v, j->rate_from) : 1;
     struct forecast_oom oom, oom_s;
     struct ground g;
-
     if (!j->limit || !j->limit->known || !own->known || !(own->value > 0) ||
         r->leak == VERDICT_LEAK_NO || !find_ground(j, own->value / (w->by_step ? 1 : 60), &g))
         return;
@@ -190,7 +183,6 @@ void outlook_alarm(struct judging *j)
     double threshold = martingale_log_threshold(j->v->options.alpha, e->level, j->phase);
     double from = j->phase ? j->pass_end : j->history, y[ENVELOPE_SLOTS];
     size_t n = 0, count = e->count;
-
     if (count && !envelope_last_is_ripe(e, j->w.now))
         count--;
     for (size_t i = 0; i < count; i++)

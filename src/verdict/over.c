@@ -35,7 +35,6 @@ static bool is_even(const struct view *w, const struct shape *s, bool is_held)
     size_t half = w->n / 2;
     struct fit_sums sums;
     double early, late, part = s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE;
-
     if (is_held)
         part = EVEN_HELD;
     fit_sums_build(&sums, w->x, w->low, w->n);
@@ -50,7 +49,6 @@ static bool stood_while_exiting(const struct judging *k)
 {
     const struct fit_separation *sep = &k->s.sep;
     double span = k->w.x[k->w.n - 1] - k->w.x[0];
-
     return !k->w.by_step && sep->end_shape == FIT_RAMP && sep->end_param >= EXIT_RAMP &&
            (1 - sep->end_param) * span <= EXIT_S;
 }
@@ -67,7 +65,6 @@ static bool lasted(const struct judging *k, double life)
     const struct view *w = &k->w;
     double sec = w->seconds_per_x > 0 ? w->seconds_per_x : 0;
     double steps = k->v->options.is_held ? STEPS_HELD : STEPS;
-
     return judge_is_rise(k) && s->rises >= steps && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
            s->span >= life_part(k->v) * life && s->slope_ratio >= PACE &&
@@ -81,7 +78,6 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
 {
     const struct view *w = &j->w;
     double from = k->w.x[0] - STARTUP_LOOK * life, first = HUGE_VAL, last = 0, at = 0, begun = 0;
-
     for (size_t i = 0; i < w->n && w->x[i] <= k->w.x[0]; i++) {
         if (w->x[i] < from)
             continue;
@@ -104,13 +100,11 @@ bool judge_over(struct judging *j)
     const struct verdict_options *o = &j->v->options;
     double life = j->w.now - j->began, part = o->is_held ? RISE_HELD : o->late_rise;
     struct judging k = *j, all = *j;
-
     if (!j->v->is_over || j->v->step_only)
         return false;
     view_build(&all.w, j->v, j->w.by_step, j->history, j->history);
-    for (size_t i = 0; i < sizeof(STARTUPS) / sizeof(STARTUPS[0]); i++) {
+    for (size_t i = 0; i < sizeof STARTUPS / sizeof *STARTUPS; i++) {
         double from = STARTUPS[i] > 0 ? j->began + STARTUPS[i] * life : j->history;
-
         view_build(&k.w, j->v, j->w.by_step, j->history, from);
         if (k.w.n < POINTS || STARTUPS[i] + life_part(j->v) > 1)
             return false;

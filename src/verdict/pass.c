@@ -34,7 +34,6 @@ void judge_first_pass(struct judging *j)
     double known = j->pass_end + (left > 0 ? 0 : GRACE_PART * (j->pass_end - w->start));
     size_t third = w->n / 3;
     struct fit_sums sums;
-
     if (!s->rising || (s->slope_ratio < 0.15 && w->n >= POINTS_AT_LEAST) ||
         (s->may_end && s->sep.end_shape == FIT_STEP)) {
         judge_level(j, 0.8);
@@ -87,7 +86,6 @@ static void after_build(const struct judging *j, struct after *ret)
 {
     struct fit_sums sums;
     size_t k = 0;
-
     view_build(&ret->w, j->v, j->w.by_step, j->history, nextafter(j->pass_end, HUGE_VAL));
     ret->pass = fmax(1e-9, j->pass_end - j->w.start);
     ret->beyond = j->w.now - j->pass_end;
@@ -119,7 +117,6 @@ static double steepest(const double *x, const double *y, size_t n)
     struct fit_sums sums;
     struct fit_line line;
     double n_eff;
-
     fit_sums_build(&sums, x, y, n);
     line = fit_sums_line(&sums, x, 0, n);
     n_eff = fit_effective(n, fit_line_rho(x, y, n, &line));
@@ -136,13 +133,11 @@ static bool may_go_on(const struct judging *j, const struct after *a)
     const struct view *w = &a->w;
     double counts = j->v->options.material_fraction * w->low[0];
     double before = fmax(a->slope_in, a->since / (w->x[w->n - 1] - w->x[0]));
-
     if (a->since <= fmax(counts, 0.3 * a->expected) || 4 * w->sigma <= counts ||
         a->slope_in * a->pass <= counts || judge_same_floor(w, counts, END_PART * before))
         return false;
     for (size_t part = 2; part <= 4; part++) {
         size_t from = w->n - w->n / part;
-
         if (w->n - from >= STEADY_POINTS &&
             steepest(w->x + from, w->y + from, w->n - from) < END_PART * before)
             return false;
@@ -156,7 +151,6 @@ static bool may_go_on(const struct judging *j, const struct after *a)
 static bool too_soon(const struct judging *j, const struct after *a)
 {
     double counts = j->v->options.material_fraction * a->w.low[0];
-
     return a->since > (a->expected < counts ? SOON_PART : SOON_PACE) * a->expected &&
            a->beyond < SOON_PASS * a->pass && a->slope_in * a->pass > counts;
 }
@@ -167,7 +161,6 @@ static bool too_soon(const struct judging *j, const struct after *a)
 static bool is_own(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
-
     return j->s.needs_line && part * j->s.line_least > OWN_PART * a->since;
 }
 
@@ -182,7 +175,6 @@ static bool passes_through(const struct judging *j, const struct after *a)
     double pace = w->n < THROUGH_POINTS ? CLEAN_PACE : THROUGH_PACE;
     double end = w->x[w->n - 1], late = 0, part = THROUGH_LAST * (end - w->x[0]);
     size_t i = w->n - 1;
-
     if (w->n < (is_clean ? CLEAN_POINTS : THROUGH_POINTS) || !(a->expected > 0) ||
         a->since < pace * a->expected || a->since * pace > a->expected ||
         s->before != BEFORE_NOTHING || s->may_end || !judge_is_rise(j) || s->chunky ||
@@ -229,7 +221,6 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
 static bool is_early(const struct judging *j, const struct after *a)
 {
     bool goes_on = a->expected > 0 && a->since > 0.3 * a->expected;
-
     if (a->w.n < (j->v->step_only ? 2 : STEADY_POINTS) || judging_beyond_pass(j) < JUDGING_BEYOND)
         return true;
     if (a->beyond < GRACE_PART * a->pass && a->s.rising && goes_on)
@@ -244,7 +235,6 @@ static void say_why_open(struct judging *j, const struct judging *k, const struc
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a);
-
     if (s->may_end || (s->before != BEFORE_FLAT && j->s.may_end))
         judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
     else if (!judge_is_rise(k))
@@ -268,7 +258,6 @@ static bool judge_rise_after(struct judging *j, const struct after *a)
     struct judging k = *j;
     double pace = after_pace(a);
     bool little = a->since <= j->v->options.material_fraction * a->s.floor_first;
-
     k.w = a->w;
     k.s = a->s;
     if (is_leak(j, &k, a)) {
@@ -297,11 +286,9 @@ static bool judge_rise_after(struct judging *j, const struct after *a)
 bool judge_after_pass(struct judging *j)
 {
     struct after a;
-
     after_build(j, &a);
     if (is_early(j, &a)) {
         bool is_through = a.w.n >= CLEAN_POINTS && a.w.n < STEADY_POINTS && passes_through(j, &a);
-
         if (!is_through && !judge_unbent(j))
             return false;
         judging_say(j->r, VERDICT_SAID_BEYOND_PASS, j->pass_end, a.since, after_pace(&a),

@@ -17,14 +17,12 @@ static const double FRESH_AT_LEAST = 0.33;      /* of the mean slope, in the las
 static double confidence_of(const struct shape *s, double cap)
 {
     double c = 1 - 2 * exp(-fmin(s->t_stat, 20) / 2.5) - 0.1 * exp(-s->n_eff / 10);
-
     return fmin(cap, fmax(0.5, c));
 }
 
 void judge_leaking(struct judging *j, double cap)
 {
     const struct shape *s = &j->s;
-
     judging_say(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
     j->rate_from = s->onset;
     if (s->before == BEFORE_NOTHING && s->sep.bic_power + 6 < s->sep.bic_line)
@@ -37,7 +35,6 @@ void judge_leaking(struct judging *j, double cap)
 bool judge_is_rise(const struct judging *j)
 {
     const struct shape *s = &j->s;
-
     return s->rising && s->straight && s->t_stat >= T_AT_LEAST &&
            s->rise >= fmax(s->material, SPREADS_AT_LEAST * s->spread) &&
            s->above_past >= 0.5 * s->rise &&
@@ -51,8 +48,7 @@ static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to; /* the onset's slot has risen already */
-
+           from = to;                                       /* the onset's slot has risen already */
     while (from > 0 && w->x[from - 1] >= w->x[to] - length) /* no farther back than LENGTH */
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
@@ -67,7 +63,6 @@ double judge_late_wait(const struct judging *j, double warmup_x)
     double floor = j->w.low[s->from > 0 ? s->from - 1 : 0];
     double fast_after = fmax(j->v->options.late_rise * floor / s->slope, FAST_PART * before);
     double slow_after = fmax(SLOW_PART * before, 0.5 * warmup_x), settled;
-
     if (sec > 0)
         fast_after = fmax(fast_after, FAST_AT_LEAST_S / sec);
     settled = fmax(0.3 * j->v->options.late_rise * floor / s->slope, SETTLED_PART * before);
@@ -91,7 +86,6 @@ static struct open_rise open_rise_of(const struct judging *j, double elapsed, do
 {
     const struct shape *s = &j->s;
     struct open_rise r = {.ends = s->before == BEFORE_FLAT ? s->part_may_end : s->may_end};
-
     switch (s->before) {
     case BEFORE_NOTHING:
         r.leak = !r.ends && elapsed >= warmup_x;
@@ -116,7 +110,6 @@ static void say_why_open(struct judging *j, const struct open_rise *r, double el
 {
     const struct shape *s = &j->s;
     const struct view *w = &j->w;
-
     if (r->ends)
         judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
     else if (s->before == BEFORE_FLAT || s->before == BEFORE_GENTLER)
@@ -131,7 +124,6 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
 {
     const struct shape *s = &j->s;
     const struct view *w = &j->w;
-
     if (s->slope_ratio < 0.7)
         judging_say(j->r, VERDICT_SAID_SLOWING, s->slope_ratio, 0, 0, 0);
     judging_say(j->r, VERDICT_SAID_GROWS, elapsed, w->by_step, s->growth, 0);
@@ -171,7 +163,6 @@ void judge_open(struct judging *j, double cap)
                                              : o->warmup_s;
     bool is_rise = judge_is_rise(j);
     struct open_rise rise = {0};
-
     if (w->by_step && !j->v->step_only)
         warmup_x *= 2; /* steps are told, so an epoch's end may be too: wait for it longer */
     if (is_rise)

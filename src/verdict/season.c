@@ -48,7 +48,6 @@ struct passes {
 static bool read_at(const struct passes *p, double x, double *ret)
 {
     size_t i = 1;
-
     while (i < p->n && p->slot[i].x < x)
         i++;
     if (i >= p->n || x < p->slot[0].x || p->slot[i].x - p->slot[i - 1].x > APART_PART * p->length)
@@ -63,7 +62,6 @@ static size_t pass_slots(const struct passes *p, unsigned k, size_t *ret_end)
 {
     double to = p->end - k * p->length, from = to - p->length;
     size_t first = 0;
-
     while (first < p->n && p->slot[first].x <= from)
         first++;
     *ret_end = first;
@@ -77,7 +75,6 @@ static size_t pair_differences(const struct passes *p, unsigned k, double *out)
 {
     size_t end, first = pass_slots(p, k, &end), n = 0;
     double before;
-
     for (size_t i = first; i < end; i++)
         if (read_at(p, p->slot[i].x - p->length, &before))
             out[n++] = p->slot[i].y - before;
@@ -90,7 +87,6 @@ static double take_pass(struct passes *p, unsigned k)
 {
     size_t end, first = pass_slots(p, k, &end);
     double high = first ? p->slot[first - 1].y : -HUGE_VAL, fall = 0;
-
     p->lowest[k] = HUGE_VAL;
     p->highest[k] = -HUGE_VAL;
     for (size_t i = first; i < end; i++) {
@@ -107,13 +103,11 @@ static double take_pairs(struct passes *p)
 {
     double differences[FIT_MAX], away[FIT_MAX];
     size_t all = 0;
-
     p->fall = HUGE_VAL;
     while (p->pairs < PAIRS_MAX &&
            p->end - (p->pairs + 2) * p->length >= p->slot[0].x - (1 - PAIR_PART) * p->length) {
         double sorted[FIT_MAX];
         size_t n = pair_differences(p, p->pairs, differences);
-
         if (n < SLOTS_A_PASS)
             break;
         for (size_t i = 0; i < n; i++)
@@ -137,7 +131,6 @@ static double plain_spread(const struct passes *p)
     struct fit_sums sums;
     struct fit_line line;
     size_t n = 0;
-
     for (size_t i = 0; i < p->n; i++) {
         if (p->slot[i].x <= from)
             continue;
@@ -158,7 +151,6 @@ static unsigned count_rising(const struct passes *p, double least, double *ret_t
 {
     double newest[PAIRS_TO_RISE];
     unsigned n = p->pairs < PAIRS_TO_RISE ? p->pairs : PAIRS_TO_RISE, rising = 0;
-
     for (unsigned i = 0; i < n; i++)
         newest[i] = p->step[i];
     *ret_typical = fit_median(newest, n);
@@ -172,7 +164,6 @@ static unsigned count_rising(const struct passes *p, double least, double *ret_t
 static bool go_on(const double *step, unsigned n)
 {
     double early = 0, late = 0;
-
     for (unsigned i = 0; i < n / 2; i++) {
         late += step[i];
         early += step[n - 1 - i];
@@ -186,7 +177,6 @@ static enum season_course course_of_rise(const struct passes *p, unsigned rising
                                          bool is_over)
 {
     double sum = 0;
-
     for (unsigned i = 0; i < rising; i++)
         sum += p->step[i];
     if (rising < PAIRS_TO_OPEN || sum < material || p->fall * rising < sum ||
@@ -204,7 +194,6 @@ static void set_course(const struct passes *p, double material, bool is_over, st
 {
     double sum = 0, most = -HUGE_VAL;
     unsigned rising = count_rising(p, OVER_SPREAD * ret->spread, &ret->step);
-
     ret->course = course_of_rise(p, rising, material, is_over);
     ret->pairs = ret->course == SEASON_UNCLEAR ? p->pairs : rising;
     ret->from = p->end - (ret->pairs + 1) * p->length;
@@ -228,7 +217,6 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     const struct envelope *e = &v->by_step;
     struct passes p = {.n = e->count, .slot = e->slot, .length = (double)v->steps_per_epoch};
     double plain, material;
-
     if (p.n && !envelope_last_is_ripe(e, v->last_step))
         p.n--;
     if (p.n < (PAIRS_TO_REPEAT + 1) * SLOTS_A_PASS || !(p.length > 0))
@@ -260,7 +248,6 @@ static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;
     double spike = fmax(0.1 * r->floor_last_bytes, 6 * j->w.sigma);
-
     if (r->word == VERDICT_SPIKING || r->word == VERDICT_STABLE ||
         r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s->fall)
         return;
@@ -272,7 +259,6 @@ static void conclude_same(struct judging *j, const struct season *s)
 static void conclude_rise(struct judging *j, const struct season *s)
 {
     double length = (double)j->v->steps_per_epoch;
-
     if (s->course == SEASON_OPEN && j->r->word == VERDICT_UNDECIDED)
         return;
     unsay(j->r);
@@ -290,7 +276,6 @@ static void conclude_rise(struct judging *j, const struct season *s)
 void judge_season(struct judging *j)
 {
     struct season s;
-
     if (j->r->word == VERDICT_FILLING || j->r->leak == VERDICT_LEAK_YES || !season_find(j->v, &s))
         return;
     if (s.course == SEASON_SAME)

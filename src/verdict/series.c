@@ -67,7 +67,6 @@ static bool in_range(double x, double low, double high)
 int verdict_init(struct verdict_series *v, const struct verdict_options *options)
 {
     struct verdict_options o = {0};
-
     if (options)
         o = *options;
     if (o.alpha == 0)
@@ -83,7 +82,7 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
     if (!in_range(o.late_rise, 0, 100) || !in_range(o.alpha, 1e-12, 0.5) ||
         !in_range(o.warmup_s, 0, 1e9) || !in_range(o.material_fraction, 0, 1))
         return -EINVAL;
-    memset(v, 0, sizeof(*v));
+    memset(v, 0, sizeof *v);
     envelope_init(&v->by_time);
     envelope_init(&v->by_step);
     v->options = o;
@@ -101,7 +100,6 @@ static double running_s(const struct verdict_series *v, int64_t t_ns)
 static bool clock_accept(struct verdict_series *v, int64_t t_ns)
 {
     double dt = ((double)t_ns - (double)v->clock.last_ns) * 1e-9;
-
     if (v->samples == 0) {
         v->clock.first_ns = v->clock.last_ns = t_ns;
         return true;
@@ -145,7 +143,6 @@ static void count_sample(struct verdict_series *v, double y)
 void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes)
 {
     double y = (double)bytes;
-
     if (v->has_end)
         return;
     if (bytes == 0 && !v->options.zero_is_memory) {
@@ -187,10 +184,8 @@ static void events_feed(struct verdict_series *v, double y)
 {
     bool is_fed[VERDICT_MARK_KINDS] = {false};
     unsigned left = EVENT_KINDS;
-
     for (uint32_t i = v->n_events; i-- > 0 && left > 0;) {
         struct verdict_event *e = &v->events[i];
-
         if (is_fed[e->kind])
             continue;
         is_fed[e->kind] = true;
@@ -220,7 +215,6 @@ static void step_take(struct verdict_series *v, double step, double t_s, double 
 void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes)
 {
     double x = (double)step, y = (double)bytes;
-
     if (v->has_end)
         return;
     if (bytes == 0 && !v->options.zero_is_memory) {
@@ -242,7 +236,6 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
 static void events_thin(struct verdict_series *v)
 {
     uint32_t kept = 0, seen[VERDICT_MARK_KINDS] = {0};
-
     for (uint32_t i = 0; i < v->n_events; i++)
         if (seen[v->events[i].kind]++ % 2 == 0)
             v->events[kept++] = v->events[i];
@@ -254,7 +247,6 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
 {
     struct verdict_event *e;
     double before = HUGE_VAL;
-
     if (v->n_events == VERDICT_EVENTS)
         events_thin(v);
     e = &v->events[v->n_events++];
@@ -275,7 +267,6 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
 static void mark_step(struct verdict_series *v, double t_s, const struct verdict_mark *m)
 {
     double step = m->has_step ? (double)m->step : v->last_step + 1;
-
     if (v->has_step && step < v->last_step)
         return; /* a late datagram, or another rank's */
     v->has_step = true;
@@ -314,7 +305,6 @@ void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_m
 {
     double t_s = v->samples && !v->step_only ? running_s(v, t_ns) : 0;
     double step = m->has_step && m->kind != VERDICT_MARK_END ? (double)m->step : v->last_step;
-
     if (v->has_end || (unsigned)m->kind >= VERDICT_MARK_KINDS)
         return;
     if (v->samples && !v->step_only && t_ns < v->clock.last_ns)

@@ -20,7 +20,6 @@ static double growth_since(const struct view *w, double x)
 {
     size_t i = 0;
     double part;
-
     while (i < w->n && w->x[i] < x)
         i++;
     if (i == 0 || i == w->n)
@@ -39,7 +38,6 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     struct fit_line b = fit_sums_line(s, w->x, half, w->n);
     double rise = all.slope * all.span;
     double slack = 0; /* what noise alone does to the slope of a half */
-
     if (!(rise > 0) || all.rms > fmax(tolerance * rise, 1.5 * w->sigma))
         return false;
     slack = 2 * w->sigma * sqrt(24 / (double)(w->n - from)) / (0.5 * all.span);
@@ -56,7 +54,6 @@ static bool find_hinge(const struct view *w, const struct fit_sums *s, size_t fr
     for (size_t k = from + 4; k + STRAIGHT_POINTS <= w->n; k++) {
         size_t back = (w->n - k) / 5 > 4 ? (w->n - k) / 5 : 4;
         struct fit_line line = fit_sums_line(s, w->x, k, w->n), before;
-
         if (k < back || !(line.slope > 0) || line.rms > 0.1 * all->rms ||
             line.span < 0.3 * all->span ||
             line.rms > fmax(TIGHT_RMS * line.slope * line.span, 1.5 * w->sigma))
@@ -75,7 +72,6 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
 {
     struct fit_line line = {0}, tight = {0};
     size_t from = 0, inner;
-
     if (w->n < STRAIGHT_POINTS)
         return;
     while (from + STRAIGHT_POINTS <= w->n && !is_straight(w, s, from, STRAIGHT_RMS, &line))
@@ -118,7 +114,6 @@ static void straight_significance(const struct view *w, struct shape *r)
     struct fit_sums s;
     struct fit_line line;
     double y[FIT_MAX], dev[FIT_MAX], rho, typical, sum = 0, squares = 0;
-
     /* A spike that came back is no evidence about the floor: clip it at what is usual. */
     for (size_t i = 0; i < n; i++)
         dev[i] = w->y[r->from + i] - w->low[r->from + i];
@@ -134,7 +129,6 @@ static void straight_significance(const struct view *w, struct shape *r)
     r->spread = 1.4826 * fit_median(dev, n);
     for (size_t i = 1; i < n; i++) {
         double d = w->low[r->from + i] - w->low[r->from + i - 1];
-
         sum += d;
         squares += d * d;
     }
@@ -147,7 +141,6 @@ static void straight_significance(const struct view *w, struct shape *r)
     sum = squares = 0;
     for (size_t i = 1; i < n; i++) {
         double d = y[i] - y[i - 1];
-
         if (fabs(d) > 3 * w->sigma) {
             sum += d;
             squares += fabs(d);
@@ -166,7 +159,6 @@ static void sharpen_onset(const struct view *w, const struct fit_sums *s, struct
     size_t half = r->from + (w->n - r->from) / 2, from = r->from;
     struct fit_line late = fit_sums_line(s, w->x, half, w->n), line;
     double level = w->low[r->from > 0 ? r->from - 1 : 0], onset;
-
     if (!(late.slope > 0))
         return;
     onset = w->x[w->n - 1] - (late.at_end - level) / late.slope;
@@ -190,7 +182,6 @@ static void look_before(const struct view *w, const struct fit_sums *s, struct s
     double level = 0, past = w->past_level;
     size_t from = r->from, j = from;
     struct fit_line pre;
-
     if (from)
         past = fmax(past, view_held_level(w->x, w->y, from, w->now - w->x[0]));
     r->above_past = past > -HUGE_VAL ? w->y[w->n - 1] - past : r->rise;
@@ -222,7 +213,6 @@ static void look_before(const struct view *w, const struct fit_sums *s, struct s
 static bool may_end(const struct fit_separation *sep, bool power_may_leak)
 {
     double other = power_may_leak ? fmin(sep->bic_line, sep->bic_power) : sep->bic_line;
-
     return sep->end_shape != FIT_NONE && sep->bic_end < other + 2 &&
            sep->bic_end < sep->bic_both + DECISIVE;
 }
@@ -232,7 +222,6 @@ static bool may_end(const struct fit_separation *sep, bool power_may_leak)
 static double freshness(const struct view *w, const struct shape *r)
 {
     double end = w->x[w->n - 1], rise = w->low[w->n - 1] - w->low[r->from];
-
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
@@ -254,7 +243,6 @@ static void separate(const struct view *w, struct shape *r)
 {
     double floor_rms = MODEL_TRUST * fmax(r->growth, 1) + 4096, lower;
     struct fit_separation part;
-
     fit_separate(w->x, w->low, w->n, floor_rms, &r->sep);
     r->may_end = may_end(&r->sep, true);
     r->is_power =
@@ -275,7 +263,6 @@ static void separate(const struct view *w, struct shape *r)
     if (few_points(&part, r->chunky, N_EFF_FEW, 2)) {
         double end = w->x[w->n - 1], part_rise = w->low[w->n - 1] - w->low[r->from];
         double third = growth_since(w, end - (end - r->onset) / 3);
-
         r->part_may_end = slows(part_rise > 0 ? 3 * third / part_rise : 0, r->rises);
     }
 }
@@ -286,7 +273,6 @@ static bool remove_jump(struct view *w, double part)
 {
     double growth = w->low[w->n - 1] - w->low[0], top = 0, others;
     size_t at = 0;
-
     for (size_t i = 1; i < w->n; i++)
         if (w->low[i] - w->low[i - 1] > top) {
             top = w->low[i] - w->low[i - 1];
@@ -311,8 +297,7 @@ void shape_of(const struct view *whole, double material_fraction, struct shape *
     struct view work, *w = &work;
     struct fit_sums s;
     double span;
-
-    memset(r, 0, sizeof(*r));
+    memset(r, 0, sizeof *r);
     if (whole->n == 0)
         return;
     work = *whole;
@@ -327,7 +312,6 @@ void shape_of(const struct view *whole, double material_fraction, struct shape *
         return;
     if (w->n >= 12 && remove_jump(w, 0.15)) {
         double rest;
-
         (void)remove_jump(w, 0.25);
         rest = w->low[w->n - 1] - w->low[0];
         r->rest_third = growth_since(w, w->x[w->n - 1] - span / 3);
@@ -356,7 +340,6 @@ bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
     struct fit_sums s;
     double best = HUGE_VAL, total;
     size_t at = 0;
-
     if (w->n < 4)
         return false;
     fit_sums_build(&s, w->x, w->low, w->n);

@@ -14,7 +14,6 @@ static const double CONFIDENCE = 0.7; /* at most: what is spare may go on to gro
 static double value_at(const struct view *w, double x)
 {
     size_t i = 0;
-
     while (i + 1 < w->n && fabs(w->x[i + 1] - x) <= fabs(w->x[i] - x))
         i++;
     return w->y[i];
@@ -25,7 +24,6 @@ static double value_at(const struct view *w, double x)
 static double change(const struct verdict_series *v, double from, double to)
 {
     struct view w;
-
     view_build(&w, v, true, -HUGE_VAL, -HUGE_VAL);
     return w.n < FIGURES ? (double)NAN : value_at(&w, to) - value_at(&w, from);
 }
@@ -37,41 +35,29 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= STANDS * r->rate_bytes_per_step.value;
 }
 
-/* It is not running out of anything. */
-static void unsay_oom(struct verdict_result *r)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < r->n_evidence; i++)
-        if (r->evidence[i].code != VERDICT_SAID_PEAK_OOM)
-            r->evidence[kept++] = r->evidence[i];
-    r->n_evidence = kept;
-    r->oom.known = false;
-}
-
 /* What rose without being certain has ended with what is in use. What looked like a leak is none by
  * that, but it goes on for now: open. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {
-        hear_leave_open(r);
+        result_leave_open(r);
     } else {
         r->word = VERDICT_PLATEAUED;
         r->leak = VERDICT_LEAK_NO;
         r->confidence = CONFIDENCE;
-        unsay_oom(r);
+        result_drop(r, VERDICT_SAID_PEAK_OOM);
+        r->oom.known = false;
     }
     r->alarm = r->forecast.known = false;
 }
 
-void verdict_hear_spare(struct verdict_result *r, const struct verdict_series *resident,
+void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare)
 {
     struct view w;
     double grown, used, kept, from;
     size_t lowest = 0;
-
     if (r->word == VERDICT_FILLING || r->leak == VERDICT_LEAK_NO || !has_stopped(r, live))
         return;
     view_build(&w, resident, true, -HUGE_VAL, -HUGE_VAL);
@@ -88,6 +74,6 @@ void verdict_hear_spare(struct verdict_result *r, const struct verdict_series *r
     if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* NAN: nor then */
         return;
     conclude(r);
-    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_SPARE,
-                                                 .value = {grown, fmax(0, used), kept, 0}});
+    result_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_SPARE,
+                                                   .value = {grown, fmax(0, used), kept, 0}});
 }

@@ -66,7 +66,6 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
     uint64_t lowest = UINT64_MAX;
-
     for (uint32_t i = 0; i < TAIL_FED && i < tail->n_fed; i++)
         lowest = lower(tail->fed[i], from_ns, to_ns, lowest);
     for (uint32_t i = 0; i < k; i++)
@@ -80,10 +79,8 @@ static uint32_t before_fall(const struct tail *tail)
 {
     uint64_t highest = 0, last = 0;
     uint32_t found = tail->count;
-
     for (uint32_t k = tail->count; k-- > 0;) {
         uint64_t bytes = tail->held[place(tail, k)].bytes, lowest = lowest_before(tail, k);
-
         if (k + 1 == tail->count)
             last = bytes;
         highest = bytes > highest ? bytes : highest;

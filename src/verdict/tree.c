@@ -45,7 +45,6 @@ static double growth_of(const struct verdict_result *r)
 static void add_cost(struct verdict_tree_result *t, const struct verdict_member *m)
 {
     size_t i = 0;
-
     while (i < t->n_flat && t->flat[i].role != m->role)
         i++;
     if (i == VERDICT_TREE_ROLES)
@@ -67,7 +66,6 @@ static void sort_costs(struct verdict_tree_result *t)
     for (size_t i = 1; i < t->n_flat; i++)
         for (size_t k = i; k > 0 && t->flat[k].rss_bytes > t->flat[k - 1].rss_bytes; k--) {
             struct verdict_cost swap = t->flat[k];
-
             t->flat[k] = t->flat[k - 1];
             t->flat[k - 1] = swap;
         }
@@ -77,8 +75,7 @@ static void sort_costs(struct verdict_tree_result *t)
 static double open_growth(const struct verdict_member *m)
 {
     const struct verdict_result *r = m->result;
-
-    return m->alive && !m->takes_turns && r->word == VERDICT_UNDECIDED && r->has_floor
+    return m->alive && !m->is_replacement && r->word == VERDICT_UNDECIDED && r->has_floor
                ? fmax(0, r->floor_last_bytes - r->floor_first_bytes)
                : 0;
 }
@@ -87,7 +84,6 @@ static double open_growth(const struct verdict_member *m)
 static bool is_little_open(const struct verdict_member *members, size_t n, double total)
 {
     double sum = 0;
-
     for (size_t i = 0; i < n; i++)
         sum += open_growth(&members[i]);
     return sum < LITTLE * total;
@@ -97,7 +93,7 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
  * will be replaced: what it takes it gives back. */
 static bool has_no_say(const struct verdict_member *m, bool is_little)
 {
-    return m->takes_turns ||
+    return m->is_replacement ||
            (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
@@ -107,7 +103,6 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
 {
     int rank_a = rank_of(a->result->word), rank_b = rank_of(b->result->word);
     double growth_a = growth_of(a->result), growth_b = growth_of(b->result);
-
     if (rank_a != rank_b)
         return rank_a > rank_b;
     if (growth_a > growth_b || growth_a < growth_b)
@@ -122,7 +117,6 @@ static size_t find_worst(const struct verdict_member *members, size_t n, double 
 {
     size_t with_say = n, any = n;
     bool is_little = is_little_open(members, n, total);
-
     for (size_t i = 0; i < n; i++) {
         if (!members[i].alive)
             continue;
@@ -141,13 +135,12 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
     double total = 0;
     size_t worst;
     int rank = -1;
-
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, sizeof *ret);
     for (size_t i = 0; i < n; i++) {
         if (!members[i].alive)
             continue;
         total += members[i].rss_bytes;
-        if (!members[i].takes_turns && rank_of(members[i].result->word) >= RANK_GROWS)
+        if (!members[i].is_replacement && rank_of(members[i].result->word) >= RANK_GROWS)
             ret->growers++;
         else if (!(open_growth(&members[i]) > LITTLE * members[i].result->floor_first_bytes))
             add_cost(ret, &members[i]);
@@ -175,8 +168,7 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
 static bool leaks_too(const struct verdict_member *m)
 {
     const struct verdict_result *r = m->result;
-
-    return m->alive && !m->takes_turns && r->leak == VERDICT_LEAK_YES && r->has_floor &&
+    return m->alive && !m->is_replacement && r->leak == VERDICT_LEAK_YES && r->has_floor &&
            m->has_unique &&
            m->unique_bytes >= OWN_PART * (r->floor_last_bytes - r->floor_first_bytes);
 }
@@ -201,7 +193,6 @@ void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t gro
 {
     const struct verdict_result *one = members[grower].result;
     double by_min, by_step;
-
     for (size_t i = 0; i < n; i++)
         if (i != grower && leaks_too(&members[i])) {
             add_rate(&r->rate_bytes_per_min, &members[i].result->rate_bytes_per_min);

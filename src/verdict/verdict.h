@@ -245,7 +245,7 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * is what a leak is, and RESIDENT becomes one. So it does where it was decided to be none and
  * stands while LIVE has grown by much of it, into what the process held already. Nothing else is
  * changed: what is not in the live heap (small objects of Python, mappings) may still leak. */
-void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live);
+void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Of a leak of V, if most of its growth came at evaluations, checkpoints or epoch ends: R is
  * stepping instead of leaking. The verdict on V says so by itself; not so where R was taken from
@@ -255,7 +255,7 @@ void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v)
 /* Where R, the verdict on RESIDENT, is undecided though it rises, and LIVE, that on IN_USE, says
  * that what malloc has handed out stands: if that and SPARE, what malloc has got back and keeps,
  * are most of the rise, nothing that is in use grows any more and R has plateaued. */
-void verdict_hear_spare(struct verdict_result *r, const struct verdict_series *resident,
+void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
 
@@ -272,15 +272,15 @@ struct verdict_held {
  * Memory that was asked for and never touched is held without being resident: where resident memory
  * stands and has risen by a small part of HELD alone, it is not known which it is; nor where it
  * stands and HELD is not far beyond chance. */
-void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
-                       const struct verdict_held *held);
+void verdict_apply_held(struct verdict_result *r, const struct verdict_series *resident,
+                        const struct verdict_held *held);
 
 /* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and APART
  * is the same with each process counted in full. Pages that several share, and that each gets for
  * itself by writing to them, add to the whole alone, and come to an end when all are copied: R is
  * undecided where APART does not grow along. */
-void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,
-                        const struct verdict_series *apart);
+void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
+                            const struct verdict_series *apart);
 
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {
@@ -288,7 +288,7 @@ struct verdict_member {
     int role; /* any number; equal numbers are summed up together in the costs */
     double rss_bytes;
     bool has_unique, alive;
-    bool takes_turns; /* it comes and goes, and what it takes with it: no say */
+    bool is_replacement; /* it comes and goes, and what it takes with it: no say */
     double unique_bytes;
 };
 

@@ -27,7 +27,6 @@ struct track {
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double give_back)
 {
     size_t j = fall;
-
     while (j > 0 && t->y[j - 1] > t->y[low] + 0.25 * give_back)
         j--;
     return t->x[fall] - t->x[j > 0 ? j - 1 : 0];
@@ -39,7 +38,6 @@ static size_t track_trough(const struct track *t, double give_back, double *ret_
     size_t trough = 0, low = 0, fall = 0;
     double high = t->y[0], longest = 0;
     bool falling = false;
-
     for (size_t i = 1; i < t->n; i++) {
         if (!falling && high - t->y[i] >= 0.5 * give_back) {
             falling = true;
@@ -68,7 +66,6 @@ static size_t track_before_spike(const struct track *t, size_t trough, double gi
                                  double longest, double least)
 {
     size_t i = t->n - 1;
-
     while (i > trough && t->y[i] > t->y[trough] + 0.25 * give_back)
         i--;
     return i + 1 < t->n && t->y[i + 1] - t->y[i] >= fmax(SPIKE_PART * give_back, least) &&
@@ -83,7 +80,6 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
     size_t trough;
-
     w->give_back = 0;
     for (size_t i = 0; i < t->n; i++) {
         high = fmax(high, t->y[i]);
@@ -106,7 +102,6 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
         size_t before =
             track_before_spike(t, trough, w->give_back, longest,
                                fmax(SPIKE_FLOOR * t->y[trough], SPIKE_NOISE * w->sigma));
-
         w->rise_open = before < t->n;
         trough = before;
     }
@@ -124,10 +119,8 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
 double view_held_level(const double *x, const double *y, size_t to, double span)
 {
     double best = -HUGE_VAL;
-
     for (size_t i = 0; i < to; i++) {
         double low = y[i];
-
         for (size_t j = i; j < to && low > best; j++) {
             low = fmin(low, y[j]);
             if (x[j] - x[i] >= HELD_PART * span) {
@@ -144,7 +137,6 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
 static size_t before_way_out(const struct verdict_series *v, const struct envelope *e, size_t n)
 {
     size_t left = n;
-
     if (!(v->worked_s > 0) || n == 0 || v->worked_s < (1 - EXIT_TOLD) * e->slot[n - 1].x)
         return n;
     while (left > 1 && e->slot[left - 1].x > v->worked_s)
@@ -159,13 +151,11 @@ static size_t before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;
     double end, highest = 0;
-
     if (n < EXIT_BEFORE + 1)
         return n;
     end = e->slot[n - 1].x;
     for (size_t k = n - 1; k >= EXIT_BEFORE; k--) {
         double lowest = HUGE_VAL;
-
         if (k + 1 < n && (end - e->slot[k].x > EXIT_S || end - e->slot[k].x > EXIT_PART * end))
             break;
         highest = fmax(highest, e->slot[k].y);
@@ -182,12 +172,10 @@ static size_t before_exit(const struct envelope *e, size_t n)
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;
-
     if (n < EXIT_BEFORE || !(e->width > 0))
         return false;
     for (size_t i = 0; i + 1 < n; i++) {
         double excess = (double)e->slot[i].excess;
-
         second = fmax(second, fmin(top, excess));
         top = fmax(top, excess);
     }
@@ -202,7 +190,6 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     const struct envelope *e = by_step ? &v->by_step : &v->by_time;
     struct track t = {.n = 0};
     size_t n = e->count, first = 0;
-
     w->n = 0;
     w->by_step = by_step;
     w->level = e->level;
@@ -221,7 +208,6 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
         n--;
     if (v->is_over && !by_step && !v->has_end) {
         size_t left = before_way_out(v, e, n);
-
         left = left < n ? left : before_exit(e, n);
 
         w->now = left < n ? e->slot[left - 1].x : w->now;
@@ -254,14 +240,12 @@ void view_trim_startup(struct view *w)
 {
     double span, best = 10;
     size_t cut = 0;
-
     if (w->n < 12)
         return;
     span = w->x[w->n - 1] - w->x[0];
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-
         /* A tail of the start-up still hangs on: cut where the ratio is largest, counted per slot
          * so that a longer cut must pay for itself. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {

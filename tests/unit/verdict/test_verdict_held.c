@@ -58,7 +58,7 @@ static void growth_in_uneven_jumps_is_a_leak_if_what_is_held_grew_evenly(void **
     (void)state;
     reside(10, 25 * MB);
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
-    verdict_hear_held(&r, &v, &h);
+    verdict_apply_held(&r, &v, &h);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
     assert_true(r.confidence <= 0.65);
@@ -76,7 +76,7 @@ static void what_was_called_a_level_is_none_then(void **state)
     (void)state;
     reside(25, 20 * MB);
     assert_int_equal(r.word, VERDICT_PLATEAUED);
-    verdict_hear_held(&r, &v, &h);
+    verdict_apply_held(&r, &v, &h);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_false(r.growth_ended.known);
     assert_false(said(VERDICT_SAID_ENDED));
@@ -91,7 +91,7 @@ static void memory_that_does_not_become_resident_leaves_it_open(void **state)
     (void)state;
     reside(SECONDS, 0);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
-    verdict_hear_held(&r, &v, &h);
+    verdict_apply_held(&r, &v, &h);
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
     assert_false(r.growth_ended.known);
@@ -105,7 +105,7 @@ static bool is_heard(struct verdict_held h)
     enum verdict_word before = r.word;
     uint32_t n = r.n_evidence;
 
-    verdict_hear_held(&r, &v, &h);
+    verdict_apply_held(&r, &v, &h);
     return r.word != before || r.n_evidence != n;
 }
 

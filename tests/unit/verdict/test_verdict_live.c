@@ -49,7 +49,7 @@ static void a_live_heap_that_leaks_tells_what_was_open(void **state)
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
-    verdict_hear_live(&r, &live);
+    verdict_apply_live(&r, &live);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
     assert_true(r.confidence > 0.5 && r.confidence < live.confidence);
@@ -70,7 +70,7 @@ static void the_reason_comes_first_though_there_is_no_room(void **state)
     r.n_evidence = VERDICT_EVIDENCE;
     for (uint32_t i = 0; i < VERDICT_EVIDENCE; i++)
         r.evidence[i].code = VERDICT_SAID_SATURATING;
-    verdict_hear_live(&r, &live);
+    verdict_apply_live(&r, &live);
     assert_int_equal(r.n_evidence, VERDICT_EVIDENCE);
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIVE_GROWS);
 }
@@ -80,7 +80,7 @@ static bool is_heard(struct verdict_result r, const struct verdict_result *live)
 {
     struct verdict_result before = r;
 
-    verdict_hear_live(&r, live);
+    verdict_apply_live(&r, live);
     return r.word != before.word || r.n_evidence != before.n_evidence;
 }
 
@@ -130,7 +130,7 @@ static void a_live_heap_that_rises_at_events_tells_how_it_leaks(void **state)
     live.rate_bytes_per_step = rate(0.6 * MB);
     assert_false(is_heard(r, &live));
     live.rate_bytes_per_step = rate(0.9 * MB);
-    verdict_hear_live(&r, &live);
+    verdict_apply_live(&r, &live);
     assert_int_equal(r.word, VERDICT_STEPPING);
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
     assert_true(r.rate_bytes_per_step.value == 1 * MB);
@@ -144,7 +144,7 @@ static void memory_that_may_still_be_filling_is_open_too(void **state)
 
     (void)state;
     r.word = VERDICT_FILLING;
-    verdict_hear_live(&r, &live);
+    verdict_apply_live(&r, &live);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_false(r.forecast.known);
 }
@@ -177,7 +177,7 @@ static void a_live_heap_that_leaks_into_holes_is_a_leak(void **state)
         struct verdict_result r = plateaued(), live = leaking();
 
         r.word = words[i];
-        verdict_hear_live(&r, &live);
+        verdict_apply_live(&r, &live);
         assert_int_equal(r.word, VERDICT_LEAKING);
         assert_int_equal(r.leak, VERDICT_LEAK_YES);
         assert_true(r.confidence <= 0.8);

@@ -55,7 +55,7 @@ static void run(uint64_t spare_of_ten, uint64_t live_a_step)
 
 static void hear(void)
 {
-    verdict_hear_spare(&r, &v, &live, &in_use, &spare);
+    verdict_apply_free(&r, &v, &live, &in_use, &spare);
 }
 
 static void what_malloc_keeps_is_no_open_question(void **state)

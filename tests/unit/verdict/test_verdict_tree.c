@@ -69,7 +69,7 @@ static void who_comes_and_goes_has_no_say_and_is_a_cost(void **state)
     (void)state;
     verdict_tree_judge(members, 2, NULL, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
-    members[0].takes_turns = true;
+    members[0].is_replacement = true;
     verdict_tree_judge(members, 2, NULL, &tree);
     assert_int_equal(tree.word, VERDICT_STABLE);
     assert_false(tree.has_grower);
@@ -116,7 +116,7 @@ static void the_sum_of_them_may_still_leak(void **state)
     struct verdict_tree_result tree;
 
     (void)state;
-    one.takes_turns = true;
+    one.is_replacement = true;
     stays = member(&staying, 0);
     verdict_tree_judge((struct verdict_member[]){one, stays}, 2, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
@@ -174,7 +174,7 @@ static struct verdict_result hear(double apart_pace)
     }
     r = leaking(MB);
     r.onset_s = 10;
-    verdict_hear_apart(&r, &whole, &apart);
+    verdict_check_unshared(&r, &whole, &apart);
     return r;
 }
 
