@@ -400,7 +400,9 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)))
+    /* what is still charged once its processes are dead is not the job's */
+    struct run_entity *const *processes;
+    if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
     for (size_t i = 0; i < run->living.count; i++) {
         const struct run_entity *e = run->living.at[i];

@@ -199,7 +199,7 @@ struct run {
     /* of a recording */
     json_t *header;      /* NULL: live */
     json_t *end;         /* the note "end"; NULL: none */
-    uint64_t peak_bytes; /* of the job, as the engine knew it; 0: max of JOB_MEMORY */
+    uint64_t peak_bytes; /* of the job, as the engine knows it; 0: the most of JOB_MEMORY */
     struct run_table table;
     bool is_cut;     /* by until_ns or until_step: there was more */
     bool has_failed; /* out of memory: something is missing */
