@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "present/cells.h"
 #include "present/document.h"
+#include "present/verdict.h"
 #include "profile/kept.h"
 #include "profile/view.h"
 #include "profile/words.h"
@@ -207,11 +208,7 @@ static void heap_put_row(struct doc *d, const struct profile_row *row, bool has_
         cell_size(cell, row->live.high > row->live.bytes ? row->live.high - row->live.bytes : 0));
     doc_cell(d, TONE_PLAIN, count_text(cell, row->live_objects));
     doc_cell(d, TONE_PLAIN, age_text(cell, row->age_s));
-    doc_cell(d,
-             row->verdict.leak == VERDICT_LEAK_YES       ? TONE_BAD
-             : row->verdict.leak == VERDICT_LEAK_UNKNOWN ? TONE_STRONG
-                                                         : TONE_PLAIN,
-             verdict_word_name(row->verdict.word));
+    doc_cell(d, verdict_tone(&row->verdict), verdict_word_name(row->verdict.word));
     doc_cell(d, TONE_PLAIN, NULL);
     if (in_report) {
         doc_hide(d, hidden | DOC_TERMINAL);

@@ -200,9 +200,9 @@ static void add_verdict(struct doc *d, const struct report *r)
 {
     const struct judged *job = report_verdict(r);
     struct buf text = {0};
-    doc_section(d, "verdict", job ? verdict_tone(job) : TONE_OPEN, NULL);
+    doc_section(d, "verdict", job ? verdict_tone(&job->result) : TONE_OPEN, NULL);
     doc_headline(d, TONE_PLAIN);
-    doc_text(d, job ? verdict_tone(job) : TONE_OPEN,
+    doc_text(d, job ? verdict_tone(&job->result) : TONE_OPEN,
              verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
     if (job)
         verdict_headline(&text, job, r->recorded.verdicts.has_job ? &r->recorded.verdicts : NULL);
@@ -323,122 +323,64 @@ static const struct doc_column process_columns[] = {
     {"shared", true, 10, CUT_END, 0, 0},   {"growth per minute", true, 7, CUT_END, 0, 0},
     {"verdict", false, 4, CUT_END, 0, 0},  {"command", false, 0, CUT_END, 16, 0}};
 
-/* One process, from a recording or from run.json. */
-struct process_row {
-    int32_t pid;
-    uint64_t start_ticks;
-    const char *name, *role;
-    struct {
-        bool has;
-        uint64_t bytes;
-    } size[6]; /* peak, last, unique, anonymous, files, shared */
-};
-
-static void add_process(struct doc *d, const struct report *r, const struct process_row *row,
-                        struct buf *command)
-{
-    const struct judged *judged = NULL;
-    char size[TEXT_SIZE_MAX];
-    for (size_t i = 0; !judged && i < r->recorded.verdicts.processes.count; i++) {
-        const struct judged *one = &r->recorded.verdicts.processes.at[i];
-        if (one->has_pid && one->pid == row->pid && one->start_ticks == row->start_ticks)
-            judged = one;
-    }
-    doc_row(d);
-    doc_cellf(d, TONE_PLAIN, "%" PRId32, row->pid);
-    doc_cell(d, TONE_PLAIN, row->name);
-    doc_cell(d, TONE_PLAIN, row->role);
-    for (size_t i = 0; i < 6; i++)
-        doc_cell(d, TONE_PLAIN, report_size(size, row->size[i].has, (double)row->size[i].bytes));
-    doc_cell(d, TONE_PLAIN,
-             judged ? report_change(size, judged->result.rate_bytes_per_min.known,
-                                    judged->result.rate_bytes_per_min.value)
-                    : "–");
-    doc_cell(d, judged ? verdict_tone(judged) : TONE_PLAIN,
-             judged ? verdict_word_name(judged->result.word) : "–");
-    doc_cell(d, TONE_PLAIN, NULL);
-    doc_code(d, buf_str(command));
-}
-
-static void row_size(struct process_row *row, size_t i, bool has, uint64_t bytes)
-{
-    row->size[i].has = has;
-    row->size[i].bytes = bytes;
-}
-
-static void add_recorded_process(struct doc *d, const struct report *r, const struct run_entity *e)
+static void add_process(struct doc *d, const struct run_entity *e)
 {
     static const unsigned fields[] = {SAMPLE_RSS, SAMPLE_UNIQUE, SAMPLE_ANON, SAMPLE_FILE,
                                       SAMPLE_SHMEM};
-    struct process_row row = {.pid = e->info.id.pid,
-                              .start_ticks = e->info.id.start_ticks,
-                              .name = e->name,
-                              .role = process_role_name(e->info.role)};
-    row_size(&row, 0, e->peak_bytes > 0, e->peak_bytes);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        row_size(&row, i + 1, sample_has(&e->last, fields[i]), e->last.v[fields[i]]);
+    const struct verdict_result *v = judge_result(e);
+    const struct verdict_interval rate = v ? v->rate_bytes_per_min : (struct verdict_interval){0};
     struct buf command = {0};
+    char size[TEXT_SIZE_MAX];
+    doc_row(d);
+    doc_cellf(d, TONE_PLAIN, "%" PRId32, e->info.id.pid);
+    doc_cell(d, TONE_PLAIN, e->name);
+    doc_cell(d, TONE_PLAIN, process_role_name(e->info.role));
+    doc_cell(d, TONE_PLAIN, report_size(size, e->peak_bytes, (double)e->peak_bytes));
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        doc_cell(d, TONE_PLAIN,
+                 report_size(size, sample_has(&e->last, fields[i]), (double)e->last.v[fields[i]]));
+    doc_cell(d, TONE_PLAIN, report_change(size, rate.known, rate.value));
+    doc_cell(d, v ? verdict_tone(v) : TONE_PLAIN, v ? verdict_word_name(v->word) : "–");
+    doc_cell(d, TONE_PLAIN, NULL);
     buf_add(&command, e->info.cmdline, e->info.cmdline_len);
     for (size_t i = 0; i < command.len; i++)
         if (!command.data[i])
             command.data[i] = ' ';
-    add_process(d, r, &row, &command);
+    doc_code(d, buf_str(&command));
     buf_fini(&command);
 }
 
-static void add_outcome_process(struct doc *d, const struct report *r,
-                                const struct outcome_process *p)
-{
-    struct process_row row = {
-        .pid = p->pid, .start_ticks = p->start_ticks, .name = p->name, .role = p->role};
-    row_size(&row, 0, p->series.has_peak_bytes, p->series.peak_bytes);
-    row_size(&row, 1, p->series.has_end_bytes, p->series.end_bytes);
-    row_size(&row, 2, p->has_unique_bytes, p->unique_bytes);
-    row_size(&row, 3, p->has_anon_bytes, p->anon_bytes);
-    row_size(&row, 4, p->has_file_bytes, p->file_bytes);
-    row_size(&row, 5, p->has_shmem_bytes, p->shmem_bytes);
-    struct buf command = {0};
-    for (size_t i = 0; i < p->command_count; i++)
-        buf_printf(&command, "%s%s", i ? " " : "", p->command[i] ? p->command[i] : "");
-    add_process(d, r, &row, &command);
-    buf_fini(&command);
-}
-
-static void add_process_table(struct doc *d, const struct report *r, struct run_entity *const *list,
-                              size_t from, size_t until)
+static void add_process_table(struct doc *d, struct run_entity *const *list, size_t from,
+                              size_t until)
 {
     doc_table(d, NULL, "table of processes", process_columns,
               sizeof process_columns / sizeof *process_columns);
     for (size_t i = from; i < until; i++)
-        if (list)
-            add_recorded_process(d, r, list[i]);
-        else
-            add_outcome_process(d, r, &r->recorded.outcome.measured.processes[i]);
+        add_process(d, list[i]);
 }
 
 /* The first are those that matter; the rest can be opened, and is open on paper. */
 static void add_processes(struct doc *d, const struct report *r)
 {
+    const struct run *run = r->recorded.run;
     struct run_entity **list = NULL;
-    const struct outcome_measured *m = &r->recorded.outcome.measured;
-    size_t count =
-        r->recorded.run ? run_list(r->recorded.run, RUN_PROCESS, &list) : m->process_count;
-    uint64_t seen = r->recorded.run ? r->recorded.run->processes_seen : m->processes_seen;
+    size_t count = run ? run_list(run, RUN_PROCESS, &list) : 0;
     count = count < REPORT_PROCESSES ? count : REPORT_PROCESSES;
     size_t shown = count < PROCESSES_SHOWN ? count : PROCESSES_SHOWN;
-    if (count) {
+    if (count || r->recorded.outcome.measured.process_count)
         doc_section(d, "processes", TONE_PLAIN, "Processes");
-        add_process_table(d, r, list, 0, shown);
-    }
+    if (!count)
+        summary_processes(d, &r->recorded.outcome.measured);
+    add_process_table(d, list, 0, shown);
     if (count > shown) {
         doc_fold(d, FOLD_GROUP);
         doc_textf(d, TONE_PLAIN, "%zu smaller ones", count - shown);
-        add_process_table(d, r, list, shown, count);
+        add_process_table(d, list, shown, count);
         doc_fold_end(d);
     }
-    if (seen > count && count) {
+    if (count && run->processes_seen > count) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the largest.", seen);
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the largest.", run->processes_seen);
     }
     free(list);
 }

@@ -315,7 +315,7 @@ static void add_value(struct doc *d, const struct report *r, enum row row)
     char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
     doc_cell(d, TONE_PLAIN, NULL);
     if (row == ROW_VERDICT && job)
-        doc_text(d, verdict_tone(job), verdict_word_name(v->word));
+        doc_text(d, verdict_tone(v), verdict_word_name(v->word));
     else if (row == ROW_CONFIDENCE && job)
         doc_textf(d, TONE_PLAIN, "%.0f %%", v->confidence * 100);
     else if (row == ROW_STEP)

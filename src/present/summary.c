@@ -171,7 +171,7 @@ static void summary_put_command(struct doc *d, const struct outcome_process *p)
     }
 }
 
-static void summary_put_processes(struct doc *d, const struct outcome_measured *m)
+void summary_processes(struct doc *d, const struct outcome_measured *m)
 {
     static const struct doc_column columns[] = {
         {.title = "PID", .is_number = true, .priority = 1},
@@ -315,7 +315,7 @@ void summary_doc(struct doc *d, const struct summary *s)
     if (m->tree.series.has_peak_bytes)
         summary_put_memory(d, &m->tree);
     summary_put_roles(d, m);
-    summary_put_processes(d, m);
+    summary_processes(d, m);
     summary_put_ask(d, o);
     summary_put_gpus(d, m);
     summary_guard(d, o);

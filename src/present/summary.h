@@ -8,6 +8,7 @@ struct buf;
 struct diagnosis;
 struct doc;
 struct outcome;
+struct outcome_measured;
 struct profile_row;
 struct verdicts;
 
@@ -26,5 +27,7 @@ void summary_terminal(struct buf *out, const struct summary *s, bool colour, int
 
 /* Segments, the guard's acts, what was left and did not come back (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
+/* The largest processes as run.json has them. */
+void summary_processes(struct doc *d, const struct outcome_measured *m);
 /* The segments of a job that was started again; nothing for one. BRIEF: as a summary has them. */
 void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);

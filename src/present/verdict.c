@@ -14,12 +14,12 @@
 enum { SUMMARY_REASONS = 2, NAME_COLUMNS = 40, LABEL_MOST = 48 };
 enum { ROWS_MAX = 16, WHO_COLUMNS = 20, WHO_NAME_COLUMNS = 20 };
 
-enum doc_tone verdict_tone(const struct judged *one)
+enum doc_tone verdict_tone(const struct verdict_result *r)
 {
-    static const enum doc_tone tones[] = {[VERDICT_LEAK_UNKNOWN] = TONE_STRONG,
+    static const enum doc_tone tones[] = {[VERDICT_LEAK_UNKNOWN] = TONE_OPEN,
                                           [VERDICT_LEAK_NO] = TONE_GOOD,
                                           [VERDICT_LEAK_YES] = TONE_BAD};
-    return tones[one->result.leak];
+    return tones[r->leak];
 }
 
 static char *signed_size(char out[TEXT_SIZE_MAX], double bytes)
@@ -242,7 +242,7 @@ static void verdict_put_headline(struct doc *d, const char *label, const struct 
             doc_textf(d, TONE_PLAIN, " of process %d", (int)one->pid);
         doc_text(d, TONE_PLAIN, ": ");
     }
-    doc_text(d, verdict_tone(one), verdict_word_name(one->result.word));
+    doc_text(d, verdict_tone(&one->result), verdict_word_name(one->result.word));
     doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
     buf_fini(&text);
     verdict_put_reasons(d, one, reasons);
@@ -312,7 +312,7 @@ static void verdict_put_process(struct doc *d, const struct judged *p, bool show
     bool by_min = r->rate_bytes_per_min.known;
     const struct verdict_interval *rate = by_min ? &r->rate_bytes_per_min : &r->rate_bytes_per_step;
     doc_row(d);
-    doc_cell(d, verdict_tone(p), verdict_word_name(r->word));
+    doc_cell(d, verdict_tone(r), verdict_word_name(r->word));
     doc_cellf(d, TONE_PLAIN, r->confidence > 0 ? "%.0f %%" : "–", 100 * r->confidence);
     doc_cellf(d, TONE_PLAIN, "%s%s", cell_rate(first, rate->known, rate->value),
               !rate->known ? ""
@@ -359,7 +359,7 @@ void verdict_doc(struct doc *d, const struct verdicts *v)
     if (v->has_job || v->is_series) {
         struct buf text = {0};
         verdict_headline(&text, &v->job, v->is_series ? NULL : v);
-        doc_toned_fact(d, verdict_tone(&v->job), verdict_word_name(v->job.result.word));
+        doc_toned_fact(d, verdict_tone(&v->job.result), verdict_word_name(v->job.result.word));
         doc_text(d, TONE_PLAIN, buf_str(&text));
         buf_fini(&text);
         verdict_put_reasons(d, &v->job, SIZE_MAX / 2);

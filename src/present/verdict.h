@@ -6,6 +6,7 @@
 #include "present/document.h"
 
 struct judged;
+struct verdict_result;
 struct verdicts;
 
 /* The verdict on ONE in one sentence without its word: "process 606 python (main) grows by 98.0 MiB
@@ -13,7 +14,7 @@ struct verdicts;
 void verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of);
 /* That on the job in few words, for a line of many: "leaking +98.0 MiB/min, 606 python". */
 void verdict_brief(struct buf *out, const struct verdicts *v);
-enum doc_tone verdict_tone(const struct judged *one); /* bad: a leak, good: none */
+enum doc_tone verdict_tone(const struct verdict_result *r); /* bad: a leak, good: none */
 
 /* What `ebb verdict` prints: the headline and the evidence, who else there is, what the flat ones
  * cost. */
