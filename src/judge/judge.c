@@ -245,8 +245,8 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* One that was judged by chance while it lived is left out too: a recording does not tell when
-     * that was. */
+    /* One that was judged by chance while it lived is left out too: when
+     * that was is not in a recording. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
@@ -346,7 +346,7 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 /* ---- segments ---- */
 
 /* The job was started again. Updating first makes this independent of how often it was done on the
- * way, which a recording does not tell. */
+ * way, which is not in a recording. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;

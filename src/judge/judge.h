@@ -44,7 +44,7 @@ void judge_free(struct judge *j); /* after its run; NULL is fine */
 /* For run_observe or run_read. Out of memory a series is left out. */
 struct run_observer *judge_observer(struct judge *j);
 
-/* The job has ended as END says ("end" of run.json, or the note of a recording). If it did so by
+/* The job has ended as in END ("end" of run.json, or the note of a recording). If it did so by
  * itself, with status 0 and neither stopped, signalled nor cancelled, growth that lasted to its end
  * is judged without waiting for more. */
 void judge_end(struct judge *j, const json_t *end);

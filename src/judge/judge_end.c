@@ -53,7 +53,7 @@ static void job_is_over(struct judge *j)
         series_over(j->summed, false);
 }
 
-static bool is_text(const json_t *o, const char *key, const char *value)
+static bool end_has_text(const json_t *o, const char *key, const char *value)
 {
     const char *text = json_string_value(json_object_get(o, key));
     return text && strcmp(text, value) == 0;
@@ -68,13 +68,13 @@ static bool is_end_signal(const json_t *signal)
 
 static bool is_by_itself(const json_t *end)
 {
-    return is_text(end, "kind", "exited") && is_text(end, "cause_kind", "finished") &&
+    return end_has_text(end, "kind", "exited") && end_has_text(end, "cause_kind", "finished") &&
            !json_object_get(end, "by");
 }
 
 void judge_end(struct judge *j, const json_t *end)
 {
-    j->has_ended = is_text(end, "kind", "exited") || is_text(end, "kind", "signalled");
+    j->has_ended = end_has_text(end, "kind", "exited") || end_has_text(end, "kind", "signalled");
     if (j->run && !j->was_signalled && is_by_itself(end))
         job_is_over(j);
 }

@@ -112,7 +112,7 @@ static void row_phase(struct judge_entity *a, int64_t t_ns, const struct csv_row
     g->phase[len] = '\0';
 }
 
-/* What the columns of ROW say, as marks; returns how many. */
+/* The columns of ROW as marks; returns how many. */
 static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
                           struct verdict_mark marks[MARK_CLOCK_MARKS])
 {

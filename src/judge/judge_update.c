@@ -131,7 +131,7 @@ static void series_end(struct judge_series *s, bool is_cut)
         tail_end(&s->tail, &s->series);
 }
 
-/* A table does not tell who dies, so its end may be theirs. */
+/* A table has no deaths, so its end may be that of a process. */
 static void imported_end(struct judge *j)
 {
     struct run_entity *const *living;

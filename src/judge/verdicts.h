@@ -21,7 +21,7 @@ struct judged {
     char **reasons;               /* its evidence, a sentence each */
     size_t n_reasons;
     char *name;    /* NULL: of the job, or of a table with one series */
-    bool has_pid;  /* of a figure: who sends it */
+    bool has_pid;  /* of a figure: of its process */
     bool has_role; /* false: of a table */
     bool alive;    /* at the end of what was read */
     bool has_rss, has_unique;

@@ -418,7 +418,7 @@ static void end_table(struct csv_run *c)
     c->run->tick_ns = c->has_time ? (uint64_t)csv_ns(c, c->last_t) : c->run->now_ns;
 }
 
-static int read_table(struct csv_run *c)
+static int csv_run_fill(struct csv_run *c)
 {
     const struct run_settings *o = &c->run->options;
     int r = c->options->marks_path ? read_marks(c) : 0;
@@ -455,7 +455,7 @@ int run_read_csv(const char *path, const struct run_settings *settings,
         c.cut_t = options->until_s;
     c.groups = calloc(GROUPS_MAX, sizeof(struct csv_group *));
     c.index = calloc(INDEX_SIZE, sizeof *c.index);
-    r = c.groups && c.index ? read_table(&c) : no_memory(&c);
+    r = c.groups && c.index ? csv_run_fill(&c) : no_memory(&c);
     for (size_t i = 0; i < c.count; i++)
         group_free(c.groups[i]);
     for (size_t i = 0; i < c.mark_count; i++)

@@ -37,7 +37,7 @@ struct csv_row {
     size_t group_len;
     const char *phase; /* "" if none */
     size_t phase_len;
-    /* of columns steps_per_epoch, examples and effective_batch (eff_batch); 0: not told */
+    /* of columns steps_per_epoch, examples and effective_batch (eff_batch); 0: unknown */
     uint64_t steps_per_epoch, examples, batch;
 };
 typedef int csv_row_fn(void *user, const struct csv_row *row); /* non-zero ends the reading */
@@ -47,7 +47,7 @@ typedef int csv_row_fn(void *user, const struct csv_row *row); /* non-zero ends 
  * was cut off before its last field. NaN, negative and unreadable values are errors with line
  * number and value, as are sizes that no machine can have, rows with more or fewer fields than
  * the header, a missing column (the sentence lists those there are) and a unit that cannot be.
- * Quoted fields, CRLF and a BOM are fine. Time may go back: who judges decides.
+ * Quoted fields, CRLF and a BOM are fine. Time may go back: the caller decides.
  * 0, what FN returned, or -errno (-EBADMSG for what is in the file). */
 int csv_read(const char *path, const struct csv_options *options, csv_row_fn *fn, void *user,
              struct err *err);

@@ -22,7 +22,7 @@ struct judging {
     double fill;      /* what was cut off the front by step grew by this, evenly … */
     double fill_end;  /* … until this x; 0: nothing */
     uint32_t phase;
-    struct verdict_interval pass_rate; /* bytes a step, where told by whole passes (season.c) */
+    struct verdict_interval pass_rate; /* bytes a step, where whole passes give it (season.c) */
     bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
 
@@ -42,7 +42,7 @@ static inline double judging_beyond_pass(const struct judging *j)
 {
     return (j->w.now - j->pass_end) / fmax(1e-9, j->pass_end - j->w.start);
 }
-/* Less than this of a pass after its end nothing is said about what follows it. */
+/* Less than this of a pass after its end what follows it is not judged. */
 #define JUDGING_BEYOND 0.05
 
 /* A step number from a double that may be out of range. */

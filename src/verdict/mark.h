@@ -23,8 +23,8 @@ struct verdict_mark {
     enum verdict_mark_kind kind;
     bool has_step;
     uint64_t step;            /* steps done when it was sent */
-    uint64_t steps_per_epoch; /* 0: not told */
-    uint64_t examples;        /* in one pass; 0: not told */
-    uint64_t batch;           /* examples a step, accumulation and ranks counted; 0: not told */
-    uint64_t max_steps;       /* 0: not told */
+    uint64_t steps_per_epoch; /* 0: unknown */
+    uint64_t examples;        /* in one pass; 0: unknown */
+    uint64_t batch;           /* examples a step, accumulation and ranks counted; 0: unknown */
+    uint64_t max_steps;       /* 0: unknown */
 };

@@ -20,7 +20,7 @@ struct tail_reading {
 struct tail {
     struct tail_reading held[TAIL_HELD]; /* a ring */
     uint32_t first, count;
-    struct tail_reading fed[TAIL_FED]; /* the last that were fed, to tell a fall by; a ring */
+    struct tail_reading fed[TAIL_FED]; /* the last that were fed, to detect a fall; a ring */
     uint32_t n_fed;
     bool is_table; /* readings are held for TAIL_TABLE_S, not TAIL_S */
 };
@@ -42,7 +42,7 @@ void tail_release(struct tail *tail, struct verdict_series *v);
  * than half of all its readings, only so many. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* A table has ended, and no one says whether the process did too. If what is held ends in
+/* A table has ended, and it is unknown whether the process did too. If what is held ends in
  * readings that are lower than all in the TAIL_S before them, the last by more than 5 %, that fall
  * was its exit, or nothing that followed shows that it was not: it is dropped, the others are fed.
  * Of those released before, the last TAIL_FED are looked at too. */

@@ -36,7 +36,7 @@ struct verdict_options {
     double late_rise;         /* a late rise is judged at once when it is this part of the floor;
                                * smaller ones when they have lasted half as long as what came
                                * before [0.2] */
-    uint64_t steps_per_epoch; /* if the user said so; marks may still tell */
+    uint64_t steps_per_epoch; /* if the user gave it; marks may still report it */
     bool zero_is_memory;      /* else a reading of 0 means the process is gone and is left out */
     bool is_held;             /* readings are what a program holds, not what the kernel has given
                                * it: nothing in them is an allocator's */
@@ -85,7 +85,7 @@ struct verdict_series {
     uint64_t marks_no_step; /* marks that needed a step and had none */
     double first_bytes;
     double begin_s, begin_step, end_s;
-    double worked_s; /* 0: not told */
+    double worked_s; /* 0: unknown */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
     double step_sampled; /* the series' sample count at the last step taken */
@@ -110,7 +110,7 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * table by step alone T_NS is not looked at. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* The job is over and ended by itself: nothing that could tell more will ever come. Growth from the
+/* The job is over and ended by itself: no more evidence will ever come. Growth from the
  * start, which would be waited for, is then called where it lasted, even, to the end. Not for a job
  * that was stopped, killed or cut off: its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
@@ -120,7 +120,7 @@ void verdict_job_over(struct verdict_series *v);
  * at. */
 void verdict_work_ended(struct verdict_series *v, int64_t t_ns);
 
-/* What the series is judged against; known false: nothing is said about running out. */
+/* What the series is judged against; known false: no time to the limit is given. */
 struct verdict_limit {
     bool known;
     uint64_t limit_bytes; /* the effective limit */
@@ -146,7 +146,7 @@ enum verdict_boundary {
 const char *verdict_boundary_name(enum verdict_boundary at);
 
 /* Coded evidence: the numbers, and verdict_evidence_text writes the sentence.
- * X(symbol): the comment tells what value[] holds. */
+ * X(symbol): the comment lists the contents of value[]. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
     VERDICT_SAID_EMPTY,      /* - */
@@ -175,7 +175,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_NO_EPOCH,        /* - */
     VERDICT_SAID_GAPS,            /* count, seconds */
     VERDICT_SAID_BACKWARDS,       /* count */
-    VERDICT_SAID_OVER,            /* steps are told 0/1 */
+    VERDICT_SAID_OVER,            /* steps are known 0/1 */
     VERDICT_SAID_LIVE_GROWS,  /* live rate per step or minute, by_step, over that of RSS, confidence
                                */
     VERDICT_SAID_LIVE_HIDDEN, /* live rate per step or minute, by_step, growth bytes, confidence */
@@ -248,7 +248,7 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* Of a leak of V, if most of its growth came at evaluations, checkpoints or epoch ends: R is
- * stepping instead of leaking. The verdict on V says so by itself; not so where R was taken from
+ * stepping instead of leaking. verdict_judge of V does this itself; not where R was taken from
  * another series. */
 void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
 
@@ -267,7 +267,7 @@ struct verdict_held {
     struct verdict_result result;
 };
 
-/* The same of a job that is over: R is the verdict on RESIDENT. Nothing is heard where the job was
+/* The same of a job that is over: R is the verdict on RESIDENT. Nothing changes where the job was
  * not much longer than a pass that is known.
  * Memory that was asked for and never touched is held without being resident: where resident memory
  * stands and has risen by a small part of HELD alone, it is not known which it is; nor where it
@@ -275,12 +275,12 @@ struct verdict_held {
 void verdict_apply_held(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_held *held);
 
-/* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and APART
+/* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and SUMMED
  * is the same with each process counted in full. Pages that several share, and that each gets for
  * itself by writing to them, add to the whole alone, and come to an end when all are copied: R is
- * undecided where APART does not grow along. */
+ * undecided where SUMMED does not grow along. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
-                            const struct verdict_series *apart);
+                            const struct verdict_series *summed);
 
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {
@@ -288,7 +288,7 @@ struct verdict_member {
     int role; /* any number; equal numbers are summed up together in the costs */
     double rss_bytes;
     bool has_unique, alive;
-    bool is_replacement; /* it comes and goes, and what it takes with it: no say */
+    bool is_replacement; /* it replaces others, and will be replaced: it does not count */
     double unique_bytes;
 };
 

@@ -25,13 +25,13 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
 /* In the later half of the rise alone: when workers are forked, the parts jump by all that these
  * share with their parent. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
-                            const struct verdict_series *apart)
+                            const struct verdict_series *summed)
 {
     double onset_ns = (double)whole->clock.first_ns + r->onset_s * 1e9,
            end_ns = (double)whole->clock.last_ns;
     double half_ns = (onset_ns + end_ns) / 2;
     if (r->leak != VERDICT_LEAK_YES ||
-        rise_between(apart, half_ns, end_ns) >= FOLLOWS * rise_between(whole, half_ns, end_ns))
+        rise_between(summed, half_ns, end_ns) >= FOLLOWS * rise_between(whole, half_ns, end_ns))
         return;
     result_leave_open(r);
     r->alarm = r->forecast.known = false;
