@@ -296,8 +296,7 @@ struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds)
 
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out)
 {
-    for (; i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH);
-         i++) {
+    for (; doc_is_span(d, i); i++) {
         const struct doc_node *n = &d->nodes[i];
         char cut[256];
         if (n->kind == NODE_TEXT && n->columns)

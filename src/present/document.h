@@ -31,7 +31,7 @@ void doc_hide(struct doc *d, unsigned hidden);
 void doc_text(struct doc *d, enum doc_tone tone, const char *raw);
 __attribute__((format(printf, 3, 4))) void doc_textf(struct doc *d, enum doc_tone tone,
                                                      const char *fmt, ...);
-/* LEN bytes, cut after COLUMNS columns. */
+/* LEN bytes, cut in a terminal after COLUMNS columns. */
 void doc_name(struct doc *d, enum doc_tone tone, const char *raw, size_t len, size_t columns);
 void doc_code(struct doc *d, const char *raw); /* a path, a function, a command */
 /* A square in one of the colours of doc_bar; HTML only. */

@@ -57,15 +57,7 @@ static void html_span(struct html *h, size_t i, bool in_fact)
     if (tag)
         buf_printf(h->out, "<%s%s%s>", tag, *html_tones[n->tone] && !in_fact ? " class=" : "",
                    in_fact ? "" : html_tones[n->tone]);
-    if (n->columns) {
-        const struct doc one = {.nodes = h->doc->nodes, .count = i + 1, .text = h->doc->text};
-        struct buf cut = {0};
-        doc_spans(&one, i, &cut);
-        html_text(h->out, cut.data ? cut.data : "", cut.len);
-        buf_fini(&cut);
-    } else {
-        html_string(h, i);
-    }
+    html_string(h, i);
     if (tag)
         buf_printf(h->out, "</%s>", tag);
 }
@@ -73,7 +65,7 @@ static void html_span(struct html *h, size_t i, bool in_fact)
 static size_t html_spans(struct html *h, size_t i)
 {
     const struct doc *d = h->doc;
-    for (; i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH); i++)
+    for (; doc_is_span(d, i); i++)
         html_span(h, i, false);
     return i;
 }
@@ -192,7 +184,7 @@ static size_t html_cell(struct html *h, size_t i, const struct doc_column *c, bo
     const struct doc *d = h->doc;
     const char *tone = html_tones[d->nodes[i].tone];
     size_t end = i + 1;
-    while (end < d->count && (d->nodes[end].kind == NODE_TEXT || d->nodes[end].kind == NODE_SWATCH))
+    while (doc_is_span(d, end))
         end++;
     bool has_below = end < d->count && d->nodes[end].kind == NODE_BELOW;
     const char *kind = c->is_number ? "n" : is_last ? "wide" : "";

@@ -27,7 +27,7 @@ static void paper_put(struct paper *p, paper_fn *as, const char *raw)
 static size_t paper_spans(struct paper *p, size_t i)
 {
     const struct doc *d = p->doc;
-    for (; i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH); i++)
+    for (; doc_is_span(d, i); i++)
         if (d->nodes[i].kind == NODE_TEXT)
             paper_put(p, d->nodes[i].style == TEXT_IS_CODE ? markdown_code : markdown_text,
                       doc_string(d, i));

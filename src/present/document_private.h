@@ -39,6 +39,11 @@ struct doc_node {
     const char *name; /* of a table, a section, a canvas: a constant of ours */
 };
 
+/* Whether node I is part of a text. */
+static inline bool doc_is_span(const struct doc *d, size_t i)
+{
+    return i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH);
+}
 /* The text of node I, NUL-ended. */
 const char *doc_string(const struct doc *d, size_t i);
 /* D without what BACK_END leaves out. UNFOLDS: whether a reader can unfold; else folds become

@@ -117,7 +117,7 @@ static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *te
 static size_t terminal_spans(struct terminal *t, size_t i, enum doc_tone tone)
 {
     const struct doc *d = t->doc;
-    while (i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH)) {
+    while (doc_is_span(d, i)) {
         struct buf text = {0};
         const struct doc one = {.nodes = d->nodes, .count = i + 1, .text = d->text};
         enum doc_tone own = d->nodes[i].tone;
@@ -188,9 +188,7 @@ static size_t terminal_fact(struct terminal *t, size_t i)
     const struct doc *d = t->doc;
     bool has_items = false, is_first = true;
     size_t end = i + 1;
-    for (; end < d->count && (d->nodes[end].kind == NODE_ITEM || d->nodes[end].kind == NODE_TEXT ||
-                              d->nodes[end].kind == NODE_SWATCH);
-         end++)
+    for (; doc_is_span(d, end) || (end < d->count && d->nodes[end].kind == NODE_ITEM); end++)
         has_items = has_items || d->nodes[end].kind == NODE_TEXT;
     if (!has_items)
         return end;
