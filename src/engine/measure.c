@@ -30,7 +30,7 @@ static void measure_series(struct outcome_series *o, const struct series *s, uin
 {
     struct series_point last;
     o->samples = s ? s->readings : 0;
-    if (!series_last(s, &last))
+    if (!s || !series_last(s, &last))
         return;
     o->has_start_bytes = o->has_mean_bytes = o->has_peak_bytes = o->has_end_bytes = true;
     o->start_bytes = s->start;

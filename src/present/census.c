@@ -123,9 +123,9 @@ static struct census_process census_read(const json_t *doc)
 
 /* ---- in words ---- */
 
-static char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
+static const char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
 {
-    return bytes < 0 ? strcpy(out, "–") : text_size(out, (uint64_t)bytes);
+    return bytes < 0 ? "–" : text_size(out, (uint64_t)bytes);
 }
 
 /* LABEL: HEADING, and the first TOP of the rows below it. */

@@ -15,8 +15,8 @@ struct profile_view;
  * "since step 40". */
 void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
               const struct kept_list *kept);
-/* The same in a report: stacks are in a page alone, to be unfolded; a terminal and Markdown have the
- * first rows. */
+/* The same in a report: stacks are in a page alone, to be unfolded; a terminal and Markdown have
+ * the first rows. */
 void heap_report_doc(struct doc *d, const struct profile_view *v);
 /* Where ROW allocates and for whom, as code: "figure.py:71 draw ← train.py:41 plot ← main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);

@@ -278,7 +278,8 @@ char **outcome_words(const char *args, size_t len, size_t *ret_count)
 
 double outcome_seconds(uint64_t ns)
 {
-    return (double)(ns / NS_PER_US + (ns % NS_PER_US >= NS_PER_US / 2)) / 1e6;
+    uint64_t us = ns / NS_PER_US + (ns % NS_PER_US >= NS_PER_US / 2);
+    return (double)us / 1e6;
 }
 
 void outcome_set_text(char **at, const char *text)
