@@ -133,7 +133,7 @@ static const struct codec series_codec[] = {FIELD(outcome_series, samples, UINT)
                                             OR_NONE(outcome_series, mean_bytes, UINT),
                                             OR_NONE(outcome_series, peak_bytes, UINT),
                                             OR_NONE(outcome_series, end_bytes, UINT),
-                                            OR_NULL(outcome_series, growth_bytes, INT),
+                                            OR_NONE(outcome_series, growth_bytes, INT),
                                             OR_NULL(outcome_series, rate_bytes_per_min, REAL),
                                             {0}};
 
