@@ -201,43 +201,11 @@ void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_enti
     buf_add(&e->definition, w->body.data, w->body.len);
 }
 
-/* A mark that did not come as a datagram (an import's) has no text yet. */
-static void mark_text(const struct mark *m, struct buf *ret)
-{
-    static const struct {
-        enum mark_has bit;
-        const char *key;
-        size_t at;
-    } numbers[] = {
-        {MARK_HAS_STEP, "STEP", offsetof(struct mark, step)},
-        {MARK_HAS_STEPS_PER_EPOCH, "STEPS_PER_EPOCH", offsetof(struct mark, steps_per_epoch)},
-        {MARK_HAS_MAX_STEPS, "MAX_STEPS", offsetof(struct mark, max_steps)},
-        {MARK_HAS_RANK, "RANK", offsetof(struct mark, rank)},
-        {MARK_HAS_EXAMPLES, "EXAMPLES", offsetof(struct mark, examples)},
-        {MARK_HAS_EFFECTIVE_BATCH, "EFFECTIVE_BATCH", offsetof(struct mark, effective_batch)},
-    };
-    if (m->len > 0) {
-        buf_add(ret, m->text, m->len);
-        return;
-    }
-    buf_printf(ret, "KIND=%s\n", mark_kind_name(m->kind));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!(m->has & (uint32_t)numbers[i].bit))
-            continue;
-        int64_t v;
-        memcpy(&v, (const char *)m + numbers[i].at, sizeof v);
-        buf_printf(ret, "%s=%" PRId64 "\n", numbers[i].key, v);
-    }
-    if (m->has & MARK_HAS_EPOCH)
-        buf_printf(ret, "EPOCH=%.17g\n", m->epoch);
-}
-
-static void add_mark(struct trace_writer *w, const struct mark *mark, const struct buf *text)
+static void add_mark(struct trace_writer *w, const struct mark *mark)
 {
     buf_clear(&w->body);
     buf_add_zigzag(&w->body, mark->pid);
-    buf_add_blob(&w->body, text->data, text->len);
-    w->body.failed |= text->failed;
+    buf_add_blob(&w->body, mark->text, mark->len);
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
 }
 
@@ -250,8 +218,8 @@ static bool has_room_for_marks(const struct trace_writer *w)
            (w->records.len - handed < BACKLOG_BYTES && w->records.len - w->begin_len < ROLL_BYTES);
 }
 
-/* Takes LEN bytes out of the budget of marks, if they are in it. */
-static bool spend_budget(struct trace_writer *w, const struct mark *mark, size_t len)
+/* Takes a mark's bytes out of the budget, if they are in it. */
+static bool spend_budget(struct trace_writer *w, const struct mark *mark)
 {
     const uint64_t full_ns = w->options.mark_bytes_per_s * MARK_BURST_S * NS_PER_S;
     uint64_t halvings = w->mark_bytes / (w->options.mark_bytes_per_s * MARK_HALVING_S + 1);
@@ -267,38 +235,30 @@ static bool spend_budget(struct trace_writer *w, const struct mark *mark, size_t
         w->mark_credit_ns = full_ns;
     w->mark_t_ns += w->mark_t_ns == 0 ? mark->t_ns : since_ns;
     bool is_step = mark->kind == MARK_STEP || mark->kind == MARK_SUBSTEP;
-    if (w->mark_credit_ns < len * NS_PER_S + (is_step ? full_ns / 2 : 0)) {
+    if (w->mark_credit_ns < mark->len * NS_PER_S + (is_step ? full_ns / 2 : 0)) {
         w->marks_left_out++;
         w->status.marks_left_out++;
         return false;
     }
-    w->mark_credit_ns -= len * NS_PER_S;
-    w->mark_bytes += len;
+    w->mark_credit_ns -= mark->len * NS_PER_S;
+    w->mark_bytes += mark->len;
     return true;
-}
-
-static void put_mark(struct trace_writer *w, const struct mark *mark, const struct buf *text)
-{
-    if (w->open && !has_room_for_marks(w))
-        writer_relieve(w);
-    block_begin(w, mark->t_ns);
-    if (has_room_for_marks(w)) {
-        add_mark(w, mark, text);
-        return;
-    }
-    w->marks_lost++;
-    writer_count_loss(w);
 }
 
 bool trace_writer_mark(struct trace_writer *w, const struct mark *mark)
 {
-    struct buf text = {0};
-    mark_text(mark, &text);
-    bool is_taken = spend_budget(w, mark, text.len);
-    if (is_taken)
-        put_mark(w, mark, &text);
-    buf_fini(&text);
-    return is_taken;
+    if (!spend_budget(w, mark))
+        return false;
+    if (w->open && !has_room_for_marks(w))
+        writer_relieve(w);
+    block_begin(w, mark->t_ns);
+    if (has_room_for_marks(w)) {
+        add_mark(w, mark);
+    } else {
+        w->marks_lost++;
+        writer_count_loss(w);
+    }
+    return true;
 }
 
 void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, const char *text)

@@ -44,7 +44,7 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
  * taken as the last one. INFO of a death is not written: the last one known is given back. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);
-/* A mark without text (an import's) gets one from its numbers. False: left out for the budget. */
+/* False: left out for the budget. */
 bool trace_writer_mark(struct trace_writer *w, const struct mark *mark);
 /* Anything else worth keeping: KIND is a short word ("verdict", "guard", "limit", "gap"), TEXT a
  * JSON object. */

@@ -165,26 +165,6 @@ static void times_never_go_back_and_an_entity_counts_once_a_tick(void **state)
     trace_reader_free(r);
 }
 
-static void a_mark_without_text_keeps_its_numbers(void **state)
-{
-    (void)state;
-    char path[256];
-    struct trace_writer *w = new_writer(story_path(path, "mark.ebb"), NULL);
-    struct trace_reader *r;
-    struct trace_item item;
-    struct mark m = {.t_ns = 5, .kind = MARK_EVAL, .step = 12, .epoch = 1.45, .pid = 3};
-    m.has = MARK_HAS_STEP | MARK_HAS_EPOCH;
-    trace_writer_mark(w, &m);
-    close_writer(w);
-    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
-    assert_int_equal(trace_reader_next(r, &item), 1);
-    assert_int_equal(item.mark.kind, MARK_EVAL);
-    assert_int_equal(item.mark.step, 12);
-    assert_true(item.mark.epoch > 1.4499 && item.mark.epoch < 1.4501);
-    assert_int_equal(item.mark.has, MARK_HAS_STEP | MARK_HAS_EPOCH);
-    trace_reader_free(r);
-}
-
 static void the_header_and_the_footer_come_back(void **state)
 {
     (void)state;
@@ -643,7 +623,6 @@ int main(void)
         cmocka_unit_test(sealing_makes_the_file_smaller),
         cmocka_unit_test(nothing_is_written_before_it_is_due_and_all_of_it_then),
         cmocka_unit_test(times_never_go_back_and_an_entity_counts_once_a_tick),
-        cmocka_unit_test(a_mark_without_text_keeps_its_numbers),
         cmocka_unit_test(the_header_and_the_footer_come_back),
         cmocka_unit_test(a_file_that_exists_is_not_overwritten),
         cmocka_unit_test(a_disk_that_is_full_for_a_while_costs_nothing),
