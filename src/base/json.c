@@ -38,6 +38,17 @@ json_t *json_text0(const char *s)
     return s ? json_text(s, strlen(s)) : json_null();
 }
 
+json_t *json_arguments(const char *args, size_t len)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < len;) {
+        size_t n = strnlen(args + i, len - i);
+        json_array_append_new(list, json_text(args + i, n));
+        i += n + 1;
+    }
+    return list;
+}
+
 json_t *json_u64(uint64_t v)
 {
     return json_integer(v > INT64_MAX ? INT64_MAX : (json_int_t)v);

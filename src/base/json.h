@@ -10,6 +10,8 @@
 /* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD; NUL becomes \u0000. */
 json_t *json_text(const char *s, size_t len);
 json_t *json_text0(const char *s); /* of a C string; JSON null for NULL */
+/* The arguments in a /proc/PID/cmdline, NUL between them, as strings. */
+json_t *json_arguments(const char *args, size_t len);
 /* Bytes and counts: exact up to 2^63 - 1, clamped beyond. */
 json_t *json_u64(uint64_t v);
 json_t *json_count(double v); /* whole; 0 for what is negative or no number */

@@ -99,17 +99,6 @@ static json_t *rate_json(bool known, double rate)
     return known ? json_real(rate) : json_null();
 }
 
-static json_t *command_json(const char *args, size_t len)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < len;) {
-        size_t n = strnlen(args + i, len - i);
-        json_array_append_new(list, json_text(args + i, n));
-        i += n + 1;
-    }
-    return list;
-}
-
 static json_t *row_json(const struct frame_row *r)
 {
     static const struct {
@@ -126,7 +115,7 @@ static json_t *row_json(const struct frame_row *r)
     json_t *o = json_pack("{s:i,s:i,s:s,s:o,s:o}", "pid", (int)info->id.pid, "ppid",
                           (int)info->ppid, "role", process_role_name(info->role), "name",
                           json_text(info->comm, info->comm_len), "command",
-                          command_json(info->cmdline, info->cmdline_len));
+                          json_arguments(info->cmdline, info->cmdline_len));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         json_object_set_new(o, figures[i].key, figure_json(&r->sample, figures[i].field));
         if (r->sample.stale >> figures[i].field & 1u)

@@ -8,17 +8,6 @@
 #include "present/report_private.h"
 #include "version.h"
 
-static json_t *report_command_json(const struct process_info *p)
-{
-    json_t *list = json_array();
-    for (size_t from = 0; from < p->cmdline_len;) {
-        size_t len = strnlen(p->cmdline + from, p->cmdline_len - from);
-        json_array_append_new(list, json_text(p->cmdline + from, len));
-        from += len + 1;
-    }
-    return list;
-}
-
 static json_t *report_process_json(const struct run_entity *e)
 {
     static const struct {
@@ -30,14 +19,14 @@ static json_t *report_process_json(const struct run_entity *e)
                  {"gpu_bytes", SAMPLE_GPU}};
     const struct process_info *p = &e->info;
     const struct series *rss = e->signal[SAMPLE_RSS];
-    json_t *o =
-        json_pack("{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I,s:o,s:o}", "pid", (int)p->id.pid,
-                  "start_ticks", json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role",
-                  process_role_name(p->role), "name", json_text(p->comm, p->comm_len), "command",
-                  report_command_json(p), "born_s", (double)e->born_ns / (double)NS_PER_S, "died_s",
-                  e->is_dead ? json_real((double)e->died_ns / (double)NS_PER_S) : json_null(), "id",
-                  (json_int_t)e->id, "first_bytes", rss ? json_u64(rss->first.v) : json_null(),
-                  "peak_bytes", rss ? json_u64(e->peak_bytes) : json_null());
+    json_t *o = json_pack(
+        "{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I,s:o,s:o}", "pid", (int)p->id.pid, "start_ticks",
+        json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role", process_role_name(p->role),
+        "name", json_text(p->comm, p->comm_len), "command",
+        json_arguments(p->cmdline, p->cmdline_len), "born_s", (double)e->born_ns / (double)NS_PER_S,
+        "died_s", e->is_dead ? json_real((double)e->died_ns / (double)NS_PER_S) : json_null(), "id",
+        (json_int_t)e->id, "first_bytes", rss ? json_u64(rss->first.v) : json_null(), "peak_bytes",
+        rss ? json_u64(e->peak_bytes) : json_null());
     for (size_t i = 0; o && i < sizeof lasts / sizeof *lasts; i++) {
         uint64_t v;
         bool has = run_value(e, lasts[i].field, &v);
