@@ -137,6 +137,7 @@ cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
 git ls-files >/dev/null # without git the checks would see no files, and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
+check "dialect" python3 scripts/check_dialect.py
 check "every header compiles alone" check_headers
 check "shell scripts" check_shell
 check "Python package (syntax, width, pyflakes)" check_python

@@ -79,7 +79,7 @@ int codec_put(const struct codec *fields, const void *from, json_t *o)
     int r = 0;
     for (const struct codec *f = fields; f->type; f++) {
         const void *at = member_of(f, from);
-        bool has = !f->absent || (is_pointer(f) ? *(char *const *)at != NULL : *has_of(f, from));
+        bool has = !f->absent || (is_pointer(f) ? !!*(char *const *)at : *has_of(f, from));
         if (!f->key)
             r |= has ? codec_put(f->of, at, o) : 0;
         else if (has || f->absent == CODEC_OR_NULL)

@@ -103,7 +103,7 @@ static json_t *growth_json(const json_t *before, const json_t *now)
 /* Puts the census at PATH into ONE, and what grew since the one before of the same process. */
 static void add_census(json_t *one, const char *path)
 {
-    struct err err = {{0}};
+    struct err err = {""};
     json_t *now = census_file_read(path, &err), *before = NULL;
     if (!now) {
         json_object_set_new(one, "error", json_text0(err.text));
@@ -218,7 +218,7 @@ static int census_exec(const struct cli_call *call)
 {
     const struct census_options *o = call->options;
     struct run_target run;
-    struct err err = {{0}};
+    struct err err = {""};
     struct doc doc = {0};
     json_t *processes = json_array();
     int r = run_target_find(call->argv[0], &run, &err);

@@ -23,7 +23,7 @@ static doctor_look *const looks[] = {
     doctor_look_torch,      doctor_look_parts,
 };
 
-enum { LOOKS = sizeof(looks) / sizeof(looks[0]), LEVELS = DOCTOR_PROBLEM + 1 };
+enum { LOOKS = sizeof looks / sizeof looks[0], LEVELS = DOCTOR_PROBLEM + 1 };
 
 static const struct {
     const char *word;
@@ -105,7 +105,7 @@ static int doctor_exec(const struct cli_call *call)
 {
     const struct doctor_options *options = call->options;
     struct doctor d = {.root = {-1, -1, 0}};
-    struct err err = {{0}};
+    struct err err = {""};
     if (proc_root_open("/proc", "/sys/fs/cgroup", &d.root, &err) < 0)
         return cli_failf(2, "doctor: %s", err.text);
     for (size_t i = 0; i < LOOKS; i++)

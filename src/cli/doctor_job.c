@@ -65,7 +65,7 @@ static void add_no_nvml(struct doctor *d)
 void doctor_look_gpu(struct doctor *d)
 {
     struct gpu *gpu = NULL;
-    struct gpu_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    struct gpu_snapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
         return;
     if (gpu_new(&gpu_vendor_nvml, NS_PER_S, &gpu) < 0) {
@@ -93,7 +93,7 @@ static const char *preloaded_allocator(void)
 {
     static const char *const names[] = {"jemalloc", "tcmalloc", "mimalloc"};
     const char *preload = getenv("LD_PRELOAD");
-    for (size_t i = 0; preload && i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; preload && i < sizeof names / sizeof names[0]; i++) {
         if (strstr(preload, names[i]))
             return names[i];
     }
@@ -105,7 +105,7 @@ void doctor_look_malloc(struct doctor *d)
     struct buf text = {0};
     json_t *data = json_object();
     const char *allocator = preloaded_allocator();
-    for (size_t i = 0; i < sizeof(malloc_variables) / sizeof(malloc_variables[0]); i++) {
+    for (size_t i = 0; i < sizeof malloc_variables / sizeof malloc_variables[0]; i++) {
         const char *value = getenv(malloc_variables[i]);
         if (!value)
             continue;

@@ -55,8 +55,8 @@ void doctor_look_kernel(struct doctor *d)
 void doctor_look_children(struct doctor *d)
 {
     char path[64], text[256];
-    snprintf(path, sizeof(path), "self/task/%d/children", (int)gettid());
-    if (io_read_small(d->root.proc_fd, path, text, sizeof(text)) >= 0)
+    snprintf(path, sizeof path, "self/task/%d/children", (int)gettid());
+    if (io_read_small(d->root.proc_fd, path, text, sizeof text) >= 0)
         doctor_add(d, DOCTOR_OK, "process tree", NULL, NULL, "/proc/PID/task/*/children exists");
     else
         doctor_add(d, DOCTOR_NOTE, "process tree", NULL,
@@ -69,7 +69,7 @@ void doctor_look_children(struct doctor *d)
 void doctor_look_processes(struct doctor *d)
 {
     char text[16];
-    ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof(text));
+    ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof text);
     if (r >= 0)
         doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL, "can be seen in /proc");
     else
@@ -90,9 +90,9 @@ static int read_own_page(uint64_t *ret)
     if (page == MAP_FAILED)
         return -errno;
     *(volatile char *)page = 1;
-    off_t offset = (off_t)((uintptr_t)page / page_bytes * sizeof(*ret));
-    ssize_t n = pread(fd, ret, sizeof(*ret), offset);
-    int r = n == (ssize_t)sizeof(*ret) ? 0 : n < 0 ? -errno : -EIO;
+    off_t offset = (off_t)((uintptr_t)page / page_bytes * sizeof *ret);
+    ssize_t n = pread(fd, ret, sizeof *ret, offset);
+    int r = n == (ssize_t)sizeof *ret ? 0 : n < 0 ? -errno : -EIO;
     munmap(page, page_bytes);
     return r;
 }
@@ -117,7 +117,7 @@ void doctor_look_pagemap(struct doctor *d)
 void doctor_look_pressure(struct doctor *d)
 {
     char text[256];
-    ssize_t r = io_read_small(d->root.proc_fd, "pressure/memory", text, sizeof(text));
+    ssize_t r = io_read_small(d->root.proc_fd, "pressure/memory", text, sizeof text);
     if (r < 0) {
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
                    "ebb cannot see how long processes wait for memory: boot with psi=1 on the "
@@ -142,7 +142,7 @@ enum { CAP_SYS_PTRACE_BIT = 19 };
 static bool has_ptrace_capability(void)
 {
     char text[4096];
-    if (io_read_small(AT_FDCWD, "/proc/self/status", text, sizeof(text)) < 0)
+    if (io_read_small(AT_FDCWD, "/proc/self/status", text, sizeof text) < 0)
         return false;
     const char *line = strstr(text, "\nCapEff:");
     return line && (strtoull(line + strlen("\nCapEff:"), NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
@@ -151,7 +151,7 @@ static bool has_ptrace_capability(void)
 void doctor_look_ptrace(struct doctor *d)
 {
     char text[16];
-    ssize_t n = io_read_small(d->root.proc_fd, "sys/kernel/yama/ptrace_scope", text, sizeof(text));
+    ssize_t n = io_read_small(d->root.proc_fd, "sys/kernel/yama/ptrace_scope", text, sizeof text);
     int scope = n > 0 && text[0] >= '0' && text[0] <= '3' ? text[0] - '0' : -1;
     json_t *data = scope < 0 ? NULL : json_pack("{s:i}", "ptrace_scope", scope);
     if (scope == 3)

@@ -70,7 +70,7 @@ void doctor_look_memory(struct doctor *d)
 {
     char text[8192], total[TEXT_SIZE_MAX], available[TEXT_SIZE_MAX];
     struct proc_meminfo info;
-    ssize_t n = io_read_small(d->root.proc_fd, "meminfo", text, sizeof(text));
+    ssize_t n = io_read_small(d->root.proc_fd, "meminfo", text, sizeof text);
     if (n < 0 || proc_meminfo_parse(text, (size_t)n, &info) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "memory", NULL,
                    "ebb cannot know how much is left on this machine: mount a whole /proc.",
@@ -105,7 +105,7 @@ void doctor_look_address_space(struct doctor *d)
 void doctor_look_overcommit(struct doctor *d)
 {
     char text[16];
-    if (io_read_small(d->root.proc_fd, "sys/vm/overcommit_memory", text, sizeof(text)) < 1)
+    if (io_read_small(d->root.proc_fd, "sys/vm/overcommit_memory", text, sizeof text) < 1)
         return;
     bool is_strict = text[0] == '2';
     doctor_add(d, is_strict ? DOCTOR_NOTE : DOCTOR_OK, "overcommit",
@@ -123,14 +123,14 @@ void doctor_look_huge_pages(struct doctor *d)
 {
     char text[128], mode[32];
     ssize_t n =
-        io_read_small(AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text));
+        io_read_small(AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     const char *open_bracket = n > 0 ? strchr(text, '[') : NULL;
     if (!open_bracket) {
         doctor_add(d, DOCTOR_OK, "huge pages", NULL, NULL,
                    "this kernel has no transparent huge pages");
         return;
     }
-    snprintf(mode, sizeof(mode), "%.*s", (int)strcspn(open_bracket + 1, "]"), open_bracket + 1);
+    snprintf(mode, sizeof mode, "%.*s", (int)strcspn(open_bracket + 1, "]"), open_bracket + 1);
     bool is_always = strcmp(mode, "always") == 0;
     doctor_add(d, is_always ? DOCTOR_NOTE : DOCTOR_OK, "huge pages",
                json_pack("{s:o}", "mode", json_text0(mode)),

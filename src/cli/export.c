@@ -113,7 +113,7 @@ static void export_report_damage(const struct trace_reader *reader, const char *
 
 static int export_recording(const char *path, const struct export_options *options)
 {
-    struct err err = {{0}};
+    struct err err = {""};
     struct trace_reader *reader = NULL;
     struct stat input = recording_stat(path);
     FILE *out = NULL;
@@ -163,7 +163,7 @@ static int write_heap(const struct folder_heap *h, const struct export_options *
 
 static int export_heap(const char *path, const struct export_options *options)
 {
-    struct err err = {{0}};
+    struct err err = {""};
     struct folder_heap h = {0};
     FILE *out = NULL;
     if (options->pprof && (!options->output || strcmp(options->output, "-") == 0) &&

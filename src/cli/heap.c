@@ -244,7 +244,7 @@ static int parse_diff(const char *what, const char *text, void *at, struct err *
     struct heap_diff d = {.is_given = true};
     const char *dots = strstr(text, "..");
     size_t len = dots ? (size_t)(dots - text) : strlen(text);
-    d.has_to = dots != NULL;
+    d.has_to = dots;
     if (number_parse_i64(text, len, &d.from) < 0 || d.from < 0 ||
         (dots && (number_parse_i64(dots + 2, strlen(dots + 2), &d.to) < 0 || d.to < 0)))
         return err_set(err, -EINVAL, "%s: \"%s\" is not two steps like 40..80", what, text);

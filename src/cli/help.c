@@ -93,7 +93,7 @@ static size_t option_left(char *out, size_t size, const struct option_desc *o)
 {
     char letter[8] = "    ";
     if (o->letter)
-        snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+        snprintf(letter, sizeof letter, "-%c, ", o->letter);
     snprintf(out, size, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
     return help_columns(out, strlen(out));
 }
@@ -104,7 +104,7 @@ static size_t options_column(const struct cli_command *command)
     size_t column = 0;
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
-        size_t n = option_left(left, sizeof(left), o);
+        size_t n = option_left(left, sizeof left, o);
         if (n > column && n <= OPTION_LEFT_MAX)
             column = n;
     }
@@ -114,16 +114,16 @@ static size_t options_column(const struct cli_command *command)
 static void add_option(struct buf *out, const struct option_desc *o, size_t column, size_t width)
 {
     char left[128], help[512];
-    size_t n = option_left(left, sizeof(left), o);
+    size_t n = option_left(left, sizeof left, o);
     buf_add_str(out, left);
     if (n + 2 > column) {
         buf_add_byte(out, '\n');
         n = 0;
     }
     add_spaces(out, column - n);
-    int len = snprintf(help, sizeof(help), "%s%s%s%s", o->help, o->fallback ? " (default " : "",
+    int len = snprintf(help, sizeof help, "%s%s%s%s", o->help, o->fallback ? " (default " : "",
                        o->fallback ? o->fallback : "", o->fallback ? ")" : "");
-    cli_wrap(out, help, (size_t)len < sizeof(help) ? (size_t)len : sizeof(help) - 1, column, column,
+    cli_wrap(out, help, (size_t)len < sizeof help ? (size_t)len : sizeof help - 1, column, column,
              width);
 }
 
@@ -185,7 +185,7 @@ void cli_help_list(struct buf *out, size_t width)
         "`ebb help COMMAND` explains one. Sizes are written 512M, 24G or 80%, "
         "times 500ms, 10s or 5m.";
     buf_add_byte(out, '\n');
-    cli_wrap(out, end, sizeof(end) - 1, 0, 0, width);
+    cli_wrap(out, end, sizeof end - 1, 0, 0, width);
 }
 
 struct help_options {
@@ -198,7 +198,7 @@ static int help_exec(const struct cli_call *call)
     const struct help_options *options = call->options;
     const char *name = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
-    if ((name != NULL) + options->man + (options->completions != NULL) > 1)
+    if (!!name + options->man + !!options->completions > 1)
         return cli_failf(2, "help: a COMMAND, --man and --completions are three things; give one");
     const struct cli_command *command = name ? cli_find_command(name) : NULL;
     if (name && !command)

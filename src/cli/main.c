@@ -50,7 +50,7 @@ int cli_unknown_command(const char *name)
                          name);
     const char *names[32];
     size_t count = 0;
-    for (; cli_commands[count] && count < sizeof(names) / sizeof(names[0]); count++)
+    for (; cli_commands[count] && count < sizeof names / sizeof names[0]; count++)
         names[count] = cli_commands[count]->name;
     const char *nearest = option_nearest(name, names, count);
     if (nearest)
@@ -68,7 +68,7 @@ static int print_help(const struct cli_command *command)
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     struct cli_call call = {0};
-    struct err err = {{0}};
+    struct err err = {""};
     int r = cli_parse(command, argc, argv, &call, &err);
     if (r < 0)
         return cli_fail(command->usage_status, &err);

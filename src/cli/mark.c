@@ -88,7 +88,7 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
 
 static int mark_exec(const struct cli_call *call)
 {
-    struct err err = {{0}};
+    struct err err = {""};
     struct buf text = {0};
     int r = build_mark(call, &text, &err);
     int status = r < 0 ? cli_fail(2, &err) : send_mark(call->options, &text);

@@ -86,7 +86,7 @@ static int unknown_long(const struct table *t, const char *text, struct err *err
     const char *names[OPTIONS_MAX + 1];
     const char *fits[2] = {NULL, NULL};
     char name[100];
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text + 2, "="), text + 2);
     for (size_t i = 0, found = 0; i < t->count; i++) {
         names[i] = t->options[i]->name;
         if (found < 2 && strncmp(names[i], name, strlen(name)) == 0)

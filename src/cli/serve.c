@@ -89,7 +89,7 @@ static int parse_keep(const char *what, const char *text, void *at, struct err *
     int r = 0;
     for (const char *p = text; r == 0 && strcmp(text, "all") != 0 && *p;) {
         size_t len = strcspn(p, ",");
-        snprintf(part, sizeof(part), "%.*s", (int)(len < 31 ? len : 31), p);
+        snprintf(part, sizeof part, "%.*s", (int)(len < 31 ? len : 31), p);
         r = parse_keep_part(what, part, &keep, err);
         p += len + (p[len] == ',');
     }
@@ -263,7 +263,7 @@ static void start_log(const struct options *o)
 static int serve_exec(const struct cli_call *call)
 {
     const struct options *o = call->options;
-    struct serve_setup *w = calloc(1, sizeof(*w));
+    struct serve_setup *w = calloc(1, sizeof *w);
     struct err err = {""};
     if (!w)
         return cli_failf(2, "serve: out of memory");

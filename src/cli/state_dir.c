@@ -32,7 +32,7 @@ int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
         return 0;
     }
     if (given) {
-        if (!getcwd(here, sizeof(here)))
+        if (!getcwd(here, sizeof here))
             return err_set(err, -errno, "the working directory is not known: %s", strerror(errno));
         return join(ret, here, given, err);
     }

@@ -165,7 +165,7 @@ static int exit_status(const struct verdicts *v)
 static int exec(const struct cli_call *call)
 {
     const struct verdict_call *o = call->options;
-    struct err err = {{0}};
+    struct err err = {""};
     struct recorded recorded = {0};
     struct doc doc = {0};
     int status = CANNOT;

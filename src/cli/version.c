@@ -43,7 +43,7 @@ static const char *const features[] = {
 #endif
 };
 
-enum { FEATURES = sizeof(features) / sizeof(features[0]) };
+enum { FEATURES = sizeof features / sizeof features[0] };
 
 static const char *ncurses_version(void)
 {

@@ -70,7 +70,7 @@ static char *verdict_sentence(const struct question *q, bool *failed)
 
 static void set_process(const struct facts_process *p, struct diagnosis *ret, bool *failed)
 {
-    ret->has_process = p != NULL;
+    ret->has_process = p;
     if (!p)
         return;
     ret->process.pid = p->id.pid;

@@ -172,7 +172,7 @@ static void gpu_name_all(struct engine *e, uint64_t now_ns)
 {
     for (size_t i = 0; e->writer && !e->now.gpus_are_named && i < e->now.gpus.devices; i++)
         trace_writer_entity(e->writer, now_ns, ENTITY_GPU, (uint32_t)i, e->now.gpus.device[i].name);
-    e->now.gpus_are_named = e->writer != NULL;
+    e->now.gpus_are_named = e->writer;
 }
 
 /* A process that has left the driver's list holds nothing any more: that is a reading of 0. */
@@ -223,7 +223,7 @@ void engine_sample_tree(struct engine *e)
     proc_tree_memory(e->tree, m);
     if (!m->known)
         return;
-    peak_tree(&e->peaks.peak, m->low_bytes, m->high_bytes, mapped_files(e), e->unique != NULL);
+    peak_tree(&e->peaks.peak, m->low_bytes, m->high_bytes, mapped_files(e), e->unique);
     if (m->low_bytes >= e->peaks.memory.low_bytes)
         e->peaks.memory = *m;
     sample_put(&e->now.machine, MACHINE_TREE_LOW, m->low_bytes);

@@ -61,7 +61,7 @@ typedef bool folder_fn(int parent, const char *name, void *user);
 static bool each_folder(int parent, folder_fn *fn, void *user)
 {
     DIR *d = io_open_folder(parent, ".");
-    bool go_on = d != NULL;
+    bool go_on = d;
     for (struct dirent *e; go_on && (e = readdir(d));)
         if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             go_on = fn(parent, e->d_name, user);

@@ -115,21 +115,21 @@ static int reflex_thread_start(struct reflex *r)
 {
     pthread_attr_t attr;
     sigset_t all, before;
-    int rc = pthread_attr_init(&attr);
-    if (rc != 0)
-        return -rc;
-    rc = pthread_attr_setstack(&attr, (char *)r->stack + r->page_bytes, STACK_BYTES);
+    int e = pthread_attr_init(&attr);
+    if (e != 0)
+        return -e;
+    e = pthread_attr_setstack(&attr, (char *)r->stack + r->page_bytes, STACK_BYTES);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (rc == 0)
-        rc = pthread_create(&r->thread, &attr, reflex_thread, r);
+    if (e == 0)
+        e = pthread_create(&r->thread, &attr, reflex_thread, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    if (rc == 0) {
+    if (e == 0) {
         pthread_setname_np(r->thread, "ebb-reflex");
         keep_from_children(r);
     }
-    return -rc;
+    return -e;
 }
 
 static void block_free(struct reflex *r)
@@ -157,12 +157,12 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
     /* stays locked after reflex_free: locks do not count, and another reflex may need it */
     if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
-    int rc = stack_make(r);
-    if (rc == 0)
-        rc = reflex_thread_start(r);
-    if (rc < 0) {
+    int e = stack_make(r);
+    if (e == 0)
+        e = reflex_thread_start(r);
+    if (e < 0) {
         block_free(r);
-        return err_set(err, rc, "the guard's thread does not start: %s", strerror(-rc));
+        return err_set(err, e, "the guard's thread does not start: %s", strerror(-e));
     }
     *ret = r;
     return 0;

@@ -45,7 +45,7 @@ static bool make_room(const struct judge *j)
     struct run_entity *e, *dead = NULL;
     size_t count = 0;
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
-        count += judge_known(e)->series != NULL;
+        count += judge_known(e)->series ? 1 : 0;
         if (e->is_dead && judge_known(e)->series && (!dead || e->id < dead->id))
             dead = e;
     }

@@ -78,7 +78,7 @@ static void sample_process(struct judge *j, struct run_entity *e)
     uint64_t value = is_known ? leakable(p) : 0;
     if (!p->series && value > 0 && may_have_series(j, e)) {
         p->series = judge_series_new(j);
-        j->series_count += p->series != NULL;
+        j->series_count += p->series ? 1 : 0;
     }
     if (p->series)
         judge_series_feed(j, p->series, value);

@@ -74,19 +74,19 @@ static const struct {
 static void etag_of(const unsigned char *end, char *ret, size_t size)
 {
     uint32_t tail[2];
-    memcpy(tail, end - sizeof(tail), sizeof(tail));
+    memcpy(tail, end - sizeof tail, sizeof tail);
     snprintf(ret, size, "\"%08x-%x\"", tail[0], tail[1]);
 }
 
 int asset_find(const char *name, struct asset_file *ret)
 {
-    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (strcmp(files[i].name, name) != 0)
             continue;
         *ret = (struct asset_file){.type = files[i].type,
                                    .gzip = files[i].from,
                                    .len = (size_t)(files[i].end - files[i].from)};
-        etag_of(files[i].end, ret->etag, sizeof(ret->etag));
+        etag_of(files[i].end, ret->etag, sizeof ret->etag);
         return 0;
     }
     return -ENOENT;

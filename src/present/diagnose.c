@@ -174,7 +174,7 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     diagnose_put_side(d, POINT_FOR, h->pro, h->n_pro);
     diagnose_put_side(d, POINT_AGAINST, h->contra, h->n_contra);
     diagnose_put_side(d, POINT_ABSENT, h->absent, h->n_absent);
-    diagnose_put_side(d, POINT_DECIDE, &h->decide, h->decide != NULL);
+    diagnose_put_side(d, POINT_DECIDE, &h->decide, h->decide ? 1 : 0);
     doc_fold_end(d);
 }
 

@@ -48,7 +48,7 @@ static bool load_symbol(struct nvml *n, const char *symbol, void *ret_function)
 {
     void *address = dlsym(n->library, symbol);
     memcpy(ret_function, &address, sizeof address);
-    return address != NULL;
+    return address;
 }
 
 static bool load_symbols(struct nvml *n)

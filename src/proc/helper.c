@@ -93,7 +93,7 @@ bool proc_helper_keeps(struct proc_helper *h, void *memory)
     if (!h)
         return false;
     pthread_mutex_lock(&h->mutex);
-    bool is_busy = h->fn != NULL;
+    bool is_busy = h->fn;
     assert((!is_busy || h->kept_count < KEPT_MAX) && "more users than there are");
     if (is_busy)
         h->kept[h->kept_count++] = memory;
@@ -107,7 +107,7 @@ void proc_helper_free(struct proc_helper *h)
         return;
     pthread_t thread = h->thread;
     pthread_mutex_lock(&h->mutex);
-    bool is_alone = h->is_alone = h->fn != NULL;
+    bool is_alone = h->is_alone = h->fn;
     h->is_over = true;
     pthread_cond_signal(&h->asked);
     pthread_mutex_unlock(&h->mutex);

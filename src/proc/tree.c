@@ -136,8 +136,7 @@ struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid)
 {
     if (tree->table_size == 0)
         return NULL;
-    for (size_t i = table_slot(tree, pid); tree->table[i] != NULL;
-         i = (i + 1) & (tree->table_size - 1))
+    for (size_t i = table_slot(tree, pid); tree->table[i]; i = (i + 1) & (tree->table_size - 1))
         if (tree->table[i]->pub.info.id.pid == pid)
             return tree->table[i]->pub.alive ? tree->table[i] : NULL;
     return NULL;

@@ -149,7 +149,7 @@ static bool has_samples(const struct process *p)
 static void open_file(struct process *p)
 {
     struct collect *c = p->collect;
-    struct err err = {0};
+    struct err err = {""};
     if (p->writer || c->dirfd < 0 || !has_samples(p) || !make_room_for_file(c))
         return;
     int r = -EEXIST;
@@ -387,7 +387,7 @@ static void on_table(void *user, int32_t pid, int fd)
 {
     struct collect *c = user;
     struct look look = {0};
-    struct err err = {0};
+    struct err err = {""};
     uint64_t now_ns = clock_mono_ns();
     collect_gone(c, pid, now_ns); /* by exec it has become another program */
     int r = look_open(fd, pid, &look, &err);

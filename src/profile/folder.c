@@ -122,7 +122,7 @@ static int read_histories(DIR *dir, int32_t pid, struct folder_heap *best, struc
     int first = 0;
     while ((entry = readdir(dir))) {
         struct folder_heap h = {0};
-        struct err why = {{0}};
+        struct err why = {""};
         if (!is_history(entry->d_name))
             continue;
         int r = read_file(dirfd(dir), entry->d_name, &h, &why);
@@ -165,7 +165,7 @@ void folder_each(const char *path, folder_fn *fn, void *user)
     DIR *dir = opendir(path);
     while (dir && (entry = readdir(dir))) {
         struct folder_heap h = {0};
-        struct err why = {{0}};
+        struct err why = {""};
         if (is_history(entry->d_name) && read_file(dirfd(dir), entry->d_name, &h, &why) == 0)
             fn(user, h.profile);
         folder_heap_fini(&h);

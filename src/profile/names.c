@@ -312,7 +312,7 @@ static bool is_native(const struct name *name)
 
 static bool is_any(const struct name *name)
 {
-    return name != NULL;
+    return name;
 }
 
 /* The innermost frame of SITE that is WANTED. Native ones are not even looked up where only

@@ -405,9 +405,9 @@ static int read_block(struct reader *r, const struct block_head *head, bool is_l
     if (head->raw_len > UNPACKED_MAX - r->unpacked_bytes)
         return -EBADMSG;
     r->unpacked_bytes += head->raw_len;
-    int rc = pack_open(stored->data, stored->len, head->raw_len, &plain);
-    if (rc < 0)
-        return rc;
+    int result = pack_open(stored->data, stored->len, head->raw_len, &plain);
+    if (result < 0)
+        return result;
     struct cur c = cur_of(plain, head->raw_len);
     switch (head->type) {
     case STORE_HEAD:
@@ -482,19 +482,19 @@ static ssize_t read_blocks(struct reader *r, int fd, const struct scan *scan,
 {
     struct buf stored = {0};
     ssize_t good = 0;
-    int rc = 0;
+    int result = 0;
     size_t last = last_snapshot(scan);
-    for (size_t i = 0; i < scan->count && rc != -ENOMEM; i++) {
+    for (size_t i = 0; i < scan->count && result != -ENOMEM; i++) {
         const struct scan_block *b = &scan->blocks[i];
         damage->bad_bytes += b->bad_before;
-        rc = scan_load(fd, b, &stored);
-        if (rc == 0)
-            rc = read_block(r, &b->head, i + 1 == last, &stored);
-        good += rc == 0;
-        damage->bad_bytes += rc == 0 ? 0 : BLOCK_HEAD_BYTES + b->head.stored_len;
+        result = scan_load(fd, b, &stored);
+        if (result == 0)
+            result = read_block(r, &b->head, i + 1 == last, &stored);
+        good += result == 0;
+        damage->bad_bytes += result == 0 ? 0 : BLOCK_HEAD_BYTES + b->head.stored_len;
     }
     buf_fini(&stored);
-    return rc == -ENOMEM ? rc : good;
+    return result == -ENOMEM ? result : good;
 }
 
 static int check_file_head(int fd, struct err *err)

@@ -90,7 +90,7 @@ static int copy_places(const struct growth_row *r, struct profile_row *row)
 static int copy_row(const struct growth_row *r, struct profile_row *row)
 {
     *row = (struct profile_row){
-        .has_native = r->native != NULL,
+        .has_native = r->native,
         .live = {round_bytes(r->live_bytes), round_bytes(r->live_low), round_bytes(r->live_high)},
         .allocated_bytes = round_bytes(r->allocated_bytes),
         .survivor_bytes = round_bytes(r->survivor_bytes),

@@ -110,7 +110,7 @@ static void run_take_header(struct run *run, const struct trace_reader *reader)
     const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
     const char *time = json_string_value(json_object_get(imported, "time"));
     run->header = json_deep_copy(trace_reader_header(reader));
-    run->table.is_imported = imported != NULL;
+    run->table.is_imported = imported;
     run->table.is_by_step = time && strcmp(time, "steps") == 0;
     run->start_wall_ns = run->options.start_wall_ns ? run->options.start_wall_ns
                                                     : trace_reader_start_wall_ns(reader);

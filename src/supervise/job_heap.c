@@ -202,7 +202,7 @@ json_t *job_heap_json(const struct job *j)
 {
     const char *trouble = j->heap.trouble.text[0] ? j->heap.trouble.text : j->options->heap.trouble;
     json_t *o = j->heap.collect ? collect_json(j->heap.collect) : json_object();
-    json_object_set_new(o, "on", json_boolean(j->heap.collect != NULL));
+    json_object_set_new(o, "on", json_boolean(j->heap.collect));
     json_object_set_new(o, "trouble", trouble ? json_text0(trouble) : json_null());
     return o;
 }

@@ -109,7 +109,7 @@ static void fill_outcome(struct job *j)
     outcome_set_text(&o->ended, text_local_time(text, clock_wall_ns()));
     o->has_peak_process_bytes = j->now.exited;
     o->peak_process_bytes = (uint64_t)j->now.usage.ru_maxrss * 1024;
-    o->has_log = j->output.log != NULL;
+    o->has_log = j->output.log;
     outcome_set_text(&o->log.file, "log.txt");
     o->log.bytes = j->output.log ? logs_bytes(j->output.log) : 0;
     if (j->started_ns)

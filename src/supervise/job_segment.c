@@ -180,7 +180,7 @@ static void fill_end(struct job *j, struct outcome_end *ret)
     *ret = (struct outcome_end){.kind = is_signalled ? OUTCOME_SIGNALLED : OUTCOME_EXITED,
                                 .has_status = true,
                                 .status = job_run_status(j),
-                                .has_signal = name != NULL,
+                                .has_signal = name,
                                 .has_signal_number = is_signalled,
                                 .signal_number = is_signalled ? WTERMSIG(n->status) : 0,
                                 .has_core = is_signalled,

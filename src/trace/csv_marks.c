@@ -178,7 +178,7 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
 static int read_line(struct lines *l, struct buf *text, csv_mark_fn *fn, void *user,
                      struct err *err)
 {
-    struct err why = {0};
+    struct err why = {""};
     json_t *object;
     struct mark m;
     double t_s = 0;

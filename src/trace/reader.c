@@ -130,11 +130,11 @@ static int refresh(struct trace_reader *r)
     if (st.st_size == r->seen_size && st.st_mtim.tv_sec == r->seen_mtime.tv_sec &&
         st.st_mtim.tv_nsec == r->seen_mtime.tv_nsec)
         return 0;
-    int rc = scan_from(&r->scan, r->fd, rescan_offset(r));
-    if (rc == 0)
-        rc = make_order(r);
-    if (rc < 0)
-        return rc;
+    int e = scan_from(&r->scan, r->fd, rescan_offset(r));
+    if (e == 0)
+        e = make_order(r);
+    if (e < 0)
+        return e;
     r->seen_size = st.st_size;
     r->seen_mtime = st.st_mtim;
     return 1;
@@ -160,14 +160,14 @@ static int open_sealed(struct trace_reader *r)
     r->sealed_tried = true;
     for (size_t i = r->at; is_of_seq(r, i) && r->order[i].head.type == BLOCK_SEALED; i++) {
         struct sealed *sealed = NULL;
-        int rc = scan_load(r->fd, &r->order[i], &r->part);
-        if (rc == 0)
-            rc = sealed_open(r->part.data, r->part.len, r->order[i].head.raw_len, &sealed);
-        if (rc == -ENOMEM) {
+        int e = scan_load(r->fd, &r->order[i], &r->part);
+        if (e == 0)
+            e = sealed_open(r->part.data, r->part.len, r->order[i].head.raw_len, &sealed);
+        if (e == -ENOMEM) {
             r->sealed_tried = false;
-            return rc;
+            return e;
         }
-        if (rc < 0)
+        if (e < 0)
             continue;
         drop_source(r);
         r->sealed = sealed;
@@ -190,10 +190,10 @@ static int open_raw(struct trace_reader *r)
         uint32_t done = r->raw_at - b->head.part;
         if (done >= b->head.stored_len)
             continue;
-        int rc = scan_load(r->fd, b, &r->part);
-        if (rc == -ENOMEM)
-            return rc;
-        if (rc < 0)
+        int e = scan_load(r->fd, b, &r->part);
+        if (e == -ENOMEM)
+            return e;
+        if (e < 0)
             continue;
         r->cur = cur_of(r->part.data + done, r->part.len - done);
         r->raw_at += (uint32_t)(r->part.len - done);
@@ -239,19 +239,19 @@ static int next_seq(struct trace_reader *r)
 static int advance(struct trace_reader *r)
 {
     for (;;) {
-        int rc = 0;
+        int e = 0;
         if (r->seq > 0 && !r->sealed && !r->broken) {
-            rc = open_sealed(r);
-            if (rc == 0)
-                rc = open_raw(r);
+            e = open_sealed(r);
+            if (e == 0)
+                e = open_raw(r);
         }
-        if (rc != 0)
-            return rc;
-        rc = next_seq(r);
-        if (rc == 0)
-            rc = refresh(r);
-        if (rc <= 0)
-            return rc;
+        if (e != 0)
+            return e;
+        e = next_seq(r);
+        if (e == 0)
+            e = refresh(r);
+        if (e <= 0)
+            return e;
     }
 }
 
@@ -268,8 +268,8 @@ int trace_reader_next(struct trace_reader *r, struct trace_item *ret)
         struct record record;
         if (replay_pending(&r->replay, ret))
             return 1;
-        int rc = decode(r, &record);
-        if (rc > 0) {
+        int e = decode(r, &record);
+        if (e > 0) {
             r->delivered++;
             if (r->skip > 0) {
                 r->skip--;
@@ -279,21 +279,21 @@ int trace_reader_next(struct trace_reader *r, struct trace_item *ret)
                 r->has_start = true;
                 r->start_mono_ns = record.t_ns;
             }
-            rc = replay_apply(&r->replay, &record, ret);
-            if (rc > 0)
+            e = replay_apply(&r->replay, &record, ret);
+            if (e > 0)
                 return 1;
-            if (rc == 0)
+            if (e == 0)
                 continue;
         }
-        if (rc == -EBADMSG) {
+        if (e == -EBADMSG) {
             r->broken = true;
             drop_source(r);
-        } else if (rc < 0) {
-            return rc;
+        } else if (e < 0) {
+            return e;
         }
-        rc = advance(r);
-        if (rc <= 0)
-            return rc;
+        e = advance(r);
+        if (e <= 0)
+            return e;
     }
 }
 
@@ -379,10 +379,10 @@ static int load_header(struct trace_reader *r)
     for (size_t i = 0; i < r->scan.count && !r->header; i++) {
         if (r->scan.blocks[i].head.type != BLOCK_HEADER)
             continue;
-        int rc = scan_load(r->fd, &r->scan.blocks[i], &r->part);
-        if (rc == -ENOMEM)
-            return rc;
-        json_t *doc = rc == 0 ? json_parse(r->part.data, r->part.len, NULL) : NULL;
+        int e = scan_load(r->fd, &r->scan.blocks[i], &r->part);
+        if (e == -ENOMEM)
+            return e;
+        json_t *doc = e == 0 ? json_parse(r->part.data, r->part.len, NULL) : NULL;
         if (json_is_object(doc))
             r->header = doc;
         else
@@ -399,18 +399,18 @@ static int load_header(struct trace_reader *r)
 static int reader_init(struct trace_reader *r, struct err *err)
 {
     struct stat st;
-    int rc = check_file_head(r->fd, err);
-    if (rc < 0)
-        return rc;
+    int e = check_file_head(r->fd, err);
+    if (e < 0)
+        return e;
     if (fstat(r->fd, &st) < 0)
         return err_set(err, -errno, "cannot be read: %s", strerror(errno));
-    rc = scan_from(&r->scan, r->fd, BLOCK_FILE_HEAD_BYTES);
-    if (rc == 0)
-        rc = make_order(r);
-    if (rc == 0)
-        rc = load_header(r);
-    if (rc < 0)
-        return err_set(err, rc, "cannot be read: %s", strerror(-rc));
+    e = scan_from(&r->scan, r->fd, BLOCK_FILE_HEAD_BYTES);
+    if (e == 0)
+        e = make_order(r);
+    if (e == 0)
+        e = load_header(r);
+    if (e < 0)
+        return err_set(err, e, "cannot be read: %s", strerror(-e));
     r->seen_size = st.st_size;
     r->seen_mtime = st.st_mtim;
     drop_source(r);
@@ -425,10 +425,10 @@ int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err)
         return err_set(err, -ENOMEM, "cannot be read: %s", strerror(ENOMEM));
     }
     r->fd = fd;
-    int rc = reader_init(r, err);
-    if (rc < 0) {
+    int e = reader_init(r, err);
+    if (e < 0) {
         trace_reader_free(r);
-        return rc;
+        return e;
     }
     *ret = r;
     return 0;
@@ -441,13 +441,13 @@ static int open_trace(const char *path, struct err *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         int file = openat(fd, "trace.ebb", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        int rc = -errno;
+        int e = -errno;
         close(fd);
         if (file < 0)
-            return err_set(err, rc,
-                           rc == -ENOENT ? "%s is a folder without a recording (trace.ebb)"
-                                         : "%s/trace.ebb cannot be opened: %s",
-                           path, strerror(-rc));
+            return err_set(err, e,
+                           e == -ENOENT ? "%s is a folder without a recording (trace.ebb)"
+                                        : "%s/trace.ebb cannot be opened: %s",
+                           path, strerror(-e));
         fd = file;
     }
     if (fd < 0)
@@ -464,9 +464,9 @@ int trace_reader_open(const char *path, struct trace_reader **ret, struct err *e
     int fd = open_trace(path, err);
     if (fd < 0)
         return fd;
-    struct err why = {0};
-    int rc = trace_reader_open_fd(fd, ret, &why);
-    return rc < 0 ? err_set(err, rc, "%s %s", path, why.text) : 0;
+    struct err why = {""};
+    int e = trace_reader_open_fd(fd, ret, &why);
+    return e < 0 ? err_set(err, e, "%s %s", path, why.text) : 0;
 }
 
 void trace_reader_free(struct trace_reader *r)

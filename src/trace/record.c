@@ -163,9 +163,9 @@ static int decode_tick(struct record_decoder *d, struct cur *body, struct record
         d->rows_cap = d->cap;
     }
     for (size_t i = 0; i < count; i++) {
-        int rc = decode_row(d, body, &d->rows[i]);
-        if (rc < 0)
-            return rc;
+        int result = decode_row(d, body, &d->rows[i]);
+        if (result < 0)
+            return result;
     }
     sort_rows(d->rows, count);
     ret->rows = d->rows;
@@ -184,11 +184,11 @@ int record_decode(struct record_decoder *d, struct cur *c, struct record *ret)
             return -EBADMSG;
         r.t_ns = d->t_ns;
         r.body = cur_of(body, len);
-        int rc = r.type == RECORD_USE    ? decode_use(d, &r.body)
-                 : r.type == RECORD_TICK ? decode_tick(d, &r.body, &r)
-                                         : 0;
-        if (rc < 0)
-            return rc;
+        int result = r.type == RECORD_USE    ? decode_use(d, &r.body)
+                     : r.type == RECORD_TICK ? decode_tick(d, &r.body, &r)
+                                             : 0;
+        if (result < 0)
+            return result;
         if (r.type == RECORD_USE)
             continue;
         *ret = r;

@@ -149,17 +149,17 @@ static int begin_process(struct replay *r, struct cur *c)
     uint64_t slot = cur_varint(c);
     if (record_get_process(c, &info) < 0 || slot > UINT32_MAX)
         return -EBADMSG;
-    int rc = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
-    if (rc < 0)
-        return rc;
+    int result = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
+    if (result < 0)
+        return result;
     enum process_event_kind event = missed_event(e, &info);
     e->seen = true;
     if (event == PROCESS_BORN)
         e->sample = (struct sample){0};
-    rc = set_process(e, &info);
-    if (rc == 0 && event != PROCESS_EVENTS)
-        rc = push_pending(r, e, event);
-    return rc;
+    result = set_process(e, &info);
+    if (result == 0 && event != PROCESS_EVENTS)
+        result = push_pending(r, e, event);
+    return result;
 }
 
 static int begin_entity(struct replay *r, struct cur *c)
@@ -172,13 +172,13 @@ static int begin_entity(struct replay *r, struct cur *c)
         return -EBADMSG;
     if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
         return 0;
-    int rc = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
-    if (rc < 0)
-        return rc;
+    int result = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
+    if (result < 0)
+        return result;
     if (e->name && strlen(e->name) == len && memcmp(e->name, name, len) == 0)
         return 0;
-    rc = set_name(e, name, len);
-    return rc < 0 ? rc : push_pending(r, e, PROCESS_EVENTS);
+    result = set_name(e, name, len);
+    return result < 0 ? result : push_pending(r, e, PROCESS_EVENTS);
 }
 
 /* Everything that lives is listed, so that whatever was lost before, from here on all is known. */
@@ -187,23 +187,23 @@ static int apply_begin(struct replay *r, const struct record *record)
     struct cur c = record->body;
     r->pending_count = r->pending_at = 0;
     r->pending_t_ns = record->t_ns;
-    int rc = drop_dead(r);
+    int result = drop_dead(r);
     for (size_t i = 0; i < r->entity_count; i++)
         r->entities[i]->seen = false;
     uint64_t n = cur_varint(&c);
-    while (rc == 0 && n-- > 0)
-        rc = c.bad ? -EBADMSG : begin_process(r, &c);
-    n = rc == 0 ? cur_varint(&c) : 0;
-    while (rc == 0 && n-- > 0)
-        rc = c.bad ? -EBADMSG : begin_entity(r, &c);
-    for (size_t i = 0; rc == 0 && i < r->entity_count; i++) {
+    while (result == 0 && n-- > 0)
+        result = c.bad ? -EBADMSG : begin_process(r, &c);
+    n = result == 0 ? cur_varint(&c) : 0;
+    while (result == 0 && n-- > 0)
+        result = c.bad ? -EBADMSG : begin_entity(r, &c);
+    for (size_t i = 0; result == 0 && i < r->entity_count; i++) {
         struct replay_entity *e = r->entities[i];
         if (e->kind != ENTITY_PROCESS || !e->alive || e->seen)
             continue;
         e->alive = false;
-        rc = push_pending(r, e, PROCESS_DIED);
+        result = push_pending(r, e, PROCESS_DIED);
     }
-    return rc;
+    return result;
 }
 
 static void give_process(const struct replay_entity *e, enum process_event_kind event,
@@ -255,14 +255,14 @@ static int apply_process(struct replay *r, const struct record *record, struct t
     } else {
         if (record_get_process(&c, &info) < 0)
             return -EBADMSG;
-        int rc = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
-        if (rc < 0)
-            return rc;
+        int result = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
+        if (result < 0)
+            return result;
         if (event == PROCESS_BORN)
             e->sample = (struct sample){0};
-        rc = set_process(e, &info);
-        if (rc < 0)
-            return rc;
+        result = set_process(e, &info);
+        if (result < 0)
+            return result;
     }
     give_process(e, (enum process_event_kind)event, record->t_ns, ret);
     return 1;
@@ -279,11 +279,11 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
         return -EBADMSG;
     if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
         return 0;
-    int rc = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
-    if (rc == 0)
-        rc = set_name(e, name, len);
-    if (rc < 0)
-        return rc;
+    int result = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
+    if (result == 0)
+        result = set_name(e, name, len);
+    if (result < 0)
+        return result;
     give_entity(e, record->t_ns, ret);
     return 1;
 }
@@ -360,9 +360,9 @@ static int apply_tick(struct replay *r, const struct record *record, struct trac
         struct replay_entity *e;
         if (row->kind >= ENTITY_KINDS || (row->read == 0 && row->stale == 0))
             continue;
-        int rc = entity_get(r, row->kind, row->id, &e);
-        if (rc < 0)
-            return rc;
+        int result = entity_get(r, row->kind, row->id, &e);
+        if (result < 0)
+            return result;
         give_row(e, row, &r->rows[count++]);
     }
     *ret = (struct trace_item){.kind = TRACE_TICK, .t_ns = record->t_ns};

@@ -23,17 +23,16 @@ enum { TRIES_MAX = 1000, RUNDIR_ID_MAX = 64 };
 
 static const char runs_folder[] = "ebb-runs", json_name[] = "run.json";
 
-static int fail(struct err *err, int rc, const char *path)
+static int fail(struct err *err, int r, const char *path)
 {
-    switch (rc) {
+    switch (r) {
     case -EEXIST:
-        return err_set(err, rc, "run folder %s exists already; name another one or remove it",
-                       path);
+        return err_set(err, r, "run folder %s exists already; name another one or remove it", path);
     case -ENOTDIR:
-        return err_set(err, rc, "run folder %s cannot be created: a part of its path is a file",
+        return err_set(err, r, "run folder %s cannot be created: a part of its path is a file",
                        path);
     default:
-        return err_set(err, rc, "run folder %s cannot be created: %s", path, strerror(-rc));
+        return err_set(err, r, "run folder %s cannot be created: %s", path, strerror(-r));
     }
 }
 
@@ -70,9 +69,9 @@ static int make_folder(struct rundir *dir)
     dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd >= 0)
         return 0;
-    int rc = -errno;
+    int r = -errno;
     rmdir(dir->path); /* made by us and of no use, with a umask of 777 for instance */
-    return rc;
+    return r;
 }
 
 void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
@@ -112,10 +111,10 @@ static int create_exactly(const char *path, struct rundir *dir)
 {
     if (!*path)
         return -ENOENT;
-    int rc = make_absolute(path, dir->path, sizeof dir->path);
-    if (rc == 0)
-        rc = make_parents(dir->path);
-    return rc < 0 ? rc : make_folder(dir);
+    int r = make_absolute(path, dir->path, sizeof dir->path);
+    if (r == 0)
+        r = make_parents(dir->path);
+    return r < 0 ? r : make_folder(dir);
 }
 
 static int create_dated(const char *name, uint64_t wall_ns, struct rundir *dir)
@@ -130,9 +129,9 @@ static int create_dated(const char *name, uint64_t wall_ns, struct rundir *dir)
         int n = snprintf(path, sizeof path, "%s/%s-%s", runs_folder, clean, date);
         if (i > 1)
             snprintf(path + n, sizeof path - (size_t)n, "-%d", i);
-        int rc = create_exactly(path, dir);
-        if (rc != -EEXIST)
-            return rc;
+        int r = create_exactly(path, dir);
+        if (r != -EEXIST)
+            return r;
     }
     return -EEXIST;
 }
@@ -144,11 +143,11 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
     if (!dir)
         return fail(err, -ENOMEM, path ? path : runs_folder);
     dir->fd = -1;
-    int rc = path ? create_exactly(path, dir) : create_dated(name, wall_ns, dir);
-    if (rc < 0) {
-        rc = fail(err, rc, dir->path[0] ? dir->path : path ? path : runs_folder);
+    int r = path ? create_exactly(path, dir) : create_dated(name, wall_ns, dir);
+    if (r < 0) {
+        r = fail(err, r, dir->path[0] ? dir->path : path ? path : runs_folder);
         free(dir);
-        return rc;
+        return r;
     }
     if (!path)
         point_latest(dir);
@@ -165,15 +164,15 @@ static const char id_name[] = ".folder-id";
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
 {
-    int rc = strlen(folder_id) > RUNDIR_ID_MAX ? -EINVAL : 0;
-    if (rc == 0 && symlinkat(folder_id, dir->fd, id_name) < 0)
-        rc = -errno;
-    if (rc == 0)
+    int r = strlen(folder_id) > RUNDIR_ID_MAX ? -EINVAL : 0;
+    if (r == 0 && symlinkat(folder_id, dir->fd, id_name) < 0)
+        r = -errno;
+    if (r == 0)
         return 0;
     rmdir(dir->path);
-    rc = fail(err, rc, dir->path);
+    r = fail(err, r, dir->path);
     rundir_fini(dir);
-    return rc;
+    return r;
 }
 
 /* 1 it is, 0 it is another's, -errno. */
@@ -193,11 +192,11 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
     int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOTDIR || errno == ELOOP ? -ENOENT : -errno;
-    int rc = is_signed_with(fd, folder_id);
-    if (rc > 0)
+    int r = is_signed_with(fd, folder_id);
+    if (r > 0)
         return fd;
     close(fd);
-    return rc < 0 ? rc : -ENOENT;
+    return r < 0 ? r : -ENOENT;
 }
 
 void rundir_fini(struct rundir *dir)
@@ -223,13 +222,13 @@ static void move_folder_aside(int dir)
 int rundir_write_json(const struct rundir *dir, const json_t *doc)
 {
     struct buf text = {0};
-    int rc = json_print(&text, doc, 2);
-    if (rc == 0)
-        rc = io_replace_file(dir->fd, json_name, text.data, text.len);
-    if (rc == -EISDIR) {
+    int r = json_print(&text, doc, 2);
+    if (r == 0)
+        r = io_replace_file(dir->fd, json_name, text.data, text.len);
+    if (r == -EISDIR) {
         move_folder_aside(dir->fd);
-        rc = io_replace_file(dir->fd, json_name, text.data, text.len);
+        r = io_replace_file(dir->fd, json_name, text.data, text.len);
     }
     buf_fini(&text);
-    return rc;
+    return r;
 }

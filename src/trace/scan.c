@@ -125,17 +125,17 @@ static int scan_all(struct scan *s, struct scanner *sc, uint64_t at)
     uint64_t good_end = at;
     while (at < sc->size) {
         struct scan_block b = {.offset = at, .bad_before = at - good_end};
-        int rc = check_block(sc, at, &b.head);
-        if (rc > 0) {
-            rc = push(s, &b);
+        int r = check_block(sc, at, &b.head);
+        if (r > 0) {
+            r = push(s, &b);
             at += BLOCK_HEAD_BYTES + (uint64_t)b.head.stored_len;
             good_end = at;
-        } else if (rc == 0) {
+        } else if (r == 0) {
             at++;
-            rc = find_candidate(sc, &at);
+            r = find_candidate(sc, &at);
         }
-        if (rc < 0)
-            return rc;
+        if (r < 0)
+            return r;
     }
     s->cut_bytes = sc->size > good_end ? sc->size - good_end : 0;
     return 0;
@@ -155,9 +155,9 @@ int scan_from(struct scan *s, int fd, uint64_t offset)
     sc->work_left = sc->size * WORK_FACTOR + WORK_MIN;
     while (s->count > 0 && s->blocks[s->count - 1].offset >= offset)
         s->count--;
-    int rc = scan_all(s, sc, offset);
+    int r = scan_all(s, sc, offset);
     free(sc);
-    return rc;
+    return r;
 }
 
 int scan_load(int fd, const struct scan_block *b, struct buf *ret)

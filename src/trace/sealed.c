@@ -200,10 +200,10 @@ static int get_cells(struct sealed *s)
     s->cells = alloc_array(s->cell_count, sizeof *s->cells);
     if (!s->cells)
         return -ENOMEM;
-    int rc = count_per_tick(s);
-    if (rc == 0)
-        rc = scatter(s);
-    return rc;
+    int e = count_per_tick(s);
+    if (e == 0)
+        e = scatter(s);
+    return e;
 }
 
 /* Room for a row of every entity there is. */
@@ -252,16 +252,16 @@ static int get_streams(struct sealed *s, size_t raw_len)
     struct cur gaps = get_stream(&c), deltas = get_stream(&c);
     if (c.bad)
         return -EBADMSG;
-    int rc = get_times(s, times);
-    if (rc == 0)
-        rc = get_directory(s, directory, gaps, deltas);
-    if (rc == 0)
-        rc = alloc_rows(s);
-    if (rc == 0)
-        rc = check_meta(s);
-    if (rc == 0)
-        rc = get_cells(s);
-    return rc;
+    int e = get_times(s, times);
+    if (e == 0)
+        e = get_directory(s, directory, gaps, deltas);
+    if (e == 0)
+        e = alloc_rows(s);
+    if (e == 0)
+        e = check_meta(s);
+    if (e == 0)
+        e = get_cells(s);
+    return e;
 }
 
 int sealed_open(const void *stored, size_t stored_len, size_t raw_len, struct sealed **ret)
@@ -269,12 +269,12 @@ int sealed_open(const void *stored, size_t stored_len, size_t raw_len, struct se
     struct sealed *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
-    int rc = pack_open(stored, stored_len, raw_len, &s->plain);
-    if (rc == 0)
-        rc = get_streams(s, raw_len);
-    if (rc < 0) {
+    int e = pack_open(stored, stored_len, raw_len, &s->plain);
+    if (e == 0)
+        e = get_streams(s, raw_len);
+    if (e < 0) {
         sealed_free(s);
-        return rc;
+        return e;
     }
     *ret = s;
     return 0;

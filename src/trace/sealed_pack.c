@@ -48,15 +48,15 @@ static unsigned row_cells(const struct record_row *row)
 static int count_cells(struct packer *p, struct cur records)
 {
     struct record r;
-    int rc;
+    int e;
     uint64_t cells = 0, ticks = 0;
-    while ((rc = record_decode(&p->decoder, &records, &r)) > 0) {
+    while ((e = record_decode(&p->decoder, &records, &r)) > 0) {
         ticks += r.type == RECORD_TICK;
         for (size_t i = 0; i < r.count; i++)
             cells += row_cells(&r.rows[i]);
     }
-    if (rc < 0)
-        return rc;
+    if (e < 0)
+        return e;
     if (cells > SEALED_CELLS_MAX || ticks > SEALED_TICKS_MAX)
         return -EFBIG;
     p->column_count = p->decoder.count * RECORD_COLUMNS;
@@ -72,9 +72,9 @@ static int count_cells(struct packer *p, struct cur records)
 static int count_columns(struct packer *p, struct cur records)
 {
     struct record r;
-    int rc;
+    int e;
     record_decoder_restart(&p->decoder);
-    while ((rc = record_decode(&p->decoder, &records, &r)) > 0)
+    while ((e = record_decode(&p->decoder, &records, &r)) > 0)
         for (size_t i = 0; i < r.count; i++) {
             const struct record_row *row = &r.rows[i];
             struct column *columns = &p->columns[row->index * RECORD_COLUMNS];
@@ -93,7 +93,7 @@ static int count_columns(struct packer *p, struct cur records)
         at += c->count;
         c->count = 0; /* filled again below */
     }
-    return rc;
+    return e;
 }
 
 static void put_cell(struct packer *p, struct column *c, uint64_t value)
@@ -135,15 +135,15 @@ static void put_meta(struct packer *p, const struct record *r)
 static int fill(struct packer *p, struct cur records)
 {
     struct record r;
-    int rc;
+    int e;
     record_decoder_restart(&p->decoder);
-    while ((rc = record_decode(&p->decoder, &records, &r)) > 0) {
+    while ((e = record_decode(&p->decoder, &records, &r)) > 0) {
         if (r.type == RECORD_TICK)
             put_tick(p, &r);
         else
             put_meta(p, &r);
     }
-    return rc;
+    return e;
 }
 
 /* Columns that look alike lie together, which helps the compressor. */
@@ -238,22 +238,22 @@ int sealed_pack(const void *records, size_t len, struct buf *ret, uint32_t *ret_
     struct packer p = {0};
     struct buf plain = {0};
     struct cur c = cur_of(records, len);
-    int rc = count_cells(&p, c);
-    if (rc == 0)
-        rc = count_columns(&p, c);
-    if (rc == 0)
-        rc = fill(&p, c);
-    if (rc == 0)
+    int e = count_cells(&p, c);
+    if (e == 0)
+        e = count_columns(&p, c);
+    if (e == 0)
+        e = fill(&p, c);
+    if (e == 0)
         put_streams(&p, &plain);
     packer_fini(&p);
-    if (rc == 0 && plain.failed)
-        rc = -ENOMEM;
-    if (rc == 0 && plain.len > UINT32_MAX)
-        rc = -EFBIG;
-    if (rc == 0)
-        rc = pack_add(ret, plain.data, plain.len, &effort);
-    if (rc == 0)
+    if (e == 0 && plain.failed)
+        e = -ENOMEM;
+    if (e == 0 && plain.len > UINT32_MAX)
+        e = -EFBIG;
+    if (e == 0)
+        e = pack_add(ret, plain.data, plain.len, &effort);
+    if (e == 0)
         *ret_raw_len = (uint32_t)plain.len;
     buf_fini(&plain);
-    return rc;
+    return e;
 }

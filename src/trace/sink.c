@@ -108,10 +108,10 @@ static void cut_to(const struct shared *sh, uint64_t size)
 
 static int append(struct shared *sh, const struct op *op)
 {
-    int rc = write_at(sh, op->data, op->len, sh->size_bytes);
-    if (rc < 0) {
+    int e = write_at(sh, op->data, op->len, sh->size_bytes);
+    if (e < 0) {
         cut_to(sh, sh->size_bytes);
-        return rc;
+        return e;
     }
     sh->size_bytes += op->len;
     sh->unsynced_bytes += op->len;
@@ -131,12 +131,12 @@ static int sync_if_dirty(struct shared *sh)
 {
     if (!sh->dirty)
         return 0;
-    int rc = sync_data(sh);
+    int e = sync_data(sh);
     /* After a failed sync the kernel may have dropped the pages and calls them clean. */
     sh->dirty = false;
-    if (rc == 0)
+    if (e == 0)
         sh->unsynced_bytes = 0;
-    return rc;
+    return e;
 }
 
 /* Once the copy behind the tail is on disk nothing can be lost any more, so that an error from
@@ -144,46 +144,46 @@ static int sync_if_dirty(struct shared *sh)
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;
-    int rc = write_at(sh, op->data, op->len, old);
-    if (rc == 0)
-        rc = sync_data(sh);
-    if (rc < 0) {
+    int e = write_at(sh, op->data, op->len, old);
+    if (e == 0)
+        e = sync_data(sh);
+    if (e < 0) {
         cut_to(sh, old);
         sh->tail_at = old;
-        return rc;
+        return e;
     }
     sh->dirty = false;
     sh->unsynced_bytes = 0;
     sh->size_bytes = sh->tail_at = old + op->len;
     if (!sh->seekable || op->len > old - tail) /* in place it would reach into its own copy */
         return 0;
-    rc = write_at(sh, op->data, op->len, tail);
-    if (rc == 0)
-        rc = sync_data(sh);
-    if (rc == 0 && ftruncate(sh->fd, (off_t)(tail + op->len)) < 0)
-        rc = -errno;
-    if (rc == 0)
+    e = write_at(sh, op->data, op->len, tail);
+    if (e == 0)
+        e = sync_data(sh);
+    if (e == 0 && ftruncate(sh->fd, (off_t)(tail + op->len)) < 0)
+        e = -errno;
+    if (e == 0)
         sh->size_bytes = sh->tail_at = tail + op->len;
-    return rc;
+    return e;
 }
 
 static int turn(struct shared *sh, const struct op *op)
 {
     struct turn t;
     memcpy(&t, op->data, sizeof t);
-    int rc = 0;
+    int e = 0;
     if (sh->fd >= 0)
         close(sh->fd);
     if (t.old[0])
         unlinkat(t.dir_fd, t.old, 0);
     sh->fd = openat(t.dir_fd, t.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (sh->fd < 0)
-        rc = -errno;
+        e = -errno;
     close(t.dir_fd);
     sh->seekable = true;
     sh->dirty = false;
     sh->size_bytes = sh->tail_at = sh->unsynced_bytes = 0;
-    return rc;
+    return e;
 }
 
 /* Under the lock. The counter of an eventfd holds more events than there can be. */
@@ -202,13 +202,13 @@ static void wake_if_below(struct shared *sh)
     send_event(sh);
 }
 
-static void note_result(struct shared *sh, const struct op *op, int rc)
+static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    if (rc < 0 || op->kind != OP_SYNC) /* a sync with nothing to do says nothing of the disk */
-        st->failing = rc < 0;
-    if (rc == 0)
+    if (e < 0 || op->kind != OP_SYNC) /* a sync with nothing to do says nothing of the disk */
+        st->failing = e < 0;
+    if (e == 0)
         return;
     if (op->kind != OP_REPLACE_TAIL && op->kind != OP_TURN) {
         st->lost_bytes += op->kind == OP_SYNC ? sh->unsynced_bytes : op->len;
@@ -218,7 +218,7 @@ static void note_result(struct shared *sh, const struct op *op, int rc)
         sh->unsynced_bytes = 0;
     if (st->first_error != 0)
         return;
-    st->first_error = rc;
+    st->first_error = e;
     send_event(sh);
 }
 
@@ -257,9 +257,9 @@ static void *run(void *arg)
         if (!op && sh->leaves_unsynced)
             break;
         pthread_mutex_unlock(&sh->lock);
-        int rc = perform(sh, op ? op : &last_sync);
+        int e = perform(sh, op ? op : &last_sync);
         pthread_mutex_lock(&sh->lock);
-        note_result(sh, op ? op : &last_sync, rc);
+        note_result(sh, op ? op : &last_sync, e);
         if (!op)
             break;
         sh->first = op->next;
@@ -346,7 +346,7 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
-    bool idle = sh->first == NULL; /* else it is at work, and looks again before it sleeps */
+    bool idle = !sh->first; /* else it is at work, and looks again before it sleeps */
     *sh->last = op;
     sh->last = &op->next;
     sh->status.waiting_bytes += op_bytes(op);
@@ -378,10 +378,10 @@ int sink_turn(struct sink *s, int dirfd, const char *name, const char *old)
         return -errno;
     snprintf(t.name, sizeof t.name, "%s", name);
     snprintf(t.old, sizeof t.old, "%s", old ? old : "");
-    int rc = enqueue(s, OP_TURN, &t, sizeof t);
-    if (rc < 0)
+    int e = enqueue(s, OP_TURN, &t, sizeof t);
+    if (e < 0)
         close(t.dir_fd);
-    return rc;
+    return e;
 }
 
 int sink_sync(struct sink *s)
@@ -429,10 +429,10 @@ int sink_wait(struct sink *s, uint64_t wait_ns)
 {
     struct shared *sh = s->sh;
     struct timespec deadline = deadline_after(wait_ns);
-    int rc = 0;
+    int e = 0;
     pthread_mutex_lock(&sh->lock);
-    while (sh->first && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&sh->done, &sh->lock, &deadline);
+    while (sh->first && e != ETIMEDOUT)
+        e = pthread_cond_timedwait(&sh->done, &sh->lock, &deadline);
     bool drained = !sh->first;
     pthread_mutex_unlock(&sh->lock);
     return drained ? 0 : -ETIMEDOUT;
@@ -451,7 +451,7 @@ int sink_close(struct sink *s, uint64_t wait_ns)
         if (pthread_cond_timedwait(&sh->done, &sh->lock, &deadline) == ETIMEDOUT)
             break;
     bool finished = sh->finished;
-    int rc = sh->status.first_error;
+    int e = sh->status.first_error;
     sh->abandoned = !finished;
     pthread_mutex_unlock(&sh->lock);
     if (finished)
@@ -460,5 +460,5 @@ int sink_close(struct sink *s, uint64_t wait_ns)
         pthread_detach(s->thread);
     shared_unref(sh);
     free(s);
-    return finished ? rc : -ETIMEDOUT;
+    return finished ? e : -ETIMEDOUT;
 }

@@ -351,15 +351,15 @@ static int add_time(json_t *doc, const char *key, uint64_t value)
 static int make_header(const json_t *header, struct buf *ret)
 {
     json_t *doc = header ? json_deep_copy(header) : json_object();
-    int rc = doc ? 0 : -1;
-    if (rc == 0)
-        rc = json_object_set_new(
-            doc, "format", json_pack("{s:i,s:i}", "major", BLOCK_MAJOR, "minor", BLOCK_MINOR));
-    if (rc == 0)
-        rc = add_time(doc, "start_mono_ns", clock_mono_ns());
-    if (rc == 0)
-        rc = add_time(doc, "start_wall_ns", clock_wall_ns());
-    AUTO_FREE char *text = rc == 0 ? json_dumps(doc, JSON_COMPACT) : NULL;
+    int r = doc ? 0 : -1;
+    if (r == 0)
+        r = json_object_set_new(doc, "format",
+                                json_pack("{s:i,s:i}", "major", BLOCK_MAJOR, "minor", BLOCK_MINOR));
+    if (r == 0)
+        r = add_time(doc, "start_mono_ns", clock_mono_ns());
+    if (r == 0)
+        r = add_time(doc, "start_wall_ns", clock_wall_ns());
+    AUTO_FREE char *text = r == 0 ? json_dumps(doc, JSON_COMPACT) : NULL;
     json_decref(doc);
     size_t len = text ? strlen(text) : 0;
     if (!text || len > BLOCK_PAYLOAD_MAX)
@@ -374,15 +374,15 @@ static int make_header(const json_t *header, struct buf *ret)
 static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
 {
     struct buf head = {0};
-    int rc = make_header(header, &head);
-    if (rc < 0) {
+    int r = make_header(header, &head);
+    if (r < 0) {
         buf_fini(&head);
-        return rc;
+        return r;
     }
     int fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    rc = fd < 0 ? -errno : io_write_all(fd, head.data, head.len);
+    r = fd < 0 ? -errno : io_write_all(fd, head.data, head.len);
     buf_fini(&head);
-    if (rc == 0) {
+    if (r == 0) {
         *ret = fd;
         return 0;
     }
@@ -390,7 +390,7 @@ static int create_file(int dirfd, const char *name, const json_t *header, int *r
         unlinkat(dirfd, name, 0);
         close(fd);
     }
-    return rc;
+    return r;
 }
 
 static void set_options(struct trace_writer *w, const struct trace_writer_options *options)
@@ -416,18 +416,18 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
     if (!w)
         return err_set(err, -ENOMEM, "%s cannot be recorded: %s", name, strerror(ENOMEM));
     set_options(w, options);
-    int rc = create_file(dirfd, name, header, &fd);
-    if (rc == 0) {
-        rc = sink_new(fd, w->options.memory_bytes, &w->sink);
-        if (rc < 0)
+    int r = create_file(dirfd, name, header, &fd);
+    if (r == 0) {
+        r = sink_new(fd, w->options.memory_bytes, &w->sink);
+        if (r < 0)
             unlinkat(dirfd, name, 0);
     }
-    if (rc < 0) {
+    if (r < 0) {
         free(w);
-        return err_set(err, rc,
-                       rc == -EEXIST ? "%s exists already and is not overwritten"
-                                     : "%s cannot be written: %s",
-                       name, strerror(-rc));
+        return err_set(err, r,
+                       r == -EEXIST ? "%s exists already and is not overwritten"
+                                    : "%s cannot be written: %s",
+                       name, strerror(-r));
     }
     *ret = w;
     return 0;
@@ -479,9 +479,9 @@ int trace_writer_close(struct trace_writer *w, const json_t *footer, uint64_t wa
     if (w->open)
         writer_close_block(w, until);
     now = clock_mono_ns();
-    int rc = sink_close(w->sink, until > now ? until - now : 0);
-    if (rc == 0)
-        rc = w->error;
+    int r = sink_close(w->sink, until > now ? until - now : 0);
+    if (r == 0)
+        r = w->error;
     writer_free(w);
-    return rc;
+    return r;
 }

@@ -46,11 +46,11 @@ static int hand_over_part(struct trace_writer *w, size_t len)
     struct buf out = {0};
     head.raw_len = (uint32_t)len;
     block_add(&out, &head, w->records.data + w->handed, len);
-    int rc = out.failed      ? -ENOMEM
-             : w->tail_begun ? sink_append(w->sink, out.data, out.len)
-                             : sink_begin_tail(w->sink, out.data, out.len);
+    int r = out.failed      ? -ENOMEM
+            : w->tail_begun ? sink_append(w->sink, out.data, out.len)
+                            : sink_begin_tail(w->sink, out.data, out.len);
     buf_fini(&out);
-    return rc;
+    return r;
 }
 
 static bool all_handed(const struct trace_writer *w)
@@ -120,19 +120,19 @@ static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
     struct block_head head = {.type = BLOCK_SEALED, .seq = w->seq};
-    int rc = sealed_pack(w->records.data, w->records.len, &packed, &head.raw_len);
-    if (rc == 0 && (packed.len >= w->records.len || head.raw_len > BLOCK_PAYLOAD_MAX))
-        rc = -EFBIG;
-    if (rc == 0) {
+    int r = sealed_pack(w->records.data, w->records.len, &packed, &head.raw_len);
+    if (r == 0 && (packed.len >= w->records.len || head.raw_len > BLOCK_PAYLOAD_MAX))
+        r = -EFBIG;
+    if (r == 0) {
         block_add(&out, &head, packed.data, packed.len);
-        rc = out.failed      ? -ENOMEM
-             : w->tail_begun ? sink_replace_tail(w->sink, out.data, out.len)
-                             : sink_begin_tail(w->sink, out.data, out.len);
+        r = out.failed      ? -ENOMEM
+            : w->tail_begun ? sink_replace_tail(w->sink, out.data, out.len)
+                            : sink_begin_tail(w->sink, out.data, out.len);
     }
-    w->unsynced |= rc == 0;
+    w->unsynced |= r == 0;
     buf_fini(&packed);
     buf_fini(&out);
-    return rc;
+    return r;
 }
 
 static void seal(struct trace_writer *w)

@@ -143,7 +143,7 @@ static void take_event(struct jumps *k, struct sides s, double noise)
 static double median_of(const double *jump, unsigned n)
 {
     double sorted[VERDICT_EVENTS];
-    memcpy(sorted, jump, n * sizeof(sorted[0]));
+    memcpy(sorted, jump, n * sizeof sorted[0]);
     return fit_median(sorted, n);
 }
 

@@ -206,7 +206,7 @@ static void step_take(struct verdict_series *v, double step, double t_s, double 
     envelope_push(&v->by_step, step, t_s, y);
     events_feed(v, y);
     if (v->n_recent == VERDICT_RECENT)
-        memmove(v->recent, v->recent + 1, (VERDICT_RECENT - 1) * sizeof(v->recent[0]));
+        memmove(v->recent, v->recent + 1, (VERDICT_RECENT - 1) * sizeof v->recent[0]);
     else
         v->n_recent++;
     v->recent[v->n_recent - 1] = y;

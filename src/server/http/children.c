@@ -352,7 +352,7 @@ static struct child *child_new(struct children *all, const char *const *argv, co
                         .streams = {{.child = c, .fd = -1, .max = all->options.output_max},
                                     {.child = c, .fd = -1, .max = STDERR_MAX}}};
     c->args[0] = (char *)(uintptr_t)all->options.program;
-    bool is_whole = c->key != NULL;
+    bool is_whole = c->key;
     for (int i = 0; i < ARGS_MAX && argv[i] && is_whole; i++)
         is_whole = (c->args[i + 1] = strdup(argv[i])) != NULL;
     if (is_whole)

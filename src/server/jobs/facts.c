@@ -92,7 +92,7 @@ static void end_verdict(struct job_facts *f, const json_t *run)
         .rate_bytes_per_step = r.rate_bytes_per_step.value,
         .has_oom_eta_s = r.oom.has_t,
         .oom_eta_s = {true, true, r.oom.eta_s_low, r.oom.eta_s_high},
-        .has_sentence = sentence != NULL,
+        .has_sentence = sentence,
     };
     facts_copy_text(v->verdict, sizeof v->verdict, verdict_word_name(r.word));
     facts_copy_text(v->sentence, sizeof v->sentence, sentence);
@@ -166,9 +166,9 @@ void job_facts_end(struct job_facts *f, const json_t *run, const struct outcome 
 {
     f->has_status = o->end.has_status;
     f->status = o->end.status;
-    f->has_cause = o->end.cause != NULL;
+    f->has_cause = o->end.cause;
     facts_copy_text(f->cause, sizeof f->cause, o->end.cause);
-    f->has_cause_kind = o->end.cause_kind != NULL;
+    f->has_cause_kind = o->end.cause_kind;
     facts_copy_text(f->cause_kind, sizeof f->cause_kind, o->end.cause_kind);
     f->has_pid = o->about.has_pid;
     f->pid = o->about.pid;

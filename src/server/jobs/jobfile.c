@@ -92,11 +92,11 @@ int jobfile_put(struct buf *out, const json_t *job)
     json_t *entry = entry_of(job, id);
     size_t before = out->len;
     buf_printf(out, "\"%s\": ", id);
-    int rc = entry ? json_print(out, entry, 0) : -ENOMEM;
+    int r = entry ? json_print(out, entry, 0) : -ENOMEM;
     json_decref(entry);
-    if (rc < 0)
+    if (r < 0)
         out->len = before;
     else
         out->len--; /* without its newline: a comma may follow */
-    return rc;
+    return r;
 }

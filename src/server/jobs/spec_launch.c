@@ -98,7 +98,7 @@ static bool is_passed_on(const char *variable, const json_t *env)
     char name[256];
     if (strncmp(variable, "EBB_", 4) == 0 || is_named(variable, visible))
         return false;
-    if (n >= sizeof(name))
+    if (n >= sizeof name)
         return true;
     memcpy(name, variable, n);
     name[n] = '\0';
