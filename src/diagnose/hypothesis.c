@@ -212,8 +212,7 @@ struct floors floors_of(const struct question *q)
 static double tree_growth(const struct facts *f)
 {
     double charge = facts_growth(&f->charge, f->start_s, f->now_s);
-    return isnan(charge) ? facts_growth(&f->tree, f->start_s, f->now_s)
-                         : charge;
+    return isnan(charge) ? facts_growth(&f->tree, f->start_s, f->now_s) : charge;
 }
 
 bool is_leak(enum verdict_word word)
