@@ -100,16 +100,14 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
     summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
     summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
     summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
-    doc_fact(d, "baseline");
-    if (s->floor_bytes.has_first && s->floor_bytes.has_last)
+    doc_fact(d, "baseline"); /* too few readings for a rate are too few for a baseline */
+    if (s->has_rate_bytes_per_min && s->floor_bytes.has_first && s->floor_bytes.has_last)
         doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),
                   text_size(last, s->floor_bytes.last));
-    if (s->has_growth_bytes)
+    if (s->has_rate_bytes_per_min && s->has_growth_bytes)
         doc_itemf(d, TONE_PLAIN, "growth %s", text_size_signed(first, s->growth_bytes));
     if (s->has_rate_bytes_per_min)
         doc_itemf(d, TONE_PLAIN, "rate %s", cell_rate_text(rate, s->rate_bytes_per_min));
-    else if (s->has_growth_bytes)
-        doc_itemf(d, TONE_PLAIN, "too short to tell a rate");
     doc_fact(d, "sharing");
     summary_item(d, TONE_PLAIN, "", t->has_unique_bytes, t->unique_bytes, " unique to one process");
     summary_item(d, TONE_PLAIN, "", t->has_shared_bytes, t->shared_bytes, " shared, counted once");

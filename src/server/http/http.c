@@ -1,6 +1,7 @@
 /* The daemons, one for each listener: their epoll in our loop, connections and how long they may
  * take, and the calls that MHD makes for a request. */
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 
 #include <errno.h>
 #include <stdlib.h>

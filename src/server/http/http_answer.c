@@ -1,6 +1,7 @@
 /* Answers: JSON, text, files, what is packed in the program, errors; each with the headers that
  * keep a browser from taking it for something else. */
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* Requests that wait for their answer, and connections that are no longer HTTP. */
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 
 #include <assert.h>
 #include <fcntl.h>

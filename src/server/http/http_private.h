@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 
 struct loop_source;
 

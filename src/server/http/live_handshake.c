@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 #include "server/http/live_private.h"
 
 enum { KEY_LEN = 24, ACCEPT_LEN = 28 };

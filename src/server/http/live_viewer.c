@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 #include "server/http/live_private.h"
 #include "version.h"
 

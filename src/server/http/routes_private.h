@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "server/http/http.h"
+#include "server/http/http_answer.h"
 #include "server/http/routes.h"
 
 struct err;

@@ -15,7 +15,10 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 enum {
     REASON_MAX = 300,

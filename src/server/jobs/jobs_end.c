@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "run/outcome.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
 static const double year_s = 366.0 * 24 * 3600;

@@ -18,7 +18,10 @@
 #include "base/io.h"
 #include "base/loop.h"
 #include "server/jobs/jobfile.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 #include "trace/sink.h"
 
 enum {

@@ -8,7 +8,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 static const double year_s = 366.0 * 24 * 3600;
 

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/number.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
 
 static const char mark_name[] = "last-id";
 static const int64_t id_max = INT64_C(1) << 52; /* a file that says more is damaged */

@@ -11,7 +11,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "server/jobs/jobfile.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
 
 enum { FILE_MAX = 16 << 20, KEY_MAX = 40 };
 

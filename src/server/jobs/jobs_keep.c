@@ -14,7 +14,10 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "base/number.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 #include "server/jobs/jobs_trash.h"
 
 enum {

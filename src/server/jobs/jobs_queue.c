@@ -9,7 +9,10 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 enum {
     BURST = 8, /* starts in one go; the loop has others to serve */

@@ -10,7 +10,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 enum {
     SOFT_MAX = 1000,  /* changes of one job, reported by its supervisor, that are kept */

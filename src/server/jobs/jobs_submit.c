@@ -1,5 +1,7 @@
 /* A job comes in: checked, kept on disk, queued, and started from there. */
 #include "server/jobs/jobs_private.h"
+#include "server/jobs/jobs_queue.h"
+#include "server/jobs/jobs_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

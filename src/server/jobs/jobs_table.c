@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
 /* Index of the first entry of V that does not come before JOB. */
