@@ -106,7 +106,7 @@ def test_the_summary_the_diagnosis_and_the_report_name_the_function(drawn):
     assert re.search(r"on_evaluate, through \d+ lines", " ".join(doc.split())), doc
     page = drawn.run / "report.html"
     assert run_ebb("report", drawn.run, "-o", page).returncode == 0
-    place = f"on_evaluate, {drawn.path}:{line_of(drawn.path, '# DRAWS')}, through "
+    place = f"{drawn.path}:{line_of(drawn.path, '# DRAWS')} Callback.on_evaluate, through "
     assert place in page.read_text()
 
 
