@@ -272,7 +272,7 @@ REFLEX_CODE static void reflex_show(struct reflex *r, unsigned which, uint64_t n
     struct reflex_shown *s = &r->shown[which];
     const struct reflex_memory *m = &r->memory[which];
     __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
-    SHOW(known, found);
+    SHOW(known, found ? 1 : 0);
     if (found) {
         SHOW(t_ns, now_ns);
         SHOW(used_bytes, found->used_bytes);

@@ -52,7 +52,7 @@ static void answer_heap(struct job *j, const struct mark *m, const char *path)
     const char *text = mark_get(m, "PID", &len);
     if (text && (number_parse_i64(text, len, &pid) < 0 || pid < 0 || pid > INT32_MAX))
         return;
-    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap.collect, "refreshed",
+    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap.collect ? 1 : 0, "refreshed",
                             (json_int_t)job_heap_refresh(j, (int32_t)pid));
     if (doc)
         query_reply(path, doc);

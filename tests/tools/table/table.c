@@ -83,7 +83,12 @@ static int take_mark(void *user, double t_s, const struct mark *mark)
         abort();
     struct mark *one = &m->marks[m->mark_count++];
     *one = *mark;
-    one->text = strndup(mark->text, mark->len);
+    char *text = malloc(mark->len + 1);
+    if (!text)
+        abort();
+    memcpy(text, mark->text, mark->len);
+    text[mark->len] = '\0';
+    one->text = text;
     one->t_ns = (uint64_t)llround(t_s * 1e6) * NS_PER_US;
     return 0;
 }
