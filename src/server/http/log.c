@@ -85,8 +85,8 @@ static void put_json(struct buf *line, const char *t, enum log_level level, cons
 }
 
 /* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
-static void write_line(enum log_level level, const char *event, int64_t job, const char *fmt,
-                       va_list ap)
+__attribute__((format(printf, 4, 0))) static void
+write_line(enum log_level level, const char *event, int64_t job, const char *fmt, va_list ap)
 {
     struct buf message = {0}, line = {0};
     struct pollfd p = {.fd = out.fd, .events = POLLOUT};
