@@ -29,7 +29,7 @@ def main():
                 is_comment = "*/" not in line
                 continue
             for pattern, advice in RULES:
-                if pattern.search(text):
+                if pattern.search(text) and not text.startswith("#define"):
                     print(f"{path.relative_to(root)}:{number}: {advice}")
                     found += 1
     return 1 if found else 0

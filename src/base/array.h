@@ -23,4 +23,5 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 }
 
 /* Room for one more behind COUNT elements of AT, which has room for CAP; false: out of memory. */
-#define ARRAY_ROOM(at, count, cap) ((count) < (cap) || array_grow(&(at), &(cap), sizeof *(at)))
+#define ARRAY_ROOM(at, count, cap)                                                                 \
+    ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))

@@ -131,7 +131,7 @@ static int judge(const char *path, const struct verdict_call *o, struct recorded
     int r = check_options(path, o, until_s, err);
     if (r == 0)
         r = judge_path(path, o, until_s, ret, err);
-    if (r < 0)
+    if (r < 0 || !ret->run)
         return r;
     const struct trace_reader_damage *d = &ret->run->damage;
     if (d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks)

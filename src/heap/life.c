@@ -72,7 +72,7 @@ static void set_word(const char *word, size_t len, struct heap_process *ret)
     uint64_t n;
     if (!equals || !parse_number(word + name, len - name, &n))
         return;
-#define IS_WORD(text) (name == sizeof text - 1 && memcmp(word, text, name) == 0)
+#define IS_WORD(text) (name == sizeof(text) - 1 && memcmp(word, text, name) == 0)
     if (IS_WORD("interval=") && n > 0)
         ret->base_interval = n;
     else if (IS_WORD("python=") && n <= 1)

@@ -40,7 +40,8 @@ static bool list_processes(struct judge *j)
     size_t at = 0, most = judge_living(j, &living) + j->run->dead.count + 1;
     j->listed_count = 0;
     if (most > j->listed_cap) {
-        void *listed = reallocarray((void *)(uintptr_t)j->listed, most, sizeof *j->listed);
+        void *listed =
+            reallocarray((void *)(uintptr_t)j->listed, most, sizeof(struct run_entity *));
         if (!listed)
             return false;
         j->listed = listed;
@@ -50,7 +51,7 @@ static bool list_processes(struct judge *j)
         if (judge_series_of(e) || judge_known(e)->rows)
             j->listed[j->listed_count++] = e;
     if (j->listed_count > 1)
-        qsort(j->listed, j->listed_count, sizeof *j->listed, larger_first);
+        qsort(j->listed, j->listed_count, sizeof(struct run_entity *), larger_first);
     return true;
 }
 
@@ -90,7 +91,7 @@ static size_t tree_result(const struct verdict_member *members, size_t n,
 static void judge_job(struct judge *j)
 {
     struct verdict_member *members = calloc(j->listed_count + 1, sizeof *members);
-    const struct run_entity **process = calloc(j->listed_count + 1, sizeof *process);
+    const struct run_entity **process = calloc(j->listed_count + 1, sizeof(struct run_entity *));
     struct judge_series *whole = j->whole && j->whole->has_first ? j->whole : NULL;
     size_t n = 0;
     if (whole) {

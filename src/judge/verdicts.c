@@ -1,6 +1,7 @@
 /* Verdicts as plain data, from the judge. */
 #include "judge/verdicts.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +70,10 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
+    assert(known); /* the judge has seen every process that it lists */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
-    a->has_pid = a->has_role || (j->run->table.is_job && a->pid > 0);
+    a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);
     a->start_ticks = p->info.id.start_ticks;
     a->role = p->info.role;
     a->alive = !p->is_dead;
@@ -143,13 +145,13 @@ static int verdicts_add_kind(struct judged_list *list, const struct judge *j, en
 {
     struct run_entity *e;
     size_t n = 0, most = j->run ? j->run->living.count + j->run->dead.count : 0;
-    const struct run_entity **all = calloc(most + 1, sizeof *all);
+    const struct run_entity **all = calloc(most + 1, sizeof(struct run_entity *));
     int r = all ? 0 : -ENOMEM;
     for (size_t at = 0; r == 0 && j->run && (e = judge_next(j, kind, &at));)
         if (judge_result(e))
             all[n++] = e;
     if (n > 1)
-        qsort(all, n, sizeof *all, by_number);
+        qsort(all, n, sizeof(struct run_entity *), by_number);
     for (size_t i = 0; i < n && r == 0; i++)
         r = verdicts_add(list, j, all[i]);
     free((void *)(uintptr_t)all);

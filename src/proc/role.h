@@ -34,7 +34,7 @@ struct role_guess {
 void role_guess(const struct role_input *in, struct role_guess *ret);
 /* One line of maps adds its evidence to a struct role_maps: for proc_read_maps. */
 struct proc_map;
-void role_maps_add(void *maps, const struct proc_map *map);
+void role_maps_add(void *user, const struct proc_map *map);
 /* "libtorch", "libtensorflow", "jax": the library by which a process with these maps trains;
  * NULL if none. */
 const char *role_maps_library(const struct role_maps *maps);

@@ -193,7 +193,7 @@ int profile_export_speedscope(const struct profile *p, struct names *names, FILE
     char title[64];
     int r = export_sites(p, &sites, err), e = 0;
     for (uint32_t i = 0; r == 0 && e == 0 && i < p->n_sites; i++)
-        if (sites[i].live_bytes)
+        if (sites && sites[i].live_bytes)
             e = speedscope_add_site(&s, p, names, i, sites[i].live_bytes);
     snprintf(title, sizeof title, "live heap of process %" PRId32, p->pid);
     json_t *doc = json_pack("{s:s,s:s,s:s,s:i,s:{s:o},s:[{s:s,s:s,s:s,s:i,s:o,s:o,s:o}]}",

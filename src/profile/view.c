@@ -238,7 +238,7 @@ static int view_of_names(const struct profile *p, struct names *names,
 {
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth_options options = wants->growth;
-    struct growth g;
+    struct growth g = {0};
     int r = marks_of(wants->marks, p->pid, p->start_ns, &marks, &options.n_marks, err);
     options.marks = marks;
     if (r == 0)

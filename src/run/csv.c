@@ -456,7 +456,7 @@ int run_read_csv(const char *path, const struct run_settings *settings,
     c.groups = calloc(GROUPS_MAX, sizeof(struct csv_group *));
     c.index = calloc(INDEX_SIZE, sizeof *c.index);
     r = c.groups && c.index ? csv_run_fill(&c) : no_memory(&c);
-    for (size_t i = 0; i < c.count; i++)
+    for (size_t i = 0; c.groups && i < c.count; i++)
         group_free(c.groups[i]);
     for (size_t i = 0; i < c.mark_count; i++)
         free(c.marks[i].text);

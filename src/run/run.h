@@ -215,9 +215,9 @@ void run_free(struct run *run); /* NULL is fine */
 void run_observe(struct run *run, struct run_observer *observer);
 
 /* The entity; NULL: it died, was never born, or out of memory. */
-struct run_entity *run_process(struct run *run, uint64_t t_ns, enum process_event_kind event,
+struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_event_kind event,
                                uint32_t slot, const struct process_info *info);
-void run_tick_begin(struct run *run, uint64_t t_ns);
+void run_tick_begin(struct run *run, uint64_t mono_ns);
 /* One entity of the recording's kinds; the job's signals are taken from the machine's sample. NAME
  * is of GPUs, and NAME@PID of figures. */
 void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, const char *name,
@@ -225,9 +225,10 @@ void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, cons
 void run_tick_end(struct run *run);
 /* One value of E at the run's tick_ns, outside a tick: of a table. */
 void run_add_value(struct run *run, struct run_entity *e, unsigned field, uint64_t v);
-void run_add_mark(struct run *run, const struct mark *mark);
+void run_add_mark(struct run *run, const struct mark *given);
 /* TEXT: JSON. */
-void run_add_note(struct run *run, uint64_t t_ns, const char *kind, const char *text, size_t len);
+void run_add_note(struct run *run, uint64_t mono_ns, const char *kind, const char *text,
+                  size_t len);
 
 /* One pass over a recording (a run folder or its file), or a table, with OBSERVERS (may be NULL).
  * -errno with a sentence; damage is survived and counted. */

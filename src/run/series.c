@@ -71,14 +71,15 @@ int series_add(struct series *s, uint64_t t_ns, uint64_t v)
         t_ns = last->last.t_ns;
     const struct series_point p = {t_ns, v};
     const struct series_bucket one = {p, p, p};
-    while (s->count == s->most &&
-           bucket_number(s, s->buckets[s->count - 1].last.t_ns) != bucket_number(s, t_ns))
+    while (last && s->count == s->most &&
+           bucket_number(s, last->last.t_ns) != bucket_number(s, t_ns)) {
         series_double_width(s);
-    last = s->count ? &s->buckets[s->count - 1] : NULL;
+        last = &s->buckets[s->count - 1];
+    }
     if (last && bucket_number(s, last->last.t_ns) == bucket_number(s, t_ns)) {
         bucket_merge(last, &one);
     } else {
-        if (series_make_room(s) < 0)
+        if (series_make_room(s) < 0 || !s->buckets)
             return -ENOMEM;
         s->buckets[s->count++] = one;
     }

@@ -186,7 +186,7 @@ static double shape_at(enum fit_shape shape, double param, double u)
     return 0;
 }
 
-#define COUNT(a) (sizeof a / sizeof((a)[0]))
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 struct candidate {
     enum fit_shape shape;

@@ -22,6 +22,7 @@ struct err;
 
 struct wslay_table {
     void *library;
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define WSLAY_MEMBER(member, function) __typeof__(&function) member;
     WSLAY_FUNCTIONS(WSLAY_MEMBER)
 };

@@ -91,6 +91,7 @@ static void print_states(struct buf *out, const struct jobs_metrics *m)
 
 /* ---- each that runs ---- */
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): names of members */
 #define FACT(part, m) offsetof(struct job_facts, part.has_##m), offsetof(struct job_facts, part.m)
 
 static const struct job_metric {

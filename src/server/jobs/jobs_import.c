@@ -19,7 +19,7 @@ enum { FILE_MAX = 16 << 20, KEY_MAX = 40 };
 
 static int import_row(struct jobs *j, struct store_job *row, const json_t *request, struct err *err)
 {
-    int64_t id;
+    int64_t id = 0;
     char *text = request ? json_dumps(request, JSON_COMPACT) : strdup("{}");
     row->request = text;
     int r = text ? store_add(j->store, row, &id, err) : err_set(err, -ENOMEM, "out of memory");

@@ -25,7 +25,7 @@ static struct buf output_of(struct doc *d, enum output how, size_t width)
     else if (how == HTML)
         doc_html(&out, d);
     else
-        doc_markdown(&out, d, "/work/job");
+        doc_markdown(&out, d, "/srv/job");
     doc_fini(d);
     return out;
 }
@@ -283,7 +283,7 @@ static void markdown_has_no_markup_and_no_folder_of_its_author(void **state)
     (void)state;
     doc_para(&d, TONE_PLAIN);
     doc_text(&d, TONE_PLAIN, "<b>@x|`");
-    doc_code_line(&d, "/work/job/train.py ```");
+    doc_code_line(&d, "/srv/job/train.py ```");
     check(&d, MARKDOWN, 0, "&lt;b&gt;@<!-- -->x\\|\\`\n\n```\ntrain.py '''\n```\n");
 }
 
