@@ -23,10 +23,10 @@ static void check_ending(const json_t *run)
 
 static void check_report(json_t *run)
 {
-    struct report r = {.path = strdup("fuzz"), .recorded = {.run_json = json_incref(run)}};
+    struct report r = {.path = "fuzz", .recorded = {.run_json = json_incref(run)}};
     struct buf out = {0};
     struct doc d = {0};
-    if (!r.path || outcome_read(run, &r.recorded.outcome) < 0)
+    if (outcome_read(run, &r.recorded.outcome) < 0)
         abort();
     r.has_verdicts = verdicts_read(json_object_get(run, "verdict"), &r.recorded.verdicts) == 0;
     report_document(&d, &r);

@@ -641,7 +641,7 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
     size_t to = from;
     while (to < run->living.count && run->living.at[to]->kind == kind)
         to++;
-    *ret = run->living.at + from;
+    *ret = to > from ? run->living.at + from : NULL;
     return to - from;
 }
 
