@@ -641,7 +641,7 @@ size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *
     size_t to = from;
     while (to < run->living.count && run->living.at[to]->kind == kind)
         to++;
-    *ret = to > from ? run->living.at + from : NULL;
+    *ret = run->living.at ? run->living.at + from : NULL;
     return to - from;
 }
 
@@ -674,7 +674,7 @@ size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***
     *ret = calloc(n + run->dead.count + 1, sizeof(struct run_entity *));
     if (!*ret)
         return 0;
-    if (n)
+    if (living)
         memcpy(*ret, living, n * sizeof(struct run_entity *));
     for (size_t i = 0; i < run->dead.count; i++)
         if (run->dead.at[i]->kind == kind)
