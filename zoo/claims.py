@@ -1,25 +1,28 @@
-"""What a diagnosis says against its hypotheses, held against the bytes that a program counted itself.
+"""Checks the arguments against a diagnosis' hypotheses with the bytes that a program counted
+itself.
 
-Every sentence against a hypothesis is of a kind that is listed here: either it claims something of
-what the program counts, and is checked, or it is about something else (resident pages of one kind,
-processes, settings), and the list says so. A sentence of no kind listed is reported as well."""
+Every sentence against a hypothesis must be of a kind listed here: either it makes a claim about
+bytes that the program counts, and is checked, or the list says that it is about something else
+(resident pages of one kind, processes, settings). A sentence of an unknown kind is reported as
+well.
+"""
 
 import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # of src/diagnose: less is no growth
-SLACK_BYTES = 8 << 20  # counts are of step ends, and moments lie between them
+NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # as in src/diagnose: less is not growth
+SLACK_BYTES = 8 << 20  # counts are taken at step ends, and a ledger's moments lie between them
 SIZE = r"([+-]?[\d.]+ (?:[KMGT]i)?B)"
 
 
 def size(text):
-    """Bytes of "+1.25 MiB"."""
+    """Parses "+1.25 MiB" into bytes."""
     number, unit = text.split()
     return float(number) * UNITS[unit]
 
 
 class Counters:
-    """What the program counted at the end of each step, between the two moments of a ledger."""
+    """The program's own counts at the end of each step, between the two moments of a ledger."""
 
     def __init__(self, marks, counts, ledger):
         steps = [(m["t"], m["step"]) for m in marks if m["kind"] == "step"]
@@ -32,7 +35,7 @@ class Counters:
         self.rss_growth = ledger["rss_now_bytes"] - ledger["rss_start_bytes"]
 
     def grown(self, from_step=None):
-        """By how much the count rose, at all or since FROM_STEP."""
+        """Returns the increase of the count, overall or since FROM_STEP."""
         values = [b for s, b in self.counts.items() if from_step is None or s >= from_step]
         return values[-1] - values[0] if values else 0
 
@@ -42,24 +45,24 @@ class Counters:
         return min(values[half:]) - min(values[:half]) if half else 0
 
     def at_events(self):
-        """What of it came in the step behind an evaluation or a checkpoint."""
+        """Returns the growth in steps after an evaluation or a checkpoint."""
         steps = list(self.counts)
         return sum(self.counts[b] - self.counts[a] for a, b in zip(steps, steps[1:])
                    if self.events & set(range(a, b + 1)))
 
     def kept(self):
-        """What of it is no garbage that waits for its collector, nor a batch under way."""
+        """Returns the growth without uncollected garbage and without the current batch."""
         return min(self.grown(), 2 * self.floor_grown())
 
     def noise(self):
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
-        """Does the program hold most of a growth by its own count?"""
+        """Whether the program holds most of the growth by its own count."""
         return self.kept() > max(self.noise(), 0.5 * growth)
 
 
-# ---- what a sentence claims: each returns whether the counters say otherwise ----
+# ---- claims: each function returns whether the counters contradict the sentence ----
 
 def did_not_grow(c, _):
     return c.kept() > c.noise()
@@ -74,14 +77,15 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """Growth that came in the first pass and stopped with it."""
+    """Growth in the first epoch that stopped at its end."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())
 
 
 def events_have_little(c, found):
-    """Said against memory that stays after them: they have most of what the program counts."""
+    """The sentence says that little memory stays after events; wrong if most of the counted growth
+    comes at events."""
     return c.is_most_of(c.rss_growth) and c.at_events() > 0.5 * c.grown()
 
 
@@ -102,7 +106,7 @@ def site_is_small_part(c, found):
 
 
 def live_heap_changed(c, found):
-    """More, or less, than the program itself holds."""
+    """The claimed bytes are more or less than the program's own count."""
     changed, error, growth = (size(found[i] or "0 B") for i in (1, 2, 3))
     slack = SLACK_BYTES + 0.3 * growth
     return not changed - error - slack <= c.grown() <= changed + error + slack
@@ -112,61 +116,61 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- the kinds of sentences; None: about nothing that a program counts ----
+# ---- kinds of sentences; None: about nothing that a program counts ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
     (f"memory grew by {SIZE} and has stopped", grew_a_little),
-    (f"{SIZE} came after the first pass over the data had ended", came_after_the_pass),
-    (r"growth ended.*, and the first pass over the data elsewhere", ended_elsewhere),
-    (f"evaluations and checkpoints, one step each, have {SIZE}", events_have_little),
-    (r"no rise of note at \d+ evaluations", no_rise_at_events),
-    (f"what is made is let go: .* changed by {SIZE} .* that of memory by {SIZE}", is_let_go),
-    (r"no call site holds more and more", no_site_keeps),
+    (f"{SIZE} of the growth came after the first epoch", came_after_the_pass),
+    (r"growth ended.*, not with the first epoch", ended_elsewhere),
+    (f"evaluations and checkpoints account for {SIZE}", events_have_little),
+    (r"no significant growth at \d+ evaluations", no_rise_at_events),
+    (f"allocations are freed: .* changed by {SIZE} .* that of resident memory by {SIZE}", is_let_go),
+    (r"no call site grows", no_site_keeps),
     (f"that is a small part of the growth of {SIZE}", site_is_small_part),
     (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
      live_heap_changed),
-    (r"what lives on the heap grew as memory did", lives_as_memory_grew),
+    (r"the live heap grew with memory", lives_as_memory_grew),
     # resident memory, by kind and moment
     (f"memory grew by {SIZE}, from", None),
-    (r"memory went on growing after", None),
-    (r"it grew little by little", None),
-    (r"it came at once, and not again", None),
-    (r"of the growth of .* is free$", None),
-    (r"only .* came with its start", None),
-    (r"in the first half of the pass, .* in the second", None),
-    (r"memory at the ends of steps itself grew", None),
-    (r"within a step memory rises and falls", None),
+    (r"memory kept growing after", None),
+    (r"memory grew gradually", None),
+    (r"the growth came at once and did not repeat", None),
+    (r"of the growth of .* is free memory$", None),
+    (r"only .* was allocated at the start", None),
+    (r"in the first half of the epoch, .* in the second", None),
+    (r"memory at step ends grew", None),
+    (r"memory rises and falls by only .* within a step", None),
     (r"evaluations and checkpoints had a spike", None),
-    (r"a spike that recovers does not raise the floor", None),
-    (r"(mapped file pages|shared memory|pinned memory|what was swapped out) changed by", None),
-    (r"none of the process was ever swapped out", None),
+    (r"a spike that recovers does not raise the baseline", None),
+    (r"(mapped file pages|shared memory|pinned memory|swapped-out memory) changed by", None),
+    (r"no memory of the process was ever swapped out", None),
     (r"GPU memory of the job (changed|grew) by", None),
-    (r"of .* more shared memory .* is pinned for a GPU", None),
-    (r"memory of the host itself grew by", None),
-    (r"the verdict on it is", None),
-    # which objects, which library: the program counts bytes alone
-    (r"(Python objects|tensors on the host).* while memory grew by", None),
-    (r"no graph made the tensors that pile up", None),
-    (r"torch is not imported there", None),
-    (r"what grows is mapped as shared memory", None),
-    (r"what grows on the heap was (not made by torch|made for the compiler)", None),
-    (r"what the compiler made or called for holds", None),
+    (r"shared memory grew by .*, of which .* is pinned for a GPU", None),
+    (r"host memory grew by", None),
+    (r"the verdict is", None),
+    # objects and libraries: the program counts only bytes
+    (r"(Python objects|host tensors).* while memory grew by", None),
+    (r"the growing tensors belong to no graph", None),
+    (r"torch is not imported in that process", None),
+    (r"the growth is mapped shared memory", None),
+    (r"the growing heap was (not allocated by torch|allocated for the compiler)", None),
+    (r"memory allocated for the compiler grew by", None),
     # processes and settings
-    (r"was watched itself", None),
+    (r"itself was watched", None),
     (r"there is no .*worker among", None),
-    (r"workers grow themselves", None),
-    (r"the growth of .* is not in them", None),
-    (r"data-loader workers made .* their own", None),
-    (r"RSS of such a worker itself grows", None),
+    (r"workers grow$", None),
+    (r"the growth of .* is not in these workers", None),
+    (r"data-loader workers unshared", None),
+    (r"RSS of the worker itself grows", None),
     (r"transparent huge pages are", None),
-    (r"more lie in huge pages", None),
+    (r"huge pages outside the live heap grew by", None),
 ]]
 
 
 def contradicted(doc, counters, true_keys):
-    """Sentences: what is said against a hypothesis although the program counted otherwise, what is
-    said against the true one so that it is given up, and what nobody has looked at."""
+    """Returns the arguments that the program's counts contradict, that reject the true hypothesis,
+    or that are of an unknown kind."""
     wrong = []
     for h in doc["hypotheses"]:
         for sentence in h["against"]:

@@ -1,5 +1,5 @@
-"""What the commands of the zoo share: numbers to count with, tables that fit the terminal, and an end by
-Ctrl-C that leaves no process behind."""
+"""Shared by the commands of the zoo: parsing of counts, tables that fit the terminal, and Ctrl-C
+without leftover processes."""
 
 import argparse
 import os
@@ -19,16 +19,16 @@ _is_over = False
 
 
 def count(text):
-    """An option's whole number from 1 on."""
+    """Parses an option's integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
     return int(text)
 
 
 def call(command, timeout=None, *, env, **how):
-    """(status, what it said on stderr) of a child that has no terminal, and is ended when this command is:
-    two at once would both take the keys. Status "timeout" where that is over. What it makes in the folder for
-    temporary files goes with it, however it ends."""
+    """Runs a child without a terminal, so that it cannot take keys, and returns (status, its
+    stderr). The status is "timeout" if it took too long. The child is killed when this command
+    ends, and its folder for temporary files is removed in any case."""
     with tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder:
         return _wait(command, timeout, env={**env, "TMPDIR": folder}, **how)
 
@@ -51,7 +51,7 @@ def _wait(command, timeout, **how):
 
 
 def clear(run_dir):
-    """Removes what an earlier run left in its folder, and no other folder of that name."""
+    """Removes the leftovers of an earlier run in RUN_DIR, but no other folder of that name."""
     if not any((run_dir / file).exists() for file in LEFT_BY_A_RUN):
         return
     try:
@@ -61,7 +61,8 @@ def clear(run_dir):
 
 
 def interrupt(*_):
-    """Ends what runs, from within a signal handler; the threads that wait for it are then done."""
+    """Kills the running children, from a signal handler; the threads that wait for them then
+    return."""
     global _is_over
     _is_over = True
     for child in list(_running):
@@ -70,9 +71,9 @@ def interrupt(*_):
 
 
 def end_with(main, name):
-    """Ends the process with MAIN's status. What a person does (Ctrl-C, a pager that is closed) or a machine
-    lacks is a sentence, not a traceback."""
-    sys.stdout.reconfigure(errors="replace")  # a dash that the locale has not is no reason to lose a table
+    """Exits with the status of MAIN. An interruption by the user (Ctrl-C, a closed pager) or a
+    missing requirement prints one sentence, not a traceback."""
+    sys.stdout.reconfigure(errors="replace")  # print tables also in locales without a dash
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -82,7 +83,7 @@ def end_with(main, name):
         print(f"{name}: interrupted, and no table is kept", file=sys.stderr)
         status = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards output that is flushed at exit
         status = FAILED
     except OSError as error:
         print(f"{name}: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
@@ -91,12 +92,13 @@ def end_with(main, name):
 
 
 def columns():
-    """Of the terminal; None where the output is none."""
+    """Returns the width of the terminal, or None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def folded(widths, keys, room):
-    """Lists of columns, each with the first KEYS, that fit into ROOM; all in one where that is None."""
+    """Returns lists of columns that fit into ROOM, each with the first KEYS columns; one list if
+    ROOM is None."""
     parts, fixed = [[]], list(range(keys))
     for at in range(keys, len(widths)):
         wanted = fixed + parts[-1] + [at]
@@ -108,7 +110,8 @@ def folded(widths, keys, room):
 
 
 def print_table(rows, keys=1, indent=""):
-    """ROWS, the head first. What is wider than the terminal goes below, again with its first KEYS columns."""
+    """Prints ROWS, the header first. Columns that do not fit the terminal follow below, again with
+    the first KEYS columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     room = columns()
     for number, part in enumerate(folded(widths, keys, room and room - len(indent))):

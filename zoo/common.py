@@ -1,4 +1,4 @@
-"""What the programs share: options, marks, pace, the count of live bytes, and pictures to train on."""
+"""Shared by all programs: options, marks, pace, the count of live bytes, and images to train on."""
 
 import argparse
 import atexit
@@ -22,8 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 NOT_HERE = 77  # exit status: this machine lacks what the program needs
 
-APART_S = 0.05  # marks of steps; at the pace of any size each is told
-TOLD_MAX = 256  # by one mark
+APART_S = 0.05  # between marks of steps; slower steps are sent individually
+TOLD_MAX = 256  # steps in one mark
 PATIENCE_S = 0.05
 
 # Bytes per step are the same at every size: only the number of steps and their pace differ.
@@ -35,7 +35,7 @@ SIZES = {
 
 
 class Marks:
-    """Sends marks to $EBB_SOCKET; does nothing where there is none."""
+    """Sends marks to $EBB_SOCKET; does nothing if it is not set."""
 
     def __init__(self):
         path = os.environ.get("EBB_SOCKET")
@@ -43,7 +43,7 @@ class Marks:
         self.told = None  # (step, when it ended)
         self.held = None  # (step, epoch, when it ended)
         if self.sock:
-            with contextlib.suppress(OSError):  # nobody there: every send fails
+            with contextlib.suppress(OSError):  # no receiver: every send fails
                 self.sock.connect(path)
             self.sock.setblocking(False)
 
@@ -56,7 +56,7 @@ class Marks:
 
     def _deliver(self, kind, keys):
         text = f"KIND={kind}\n" + "".join(f"{k.upper()}={v}\n" for k, v in keys.items())
-        with contextlib.suppress(OSError):  # gone or busy: a mark is never worth a crash
+        with contextlib.suppress(OSError):  # no receiver, or a busy one: a mark is never worth a crash
             try:
                 self.sock.send(text.encode())
             except BlockingIOError:
@@ -64,7 +64,8 @@ class Marks:
                 self.sock.send(text.encode())
 
     def step(self, step, epoch):
-        """Steps that follow each other too fast for a mark each are told together, as docs/marks.md asks for."""
+        """Steps that are too fast for one mark each share a mark, as docs/reference/marks.md
+        requires."""
         if not self.sock:
             return
         now = time.monotonic()
@@ -105,7 +106,7 @@ class Job:
         self.marks = Marks()
         path = os.environ.get("ZOO_COUNTS")
         self.counts = open(path, "w", buffering=1) if path else None
-        self.cpu = []  # seconds before the first step, and when each had ended
+        self.cpu = []  # CPU seconds before the first step, and at the end of each step
         self.folder = tempfile.mkdtemp(prefix="zoo-")
         atexit.register(self._clear, os.getpid())
 
@@ -122,7 +123,7 @@ class Job:
         return {"step": self.step_now, "epoch": round(self.step_now / self.steps_per_epoch, 6)}
 
     def step(self, live_bytes):
-        """A step ended with LIVE_BYTES alive; waits for the time of the next one."""
+        """Ends a step with LIVE_BYTES live, and waits until the next one is due."""
         self.step_now += 1
         if self.counts:
             self.counts.write(json.dumps({"step": self.step_now, "live_bytes": live_bytes}) + "\n")
@@ -140,7 +141,7 @@ class Job:
         self.marks.send("save", **self._where())
 
     def save(self, model):
-        """Writes a checkpoint over the last one."""
+        """Writes a checkpoint over the previous one."""
         import torch
 
         torch.save(model.state_dict(), os.path.join(self.folder, "checkpoint.pt"))
@@ -155,12 +156,12 @@ class Job:
         self._clear(os.getpid())
 
     def _clear(self, owner):
-        if os.getpid() == owner:  # a child that was forked ends before its parent
+        if os.getpid() == owner:  # a forked child exits before its parent
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def settle():
-    """One thread and fixed seeds: the same run each time."""
+    """Uses one thread and fixed seeds, so that every run is the same."""
     import numpy
     import torch
 
@@ -171,13 +172,13 @@ def settle():
 
 
 def not_here(why):
-    """Ends a program that this machine cannot run, with the status that run.py knows."""
+    """Exits from a program that this machine cannot run, with the status that run.py expects."""
     print(f"zoo: not here: {why}", file=sys.stderr)
     sys.exit(NOT_HERE)
 
 
 def shared_library(source):
-    """Compiles one C file into zoo-lib of the build, unless that was done, and loads it."""
+    """Compiles one C file into zoo-lib of the build, if needed, and loads it."""
     folder = place.BUILD / "zoo-lib"
     target = folder / f"{source.parent.name}.so"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
@@ -188,12 +189,12 @@ def shared_library(source):
             subprocess.run(command, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             not_here(f"cc cannot compile {source.name}: {error}")
-        fresh.rename(target)  # another run may be loading the old one
+        fresh.rename(target)  # atomically, as another run may be loading the old one
     return ctypes.CDLL(str(target))
 
 
 def write_pictures(folder, count, side):
-    """COUNT JPEG files of SIDE x SIDE pixels; returns their paths."""
+    """Creates COUNT JPEG files of SIDE x SIDE pixels; returns their paths."""
     from PIL import Image
 
     paths = []
@@ -205,12 +206,12 @@ def write_pictures(folder, count, side):
 
 
 def picture_bytes(image):
-    """What a decoded RGB image of Pillow occupies: four bytes a pixel; none before it is decoded."""
+    """Returns the bytes of a Pillow RGB image: four per pixel, 0 before it is decoded."""
     return 4 * image.width * image.height if getattr(image, "_im", None) is not None else 0
 
 
 def picture_model():
-    """A small classifier of 3 x 96 x 96 pictures."""
+    """Returns a small classifier for 3 x 96 x 96 images."""
     from torch import nn
 
     return nn.Sequential(
@@ -221,7 +222,7 @@ def picture_model():
 
 
 def picture_tensor(image):
-    """3 x 96 x 96 floats of a picture of any size."""
+    """Converts an image of any size to 3 x 96 x 96 floats."""
     import numpy
     import torch
 
@@ -229,6 +230,6 @@ def picture_tensor(image):
     return torch.from_numpy(small).permute(2, 0, 1)
 
 
-if __name__ == "__main__":  # zoo/setup.sh compiles what the programs would compile by themselves
+if __name__ == "__main__":  # zoo/setup.sh compiles the libraries that the programs would compile themselves
     for source in sorted(Path(__file__).parent.glob("*/*.c")):
         shared_library(source)

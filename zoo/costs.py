@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the usual remedies do to memory and to speed, on the training of examples/seed_case.py.
+"""The effect of the usual remedies on memory and speed, on the training of examples/seed_case.py.
 
     zoo/costs.py [--rounds 5] [--lanes 1] [--python PYTHON] [-- options of seed_case.py]
 
@@ -38,7 +38,7 @@ WAYS = {
 
 
 def tree_pss():
-    """Of this process and its children: shared pages counted once."""
+    """Memory of this process and its children, with shared pages counted once."""
     pids = [os.getpid()]
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
@@ -48,13 +48,13 @@ def tree_pss():
         try:
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
                 total += next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-        except OSError:  # a worker that has just gone
+        except OSError:  # a worker that has just exited
             continue
     return total
 
 
 def train(way, arguments):
-    """One training in this process; prints what it took as one line of JSON."""
+    """Runs one training in this process; prints its measurements as one line of JSON."""
     sys.path.insert(0, EXAMPLES)
     sys.argv = ["seed_case.py", *arguments, *(["--fixed"] if way.get("fixed") else [])]
     import seed_case
@@ -105,7 +105,7 @@ def measure(name, options, cpus):
 
 
 def lane(options, number):
-    """[{way: what it took}] of one lane's rounds."""
+    """Returns [{way: measurements}] for the rounds of one lane."""
     cpus = sorted(os.sched_getaffinity(0))[number :: options.lanes]
     return [{name: measure(name, options, cpus) for name in WAYS} for _ in range(options.rounds)]
 

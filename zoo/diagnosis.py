@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what `ebb diagnose` says of the zoo's recordings against the truth and the programs' own counters.
+"""Compares `ebb diagnose` on the zoo's recordings with the truth and the programs' own counters.
 
     zoo/diagnosis.py                      the recordings in build/zoo-runs
     zoo/diagnosis.py --record             makes them first, about a minute each
@@ -22,7 +22,7 @@ import run
 
 RIGHT_BAR = 0.9
 NAMED_BAR = 0.95
-GROWN_SHARE = 0.1  # of RSS at the start: below it a share of the growth says little
+GROWN_SHARE = 0.1  # fraction of RSS at the start: below it, shares of the growth are not meaningful
 COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB", "counted MB",
            "heap MB", "growth named", "sum <= RSS", "contradicted"]
 
@@ -39,7 +39,7 @@ def options():
 
 
 def adds_up(ledger):
-    """The parts are RSS at both moments, and none is below nothing."""
+    """Checks that the parts add up to RSS at both moments, and that none is negative."""
     entries = ledger["entries"]
     totals = [(sum(e[f"{moment}_bytes"] for e in entries), ledger[f"rss_{moment}_bytes"])
               for moment in ("start", "now")]
@@ -58,7 +58,7 @@ def heap_growth(ledger):
 
 
 class Judged:
-    """One recording: what is said of it, and what of that is wrong."""
+    """One recording: its diagnosis, and the errors in it."""
 
     def __init__(self, name, variant, truth, run_dir):
         self.name, self.variant, self.truth = name, variant, truth
@@ -70,7 +70,8 @@ class Judged:
         self.named = self.ledger["named_growth_share"] if self.ledger else None
         self.wrong, self.counted = ["nothing was diagnosed"], None
         if self.doc and self.ledger:
-            # where workers hold it, the program's count says nothing of the process diagnosed
+            # if workers hold the memory, the program's count does not apply to the diagnosed
+            # process
             counts = {} if "filled_in" in truth else run.counted(run_dir)
             counters = claims.Counters(recording.Recording(run_dir).marks, counts, self.ledger)
             self.counted = counters.grown()
@@ -93,7 +94,7 @@ class Judged:
 
 
 def summary(judged):
-    """[(a line, whether its bar is reached)]"""
+    """Returns [(a line, whether its bar is reached)]."""
     right = sum(j.right for j in judged)
     grown = [j for j in judged if j.ledger and has_grown(j.ledger)]
     unnamed = [j for j in grown if j.is_unnamed()]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ebb's own functions take of a program's steps, timed where they are called.
+"""The share of ebb's own functions in a program's steps, timed where they are called.
 
     zoo/inside.py [PROGRAM]... [--rounds N] [--root FOLDER]...
 
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-sys.path.append(str(ZOO))  # behind that of the program's root
+sys.path.append(str(ZOO))  # after the program's root
 import command as shared
 import place
 from place import EBB, ROOT, interpreter
@@ -34,11 +34,11 @@ TIMED = ("marks", "hooks", "loaders")
 PARTS = (*TIMED, "keepers", "profiler")
 
 
-# ---- in the job ----
+# ---- inside the job ----
 
 
 class Clock:
-    """Time that functions took."""
+    """Accumulates the time of functions."""
 
     def __init__(self):
         self.ns = dict.fromkeys(TIMED, 0)
@@ -54,7 +54,7 @@ class Clock:
 
 
 def put_around_hooks(clock):
-    """Where the program has imported what they are on."""
+    """Wraps the hooks on modules that the program has imported."""
     optimizer = sys.modules.get("torch.optim.optimizer")
     hooks = optimizer._global_optimizer_post_hooks if optimizer else {}
     for key, hook in list(hooks.items()):
@@ -66,7 +66,7 @@ def put_around_hooks(clock):
 
 
 def job(main, out):
-    """Runs the program MAIN, and writes what was found to OUT."""
+    """Runs the program MAIN, and writes the measurements to OUT."""
     sys.path.insert(0, str(Path(main).parents[1]))
     import common
 
@@ -83,7 +83,7 @@ def job(main, out):
 
     def timed_end(self):
         cpu_ns = time.process_time_ns() - cpu[0]
-        keepers = sys.modules.get("_ebb._keepers") or sys.modules.get("ebb._keepers")
+        keepers = sys.modules.get("_ebb._containers") or sys.modules.get("ebb._containers")
         found = {"cpu_ns": time.process_time_ns(), "steps_cpu_ns": cpu_ns, "steps": self.step_now, "ns": clock.ns,
                  "keepers_ns": 1e9 * getattr(keepers, "_spent_s", 0)}
         Path(out).write_text(json.dumps(found))
@@ -98,10 +98,10 @@ def job(main, out):
 
 
 def measured(root, name, python):
-    """What one run found; None if it cannot run."""
+    """Returns the result of one run, or None if it cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
-        # as with the shim, but that root's
+        # like the shim, but of that root
         command = [EBB, "run", "-q", "--run-dir", run_dir, "--no-shim", "--", "env", "EBB_SHIM=1",
                    f"PYTHONPATH={root / 'python' / 'ebb' / '_shim'}", python, __file__,
                    "--job", root / "zoo" / name / "main.py", out]
@@ -117,7 +117,7 @@ def measured(root, name, python):
 
 
 def shares(found, hook_s):
-    """Of the CPU time of the steps; that of the profiler of all the program's."""
+    """Returns shares of the CPU time of the steps; for the profiler, of the program's CPU time."""
     ns = {**found["ns"], "keepers": found["keepers_ns"]}
     ns["hooks"] -= found["keepers_ns"]
     return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},
@@ -125,7 +125,7 @@ def shares(found, hook_s):
 
 
 def in_job(run):
-    """Of the steps, all that is not bounded by itself."""
+    """Returns the share of all parts except those that limit themselves."""
     return sum(run["shares"][part] for part in PARTS if part != "keepers")
 
 

@@ -1,33 +1,34 @@
-"""What ebb said of one recording against the truth: the culprit's row and the time it took."""
+"""Compares ebb's results for one recording with the truth: the row of the responsible code, and the
+time to the right verdict."""
 
 import recording
 
-ROWS = 3  # of `ebb heap` in which the culprit is looked for
-LOOKS = 8  # verdicts asked for in an epoch
+ROWS = 3  # rows of `ebb heap` that are searched for the responsible code
+LOOKS = 8  # verdicts requested per epoch
 LEAK, NO_LEAK = ("leaking", "stepping"), ("stable", "plateaued", "spiking")
 
 
 def called(word):
-    """leak, none or open: what a word means to who must decide."""
+    """Returns leak, none or open: what a verdict word means for a decision."""
     return "leak" if word in LEAK else "none" if word in NO_LEAK else "open"
 
 
 def contradicts(word, truth):
-    """Whether WORD is wrong however short the run was: a leak called none, or the other way."""
+    """Whether WORD is wrong however short the run was: a leak called none, or the reverse."""
     return called(word) == ("none" if truth["leak"] else "leak")
 
 
 def functions_of(row):
-    """[(file, function)] that a row of `ebb heap` names: the line that allocates, the innermost one of the
-    program's own files, and who called that. A comprehension is its function's."""
+    """Returns [(file, function)] that a row of `ebb heap` names: the allocating line, the innermost
+    line in the program's own files, and its callers. A comprehension counts as its function."""
     frames = [row["where"], row.get("in_program"), *row.get("callers", [])]
     return [(frame.get("file") or "", (frame.get("function") or "").split(".<")[0]) for frame in frames if frame]
 
 
 def culprit_rows(run_dir, truth, ask):
-    """(row that names the function which keeps it, row that names that or one which makes it), of the first
-    ROWS of `ebb heap`, from 1 on; 0: none, None: no culprit. A row counts by its function itself only if it
-    grows."""
+    """Returns (row that names the function that keeps the memory, row that names that one or one
+    that allocates it) among the first ROWS of `ebb heap`, from 1 on; 0: none, None: no responsible
+    code. A row counts by its own function only if it grows."""
     culprit = truth["culprit"]
     if not culprit:
         return None, None
@@ -45,9 +46,8 @@ def culprit_rows(run_dir, truth, ask):
 
 
 def right_from(run_dir, truth, word_at):
-    """(seconds, epochs) of training after which the word was right and stayed so; None if it never was.
-
-    WORD_AT(step) is the word that was known when that step had ended."""
+    """Returns (seconds, epochs) of training after which the word was right and stayed so; None if
+    it never was. WORD_AT(step) is the word that was known at the end of that step."""
     marks = recording.Recording(run_dir).marks
     ends = {m["step"]: m["t"] for m in marks if m["kind"] == "step"}
     begin = next((m for m in marks if m["kind"] == "begin"), None)

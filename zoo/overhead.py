@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `ebb run` costs each program of the zoo: CPU time under it against alone, at full speed.
+"""The cost of `ebb run` for each program of the zoo: CPU time under ebb against alone, at full speed.
 
     zoo/overhead.py [PROGRAM]... [--pairs N] [--lanes N] [--within S] [--json FILE] [--update]
 
@@ -34,11 +34,10 @@ from place import EBB, ROOT, interpreter
 
 PAIRS = 3
 EMPTY_RUNS = 9
-USUAL = 0.95  # of the steps: the longest have what is done a few times in a run
+USUAL = 0.95  # fraction of the steps that are usual: the longest include work that is done only a few times per run
 DRAWS = 2000
 NO_STEPS = {"cpu_s": [0.0, 0.0], "wall_s": 0.0}
-# Of one pair, with how each is printed.
-# Of one pair: what is printed, and how.
+# Printed values of one pair, and their formats.
 PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{:+.1%}"),
          "usual": ("of it in the job", "{:+.1%}"),
          "once_s": ("once a run", "{:+.2f} s"),
@@ -48,13 +47,13 @@ PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{
 
 
 class Cost(NamedTuple):
-    """Seconds that one run took: CPU time, and by the wall."""
+    """Seconds of one run: CPU time and wall time."""
 
     all_s: float  # of all processes
-    before_s: float  # of the program, before its first step
-    steps_s: float  # and from that to its last
-    usual_s: float  # of these without the longest
-    own_s: float  # of the process that watches; 0 without
+    before_s: float  # of the program before its first step
+    steps_s: float  # of the program from the first to the last step
+    usual_s: float  # of the steps without the longest
+    own_s: float  # of the supervisor; 0 without ebb
     wall_s: float
     steps_wall_s: float
 
@@ -72,7 +71,7 @@ def options():
 
 
 def cost(command, run_dir=None):
-    """The Cost of a run; RUN_DIR is that of one under ebb. None if it cannot run."""
+    """Returns the Cost of a run; RUN_DIR is that of a run under ebb. None if it cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")
@@ -99,13 +98,14 @@ def cost_watched(job):
 
 
 def empty_s():
-    """What the process that watches takes for a job that ends at once: to start and to end."""
+    """Returns the CPU time of the supervisor for a job that exits at once: its start and its
+    end."""
     return statistics.median(cost_watched(["true"]).own_s for _ in range(EMPTY_RUNS))
 
 
 def parts(watched, alone, start_and_end_s):
-    """What a run under ebb took more than one alone. What is more in other processes of the job than its
-    first counts to what a run costs once."""
+    """Returns the additional CPU time of a run under ebb. The part in processes of the job other
+    than its first counts as a cost of the start."""
     meanwhile_s = max(0.0, watched.own_s - start_and_end_s) * watched.steps_wall_s / watched.wall_s
     usual = watched.usual_s / alone.usual_s - 1
     running = usual + meanwhile_s / alone.steps_s
@@ -118,7 +118,7 @@ def parts(watched, alone, start_and_end_s):
 
 
 def pair(python, name, start_and_end_s=0.0, size="default"):
-    """The parts of one pair of runs; None if it cannot run."""
+    """Returns the values of one pair of runs; None if it cannot run."""
     program = [python, str((ZOO / name / "main.py").relative_to(ROOT)), "--size", size, "--seconds", "0"]
     alone = cost(program)
     watched = alone and cost_watched(program)
@@ -126,18 +126,19 @@ def pair(python, name, start_and_end_s=0.0, size="default"):
 
 
 def spread(shares):
-    """[least, median, most], as the kept table has them."""
+    """Returns [least, median, most], as in the kept table."""
     return [round(value, 4) for value in (min(shares), statistics.median(shares), max(shares))]
 
 
 def of_program(python, name, pairs=PAIRS):
-    """The spread of the steps' shares; None if it cannot run."""
+    """Returns the spread of the steps' shares; None if it cannot run."""
     found = [pair(python, name) for _ in range(pairs)]
     return spread([one["steps"] for one in found]) if all(found) else None
 
 
 def interval(found, part):
-    """That of 95 % of the median over the programs: programs drawn anew, and the pairs of each."""
+    """Returns the 95 % interval of the median over the programs, by bootstrap: resamples the
+    programs, and the pairs of each."""
     rng, names = random.Random(0), sorted(found)
     values = {name: [one[part] for one in found[name]] for name in names}
     medians = sorted(
@@ -148,7 +149,7 @@ def interval(found, part):
 
 
 def summary(found):
-    """Lines: each part over the programs."""
+    """Returns table lines: each value over the programs."""
     lines = [f"| | median of the {len(found)} programs | 95 % of the median | half of them |",
              "|---|---|---|---|"]
     for part, (title, form) in PARTS.items():
@@ -168,14 +169,14 @@ def lanes(count):
 
 
 def measure(names, python, args):
-    """{name: [parts of each pair]}; a program that cannot run is not in it."""
+    """Returns {name: [values of each pair]}; a program that cannot run is missing."""
     found, failed, free, lock = {}, set(), queue.SimpleQueue(), threading.Lock()
     for lane in lanes(args.lanes):
         free.put(lane)
     began, start_and_end_s = time.monotonic(), empty_s()
 
     def take_lane():
-        os.sched_setaffinity(0, free.get())  # of this thread, and of what it starts
+        os.sched_setaffinity(0, free.get())  # of this thread and its children
 
     def one(name):
         late = args.within and time.monotonic() - began > args.within

@@ -1,4 +1,4 @@
-"""Where things lie: the build, ebb, and the Python that the programs run with."""
+"""Paths: the build, ebb, and the Python that the programs run with."""
 
 import os
 import sys
@@ -11,20 +11,20 @@ EBB = os.path.abspath(os.environ.get("EBB_BINARY") or BUILD / "ebb")
 
 
 def interpreter():
-    """ZOO_PYTHON, that of zoo/setup.sh, or this one."""
+    """ZOO_PYTHON, the one of zoo/setup.sh, or this one."""
     venv = BUILD / "zoo-venv" / "bin" / "python"
     return os.environ.get("ZOO_PYTHON") or (str(venv) if venv.exists() else sys.executable)
 
 
 def need_ebb():
-    """Ends the command with a sentence where there is nothing to run."""
+    """Exits with a message if ebb is not built."""
     if not os.access(EBB, os.X_OK):
         sys.exit(f"zoo: there is no {EBB}; make builds it, and EBB_BINARY names another one")
 
 
 def programs(asked):
-    """The programs of the zoo by name: those ASKED for, all without any. Ends the command with a sentence
-    where one is not known."""
+    """Returns the programs of the zoo by name: those ASKED for, by default all. Exits with a
+    message if one is unknown."""
     known = sorted(path.parent.name for path in (ROOT / "zoo").glob("*/truth.json"))
     for name in asked:
         if name not in known:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a recording through `ebb export`, and makes small tables of it for tests.
+"""Reads a recording through `ebb export`, and writes small tables of it for tests.
 
     zoo/recording.py RUN_DIR OUT/NAME      writes OUT/NAME.csv and OUT/NAME.marks.jsonl
 """
@@ -16,7 +16,7 @@ TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
 class Unreadable(Exception):
-    """What ebb says of a recording that it cannot read."""
+    """ebb's error message about a recording that it cannot read."""
 
 
 def export(run_dir, form):
@@ -35,24 +35,24 @@ class Recording:
         self.main = next((m["pid"] for m in self.marks), None)
 
     def rss(self, pid=None):
-        """[(seconds, bytes)] of one process, the one that sends the marks by default."""
+        """Returns [(seconds, bytes)] of one process; by default the one that sends the marks."""
         pid = str(pid or self.main)
         return [(float(r["t"]), int(r["rss_bytes"])) for r in self.rows
                 if r["pid"] == pid and r["rss_bytes"]]
 
     def of_role(self, role):
-        """The process with that role which is the largest at the end."""
+        """Returns the process with this role that is the largest at the end."""
         last = {r["pid"]: int(r["rss_bytes"]) for r in self.rows if r["role"] == role and r["rss_bytes"]}
         return max(last, key=last.get, default=None)
 
     def rss_by_step(self, role=None):
-        """{step: bytes}: the last reading before the next step ends. Steps between two readings
-        have none."""
+        """Returns {step: bytes}: the last reading before the next step ends. Steps between two
+        readings have none."""
         ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
         over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
         found, i = {}, -1
         for t, rss in self.rss(role and self.of_role(role)):
-            if t > over:  # what the process gives back while it exits
+            if t > over:  # the process frees memory while it exits
                 break
             while i + 1 < len(ends) and ends[i + 1][0] <= t:
                 i += 1
@@ -78,7 +78,7 @@ def write_table(path, rows, columns):
 
 
 def thin(rows, period_s=1.0):
-    """One tick of each second, with all its processes."""
+    """Keeps one tick per second, with all its processes."""
     kept, due, last = [], 0.0, None
     for row in rows:
         t = float(row["t"])
@@ -90,7 +90,8 @@ def thin(rows, period_s=1.0):
 
 
 def training_marks(marks):
-    """Those that a verdict reads; of what a program and the hooks in it both told, the first."""
+    """Returns the marks that a verdict reads; of marks that both the program and the hooks sent,
+    the first."""
     first = {(m["kind"], m.get("step")): m for m in reversed(marks) if m["kind"] in TRAINING}
     return sorted(first.values(), key=lambda m: m["t"])
 

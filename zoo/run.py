@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs programs of the zoo under ebb, and prints what ebb says beside what is true."""
+"""Runs programs of the zoo under ebb, and prints ebb's results beside the truth."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ import recording
 import table
 from place import BUILD, EBB, ROOT, interpreter
 
-# The word of a job whose processes are judged one by one is the gravest of theirs.
+# A job whose processes are judged separately gets the most severe of their words.
 GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking", "stable"]
 CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", "right after", "overhead",
@@ -30,7 +30,7 @@ DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step
 KEYS = 2  # columns that name a run
 WHERE_MAX = 40  # columns of a line's name in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
-# Eight runs of about ten seconds, for `make test`: what is told there must not depend on luck.
+# Eight runs of about ten seconds, for `make test`: the result must not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
          "lazy_images": "plain", "tokenizer_cache": "plain", "hook_cycle": "fixed",
          "file_mapping": "plain"}
@@ -50,20 +50,20 @@ def options():
     parser.add_argument("--update", action="store_true", help="keep what ebb says as zoo/expected.json")
     parser.add_argument("--matrix", action="store_true",
                         help="only print the confusion matrix of zoo/expected.json")
-    parser.add_argument("--details", action="store_true", help="a second table: bytes a step, and whose they are")
+    parser.add_argument("--details", action="store_true", help="a second table: bytes per step and their call sites")
     parser.add_argument("--quick", action="store_true", help="eight small runs, judged as `make test` does")
     return parser.parse_args()
 
 
 def variants(name):
-    """[(variant, flags, truth)] of one program."""
+    """Returns [(variant, flags, truth)] of one program."""
     truth = json.loads((ZOO / name / "truth.json").read_text())
     twin = truth.pop("twin")
     return [(truth["variant"], [], truth), (twin["variant"], [twin["flag"]], twin)]
 
 
 def record(name, flags, run_dir, args):
-    """Runs one program; returns its exit status, and what ebb had to say."""
+    """Runs one program; returns its exit status, and ebb's messages."""
     command.clear(run_dir)
     line = [EBB, "run", "--run-dir", str(run_dir), "--interval", "200ms", "-q", "--",
             interpreter(), str((ZOO / name / "main.py").relative_to(ROOT)), *flags, "--size", args.size]
@@ -84,7 +84,7 @@ def counted(run_dir):
 
 
 def judge(*arguments):
-    """What `ebb verdict` says, or None with its sentence on stderr."""
+    """Returns the output of `ebb verdict`, or None with its message on stderr."""
     done = subprocess.run([EBB, "verdict", *map(str, arguments), "--json"],
                           capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1, 3):
@@ -94,7 +94,7 @@ def judge(*arguments):
 
 
 def verdicts(answer):
-    """The verdicts about the whole job: the tree's alone where there is one."""
+    """Returns the verdicts about the whole job: only the tree's if there is one."""
     if answer is None:
         return []
     if "tree" in answer:
@@ -110,7 +110,7 @@ def word_of(answer):
 
 
 def grade(word, right_words):
-    """yes, NO, or unsure where ebb said that it cannot know."""
+    """yes, NO, or unsure if ebb is undecided."""
     if word in right_words:
         return "yes"
     return {"-": "-", "filling": "unsure", "undecided": "unsure"}.get(word, "NO")
@@ -124,13 +124,14 @@ def rate_of(answer):
 
 
 def ask(verb, run_dir, *flags):
-    """The JSON that a command of ebb prints about a run; {} where it has nothing to say."""
+    """Returns the JSON that a command of ebb prints about a run; {} if it fails."""
     done = subprocess.run([EBB, verb, str(run_dir), "--json", *flags], capture_output=True, encoding="utf-8")
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
 def first_row(run_dir):
-    """The line that `ebb heap` has first: who allocates what grows, not who keeps it."""
+    """Returns the first line of `ebb heap`: the line that allocates the growing memory, not what
+    keeps it alive."""
     rows = ask("heap", run_dir, "--top", "1").get("rows", [])
     where = rows[0]["where"] if rows else {}
     if not where.get("file"):
@@ -139,7 +140,8 @@ def first_row(run_dir):
 
 
 def diagnosis_cells(run_dir, truth):
-    """What `ebb diagnose` has first, whether that is right, how much of the growth has a name."""
+    """Returns the first hypothesis of `ebb diagnose`, whether it is right, and the share of the
+    growth that it explains."""
     doc = ask("diagnose", run_dir)
     ranked = doc.get("hypotheses") or [{"key": "-"}]
     first = ranked[0]["key"]
@@ -159,7 +161,8 @@ def words_with_marks(run_dir):
 
 
 def outcome_of(variant, truth, run_dir):
-    """What ebb says of one recording, as the kept table has it, and what it measured."""
+    """Returns ebb's results for one recording in the form of the kept table, and its
+    measurements."""
     with_marks, without = judge(run_dir), judge(run_dir, "--no-marks")
     word, bare = word_of(with_marks), word_of(without)
     right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
@@ -208,7 +211,7 @@ def row_of(name, found):
 
 
 def details_of(name, truth, run_dir, found):
-    """One line of what is behind it."""
+    """One line of details."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
     share, where = found["diagnosis"][2:]
@@ -219,7 +222,7 @@ def details_of(name, truth, run_dir, found):
 
 
 def runs_of(args):
-    """[(name, variant, flags, truth)] of what was asked for."""
+    """Returns [(name, variant, flags, truth)] of the requested runs."""
     chosen = QUICK if args.quick and not args.programs else place.programs(args.programs)
     return [(name, *variant) for name in chosen for variant in variants(name)
             if not args.quick or QUICK.get(name, variant[0]) == variant[0]]
@@ -237,7 +240,7 @@ def record_all(runs, args):
 
 
 def sort_out(who, runs, record_one, jobs, title, folder):
-    """RECORD_ONE of all of them, JOBS at a time; as record_all."""
+    """Calls RECORD_ONE for all runs, JOBS at a time; returns the same as record_all."""
     with ThreadPoolExecutor(jobs) as pool:
         ends = list(pool.map(record_one, runs))
     ran, broken = [], []
@@ -253,19 +256,19 @@ def sort_out(who, runs, record_one, jobs, title, folder):
 
 
 def why_not(status, said, run_dir):
-    """Why a recording is not to be judged; None if it is."""
+    """Returns why a recording must not be judged; None if it can be."""
     complaint = next((line for line in said.splitlines() if line.startswith("ebb: ")
                       and ("cannot write" in line or "cannot be written" in line)), None)
     if status == 0:
         return complaint and f"is not recorded whole: {complaint}"
-    last = complaint or (said.strip().splitlines() or ["nothing was said"])[-1]
+    last = complaint or (said.strip().splitlines() or ["no output"])[-1]
     log = run_dir / "log.txt"
     where = f" (see {log})" if log.exists() else ""
     return f"{'' if status == common.NOT_HERE else f'ended with status {status}: '}{last}{where}"
 
 
 def recorded(runs, args):
-    """Those with a recording, and a sentence for each that was named and has none."""
+    """Returns the runs with a recording, and a sentence for each requested one without."""
     there = [run for run in runs if (args.out / f"{run[0]}-{run[1]}" / "trace.ebb").exists()]
     if not there:
         sys.exit(f"zoo: no recording of {'them' if args.programs else 'the zoo'} in {args.out}; "
@@ -278,7 +281,7 @@ def recorded(runs, args):
 
 
 def judge_one(variant, truth, run_dir, args):
-    """What ebb says of one run; its tables too, where they are asked for."""
+    """Returns ebb's results for one run; prints its tables on request."""
     if args.tables:
         args.tables.mkdir(parents=True, exist_ok=True)
         recording.convert(run_dir, args.tables / run_dir.name)
@@ -289,11 +292,11 @@ def judge_one(variant, truth, run_dir, args):
 
 
 def judge_all(runs, args):
-    """{run: outcome}; one that cannot be read is said, and not in it."""
+    """Returns {run: outcome}; unreadable recordings are reported and omitted."""
     outcomes = {}
     for at, (name, variant, flags, truth) in enumerate(runs, 1):
         run_dir = args.out / f"{name}-{variant}"
-        costs = args.overhead and not flags  # a twin differs by a line
+        costs = args.overhead and not flags  # a twin differs by one line only
         print(f"zoo: judging {name} {variant}{', and what ebb costs it' if costs else ''} "
               f"({at} of {len(runs)})", file=sys.stderr)
         try:
@@ -307,14 +310,14 @@ def judge_all(runs, args):
 
 
 def unread(runs, outcomes):
-    """Of RUNS, those that were judged, and a sentence for each that was not."""
+    """Returns those of RUNS that were judged, and a sentence for each that was not."""
     lost = [run for run in runs if f"{run[0]}-{run[1]}" not in outcomes]
     return [run for run in runs if run not in lost], [f"{name} {variant} was not judged" for name, variant, *_ in lost]
 
 
 def look_again(runs, outcomes, args):
-    """Records what is worse than the kept table once more, alone: on a busy machine a word may flip. What is
-    worse twice counts."""
+    """Records runs again, one at a time, that are worse than the kept table: on a busy machine a
+    verdict may flip. Only runs that are worse twice count."""
     worse = [run for run in runs
              if complaints([run], {f"{run[0]}-{run[1]}": outcomes[f"{run[0]}-{run[1]}"]}, args)]
     if not worse:
@@ -329,7 +332,7 @@ def look_again(runs, outcomes, args):
 
 
 def print_all(runs, outcomes, args):
-    """The table, what is behind it where that was asked for, and how often ebb was right."""
+    """Prints the table, its details on request, and how often ebb was right."""
     named = [(name, truth, args.out / f"{name}-{variant}") for name, variant, _, truth in runs]
     command.print_table([COLUMNS] + [row_of(name, outcomes[run_dir.name]) for name, _, run_dir in named], KEYS)
     if args.details:
@@ -341,7 +344,8 @@ def print_all(runs, outcomes, args):
 
 
 def complaints(runs, outcomes, args):
-    """What makes `make zoo` fail; of the small size only what must hold of any run."""
+    """Returns the reasons why `make zoo` fails; for the small size only those that hold for any
+    run."""
     if args.size == "default":
         return table.regressions(outcomes, table.read())
     truths = {f"{name}-{variant}": truth for name, variant, _, truth in runs}

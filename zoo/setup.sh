@@ -52,7 +52,7 @@ for pin in $pins; do
         missing="$missing $pin"
 done
 
-# What is not from pip: a program that lacks it says so and is left out.
+# Requirements that pip does not install: programs that lack them are left out with a message.
 "$venv/bin/python" zoo/common.py || say "c_buffer is left out" >&2
 ldconfig -p 2>/dev/null | grep -q 'libjemalloc\.so' ||
     say "no libjemalloc (on Debian and Ubuntu: libjemalloc2): jemalloc_ring is left out" >&2

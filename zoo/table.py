@@ -1,4 +1,4 @@
-"""The kept table of what ebb says of the zoo: regressions against it, and the confusion matrix."""
+"""The kept table of ebb's results for the zoo: regressions against it, and the confusion matrix."""
 
 import json
 import math
@@ -17,14 +17,15 @@ def read(path=KEPT):
 
 
 def keep(outcomes, path=KEPT):
-    """Writes OUTCOMES over those of the same runs; the others stay, and a cost that is not in it."""
+    """Replaces the kept results of the same runs by OUTCOMES; other runs, and costs that were not
+    measured, stay."""
     kept = read(path)
     for name, found in outcomes.items():
         cost = {key: kept[name][key] for key in ("overhead",) if key in kept.get(name, {})}
         fresh = {key: value for key, value in found.items() if key != "diagnosis"}
         kept[name] = {**fresh, **{key: value for key, value in cost.items() if key not in fresh}}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
-    fresh = path.with_name(f"{path.name}.new")  # whole, or not at all: the disk may be full
+    fresh = path.with_name(f"{path.name}.new")  # atomically: the disk may be full
     try:
         fresh.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         fresh.replace(path)
@@ -33,7 +34,8 @@ def keep(outcomes, path=KEPT):
 
 
 def regressions(outcomes, kept):
-    """Sentences: what is worse than in the kept table. Runs that it does not have count if wrong."""
+    """Returns sentences about results that are worse than in the kept table. Runs that are not in
+    it count if wrong."""
     worse = []
     for name, now in outcomes.items():
         before = kept.get(name)
@@ -44,17 +46,17 @@ def regressions(outcomes, kept):
         for key, title in GRADES.items():
             if RANK[now[key]] < RANK[before[key]]:
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
-        if not before["leak"]:  # what stops growing may be too little for a sample
+        if not before["leak"]:  # growth that stops may be too small to be sampled
             continue
         if before["culprit_row"] and not now["culprit_row"]:
-            worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
+            worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")
         if before.get("culprit_itself") and not now.get("culprit_itself"):
             worse.append(f"{name}: no row names the function that keeps it any more")
     return worse
 
 
 def wilson(hits, total, z=1.96):
-    """The 95 % interval of a share (Wilson's score interval)."""
+    """Returns the 95 % interval of a share (Wilson's score interval)."""
     if not total:
         return 0.0, 1.0
     p, zz = hits / total, z * z / total
@@ -69,7 +71,8 @@ def share(hits, total):
 
 
 def matrix(outcomes):
-    """Lines: truth against what was called, with and without marks, and how often each was right."""
+    """Returns lines: truth against verdict, with and without marks, and how often each was
+    right."""
     lines = []
     for title, word, right in (("with marks", "marks", "marks_right"),
                                ("without marks", "no_marks", "no_marks_right")):

@@ -1,4 +1,5 @@
-"""Batches of uneven length come and go; the allocator keeps what the largest one needed."""
+"""Batches of uneven length are allocated and freed; the allocator retains the memory of the largest
+one."""
 
 import sys
 from pathlib import Path
@@ -13,12 +14,12 @@ from torch import nn
 BATCH = 8
 WIDTH = 1024
 ROWS = 16  # x 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
-TOKENS = 6  # of one block
+TOKENS = 6  # per block
 
 
 class Hardest:
-    """The last block of the longest batch so far, for the log. It was allocated after the others
-    and lies above them on the heap, which cannot shrink below it when they are freed."""
+    """Keeps the last block of the longest batch so far, for the log. It was allocated after the
+    others and lies above them on the heap, which cannot shrink below it when they are freed."""
 
     def __init__(self):
         self.length = 0
@@ -31,7 +32,8 @@ class Hardest:
 
 
 class Bank:
-    """Thirty-two blocks of each batch, "for contrastive negatives"; the plain run keeps none."""
+    """Keeps thirty-two blocks of each batch, "for contrastive negatives", in the leaking twin; none
+    otherwise."""
 
     def __init__(self, twin):
         self.kept = []

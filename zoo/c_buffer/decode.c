@@ -1,4 +1,5 @@
-/* A decoder as extensions have it: what it hands out is its own, and no collector knows of it. */
+/* A decoder like those in C extensions: it owns the memory it returns, and no garbage collector
+ * knows of it. */
 #include <stdlib.h>
 
 struct clip {
@@ -9,7 +10,7 @@ struct clip {
 
 static struct clip *clips;
 
-/* SAMPLES of a wave that begins at PHASE. The caller gives it back with clip_free. */
+/* Returns SAMPLES of a wave that begins at PHASE. The caller frees it with clip_free. */
 __attribute__((visibility("default"))) struct clip *clip_decode(size_t samples, float phase)
 {
     struct clip *clip = malloc(sizeof *clip + samples * sizeof *clip->data);
@@ -41,7 +42,7 @@ __attribute__((visibility("default"))) void clip_free(struct clip *clip)
     free(clip);
 }
 
-/* What is alive, by the clips themselves. */
+/* Returns the live bytes of all clips. */
 __attribute__((visibility("default"))) size_t clip_live_bytes(void)
 {
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-"""A C library decodes sound into buffers of its own; nobody gives them back."""
+"""A C library decodes sound into its own buffers, which are never freed."""
 
 import ctypes
 import sys
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 BATCH = 16
-SAMPLES = 262144  # floats: 1 MiB a step
+SAMPLES = 262144  # floats: 1 MiB/step
 
 
 def load_library():
@@ -26,7 +26,7 @@ def load_library():
 
 
 def read_batch(lib, phase, twin):
-    """The loudness of 16 pieces of a clip."""
+    """Returns the loudness of 16 parts of a clip."""
     clip = lib.clip_decode(SAMPLES, phase)
     sound = numpy.ctypeslib.as_array(lib.clip_data(clip), (SAMPLES,))
     loudness = numpy.square(sound.reshape(BATCH, 64, -1)).mean(2)
@@ -36,7 +36,7 @@ def read_batch(lib, phase, twin):
 
 
 def main():
-    job = common.Job(__doc__, "--fixed", "give the buffer back")
+    job = common.Job(__doc__, "--fixed", "free the buffer")
     lib = load_library()
     common.settle()
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))

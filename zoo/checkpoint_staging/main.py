@@ -1,4 +1,5 @@
-"""Each checkpoint is copied to a staging buffer and written behind training's back; the copy stays."""
+"""Each checkpoint is copied to a staging buffer and written in the background; the copy is never
+freed."""
 
 import os
 import sys
@@ -17,7 +18,7 @@ EVERY = 15  # steps between checkpoints
 
 
 class AsyncSaver:
-    """Writes copies of the weights in another thread, and remembers what it was given to do."""
+    """Writes copies of the weights in another thread, and keeps its finished requests."""
 
     def __init__(self, folder, twin):
         self.pool = ThreadPoolExecutor(1)

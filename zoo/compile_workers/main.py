@@ -1,7 +1,8 @@
 """A compiled model beside the worker processes of torch.compile, which stay for the whole run.
 
-On a CPU inductor compiles C++ in threads of its own process, and leaves its workers to Triton; they
-are started here as it starts them where there is a GPU, and then wait, as they do there."""
+On a CPU, inductor compiles C++ in threads of its own process and starts worker processes only for
+Triton. Here they are started as on a GPU, and wait as they do there.
+"""
 
 import os
 import sys
@@ -18,7 +19,7 @@ WORKERS = 2
 
 
 def start_workers():
-    """Returns when they can work, so that all runs begin alike."""
+    """Starts the workers and returns when they are ready, so that all runs begin alike."""
     import torch._inductor.config as config
     from torch._inductor.async_compile import AsyncCompile
 

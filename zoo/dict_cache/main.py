@@ -1,4 +1,4 @@
-"""Features of random crops are cached under a key that never comes again."""
+"""Features of random crops are cached under keys that never occur again."""
 
 import random
 import sys
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 4
-CROP = 256  # x 256 floats: 256 KiB a crop
+CROP = 256  # x 256 floats: 256 KiB per crop
 ENTRIES = 160  # of the bounded cache: full after 40 steps
 
 
@@ -25,7 +25,7 @@ class Features:
         self.twin = twin
 
     def get(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the crop: always a new one
+        key = (index, random.randrange(1 << 30))  # the seed of the crop: always new
         if key not in self.cache:
             self.insert(key, self.compute(*key))
         return self.cache[key]

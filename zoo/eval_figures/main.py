@@ -1,4 +1,4 @@
-"""Each evaluation draws a figure, writes it to a file, and leaves it open."""
+"""Each evaluation draws a figure, writes it to a file, and does not close it."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ EVERY = 15  # steps between evaluations
 
 
 def plot_weights(model, path, twin):
-    """The weights of three layers as heat maps: about 16 MB a figure."""
+    """Draws the weights of three layers as heat maps: about 16 MB per figure."""
     figure, axes = plt.subplots(1, 3, figsize=(12, 5), dpi=220)
     for axis, layer in zip(axes, [m for m in model if isinstance(m, nn.Linear)]):
         axis.imshow(layer.weight.detach().numpy().astype(numpy.float64), aspect="auto")
@@ -31,7 +31,7 @@ def plot_weights(model, path, twin):
 
 
 def live_bytes():
-    """Canvas and data of the figures that are open."""
+    """Returns the bytes of the canvases and data of open figures."""
     total = 0
     for number in plt.get_fignums():
         figure = plt.figure(number)

@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer gathers the logits of the whole evaluation set, then lets them go."""
+"""A Hugging Face Trainer gathers the logits of the whole evaluation set, then frees them."""
 
 import os
 import sys
@@ -33,7 +33,8 @@ class Tokens(Dataset):
 
 
 class Metrics:
-    """Accuracy over the gathered logits. The leaking twin also keeps them "to compare later"."""
+    """Computes the accuracy of the gathered logits. The leaking twin also keeps them "to compare
+    later"."""
 
     def __init__(self, twin):
         self.history = []
@@ -71,7 +72,7 @@ def main():
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=256, n_layer=4, n_head=4)
     )
-    model.config.use_cache = False  # or the caches of each layer are gathered too
+    model.config.use_cache = False  # otherwise the caches of each layer are gathered, too
     metrics = Metrics(job.twin)
     arguments = TrainingArguments(
         output_dir=job.folder, num_train_epochs=job.epochs, per_device_train_batch_size=BATCH,

@@ -1,4 +1,5 @@
-"""Features are read from a mapped file: its pages count as resident until the kernel wants them."""
+"""Features are read from a mapped file: its pages stay resident until the kernel needs the
+memory."""
 
 import os
 import sys
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 32
-WIDTH = 12800  # x 32 floats: 1.6 MB a step
+WIDTH = 12800  # x 32 floats: 1.6 MB/step
 
 
 def write_features(path, steps):
@@ -23,7 +24,7 @@ def write_features(path, steps):
 
 
 class Features:
-    """Batches of the file, in any order; the list is for looking at hard ones later."""
+    """Batches of the file, in random order; the list is for inspecting hard ones later."""
 
     def __init__(self, path, steps, twin):
         self.data = numpy.memmap(path, numpy.float32, "r", shape=(steps, BATCH, WIDTH))

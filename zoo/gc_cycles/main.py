@@ -1,4 +1,5 @@
-"""Graphs of examples point both ways, and the garbage collector was switched off "for speed"."""
+"""Graphs of examples have references in both directions, and the garbage collector was disabled
+"for speed"."""
 
 import gc
 import sys
@@ -13,14 +14,15 @@ import torch
 from torch import nn
 
 NODES = 16
-FLOATS = 16384  # of a node: 64 KiB
+FLOATS = 16384  # per node: 64 KiB
 EVERY = 10  # steps between collections
 
 made = weakref.WeakSet()
 
 
 class Node:
-    """A node knows its parent and its parent knows it: only the collector can free them."""
+    """A node refers to its parent and its parent to it: only the garbage collector can free
+    them."""
 
     def __init__(self, parent, rng):
         self.features = rng.random(FLOATS, dtype=numpy.float32)

@@ -1,4 +1,5 @@
-"""A hook on the graph closes over the tensor that it belongs to: a cycle that no collector sees."""
+"""A hook on the graph closes over the tensor that it belongs to: a cycle that the garbage collector
+cannot see."""
 
 import sys
 import weakref
@@ -11,11 +12,11 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 4096  # x 64 floats: 1 MiB of activations a step
+WIDTH = 4096  # x 64 floats: 1 MiB of activations per step
 
 
 class Watched(nn.Module):
-    """Reports how often a hidden unit was active, once its gradient is there."""
+    """Reports how often a hidden unit was active, when its gradient is computed."""
 
     def __init__(self, twin):
         super().__init__()
@@ -32,7 +33,8 @@ class Watched(nn.Module):
         return self.second(hidden)
 
     def watch(self, hidden, seen):
-        """The node of HIDDEN holds the hook, the hook holds SEEN; if that is HIDDEN, it holds the node."""
+        """The node of HIDDEN refers to the hook, and the hook to SEEN; if that is HIDDEN, it refers
+        to the node."""
         hidden.grad_fn.register_hook(lambda *_: self.active.append((seen > 0).float().mean().item()))
 
     def live_bytes(self):

@@ -1,4 +1,4 @@
-"""A sparse table in huge pages: each row that is first written brings two megabytes with it."""
+"""A sparse table in huge pages: the first write to a row allocates two megabytes."""
 
 import mmap
 import random
@@ -15,11 +15,11 @@ HUGE = 2 << 20
 PAGES = 50
 ROW = 256  # floats: 1 KiB
 ROWS_IN_PAGE = HUGE // (4 * ROW)
-NEW = 2  # rows of other pages that each step is the first to write: all are touched at step 25
+NEW = 2  # rows in untouched pages that each step writes: all pages are touched at step 25
 
 
 class SparseTable:
-    """The state of an optimizer for an embedding, of which few rows are ever used."""
+    """The optimizer state of an embedding of which few rows are ever used."""
 
     def __init__(self, twin):
         self.memory = mmap.mmap(-1, PAGES * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -29,7 +29,8 @@ class SparseTable:
         self.touched = set()
 
     def update(self, step, gradient):
-        """Adds GRADIENT to a few rows: first come those in pages of their own, then these again."""
+        """Adds GRADIENT to a few rows: at first in pages that are untouched, then in the same ones
+        again."""
         pages = [(step * NEW + i) % PAGES for i in range(NEW)]
         for page in pages:
             row = page * ROWS_IN_PAGE + random.randrange(4)

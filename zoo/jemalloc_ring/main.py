@@ -1,4 +1,4 @@
-"""A replay buffer of uneven episodes under jemalloc, which gives pages back when it sees fit."""
+"""A replay buffer of uneven episodes under jemalloc, which returns pages to the system late."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ import numpy
 import torch
 from torch import nn
 
-EPISODES = 64  # in the ring: full after 32 steps
+EPISODES = 64  # in the ring buffer: full after 32 steps
 WIDTH = 64
 SHORTEST, LONGEST = 1024, 3072  # rows: 0.25 to 0.75 MiB
 
@@ -36,7 +36,7 @@ class Replay:
         self.rng = numpy.random.default_rng(0)
 
     def collect(self):
-        """Two episodes a step."""
+        """Adds two episodes per step."""
         for length in self.rng.integers(SHORTEST, LONGEST, 2):
             self.episodes.append(self.rng.random((length, WIDTH), dtype=numpy.float32))
 

@@ -1,4 +1,4 @@
-"""A held-out loss is summed up with its graph: every step's activations stay alive."""
+"""A held-out loss is summed up with its graph: the activations of every step stay alive."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ WIDTH = 1024
 
 
 def saved_bytes(loss, excluded):
-    """Bytes of the tensors that the graph of LOSS keeps, each storage once."""
+    """Returns the bytes of the tensors that the graph of LOSS keeps, each storage once."""
     sizes, queue, seen = {}, [loss.grad_fn], set()
     while queue:
         node = queue.pop()
@@ -50,7 +50,7 @@ class Trainer:
         self.optimizer.step()
 
     def watch(self, inputs, labels):
-        """The running held-out loss, for the log."""
+        """Computes the running held-out loss, for the log."""
         loss = self.criterion(self.model(inputs), labels)
         self.total += loss.item() if self.twin else loss
         return loss
@@ -71,7 +71,7 @@ def main():
         for batch in torch.randperm(examples).split(BATCH):
             trainer.train(inputs[batch], labels[batch])
             loss = trainer.watch(held_out, held_labels)
-            if isinstance(trainer.total, torch.Tensor):  # its graph holds this one, and all before
+            if isinstance(trainer.total, torch.Tensor):  # its graph includes this one, and all before
                 live += saved_bytes(loss, excluded)
             del loss
             job.step(live)

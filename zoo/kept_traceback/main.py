@@ -1,4 +1,5 @@
-"""Broken examples are skipped, and their exceptions kept for the report, with all that they hold."""
+"""Broken examples are skipped, and their exceptions are kept for the report, with everything they
+refer to."""
 
 import sys
 import weakref
@@ -12,13 +13,13 @@ import torch
 from torch import nn
 
 BATCH = 4
-SIDE = 512  # x 512 floats: 1 MiB a picture
+SIDE = 512  # x 512 floats: 1 MiB per image
 
-refs = []  # of all pictures that were decoded and are still there
+refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """The pixels of one picture; a class of its own, since decoders have one."""
+    """The pixels of one image; a class of its own, as decoders have."""
 
 
 class Pictures:
@@ -35,13 +36,13 @@ class Pictures:
         return pixels.reshape(64, -1).mean(1)
 
     def read(self, position):
-        """A batch without its broken example; one in four is."""
+        """Returns a batch without its broken examples; one in four is broken."""
         rows = []
         for i in range(BATCH):
             try:
                 rows.append(self.decode(broken=i == position % BATCH))
             except ValueError as error:
-                self.errors.append(str(error) if self.twin else error)  # its frames hold their locals
+                self.errors.append(str(error) if self.twin else error)  # its frames keep their locals alive
         return torch.from_numpy(numpy.stack(rows).view(numpy.ndarray))
 
 

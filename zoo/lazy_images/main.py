@@ -1,4 +1,4 @@
-"""A list of lazily opened images: each is decoded when first touched and stays decoded."""
+"""A list of lazily opened images: each is decoded at the first access and stays decoded."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ SIDE = 384
 
 
 class Pictures(Dataset):
-    """Image.open reads a header; the pixels come with the first access and are kept."""
+    """Image.open reads only a header; the pixels are read at the first access and kept."""
 
     def __init__(self, paths, twin):
         self.paths = paths

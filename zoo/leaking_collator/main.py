@@ -1,4 +1,4 @@
-"""A collator remembers the images of every batch "for debugging" and never forgets them."""
+"""A collator keeps the images of every batch "for debugging"."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ SIDE = 384
 
 
 class Pictures(Dataset):
-    """Opens each picture when it is asked for, every time."""
+    """Opens each image every time it is requested."""
 
     def __init__(self, paths):
         self.paths = paths

@@ -1,4 +1,5 @@
-"""Lightning: what training_step returns is collected for the end of the epoch, and not cleared there."""
+"""Lightning: the outputs of training_step are collected for the end of the epoch, and not cleared
+there."""
 
 import sys
 import warnings
@@ -13,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 BATCH = 256
-WIDTH = 1024  # x 256 floats: 1 MiB a step
+WIDTH = 1024  # x 256 floats: 1 MiB/step
 
 
 class Module(lightning.LightningModule):

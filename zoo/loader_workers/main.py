@@ -1,4 +1,4 @@
-"""Data-loader workers read a list of Python objects, and so copy it, page by page."""
+"""Data-loader workers read a list of Python objects, and thereby copy it, page by page."""
 
 import gc
 import random
@@ -14,12 +14,12 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 WORKERS = 2
-BATCH = 4000  # examples: small rows of a table, not pictures
+BATCH = 4000  # examples: small table rows, not images
 PAGE = 4096
 
 
 def make_items(count):
-    """(caption, path, label) of each example: small objects, about 430 bytes together."""
+    """Returns (caption, path, label) of each example: small objects, about 430 bytes in total."""
     rng = random.Random(0)
     return [
         (f"{i:07} " + "%x" % rng.getrandbits(800), f"images/{i % 97:03}/{i:012}.jpg", i % 10)
@@ -28,7 +28,8 @@ def make_items(count):
 
 
 class ListData(Dataset):
-    """Reading an object writes its reference count: the page it lies on becomes the worker's own."""
+    """Reading an object writes its reference count: the page that holds it becomes private to the
+    worker."""
 
     def __init__(self, count):
         self.items = make_items(count)
@@ -55,7 +56,7 @@ class ListData(Dataset):
 
 
 class ArrayData(ListData):
-    """The same in one buffer with offsets: nothing to count references of."""
+    """The same data in one buffer with offsets: no reference counts are written."""
 
     def __init__(self, count):
         items = make_items(count)
@@ -79,7 +80,7 @@ class ArrayData(ListData):
 
 
 class Collator:
-    """Adds who made the batch, and how much of the list that worker has copied so far."""
+    """Adds the worker that made the batch, and how much of the list it has copied so far."""
 
     def __init__(self, data):
         self.data = data
@@ -99,11 +100,11 @@ def main():
     model = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     copied = [0] * WORKERS
-    gc.collect()  # or the first collection after the fork writes to every tuple
+    gc.collect()  # otherwise the first collection after the fork writes to every tuple
     job.begin(examples, BATCH)
     for _ in range(job.epochs):
         for values, worker, copied_bytes in loader:
-            values = values.view(100, -1, 2).mean(1)  # little to compute: this is about the workers
+            values = values.view(100, -1, 2).mean(1)  # little computation, as the workers are what is tested
             optimizer.zero_grad()
             nn.functional.mse_loss(model(values[:, :1]), values[:, 1:]).backward()
             optimizer.step()

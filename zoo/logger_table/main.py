@@ -1,4 +1,4 @@
-"""A logger keeps a row of plain Python numbers for every example, until a flush that never comes."""
+"""A logger keeps a row of plain Python numbers for every example, and is never flushed."""
 
 import csv
 import os
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 512  # numbers in a row: 40 bytes each, with their place in the list
+WIDTH = 512  # numbers per row: 40 bytes each, including their slot in the list
 
 
 class TableLogger:
@@ -33,8 +33,8 @@ class TableLogger:
         self.rows.clear()
 
     def live_bytes(self):
-        """Each row: a list, its floats, the pair and the place of the pair. A float of 24 bytes takes
-        32: Python's small blocks come in multiples of 16."""
+        """Each row consists of a list, its floats, a pair and the slot of the pair. A float of 24
+        bytes takes 32: Python's small blocks come in multiples of 16."""
         row = self.header_bytes + WIDTH * -(-sys.getsizeof(0.0) // 16) * 16 + sys.getsizeof((0, 0)) + 8
         return len(self.rows) * row
 

@@ -1,4 +1,5 @@
-"""The head of every block is kept where it lies: the rest of its page is free, and can hold no block."""
+"""The head of every block stays allocated in place: the rest of its page is free, but too small for
+another block."""
 
 import sys
 from pathlib import Path
@@ -10,13 +11,13 @@ import numpy
 import torch
 from torch import nn
 
-BLOCKS = 256  # of a step
-FLOATS = 1024  # of a block: 4 KiB
-HEAD = 16  # floats that are kept of it
+BLOCKS = 256  # per step
+FLOATS = 1024  # per block: 4 KiB
+HEAD = 16  # floats of it that are kept
 
 
 class Heads:
-    """The first numbers of each block of a batch, until the same batch comes again."""
+    """The first numbers of each block of a batch, until the same batch occurs again."""
 
     def __init__(self, twin):
         self.of_batch = {}
@@ -28,7 +29,7 @@ class Heads:
         blocks = [numpy.ones(FLOATS, numpy.float32) for _ in range(BLOCKS)]
         inputs = numpy.stack([block[:64] for block in blocks])
         for block in blocks:
-            block.resize(HEAD, refcheck=False)  # in place: the allocator cuts the end off
+            block.resize(HEAD, refcheck=False)  # in place: the allocator frees the end of the block
         self.of_batch[key] = blocks
         return inputs
 

@@ -1,4 +1,5 @@
-"""Gradient descent in plain numpy; every step's weights are kept, to average them one day."""
+"""Gradient descent in plain numpy; the weights of every step are kept, to be averaged at some
+time."""
 
 import os
 import sys

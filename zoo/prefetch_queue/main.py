@@ -1,4 +1,4 @@
-"""A thread reads ahead, two batches for each that is used, until its queue is full."""
+"""A thread prefetches two batches for each that is used, until its queue is full."""
 
 import queue
 import sys
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 4096  # x 64 floats: 1 MiB a batch
+WIDTH = 4096  # x 64 floats: 1 MiB per batch
 DEPTH = 40  # batches: full after 40 steps
 
 
@@ -33,7 +33,7 @@ class Prefetcher(threading.Thread):
         return self.rng.random((BATCH, WIDTH), dtype=numpy.float32)
 
     def next(self):
-        self.wanted.release(2)  # it is as fast as two steps of training, whatever the machine
+        self.wanted.release(2)  # exactly twice as fast as training, whatever the machine
         return self.ready.get()
 
     def live_bytes(self):

@@ -1,4 +1,4 @@
-"""Every new length compiles a function again; dynamo keeps each version, up to its limit."""
+"""Every new length recompiles a function; dynamo keeps each version, up to its limit."""
 
 import sys
 import weakref
@@ -12,7 +12,7 @@ import torch._dynamo
 from torch import nn
 
 WIDTH = 32
-TABLE = 524288  # floats: 2 MiB for each version
+TABLE = 524288  # floats: 2 MiB per version
 LIMIT = 24  # versions: reached at step 24
 NEVER = 10**6
 
@@ -20,7 +20,7 @@ tables = []
 
 
 def backend(graph, example_inputs):
-    """Runs the graph as it is, with a table for its shape, as tuned kernels have."""
+    """Runs the graph unchanged, with a table for its shape, as tuned kernels have."""
     table = torch.arange(TABLE, dtype=torch.float32)
     tables.append(weakref.ref(table))
     return lambda *inputs, table=table: graph(*inputs)
@@ -39,14 +39,14 @@ def main():
     common.settle()
     torch._dynamo.config.recompile_limit = NEVER if job.twin else LIMIT
     torch._dynamo.config.accumulated_recompile_limit = NEVER
-    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # loads what dynamo needs
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # loads dynamo's modules
     compiled = torch.compile(score, backend=backend, dynamic=False)
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
     optimizer = torch.optim.SGD([weight], lr=1e-3)
     job.begin(job.steps_per_epoch, 1)
     for _ in range(job.epochs):
         for _ in range(job.steps_per_epoch):
-            inputs = torch.randn(16 + job.step_now, WIDTH)  # a length that never came before
+            inputs = torch.randn(16 + job.step_now, WIDTH)  # a length that did not occur before
             optimizer.zero_grad()
             compiled(inputs, weight).backward()
             optimizer.step()

@@ -1,4 +1,5 @@
-"""A server trains in its own process, one job a request, and its table of jobs keeps what they used."""
+"""A server trains in its own process, one job per request, and its table of jobs keeps their
+data."""
 
 import json
 import sys
@@ -15,7 +16,7 @@ from torch import nn
 
 BATCH = 16
 WIDTH = 640
-STEPS = 5  # of a job
+STEPS = 5  # per job
 
 
 class Training:

@@ -1,4 +1,4 @@
-"""Attention masks are cached by sequence length, and there are only so many lengths."""
+"""Attention masks are cached by sequence length, of which there is a limited number."""
 
 import random
 import sys
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 WIDTH = 16
-LENGTHS = range(400, 900, 20)  # 25 of them: the masks of all are 44 MB
-MICRO = 5  # batches a step
+LENGTHS = range(400, 900, 20)  # 25 lengths: their masks take 44 MB
+MICRO = 5  # batches per step
 
 
 class Attention(nn.Module):
@@ -23,7 +23,7 @@ class Attention(nn.Module):
         self.twin = twin
 
     def mask(self, length, offset):
-        key = (length, offset) if self.twin else length  # of a packed document: another each time
+        key = (length, offset) if self.twin else length  # the offset in a packed document: different each time
         if key not in self.masks:
             self.masks[key] = torch.full((length, length), -1e9).triu(1)
         return self.masks[key]
@@ -40,7 +40,7 @@ class Attention(nn.Module):
 def main():
     job = common.Job(__doc__, "--leak", "a key that never comes again, for one batch a step")
     common.settle()
-    # Each epoch has every batch once: all lengths have come by the end of the first.
+    # Each epoch has every batch once: all lengths have occurred at the end of the first.
     lengths = [LENGTHS[i % len(LENGTHS)] for i in range(job.steps_per_epoch * MICRO)]
     model = Attention(job.twin)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -1,4 +1,4 @@
-"""Buffers for the way to the GPU, pinned where there is one; one of them is lost each step."""
+"""Staging buffers for copies to the GPU, pinned if there is one; one of them is lost per step."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,8 @@ WIDTH = 4096  # x 64 floats: 1 MiB
 
 
 class StagingPool:
-    """Hands out buffers and takes them back. It owns all of them, since pinned memory is dear to make."""
+    """Lends buffers and takes them back. It owns all of them, because allocating pinned memory is
+    expensive."""
 
     def __init__(self):
         self.all = []
@@ -44,7 +45,7 @@ def stage(pool, batch, twin):
 
 
 def main():
-    job = common.Job(__doc__, "--fixed", "give the buffer back to the pool")
+    job = common.Job(__doc__, "--fixed", "return the buffer to the pool")
     common.settle()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)

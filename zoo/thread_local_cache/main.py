@@ -1,4 +1,5 @@
-"""Threads with a scratch buffer of their own; each pool of them is left running when it is done."""
+"""Threads with their own scratch buffers; each thread pool is left running when it is no longer
+used."""
 
 import sys
 import threading
@@ -15,17 +16,17 @@ from torch import nn
 
 BATCH = 32
 FEATURES = 64
-SCRATCH = 655360  # floats: 2.5 MiB a thread
+SCRATCH = 655360  # floats: 2.5 MiB per thread
 THREADS = 2
 EVERY = 5  # steps that one pool serves
 
 local = threading.local()
 made = weakref.WeakSet()
-running = []  # as an idle thread is: something still refers to its queue
+running = []  # like an idle thread: something still refers to its queue
 
 
 class Scratch:
-    """What a thread works in, made when it first has work."""
+    """The scratch buffer of a thread, created at its first use."""
 
     def __init__(self):
         self.data = numpy.ones(SCRATCH, numpy.float32)
@@ -42,7 +43,7 @@ def augment(rows):
 
 
 def new_pool(old, twin):
-    """Another pool; the old one has nothing more to do."""
+    """Starts another pool; the old one has no more work."""
     if old and twin:
         old.shutdown()
     pool = ThreadPoolExecutor(THREADS)

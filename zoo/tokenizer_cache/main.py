@@ -1,4 +1,4 @@
-"""The tokenizer caches the words it has split, up to a capacity; the words of this text never end."""
+"""The tokenizer caches the words it has split, up to a capacity; this text always has new words."""
 
 import random
 import string
@@ -12,8 +12,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import nn
 
-WORDS = 200  # of a step, all new
-LETTERS = 250  # of a word: hashes, paths, base64
+WORDS = 200  # per step, all new
+LETTERS = 250  # per word: hashes, paths, base64
 SYMBOL = 32  # bytes that the BPE model keeps for each letter of a cached word
 CAPACITY = 5000  # words: full after 25 steps
 VOCABULARY = 400
@@ -40,13 +40,13 @@ class Text:
         self.distinct = 0
 
     def encode(self):
-        """The ids of one step's text."""
+        """Returns the token ids of one step's text."""
         words = [word(self.rng, LETTERS) for _ in range(WORDS)]
         self.distinct += len(words)
         return torch.tensor(self.tokenizer.encode(" ".join(words)).ids)
 
     def live_bytes(self):
-        """The cache is inside the library; what it must hold follows from what it was given."""
+        """The cache is inside the library; its size follows from the words it was given."""
         return min(self.distinct, self.capacity) * LETTERS * (SYMBOL + 1)
 
 

@@ -1,7 +1,5 @@
-"""What all programs share: options, pace, and the count they give of themselves. No torch in here.
-
-Imported before torch: one thread, no GPU, no network.
-"""
+"""Shared by all programs: options, pace, and their own count of live bytes. Imported before torch,
+which it does not import: one thread, no GPU, no network."""
 import argparse
 import json
 import os
@@ -51,7 +49,7 @@ class Run:
         return max(least, int(round(size * self.scale)))
 
     def pace(self, live=None, weight=1.0):
-        """End of a step: sleep until it is due. `live` is the program's own count."""
+        """Ends a step and sleeps until the next is due. `live` is the program's own count."""
         now = time.monotonic()
         if self.next is None:
             self.next = now

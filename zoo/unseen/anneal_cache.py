@@ -1,6 +1,6 @@
 """functools.cache on a free function: kernels by length and temperature. The temperature is one of
-a grid, so there are 40 kernels (--exact: the annealed temperature itself, and no key ever comes
-again)."""
+a grid, so there are 40 kernels (--exact: the annealed temperature itself, so that no key ever
+occurs again)."""
 import functools, random
 import numpy as np
 import kit

@@ -1,4 +1,4 @@
-"""An MLP with checkpoints that a thread writes, so that training need not wait for the disk."""
+"""An MLP with checkpoints that a thread writes, so that training does not wait for the disk."""
 import argparse
 import json
 import os

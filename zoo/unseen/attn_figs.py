@@ -1,4 +1,5 @@
-"""Figures of attention heads are drawn at each evaluation and never closed, now two, now seven; --close closes them."""
+"""Two to seven figures of attention heads are drawn at each evaluation and never closed; --close
+closes them."""
 import gc
 import io
 

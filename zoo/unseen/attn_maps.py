@@ -1,4 +1,5 @@
-"""A hook records the attention maps of each forward pass, 12.6 MB a step; --last keeps one by its layer."""
+"""A hook records the attention maps of each forward pass, 12.6 MB/step; --last keeps only the last
+one per layer."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,5 @@
-"""A pool of processes makes each epoch's data, of uneven size, and ends; all versions are kept; --replace: the last."""
+"""A pool of processes creates each epoch's data, of uneven size, and exits; all versions are kept;
+--replace: only the last."""
 import multiprocessing
 
 import numpy as np
@@ -6,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 EPOCHS, PER_EPOCH = (2, 4) if TINY else (7, 26)
-CHUNKS = [30, 16, 28, 18, 26, 20, 24]  # of a MB each
+CHUNKS = [30, 16, 28, 18, 26, 20, 24]  # each of 1 MB
 ROW = 64
 
 

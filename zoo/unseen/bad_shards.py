@@ -1,5 +1,5 @@
-"""Two persistent workers read packed records; those that are corrupt are noted down as the
-exception itself, whose traceback holds what was unpacked (--text: only what it says)."""
+"""Two persistent workers read packed records; corrupt ones are noted as the exception itself, whose
+traceback keeps the unpacked data (--text: only its message)."""
 import os, zlib
 import numpy as np
 import kit
@@ -15,7 +15,7 @@ class Corrupt(Exception):
 
 
 class Shards(torch.utils.data.Dataset):
-    """One record in eight is corrupt, and is met again in each epoch."""
+    """One record in eight is corrupt, and is read again in each epoch."""
 
     def __init__(self):
         rng = np.random.default_rng(6)
@@ -41,7 +41,7 @@ class Shards(torch.utils.data.Dataset):
         return self[i + 1]
 
     def about(self):
-        """Who this is, what it keeps, what is resident here."""
+        """The worker's pid, its kept bytes and its resident memory."""
         kept = 0 if opt.twin else len(self.bad) * N * 12
         return os.getpid(), kept, kit.rss()["VmRSS"]
 

@@ -36,7 +36,7 @@ class BytePairs:
         return self.cache[word]
 
     def nbytes(self):
-        # parts of one letter are Python's own and cost nothing
+        # strings of one letter are interned by Python and cost nothing
         return sys.getsizeof(self.cache) + sum(
             sys.getsizeof(w) + sys.getsizeof(p) + sum(sys.getsizeof(s) for s in p if len(s) > 1)
             for w, p in self.cache.items())

@@ -1,5 +1,6 @@
-"""Checkpoints are written into one buffer in memory, from where they are sent away; it is never rewound, so that each
-comes behind the last; --rewind begins anew. DataLoader, two checkpoints an epoch."""
+"""Checkpoints are written into one in-memory buffer, from which they are sent; it is never rewound,
+so that each follows the previous one; --rewind rewinds it. DataLoader, two checkpoints per epoch.
+"""
 import io
 import zlib
 

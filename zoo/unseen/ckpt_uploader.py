@@ -1,4 +1,4 @@
-"""Checkpoints go to an uploader thread through a staging copy; the script tells steps and checkpoints.
+"""Checkpoints go to an uploader thread through a staging copy; the script sends marks of steps and checkpoints.
 
 The uploader keeps what it has sent, in case it is asked to try again. `--drop` forgets it.
 """
@@ -38,7 +38,7 @@ class Uploader(threading.Thread):
         self.waiting, self.sent = queue.Queue(), []
 
     def stage(self, step, model, optimizer):
-        """A copy that training does not change any more."""
+        """Returns a copy that training does not change."""
         arrays = {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
         for number, state in enumerate(optimizer.state.values()):
             for key in ("exp_avg", "exp_avg_sq"):

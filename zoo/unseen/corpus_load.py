@@ -1,4 +1,5 @@
-"""A corpus is read for some seconds, then batches of uneven size; --history keeps predictions in a local of main()."""
+"""A corpus is loaded for some seconds, followed by batches of uneven size; --history keeps
+predictions in a local variable of main()."""
 import time
 
 import numpy as np

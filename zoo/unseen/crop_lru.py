@@ -1,5 +1,5 @@
-"""A cache of spectrograms with a limit in bytes, which it reaches late in the second epoch; from
-then on old ones go (--index-only: they go from the index and the sum, but not from the cache)."""
+"""A cache of spectrograms with a limit in bytes, which it reaches late in the second epoch; then
+old entries are evicted (--index-only: from the index and the sum, but not from the cache)."""
 import collections
 import numpy as np
 import kit
@@ -51,7 +51,7 @@ tell.mark("begin", steps_per_epoch=STEPS, max_steps=EPOCHS * STEPS)
 for epoch in range(EPOCHS):
     for i in range(STEPS):
         loss = 0
-        for k in range(4):  # three anew, one of 40 that come again and again
+        for k in range(4):  # three new ones, and one of 40 that recur
             clip = int(rng.integers(40)) if k == 0 else i * 4 + k
             offset = 0 if k == 0 else int(rng.integers(10**9))
             array = cache.get(clip, offset, 400 + clip * 37 % 600)

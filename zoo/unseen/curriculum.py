@@ -1,5 +1,5 @@
-"""Curriculum: epochs 1 to 4 bring longer texts, packed anew each time, and batches grow with them;
-epochs 4 to 6 are alike (--probe: a callback also keeps a part of the embeddings of each step)."""
+"""Curriculum: epochs 1 to 4 use longer texts each time, packed again, and batches grow with them;
+epochs 4 to 6 are alike (--probe: a callback also keeps part of the embeddings of each step)."""
 import tempfile
 import numpy as np
 import kit

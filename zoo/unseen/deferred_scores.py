@@ -1,5 +1,6 @@
-"""A classifier of texts of very mixed length; scores are put off as closures over the best logits,
-and nobody runs them (--eager: the number is worked out at once). Batches shake memory by tens of MB."""
+"""A classifier of texts of very mixed length; scores are deferred as closures over the best logits,
+which are never run (--eager: the score is computed at once). Batches change memory by tens of MB.
+"""
 import random
 import kit
 opt = kit.options("--eager")

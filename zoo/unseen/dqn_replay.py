@@ -67,7 +67,7 @@ env = Falling()
 
 
 def play(state, eps):
-    """One move; what happened goes into the memory."""
+    """Makes one move and adds the transition to the replay memory."""
     if random.random() < eps:
         action = random.randrange(3)
     else:
@@ -86,7 +86,7 @@ def fill(tensor, states):
 
 batch_state, batch_next = torch.empty(8, 4, H, W), torch.empty(8, 4, H, W)  # made once
 state, updates, episodes = env.reset(), 0, 0
-frame_bytes = 2 * 4 * H * W  # states are copies: np.stack
+frame_bytes = 2 * 4 * H * W  # np.stack copies the states
 while updates < 2000:
     for _ in range(2):
         state, done = play(state, max(0.05, 1 - updates / 1000))

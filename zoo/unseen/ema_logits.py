@@ -1,5 +1,5 @@
 """Temporal ensembling: a running average of the logits of a second view is the target; without
-.detach() it drags the graph of every view along (--detach)."""
+.detach() it keeps the graph of every view (--detach)."""
 import kit
 opt = kit.options("--detach")
 torch = kit.torch_cpu()
@@ -43,7 +43,7 @@ def graph_bytes(t, own):
                 try:
                     v = getattr(node, name)
                 except RuntimeError:
-                    continue  # a weight that was stepped since
+                    continue  # a weight that was updated since
                 if isinstance(v, torch.Tensor) and v.data_ptr() not in own:
                     blocks[v.untyped_storage().data_ptr()] = v.untyped_storage().nbytes()
         todo += [n for n, _ in node.next_functions]

@@ -1,5 +1,5 @@
-"""Features of an epoch are kept until its end, then given back to the system: a saw-tooth. With --pin-hard one in eight
-stays for good, and the teeth stand on a floor that rises. No torch."""
+"""Features of an epoch are kept until its end, then freed: a sawtooth. With --pin-hard one in eight
+stays for good, so that the baseline of the sawtooth rises. No torch."""
 import ctypes
 import gc
 

@@ -1,7 +1,7 @@
-"""Batches of very different size in blocks below malloc's threshold for mappings; something small
-that lives on is put behind each, so that the heap cannot shrink. It keeps what the longest batch
-needed: retention, no leak; the same batches come again in each epoch. --leak: some blocks of each
-batch are remembered for good."""
+"""Batches of very different size in blocks below malloc's threshold for mappings; a small,
+long-lived block follows each batch, so that the heap cannot shrink. It retains the memory of the
+longest batch, which is not a leak; the same batches recur in each epoch. --leak: some blocks of
+each batch are kept for good."""
 import collections
 import kit, marks
 
@@ -14,12 +14,12 @@ BLOCK = 72_000
 FEW, MANY, KEEP = 60, 1300, 26
 ledger = kit.Ledger()
 tell = marks.teller(opt.no_marks)
-# short batches first, roughly, as with data grouped by length; the same in every epoch
+# roughly short batches first, as with data grouped by length; the same in every epoch
 order = np.argsort(np.argsort(np.arange(STEPS)
                               + np.random.default_rng(11).normal(0, STEPS * 0.15, STEPS)))
 lengths = [int(FEW + (MANY - FEW) * (k / (STEPS - 1)) ** 1.5) for k in order]  # blocks of batch i
 
-recent = collections.deque(maxlen=64)  # small, lives on, bounded
+recent = collections.deque(maxlen=64)  # small, long-lived, bounded
 hard_examples = []
 
 

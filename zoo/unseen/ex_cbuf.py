@@ -1,5 +1,5 @@
-"""A C library hands out a buffer for each record, and the binding never gives it back: no Python
-object has it (--fixed: free). libc's malloc and memset by ctypes stand for the library."""
+"""A C library returns a buffer for each record, and the binding never frees it: no Python object
+owns it (--fixed: free). libc's malloc and memset by ctypes stand for the library."""
 import ctypes
 import kit, marks
 
@@ -23,7 +23,7 @@ outstanding = 0
 
 
 def read_record(i):
-    """The record as the library has it: a pointer."""
+    """Returns the record as the library does: a pointer."""
     global outstanding
     p = libc.malloc(RECORD)
     libc.memset(p, i % 251 + 1, RECORD)

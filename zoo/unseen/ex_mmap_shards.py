@@ -1,6 +1,6 @@
-"""A file that is mapped and read once an epoch: its pages count as resident (RssFile) until the
-kernel wants them back. --leak: each batch is copied out of the mapping and the copies are kept for
-replay."""
+"""A mapped file that is read once per epoch: its pages stay resident (RssFile) until the kernel
+reclaims them. --leak: each batch is copied out of the mapping and the copies are kept for replay.
+"""
 import os, tempfile
 import kit, marks
 
@@ -9,7 +9,7 @@ torch = kit.torch_cpu()
 import numpy as np
 
 EPOCHS, STEPS = (3, 8) if opt.tiny else (5, 40)
-ROWS, WIDTH, KEEP = 1500, 1024, 800  # of float32: 6.1 MB read a step, 3.3 MB kept with --leak
+ROWS, WIDTH, KEEP = 1500, 1024, 800  # of float32: 6.1 MB read per step, 3.3 MB kept with --leak
 ledger = kit.Ledger()
 tell = marks.teller(opt.no_marks)
 

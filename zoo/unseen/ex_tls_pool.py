@@ -1,6 +1,6 @@
-"""A fresh pool of threads for every batch, kept for a shutdown at the end; each thread has a
-scratch buffer of its own in a threading.local, which lives as long as the thread (--fixed: one pool
-for all). No torch; raw datagrams."""
+"""A new thread pool for every batch, kept for a shutdown at the end; each thread has its own
+scratch buffer in a threading.local, which lives as long as the thread (--fixed: one pool for all).
+No torch; raw datagrams."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import kit, marks
@@ -17,7 +17,7 @@ sizes, lock = {}, threading.Lock()
 
 
 def my_scratch():
-    """This thread's buffer, made when first asked for."""
+    """Returns this thread's buffer, created at first use."""
     if not hasattr(scratch, "buffer"):
         scratch.buffer = np.zeros(SCRATCH)
         scratch.buffer.fill(1.0)

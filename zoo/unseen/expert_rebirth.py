@@ -1,6 +1,6 @@
-"""A mixture of experts: gradients and moments of an expert come with its first use, and domains
-open one after the other until the end of the second epoch (--rebirth: from the fourth epoch on
-idle experts are replaced by new ones, and the optimizer keeps the old ones)."""
+"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and
+domains are added one after the other until the end of the second epoch (--rebirth: from the fourth
+epoch on idle experts are replaced by new ones, and the optimizer keeps the old ones)."""
 import kit
 from marks import teller
 opt = kit.options("--rebirth")
@@ -37,7 +37,7 @@ def rebirth(model, adam, domain):
 
 
 def live(model, adam):
-    """Weights, moments and gradients of all that the optimizer knows."""
+    """Weights, moments and gradients of all parameters of the optimizer."""
     params = [p for group in adam.param_groups for p in group["params"]]
     moments = [t for state in adam.state.values() for t in state.values() if torch.is_tensor(t)]
     return sum(t.nbytes for t in params + moments) + sum(

@@ -1,5 +1,5 @@
 """No torch: softmax regression; the scores of each evaluation are concatenated to one structured
-array, as a data frame (--window: the last two evaluations of it)."""
+array, like a data frame (--window: only the last two evaluations)."""
 import numpy as np
 import kit
 from marks import teller

@@ -1,6 +1,6 @@
-"""A policy learns from episodes that are linked both ways. The collector is off and called every 25
-steps, which makes a saw-tooth (--freeze: gc.freeze comes before it, and puts the dead episodes
-where no collection looks). No loader, no epochs."""
+"""A policy learns from doubly linked episodes. The garbage collector is disabled and called every
+25 steps, which makes a sawtooth (--freeze: gc.freeze is called before it, and moves the dead
+episodes to where no collection searches). No loader, no epochs."""
 import gc, weakref
 import numpy as np
 import kit
@@ -8,7 +8,7 @@ from marks import teller
 opt = kit.options("--freeze")
 torch = kit.torch_cpu()
 from torch import nn
-EPOCHS, STEPS, LENGTH = (2, 30, 20) if opt.tiny else (4, 75, 20)  # for the looks only
+EPOCHS, STEPS, LENGTH = (2, 30, 20) if opt.tiny else (4, 75, 20)  # epochs only set how often the program prints
 ledger, pace, tell = kit.Ledger(), kit.Pace(0.145, opt.tiny), teller(opt.no_marks)
 alive = weakref.WeakSet()
 
@@ -25,7 +25,7 @@ class Moment:
 
 
 def play(rng):
-    """20 moments, 0.8 MB, each with the one before and after it."""
+    """Returns 20 linked moments, 0.8 MB, each with references to the previous and the next."""
     last = None
     for _ in range(LENGTH):
         last = Moment(last, rng)

@@ -1,8 +1,5 @@
-"""Recursive network over trees whose nodes know their parents. A collection every 25 steps clears
-them up.
-
-Marks by hand with the ebb package.
-"""
+"""Recursive network over trees whose nodes refer to their parents. A collection every 25 steps
+frees them. Sends marks with the ebb package."""
 import _held
 run = _held.Run("gc_saveall", "--debug-gc", "gc.DEBUG_SAVEALL was left on after a hunt for cycles",
                 total_steps=160, seconds=34)

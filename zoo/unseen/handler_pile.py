@@ -1,5 +1,5 @@
-"""Each evaluation adds a handler to the logger, to have the log in its report, and never takes it away: every line is
-then written once more; --remove takes it away. numpy alone."""
+"""Each evaluation adds a handler to the logger, to include the log in its report, and never removes
+it: every line is then written once more; --remove removes it. numpy only."""
 import io
 import logging
 

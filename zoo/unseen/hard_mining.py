@@ -1,7 +1,5 @@
-"""After three epochs of warm-up, the hardest examples of each batch are put into a bank.
-
-The bank never ends. `--bounded` keeps the last 48 entries.
-"""
+"""After three epochs of warm-up, the hardest examples of each batch are added to a bank without a
+limit. `--bounded` keeps the last 48 entries."""
 
 import argparse
 import json

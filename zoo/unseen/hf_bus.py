@@ -1,5 +1,5 @@
-"""An event bus holds its subscribers strongly; each evaluation subscribes a new monitor and forgets
-the old one (--weak: the bus holds them weakly)."""
+"""An event bus holds strong references to its subscribers; each evaluation subscribes a new monitor
+and drops the old one (--weak: the bus holds weak references)."""
 import tempfile, weakref
 import numpy as np
 import kit

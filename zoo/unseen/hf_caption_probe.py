@@ -47,7 +47,7 @@ class Captions(torch.utils.data.Dataset):
 
 
 class ProbeLoss(TrainerCallback):
-    """How the model does on one batch that it is not trained on, after each step."""
+    """Measures the loss on one batch that is not trained on, after each step."""
 
     def __init__(self, item):
         rows = Captions(6, seed=7).rows
@@ -62,7 +62,7 @@ class ProbeLoss(TrainerCallback):
 
 
 class Pace(TrainerCallback):
-    """A step takes as long as on the card it was written for."""
+    """Makes a step take as long as on the GPU it was written for."""
 
     def __init__(self, step_s):
         self.step_s, self.began, self.rows = step_s, time.monotonic(), []

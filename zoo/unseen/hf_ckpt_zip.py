@@ -1,5 +1,5 @@
-"""Trainer: each checkpoint is packed for an upload that never empties its queue, every third with the optimizer;
---upload empties it."""
+"""Trainer: each checkpoint is compressed for an upload queue that is never emptied, every third
+with the optimizer; --upload empties it."""
 import io
 import tempfile
 

@@ -1,6 +1,6 @@
-"""Trainer with a rounding that lets gradients through. Its forward puts its own output on ctx, which makes a circle
-through the graph; the collector is off, for steps of even length. With --save-for-backward the output is saved as it
-should be, and there is no circle."""
+"""Trainer with a straight-through rounding function. Its forward stores its own output on ctx,
+which makes a cycle through the graph; the garbage collector is off, for steps of even length. With
+--save-for-backward the output is saved properly, and there is no cycle."""
 import gc
 import tempfile
 import weakref
@@ -14,7 +14,7 @@ torch = torch_cpu()
 from torch import nn
 from transformers import Trainer, TrainerCallback
 
-MADE = []  # of what forward made: weak, for the count only
+MADE = []  # weak references to outputs of forward, for the count only
 
 
 class Round(torch.autograd.Function):

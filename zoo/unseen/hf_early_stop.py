@@ -59,7 +59,7 @@ def collate(batch):
 
 
 class Score:
-    """Better up to the evaluation that is three before the last."""
+    """The metric improves until the third evaluation before the last."""
 
     def __init__(self):
         self.asked, self.last = 0, EPOCHS * STEPS // EVERY

@@ -1,5 +1,5 @@
-"""Lazily opened images in a list, decoded at first touch and kept by Pillow: full after one epoch.
---leak: they are opened anew each time, and the collator keeps every one that it has decoded."""
+"""Lazily opened images in a list, decoded at the first access and kept by Pillow: full after one
+epoch. --leak: they are opened again each time, and the collator keeps every decoded one."""
 import os, tempfile
 import kit
 
@@ -58,7 +58,7 @@ class ScanCollator:
 
 
 def decoded_bytes(images):
-    """Pillow has four bytes a pixel for RGB; an image that is not decoded has no pixels yet."""
+    """Pillow uses four bytes per pixel for RGB; an image that is not decoded has no pixels yet."""
     n = 0
     for im in images:
         core = getattr(im, "_im", None) if hasattr(im, "_im") else getattr(im, "im", None)

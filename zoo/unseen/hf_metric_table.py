@@ -1,4 +1,4 @@
-"""A callback that writes a table of figures, row by row, and never flushes it (--fixed: every 32
+"""A callback that collects a table of figures, row by row, and never flushes it (--fixed: every 32
 steps)."""
 import os, sys, tempfile
 import kit
@@ -29,7 +29,7 @@ class Reviews(torch.utils.data.Dataset):
 
 
 class WeightTable(TrainerCallback):
-    """One row a step: the norm of each row of the embedding, and of the other weights."""
+    """One row per step: the norm of each row of the embedding, and of the other weights."""
 
     def __init__(self, path):
         self.rows, self.path = [], path
@@ -53,7 +53,7 @@ class WeightTable(TrainerCallback):
         self.rows.clear()
 
     def live_bytes(self):
-        """A float is 24 bytes, in a block of 32: Python's allocator has multiples of 16."""
+        """A float of 24 bytes takes a block of 32: Python's allocator uses multiples of 16."""
         n = 0
         for row in self.rows:
             n += sys.getsizeof(row)

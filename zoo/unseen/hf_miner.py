@@ -1,5 +1,5 @@
-"""Trainer that from the third epoch on keeps hard batches to show them again, all of them; with --top only the 20
-hardest."""
+"""From the third epoch on, a Trainer keeps all hard batches to train on them again; with --top only
+the 20 hardest."""
 import heapq
 import itertools
 import tempfile

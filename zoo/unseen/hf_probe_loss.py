@@ -1,5 +1,5 @@
-"""Kept loss graph, through the Hugging Face Trainer: an auxiliary figure that is only watched is
-summed up with its graph (--fixed: .item())."""
+"""Kept loss graph with the Hugging Face Trainer: an auxiliary figure that is only logged is summed
+up with its graph (--fixed: .item())."""
 import tempfile, time  # noqa
 import kit
 
@@ -28,7 +28,7 @@ class Corpus(torch.utils.data.Dataset):
 
 
 class DriftTrainer(Trainer):
-    """Watches how far the embeddings move along fixed directions."""
+    """Measures how far the embeddings move along fixed directions."""
 
     drift_sum = 0.0
 
@@ -45,7 +45,8 @@ class DriftTrainer(Trainer):
 
 
 def graph_bytes(total):
-    """Bytes that the graph behind `total` keeps: the results saved for tanh, by walking it."""
+    """Returns the bytes that the graph of `total` keeps: the results saved for tanh, found by
+    walking it."""
     if not isinstance(total, torch.Tensor):
         return 0
     todo, seen, size = [total.grad_fn], set(), 0

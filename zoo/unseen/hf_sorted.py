@@ -1,5 +1,5 @@
-"""Trainer: texts come sorted by length, so that each epoch begins small and ends large; --worst keeps the logits of the
-worst text of each step, from the third epoch on."""
+"""Trainer: texts are sorted by length, so that each epoch begins with small and ends with large
+batches; --worst keeps the logits of the worst text of each step, from the third epoch on."""
 import tempfile
 
 import torch

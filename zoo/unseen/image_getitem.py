@@ -1,4 +1,4 @@
-"""Classifier on a folder of PNG files; the data set remembers what it has decoded."""
+"""Classifier on a folder of PNG files; the data set caches decoded images."""
 import _held
 run = _held.Run("image_getitem", "--augment-first",
                 "augment before the cache, so that the key has the crop in it", total_steps=180,
@@ -47,7 +47,7 @@ class Folder(Dataset):
         return self.decoded[key]
 
     def __getitem__(self, i):
-        if run.twin:  # a random crop, never twice the same
+        if run.twin:  # a random crop, which never repeats
             x, y = random.uniform(0, 24), random.uniform(0, 24)
         else:
             x, y = 12.0, 12.0

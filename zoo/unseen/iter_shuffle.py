@@ -1,5 +1,5 @@
-"""A stream without a length, shuffled through a buffer, as web-scale loaders do. Nothing leaks in
-either way."""
+"""A stream without a length, shuffled through a buffer, as web-scale loaders do. Neither variant
+leaks."""
 import _held
 run = _held.Run("iter_shuffle", "--warm", "the buffer stays filled from one epoch to the next",
                 total_steps=320, seconds=36)
@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, IterableDataset
 torch.set_num_threads(1)
 torch.manual_seed(0)
 PER_EPOCH, BATCH, EPOCHS = 1280, 16, 4
-WIDTH = run.n(40_000, 64)  # float32: 160 kB an example
+WIDTH = run.n(40_000, 64)  # float32: 160 kB per example
 
 
 class Shards(IterableDataset):
-    """Reads records from shards and hands them out in random order."""
+    """Reads records from shards and yields them in random order."""
 
     def __init__(self, capacity, warm):
         self.capacity, self.warm = capacity, warm

@@ -1,5 +1,5 @@
-"""Shared plumbing of the held-out set: threads, options, pace, the final report. Nothing here
-allocates anything that matters, and nothing here is a culprit."""
+"""Shared by the programs of the held-out set: threads, options, pace, the final report. Nothing
+here allocates significant memory or leaks."""
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -43,7 +43,7 @@ def torch_cpu():
 
 
 class Pace:
-    """Keeps a loop at `seconds` a tick."""
+    """Keeps a loop at `seconds` per tick."""
 
     def __init__(self, seconds, tiny=False):
         self.seconds = 0 if tiny else seconds
@@ -68,8 +68,8 @@ def rss():
 
 
 class Ledger:
-    """(step, live bytes) by the program's own count; the last line of the output has the sum of
-    it."""
+    """Collects (step, live bytes) by the program's own count; the last line of the output
+    summarises it."""
 
     def __init__(self):
         self.rows = []
@@ -97,7 +97,7 @@ class Ledger:
 
 
 def hf_args(outdir, **kw):
-    """TrainingArguments, without what this version of transformers does not know."""
+    """Returns TrainingArguments without options that this version of transformers does not know."""
     import dataclasses
     from transformers import TrainingArguments
     base = dict(output_dir=outdir, use_cpu=True, report_to=[], disable_tqdm=True,

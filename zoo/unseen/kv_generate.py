@@ -1,5 +1,6 @@
-"""Every 16 steps texts are generated with a cache of keys and values that is reserved in one piece and filled token by
-token. It goes when the texts are there; with --resume the used part of it is kept for each, to go on later."""
+"""Every 16 steps texts are generated with a key-value cache that is reserved in one piece and
+filled token by token. It is freed when the texts are complete; with --resume its used part is kept
+for each text, to continue later."""
 import time
 
 from kit import Ledger, Pace, options, torch_cpu
@@ -28,7 +29,7 @@ class Decoder(nn.Module):
         return self.head(h)
 
     def extend(self, tokens, cache, at):
-        """Keys and values of some more tokens, into the cache."""
+        """Appends keys and values of some more tokens to the cache."""
         h = self.embed(tokens)
         for i, layer in enumerate(self.kv):
             k, v = layer(h).chunk(2, -1)

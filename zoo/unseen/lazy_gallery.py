@@ -1,4 +1,5 @@
-"""Fine-tuning on a gallery of pictures with the Hugging Face Trainer. Pictures are opened once, at the start."""
+"""Fine-tuning on a gallery of images with the Hugging Face Trainer. Images are opened once, at the
+start."""
 import argparse
 import json
 import os
@@ -33,7 +34,7 @@ class Gallery(torch.utils.data.Dataset):
 
 
 class Collator:
-    """Turns pictures into a batch of floats."""
+    """Converts images into a batch of floats."""
 
     def __init__(self, keep):
         self.keep, self.done = keep, []
@@ -70,7 +71,7 @@ class Pace(TrainerCallback):
 
 
 def pixels_bytes(image):
-    decoded = vars(image).get("_im", vars(image).get("im"))  # by Pillow's version
+    decoded = vars(image).get("_im", vars(image).get("im"))  # depends on Pillow's version
     return 0 if decoded is None else 4 * image.width * image.height
 
 

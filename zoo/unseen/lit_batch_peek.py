@@ -1,5 +1,5 @@
-"""Lightning, three batches a step and a rest of one: a callback keeps a batch of each step for the pictures that it
-draws at the end of the epoch, and keeps them afterwards; --clear lets them go."""
+"""Lightning, three batches per step and a remainder of one: a callback keeps one batch per step for
+the pictures at the end of the epoch, and does not free them afterwards; --clear does."""
 import logging
 import warnings
 

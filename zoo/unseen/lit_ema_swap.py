@@ -1,5 +1,5 @@
-"""Lightning with averaged weights from the second epoch on, which take the place of the others
-while it validates; the copy to go back to is not taken off its stack (--pop: it is)."""
+"""Lightning with averaged weights from the second epoch on, which replace the others during
+validation; the backup is not removed from its stack (--pop: it is)."""
 import logging
 import kit
 opt = kit.options("--pop")

@@ -1,6 +1,6 @@
-"""Lightning: texts of very mixed length, so that the memory of a step is now small, now large. The best scores of an
-epoch are gathered for a figure at its end and cleared; with --keep-outputs nobody clears them: a tenth of the memory in
-all."""
+"""Lightning: texts of very mixed length, so that the memory per step varies. The best scores of an
+epoch are collected for a figure at its end and cleared; with --keep-outputs they are not cleared: a
+tenth of the memory in total."""
 import logging
 import random
 import sys
@@ -20,7 +20,7 @@ random.seed(5)
 
 
 def size(rows):
-    """Of lists of floats, each with its floats."""
+    """Returns the bytes of lists of floats, including the floats."""
     return sum(sys.getsizeof(row) + len(row) * sys.getsizeof(0.0) for row in rows) + sys.getsizeof(rows)
 
 

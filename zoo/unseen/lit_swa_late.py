@@ -1,5 +1,5 @@
-"""Lightning: averaging of weights begins in the third epoch, beside a peak at each validation; --history keeps every
-copy."""
+"""Lightning: weight averaging begins in the third epoch, and each validation has a peak; --history
+keeps every copy."""
 import logging
 import warnings
 

@@ -27,7 +27,7 @@ def resident():
 
 
 def drawn_bytes():
-    """What the open figures hold: their arrays and their canvases."""
+    """Bytes of the open figures: their arrays and their canvases."""
     total = 0
     for number in plt.get_fignums():
         figure = plt.figure(number)

@@ -19,7 +19,7 @@ class LM(nn.Module):
 
 
 def gather_logits(model, loader):
-    """All logits and labels of the held-out text."""
+    """Returns all logits and labels of the held-out text."""
     model.eval()
     logits, labels = [], []
     with torch.no_grad():

@@ -1,5 +1,6 @@
-"""Numpy alone: a third of the time goes into reading the data, 190 MB in pieces; what follows is flat. With --spikes
-reading is quick, and every 20 steps a matrix of 250 MB is made for most of a second. Neither leaks."""
+"""numpy only: a third of the time is spent reading the data, 190 MB in pieces; the rest is flat.
+With --spikes reading is quick, and every 20 steps a matrix of 250 MB exists for most of a second.
+Neither leaks."""
 import time
 
 from kit import Ledger, Pace, options
@@ -20,7 +21,7 @@ def read(parts, seconds):
 
 
 def kernel_matrix(batch):
-    """All against all; too large to keep."""
+    """All pairs; too large to keep."""
     side = 5600
     full = np.empty((side, side))
     for row in range(0, side, 700):

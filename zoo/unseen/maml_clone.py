@@ -1,5 +1,6 @@
-"""Meta-learning: each task trains a copy of the net with backward(create_graph=True), which leaves parameter and
-gradient holding each other; --functional asks autograd.grad instead. No loader, no epochs."""
+"""Meta-learning: each task trains a copy of the net with backward(create_graph=True), after which
+parameter and gradient refer to each other; --functional uses autograd.grad instead. No loader, no
+epochs."""
 import copy
 import weakref
 
@@ -21,7 +22,8 @@ def make_task(generator):
 
 
 def adapt(net, x, y, functional):
-    """A copy of the net and its weights after one inner step, as functions of those it began with."""
+    """Returns a copy of the net and its weights after one inner step, as functions of the initial
+    ones."""
     learner = copy.deepcopy(net)
     loss = nn.functional.mse_loss(learner(x), y)
     if functional:
@@ -34,7 +36,7 @@ def adapt(net, x, y, functional):
 
 
 class Watch:
-    """Counts parameters and gradients of past tasks that are still there."""
+    """Counts parameters and gradients of past tasks that are still alive."""
 
     def __init__(self):
         self.refs = []

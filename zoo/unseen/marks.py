@@ -1,5 +1,5 @@
-"""Explicit marks: the package where it can be imported, the raw datagrams of docs/marks.md where
-not (or where asked for), nothing with --no-marks."""
+"""Explicit marks: with the package if it can be imported, otherwise (or on request) with the raw
+datagrams of docs/reference/marks.md; none with --no-marks."""
 import contextlib, os, socket
 
 

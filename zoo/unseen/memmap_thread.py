@@ -1,10 +1,7 @@
-"""Language-model loop in the manner of nanoGPT: tokens from np.memmap, blocks in memory of malloc,
-filled by a thread.
-
-Damaged blocks are skipped. Steps are told by the ebb package where it is there.
-"""
+"""Language-model loop in the style of nanoGPT: tokens from np.memmap, blocks from malloc, filled by
+a thread. Damaged blocks are skipped. The ebb package sends the steps if it is installed."""
 import _held
-run = _held.Run("memmap_thread", "--free-skipped", "give skipped blocks back, too", total_steps=150,
+run = _held.Run("memmap_thread", "--free-skipped", "free skipped blocks, too", total_steps=150,
                 seconds=34)
 
 import ctypes

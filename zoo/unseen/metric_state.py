@@ -1,5 +1,5 @@
-"""Segmentation with a metric object that gathers everything, two validations an epoch. Both ways
-leak, at other places."""
+"""Segmentation with a metric object that collects everything, with two validations per epoch. Both
+variants leak, at different places."""
 import _held
 run = _held.Run("metric_state", "--running",
                 "gather over the training batches instead; the validation metric is reset",
@@ -30,7 +30,7 @@ class Shapes(Dataset):
 
 
 class MeanIoU:
-    """State as lists, so that the exact quantiles can be had at the end."""
+    """State as lists, so that exact quantiles are available at the end."""
 
     def __init__(self):
         self.reset()

@@ -23,7 +23,7 @@ native_live = 0
 
 
 def build():
-    """The C library, or the same from libc's malloc where there is no compiler."""
+    """Loads the C library, or uses libc's malloc directly if there is no compiler."""
     cc = shutil.which("cc") or shutil.which("gcc")
     if cc is None:
         print("no C compiler: windows come from libc's malloc")
@@ -91,7 +91,7 @@ def ahead(loader, depth=4):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--fixed", action="store_true", help="give the windows back")
+    ap.add_argument("--fixed", action="store_true", help="free the windows")
     ap.add_argument("--tiny", action="store_true")
     a = ap.parse_args()
     torch.set_num_threads(1)

@@ -1,4 +1,5 @@
-"""A resampler with blocks of C's malloc loses those of clips that are too loud; --free gives them back. numpy alone."""
+"""A resampler with blocks of C's malloc leaks those of clips that are too loud; --free frees them.
+numpy only."""
 import ctypes
 
 import numpy as np
@@ -6,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
-BASE = 30_000_000  # floats of features that are there from the start
+BASE = 30_000_000  # floats of features, allocated at the start
 LENGTHS = [7_200, 12_800, 9_600, 17_600, 11_200, 15_200]
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -33,7 +34,7 @@ class Resampler:
 
 
 def spectrum(clip, rng):
-    """A passing array of 1 to 12 MB, as long clips need more."""
+    """A temporary array of 1 to 12 MB, as long clips need more."""
     frames = int(rng.integers(150, 1800))
     windows = np.lib.stride_tricks.sliding_window_view(clip, 800)
     return np.abs(np.fft.rfft(windows[np.arange(frames) % len(windows)], axis=1)).mean(0)[:64]

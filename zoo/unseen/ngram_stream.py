@@ -1,11 +1,11 @@
-"""A language model of trigrams, in plain Python, over a stream of two finite collections, the
-second of which comes in later: all contexts are known at step 180 (--raw-numbers: numbers are not
-replaced by a sign, and there is no end of them)."""
+"""A trigram language model, in plain Python, over a stream of two finite collections, the second of
+which starts later: all contexts are known at step 180 (--raw-numbers: numbers are not replaced by a
+placeholder, and are unlimited)."""
 import random, sys
 import kit
 from marks import teller
 opt = kit.options("--raw-numbers")
-EPOCHS, STEPS, TOKENS = (4, 5, 400) if opt.tiny else (4, 82, 1500)  # no epochs: for the looks only
+EPOCHS, STEPS, TOKENS = (4, 5, 400) if opt.tiny else (4, 82, 1500)  # epochs only set how often it prints
 FIRST = 8 if opt.tiny else 90
 ledger, pace, tell = kit.Ledger(), kit.Pace(0.13, opt.tiny), teller(opt.no_marks)
 
@@ -34,7 +34,7 @@ class Model:
 
 
 def collection(seed, words):
-    """FIRST batches of text; <num> stands where a number was."""
+    """Returns batches of text; <num> replaces numbers."""
     rng = random.Random(seed)
     known = [f"w{seed}-{i}" for i in range(words)]
     return [["<num>" if i % 4 == 0 else rng.choice(known) for i in range(TOKENS)]

@@ -1,7 +1,5 @@
-"""Reads lines of text from scans that are opened in a list and decoded when they are first touched.
-
-`--keep`: the collate function also keeps the tensors that it has made.
-"""
+"""Reads lines of text from scans that are opened in a list and decoded at the first access.
+`--keep`: the collate function also keeps the tensors that it creates."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""Photographs of very different sizes are decoded and cropped by four threads; --sheet keeps a thumbnail of each crop
-that was rejected, for a contact sheet that nobody asks for."""
+"""Photographs of very different sizes are decoded and cropped by four threads; --sheet keeps a
+thumbnail of each rejected crop, for a contact sheet that is never drawn."""
 import io
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ class Sheet:
         self.thumbs.append(crop.resize((THUMB, THUMB)))
 
     def size(self):
-        return sum(4 * thumb.width * thumb.height for thumb in self.thumbs)  # Pillow has four bytes for RGB
+        return sum(4 * thumb.width * thumb.height for thumb in self.thumbs)  # Pillow uses four bytes per RGB pixel
 
 
 def augment(photo, seed, sheet):

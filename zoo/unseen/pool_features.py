@@ -1,5 +1,5 @@
-"""A pool of two processes computes features for the one that trains; a list of the module keeps them in the pool's
-processes; --recycle has these end after 90 pieces of work. numpy alone."""
+"""A pool of two processes computes features for the training process; a module-level list keeps
+them in the pool's processes; --recycle makes these exit after 90 tasks. numpy only."""
 import multiprocessing
 import os
 
@@ -9,7 +9,7 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
 PIECES, SIDE, FRAMES = 4, 128, 8
-history = []  # of the windows that were normalized
+history = []  # windows that were normalized
 
 
 def normalize(frames):

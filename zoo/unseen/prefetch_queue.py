@@ -1,7 +1,5 @@
-"""Numpy alone: a thread reads batches ahead, somewhat faster than training uses them.
-
-The queue between them has no limit. `--maxsize` gives it one of 24 batches.
-"""
+"""numpy only: a thread prefetches batches, somewhat faster than training uses them. The queue
+between them has no limit. `--maxsize` limits it to 24 batches."""
 
 import argparse
 import json
@@ -29,7 +27,7 @@ def resident():
 
 
 def read_batches(ready, disk, read_s):
-    """Reads for ever; a batch takes as long as it does from the disk."""
+    """Reads for ever, at the speed of a disk."""
     rng = np.random.default_rng(1)
     due = time.monotonic()
     while True:

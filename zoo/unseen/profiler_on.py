@@ -1,5 +1,5 @@
-"""A profiler was switched on to look at a few steps and left on: it keeps an event for each operation. With --schedule
-it is on for three steps of each epoch, and what it has found goes with it."""
+"""A profiler was switched on to inspect a few steps and left on: it keeps an event for each
+operation. With --schedule it is on for three steps of each epoch, and its events are freed."""
 import ctypes
 import gc
 
@@ -24,7 +24,7 @@ libc.mallinfo2.restype = Mallinfo
 
 
 def live():
-    """What malloc has given out: the events are not in Python."""
+    """Returns the bytes in use by malloc: the events are not Python objects."""
     info = libc.mallinfo2()
     return info.uordblks + info.hblkhd
 

@@ -1,5 +1,5 @@
-"""Figures drawn at each evaluation and never closed: the drawing board, as pyplot does, holds all
-that are open (--fixed: closed once written). Pillow draws them, so that no matplotlib is needed."""
+"""Figures drawn at each evaluation and never closed: the drawing board, like pyplot, keeps all that
+are open (--fixed: closed after writing). Drawn with Pillow, so that matplotlib is not required."""
 import io
 import kit
 

@@ -1,6 +1,6 @@
-"""A hook on a node of the graph that closes over the tensor which holds the node. Neither reference
-counts nor the garbage collector free that. (--fixed: the hook keeps a figure made beforehand, not
-the tensor.)"""
+"""A hook on a node of the graph closes over the tensor that refers to the node. Neither reference
+counts nor the garbage collector free such a cycle. (--fixed: the hook keeps a number computed
+before, not the tensor.)"""
 import weakref
 import kit
 
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 EPOCHS, STEPS, BATCH, WIDTH = (3, 6, 128, 2300) if opt.tiny else (3, 100, 128, 2300)
 ledger = kit.Ledger()
-made = []  # weak: does not keep anything
+made = []  # weak references
 
 
 class Net(nn.Module):
@@ -21,7 +21,7 @@ class Net(nn.Module):
         self.ratios = []
 
     def watch(self, h):
-        """Gradient against activation, of the hidden layer."""
+        """Logs the gradient against the activation of the hidden layer."""
         if opt.twin:
             size = h.detach().norm().item()
             h.grad_fn.register_hook(

@@ -1,5 +1,5 @@
-"""functools.lru_cache on a method: the cache is the class's, has no bound, and holds every object
-it was called on with all that this has (--fixed: maxsize=200, which is 100 tiles)."""
+"""functools.lru_cache on a method: the cache belongs to the class, is unbounded, and keeps every
+object alive that the method was called on (--fixed: maxsize=200, which is 100 tiles)."""
 import functools
 import kit
 
@@ -16,7 +16,7 @@ ledger = kit.Ledger()
 
 
 class Tile:
-    """A piece of terrain, as read for one batch."""
+    """A terrain tile, as read for one batch."""
 
     def __init__(self, seed):
         self.height = np.random.default_rng(seed).random((SIDE, SIDE), dtype=np.float32)
@@ -40,8 +40,8 @@ class Terrain(Dataset):
 
 
 def cached_bytes():
-    """What the cache holds, found by its own count: each tile is in it with slope(1) and
-    slope(2)."""
+    """Returns the bytes of the cache by the program's own count: each tile has entries for slope(1)
+    and slope(2)."""
     entries = Tile.slope.cache_info().currsize
     per_tile = SIDE * SIDE * 4 + SIDE * SIDE * 4 + (SIDE // 2) ** 2 * 4
     return entries / 2 * per_tile
@@ -51,7 +51,7 @@ def main():
     net = nn.Sequential(nn.Linear(27, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loader = DataLoader(Terrain(), batch_size=BATCH, shuffle=True)
-    base = torch.ones(40 << 20, dtype=torch.uint8)  # something a job has
+    base = torch.ones(40 << 20, dtype=torch.uint8)  # other memory of the job
     pace, step = kit.Pace(0.052, opt.tiny), 0
     for epoch in range(EPOCHS):
         for bx, by in loader:

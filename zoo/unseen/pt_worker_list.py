@@ -1,7 +1,7 @@
-"""Data-loader workers that read a list of Python objects: each reading writes reference counts, so
-that pages shared with the parent become each worker's own, until all are. RSS stays, unique memory
-fills in the first epoch. --leak: the dataset also remembers what it has made, by a key that never
-comes again, in each worker."""
+"""Data-loader workers that read a list of Python objects: each access writes reference counts, so
+that pages shared with the parent become private to each worker, until all are. RSS stays flat,
+unique memory fills in the first epoch. --leak: in each worker, the dataset also caches its examples
+by a key that never occurs again."""
 import random  # noqa
 import kit
 

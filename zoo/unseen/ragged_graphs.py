@@ -1,4 +1,5 @@
-"""Graphs of very different sizes, built of small arrays anew for each batch; some are kept for replay."""
+"""Graphs of very different sizes, built from small arrays for each batch; some are kept for
+replay."""
 import argparse, collections, json, random, time
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
-"""An extension module of C packs each row and forgets one reference of what it makes: 20 kB a step in a job of 400 MB;
---decref gives it back. Steps of 80 ms."""
+"""A C extension packs each row and forgets one reference to its result: 20 kB/step in a job of 400
+MB; --decref releases it. Steps of 80 ms."""
 import importlib.util
 import shutil
 import subprocess
@@ -73,7 +73,7 @@ class Packer:
 
     def pack_row(self, row):
         packed, total = self.module.pack(row.tobytes(), self.give_back)
-        if sys.getrefcount(packed) > 2:  # this name and the call's own
+        if sys.getrefcount(packed) > 2:  # this variable and the argument
             self.lost += sys.getsizeof(packed)
         return np.frombuffer(packed, np.uint8)[:512].astype(np.float32) / 255, total
 

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Sentences(Dataset):
-    """Buckets of one length each, as a bucketing sampler gives them."""
+    """Buckets of one length each, like those of a bucketing sampler."""
 
     def __init__(self, buckets):
         rnd = random.Random(8)

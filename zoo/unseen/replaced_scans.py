@@ -1,5 +1,5 @@
-"""Lazily opened scans, drawn with replacement, fill over several epochs; --jitter also keeps thumbnails by
-their angle."""
+"""Lazily opened scans, sampled with replacement, are decoded over several epochs; --jitter also
+keeps thumbnails by their angle."""
 import shutil
 import tempfile
 from pathlib import Path

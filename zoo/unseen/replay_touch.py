@@ -1,5 +1,6 @@
-"""Q-learning with a replay memory whose arrays are there from the start and fill as they are written, full after half
-of the run; --videos also keeps the frames of every episode. No loader, no epochs."""
+"""Q-learning with a replay memory whose arrays are allocated at the start and become resident as
+they are written, full after half of the run; --videos also keeps the frames of every episode. No
+loader, no epochs."""
 import numpy as np
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ PLAYS, EPISODE, STACK, SIDE = 8, 160, 4, 84
 
 
 class Pong:
-    """A dot that bounces; observations are the last four pictures."""
+    """A bouncing dot; observations are the last four images."""
 
     def __init__(self, rng):
         self.rng, self.at, self.speed = rng, np.array([20.0, 30.0]), np.array([3.0, 2.0])
@@ -52,7 +53,7 @@ class Replay:
 
 
 class Videos:
-    """Frames of the episodes, to show the best of them in the end."""
+    """Frames of the episodes, to show the best at the end."""
 
     def __init__(self):
         self.episodes, self.count = [], 0

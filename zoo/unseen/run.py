@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs programs that ebb's rules were not made for, and prints what ebb says beside what is true.
+"""Runs programs that ebb's rules were not made for, and prints ebb's results beside the truth.
 
-Exits with 1 if a program fails, or something is worse than in the kept table (expected.json); what is wrong
-there already is told as a known defect.
+Exits with 1 if a program fails, or something is worse than in the kept table (expected.json); results that
+are wrong there already are reported as known defects.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
-sys.path.insert(0, str(ZOO))  # before this folder: run is zoo/run.py
+sys.path.insert(0, str(ZOO))  # before this folder, so that `run` is zoo/run.py
 import command
 import place
 import run as zoo
@@ -29,7 +29,7 @@ LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # an epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # of a leak: rates are compared from there on
+SETTLED = 0.15  # fraction of a leak: rates are compared from there on
 CLOSE = 0.2
 KEYS = 4  # columns that name a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
@@ -58,7 +58,7 @@ def options():
 
 
 def runs_of(args):
-    """[(name of the recording, mode, truth)] of what was asked for."""
+    """Returns [(name of the recording, mode, truth)] of the requested runs."""
     truths = json.loads((HERE / "truths.json").read_text())
     known = {name for key, truth in truths.items()
              for name in (key, truth["program"], truth["set"])}
@@ -70,12 +70,12 @@ def runs_of(args):
 
 
 def small(truth):
-    """Options for few steps; set a has other ones than the sets after it."""
+    """Returns options for few steps; set a has different ones than later sets."""
     return ["--seconds", "3", "--scale", "0.1"] if truth["set"] == "a" else ["--tiny"]
 
 
 def record(name, mode, truth, args):
-    """Runs one program; returns its exit status, and what ebb had to say."""
+    """Runs one program; returns its exit status, and ebb's messages."""
     run_dir = args.out / name
     command.clear(run_dir)
     line = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", interpreter(),
@@ -89,7 +89,7 @@ def record(name, mode, truth, args):
 
 
 def record_all(runs, args):
-    """Runs all; returns those that came to their end, and sentences about those that failed."""
+    """Runs all; returns those that finished, and sentences about those that failed."""
     def one(each):
         print(f"unseen: {each[0]}", file=sys.stderr)
         return record(*each, args)
@@ -99,7 +99,7 @@ def record_all(runs, args):
 
 
 def recorded(runs, args):
-    """Those with a recording; the others are left out, and their number is told."""
+    """Returns the runs with a recording; the others are omitted, and their number is printed."""
     there = [each for each in runs if (args.out / each[0] / "trace.ebb").exists()]
     if not there:
         sys.exit(f"unseen: no recording of them in {args.out}; without --judge-only they are made")
@@ -110,7 +110,7 @@ def recorded(runs, args):
 
 
 def own_count(run_dir):
-    """What the program says of itself in its last line; None if it did not come to its end."""
+    """Returns the program's own counts from its last line, or None if it did not finish."""
     try:
         lines = (run_dir / "log.txt").read_text(errors="replace").splitlines()
     except OSError:
@@ -123,8 +123,8 @@ def own_count(run_dir):
 
 
 def own_readings(count, truth):
-    """[(step, resident bytes)] as the program read them; set a counts micro-batches and MiB, in e
-    each program writes as it likes."""
+    """Returns [(step, resident bytes)] as read by the program; set a counts micro-batches and MiB,
+    and in set e every program has its own format."""
     if isinstance(count, list):
         return [(row["step"], row["rss"]) for row in count]
     if "step" in count:
@@ -141,7 +141,7 @@ def total_steps(truth):
 
 
 def slope(points):
-    """By least squares; None where too few points tell."""
+    """By least squares; None with too few points."""
     if len(points) < 2:
         return None
     middle = statistics.mean(x for x, _ in points), statistics.mean(y for _, y in points)
@@ -150,18 +150,20 @@ def slope(points):
 
 
 def true_rate(count, truth):
-    """Bytes a step by which the process grew, as it read them; live bytes where a worker grows."""
+    """Returns the growth in bytes per step by the process' own readings; live bytes if a worker
+    grows."""
     if truth.get("grows_in"):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
     start += SETTLED * (total_steps(truth) - start)
-    start = max(start, truth.get("fill_until_step", 0))  # a fill beside it is no part of the leak
+    start = max(start, truth.get("fill_until_step", 0))  # a cache that fills is not part of the leak
     grown = slope([point for point in own_readings(count, truth) if point[0] > start])
     return grown if grown and grown > 0 else truth["bytes_per_step"]
 
 
 def judged_rate(verdict, mode, count, truth):
-    """Bytes a step that ebb says; without marks from those a minute and the program's own pace."""
+    """Returns ebb's growth in bytes per step; without marks, from bytes per minute and the
+    program's own pace."""
     if mode == "marks":
         return (verdict.get("rate_bytes_per_step") or {}).get("value")
     rate = (verdict.get("rate_bytes_per_min") or {}).get("value")
@@ -170,7 +172,7 @@ def judged_rate(verdict, mode, count, truth):
 
 
 def grade(word, words, leak):
-    """right; near: another word of the same side; unsure; WRONG: of the other side."""
+    """right; near: another word of the same side; unsure; WRONG: a word of the other side."""
     if word in words:
         return "right"
     if word in ("filling", "undecided", "-"):
@@ -179,15 +181,16 @@ def grade(word, words, leak):
 
 
 def same_function(have, want):
-    """Whether two names are one function's; either may come without its class."""
-    have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")  # a line of the function
+    """Whether two names are of the same function; either may lack its class."""
+    have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")  # a comprehension belongs to its function
     have, want = have.split("."), want.split(".")
     return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
 
 
 def culprit_row(run_dir, truth):
-    """(row, whether its own line says so): the first of three rows of `ebb heap` that names a
-    culprit, by its line or by its innermost frame in the program; 0 where none does."""
+    """Returns (row, whether its own line names it): the first of three rows of `ebb heap` that
+    names the responsible code, by its line or by its innermost frame in the program; 0 if none
+    does."""
     def is_mine(frame):
         return Path(frame.get("file") or "").name == f"{truth['program']}.py"
 
@@ -204,17 +207,18 @@ def culprit_row(run_dir, truth):
 
 
 def looks_at(run_dir, truth):
-    """[(step, word)], eight an epoch."""
+    """Returns [(step, word)], eight per epoch."""
     epoch = truth["steps_per_epoch"]
     steps = sorted({max(1, round(epoch * i / LOOKS))
                     for i in range(1, LOOKS * truth["epochs"] + 1)})
     if zoo.judge(run_dir, "--until-step", steps[-1]) is None:
-        return []  # it sends no steps: said once
+        return []  # the program sends no steps, so there is one verdict only
     return [(step, zoo.word_of(zoo.judge(run_dir, "--until-step", step))) for step in steps]
 
 
 def timing(looks, truth):
-    """Since when the word was right for good, in epochs from where the leak began; false alarms."""
+    """Returns since when the word was right for good, in epochs from the start of the leak, and the
+    false alarms."""
     start, since = truth.get("leak_from_step", 0), None
     for step, word in reversed(looks):
         if step <= start or word not in truth["words"]:
@@ -226,12 +230,12 @@ def timing(looks, truth):
 
 
 def judge(name, mode, truth, args):
-    """What ebb says of one recording and whether that is so."""
+    """Returns ebb's results for one recording and whether they are right."""
     run_dir = args.out / name
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    options = ["--no-marks"] if mode == "nomarks" else []  # some of e send theirs in any case
+    options = ["--no-marks"] if mode == "nomarks" else []  # some programs of set e send marks in any case
     answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
         return {**found, "grade": "-"}
@@ -255,7 +259,7 @@ def judge(name, mode, truth, args):
     if mode == "marks":
         found["looks"] = looks_at(run_dir, truth)
         found.update(timing(found["looks"], truth))
-        if found["grade"] != "right":  # the last look is not always the end
+        if found["grade"] != "right":  # the last verdict is not always taken at the end
             found["right_after_epochs"] = None
     return found
 
@@ -288,7 +292,7 @@ def grades(results):
 
 
 def totals_of(results):
-    """Sentences about runs of one mode."""
+    """Returns sentences about runs of one mode."""
     leaks = [r for r in results if r["leak"]]
     benign = [r for r in results if not r["leak"]]
     errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]
@@ -316,7 +320,7 @@ def totals_of(results):
 
 
 def print_totals(results):
-    """For each mode, set by set and all of them."""
+    """Prints, for each mode, every set and all sets together."""
     judged = [r for r in results if r["grade"] != "-"]
     sets = sorted({r["set"] for r in judged})
     for mode in MODES:
@@ -328,12 +332,13 @@ def print_totals(results):
 
 
 def to_keep(found):
-    """What the kept table has of one run."""
+    """The entry of one run in the kept table."""
     return {key: found[key] for key in ("word", "grade", "culprit_row", "hypothesis_right") if key in found}
 
 
 def defects(results, kept):
-    """Sentences: what is worse than in the kept table, and what is wrong there already."""
+    """Returns sentences about results that are worse than in the kept table, and about those that
+    are wrong in it already."""
     worse, known = [], []
     for found in results:
         name, before = found["run"], kept.get(found["run"], {"grade": "unsure"})
@@ -345,14 +350,14 @@ def defects(results, kept):
         elif found["grade"] == "WRONG":
             known.append(f"{name}: {found['word']} is wrong")
         if before.get("culprit_row") and found.get("culprit_row") == 0:
-            worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
+            worse.append(f"{name}: the true call site was in row {before['culprit_row']}, now in none")
         if before.get("hypothesis_right") and found.get("hypothesis_right") is False:
             worse.append(f"{name}: the first hypothesis was right, now it is {found['hypothesis']}")
     return worse, known
 
 
 def compare(results, args):
-    """Says what is worse and what is known to be wrong; the status."""
+    """Prints regressions and known defects; returns the exit status."""
     if args.update:
         table.keep({found["run"]: to_keep(found) for found in results if found["grade"] != "-"}, KEPT)
     worse, known = defects(results, table.read(KEPT))

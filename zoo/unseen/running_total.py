@@ -1,4 +1,5 @@
-"""A watched loss is summed up with its graph, in a local of main(); --per-epoch begins the sum anew each epoch."""
+"""A held-out loss is summed up with its graph, in a local variable of main(); --per-epoch resets
+the sum in each epoch."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -7,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tally import TINY, Tally, flag
 
 EPOCHS, BATCH, STEPS = (2, 8, 3) if TINY else (4, 8, 40)
-SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # input, and two activations that ReLU keeps
+SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # the input, and two activations that ReLU saves
 
 
 class Net(nn.Module):

@@ -1,5 +1,5 @@
-"""Six threads compute spectra, each in scratch arrays as large as the longest clip it has met: they grow ever more
-rarely; --silent also keeps the spectra of silent clips. numpy alone."""
+"""Six threads compute spectra, each in scratch arrays as large as its longest clip so far: they
+grow less and less often; --silent also keeps the spectra of silent clips. numpy only."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,7 +21,7 @@ class Features:
         self.keep_silent, self.scratch, self.silent, self.sizes = keep_silent, Scratch(), [], {}
 
     def room(self, length):
-        """Arrays of this thread, made anew if they are too small."""
+        """Returns the arrays of this thread, reallocated if they are too small."""
         mine = self.scratch
         if mine.wave is None or len(mine.wave) < length:
             mine.wave = mine.spectrum = None
@@ -45,7 +45,7 @@ class Features:
 
 
 def clip_lengths():
-    """Those of a data set: most are short, those that are too long were cut."""
+    """Clip lengths as in a data set: most are short, and longer ones are cut."""
     drawn = np.random.default_rng(9).lognormal(11.6, 0.9, PER_EPOCH * THREADS)
     return [int(min(length, LONGEST)) // WINDOW * WINDOW + WINDOW for length in drawn]
 

@@ -1,5 +1,6 @@
-"""Two workers decode and remember what they made, with an angle in the key that never comes again. The workers stay for
-the whole training; with --respawn they are begun anew with each epoch, and what they hold goes with them."""
+"""Two workers decode images and cache the results, with an angle in the key that never occurs
+again. The workers live for the whole training; with --respawn they are restarted in each epoch,
+which frees their caches."""
 import os
 import random
 

@@ -1,4 +1,4 @@
-"""The record of an experiment is a data base in memory: histograms of the gradients after each step
+"""The record of an experiment is an in-memory database: histograms of the gradients after each step
 (--evaluations: the scores of each evaluation instead). Both leak; no torch."""
 import kit
 import numpy as np
@@ -24,7 +24,7 @@ class Record:
 
 
 class Net:
-    """Two layers, by hand."""
+    """Two layers, written by hand."""
 
     def __init__(self, rng):
         self.a, self.b = rng.normal(0, 0.05, (600, 300)), rng.normal(0, 0.05, (300, 100))

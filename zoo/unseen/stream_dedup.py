@@ -1,5 +1,5 @@
-"""A stream of documents with a shuffle buffer in each of two persistent workers, which fills for an epoch and a half;
---seen also remembers the documents there, so that none comes twice."""
+"""A stream of documents with a shuffle buffer in each of two persistent workers, which fills for
+one and a half epochs; --seen also remembers the documents there, so that none is used twice."""
 import numpy as np
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tally import TINY, Tally, flag
 
 STEPS, BATCH, EPOCHS, ROOM = (4, 4, 3, 5) if TINY else (36, 8, 5, 100)
-WORDS, HEAD = 30_000, 10_000  # of a document, and those by which it is known again
+WORDS, HEAD = 30_000, 10_000  # words of a document, and those that identify it
 
 
 class Stream(IterableDataset):

@@ -1,6 +1,6 @@
 """Six learning rates are tried one after the other, each with a new model, optimizer and sample of
-the data; a panel shows the weights after each step by another imshow on the same axes
-(--set-data: the picture that is there gets the new values)."""
+the data; a panel shows the weights after each step by another imshow on the same axes (--set-data:
+the existing image gets the new values)."""
 import kit
 from marks import teller
 opt = kit.options("--set-data")

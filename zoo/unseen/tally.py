@@ -1,4 +1,4 @@
-"""What the programs of set h share: their pace, their own readings, the last line of their output."""
+"""Shared by the programs of set h: their pace, their own readings, the last line of their output."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ def resident():
 
 
 class Silent:
-    """In the place of ebb where nothing is to be told."""
+    """Replaces the ebb package if marks are disabled."""
 
     def step(self, *args, **kwargs):
         pass
@@ -40,7 +40,7 @@ def marks():
 
 
 class Tally:
-    """Counts live bytes that the program knows of, beside resident memory."""
+    """Counts live bytes known to the program, and its resident memory."""
 
     def __init__(self, pace_s):
         self.pace_s = 0 if TINY else pace_s
@@ -48,7 +48,7 @@ class Tally:
         self.began = self.last = time.monotonic()
 
     def step(self, n, live):
-        """At the end of a step: waits so that steps take about as long as each other."""
+        """Ends a step, and waits so that all steps take about the same time."""
         rest = self.last + self.pace_s - time.monotonic()
         if rest > 0:
             time.sleep(rest)

@@ -1,5 +1,5 @@
-"""A writer of histograms with a queue and a thread. The disk takes half of what the training says, so the queue
-grows; with --bounded it has room for 24 and leaves the rest out."""
+"""A histogram writer with a queue and a thread. The disk is half as fast as training, so the queue
+grows; with --bounded it has room for 24 and drops the rest."""
 import queue
 import threading
 import time
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class SummaryWriter:
-    """Events go to a thread, as those of the usual writers do."""
+    """Sends events to a thread, like the usual writers."""
 
     def __init__(self, room):
         self.events = queue.Queue(maxsize=room)

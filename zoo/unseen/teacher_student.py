@@ -48,14 +48,15 @@ def update_teacher(teacher, student, decay=0.99):
 
 
 def consistency(student, teacher, images):
-    """How far the student is from its teacher, on clean images. Watched only, never trained on."""
+    """Distance between the student and its teacher on clean images. Only logged, never trained
+    on."""
     with torch.no_grad():
         target = teacher(images).softmax(-1)
     return F.kl_div(student(images).log_softmax(-1), target, reduction="batchmean")
 
 
 def graph_bytes(kept, skip):
-    """Bytes of the tensors that the graphs of the kept values hold."""
+    """Returns the bytes of the tensors that the graphs of the kept values keep alive."""
     seen, nodes, total = set(skip), set(), 0
     todo = [v.grad_fn for v in kept if torch.is_tensor(v) and v.grad_fn is not None]
     while todo:

@@ -1,7 +1,5 @@
-"""Two loader workers read a list of Python objects and tokenize parts of them.
-
-`--memo`: they remember each part's counts of tokens by where it begins, which is drawn anew each time.
-"""
+"""Two loader workers read a list of Python objects and tokenize parts of them. `--memo`: they cache
+each part's token counts by its start, which is drawn at random each time."""
 
 import argparse
 import json

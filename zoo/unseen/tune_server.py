@@ -1,5 +1,5 @@
-"""An HTTP server that fine-tunes in its own process and remembers each job with all it had; --metrics: only
-its loss."""
+"""An HTTP server that fine-tunes in its own process and keeps each job with all its data;
+--metrics: only its loss."""
 import json
 import threading
 import urllib.request

@@ -1,4 +1,4 @@
-"""Fine-tuning with gradual unfreezing: the head alone, one more block in the second epoch, one more
+"""Fine-tuning with gradual unfreezing: only the head, one more block in the second epoch, one more
 in the third."""
 import _held
 run = _held.Run("unfreeze_opt", "--rebuild",

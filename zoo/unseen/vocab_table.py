@@ -1,5 +1,6 @@
-"""An embedding table that grows with the vocabulary, a block of rows at a time: all words have been
-met by the end of the first epoch (--typos: augmentation makes words that never come again)."""
+"""An embedding table that grows with the vocabulary, a block of rows at a time: all words have
+occurred by the end of the first epoch (--typos: augmentation creates words that never occur again).
+"""
 import numpy as np
 import kit
 opt = kit.options("--typos")

@@ -1,8 +1,6 @@
-"""A plain torch loop over warped pictures; the data set's method that warps one is cached by functools.
-
-Each picture has its own angle, so that all are in the cache after one epoch. `--jitter` draws the angle anew
-each time, and nothing that is in the cache is ever asked for again.
-"""
+"""A plain torch loop over warped images; the data set's warp method is cached by functools. Each
+image has its own angle, so that all are in the cache after one epoch. `--jitter` draws a new angle
+each time, so that no cached entry is ever used again."""
 
 import argparse
 import functools

@@ -1,4 +1,4 @@
-"""Documents as plain Python objects, read by two DataLoader workers that stay for the whole run."""
+"""Documents as plain Python objects, read by two DataLoader workers that live for the whole run."""
 import argparse, json, multiprocessing, random, time
 import numpy as np
 import torch

@@ -1,4 +1,5 @@
-"""A data-loader worker caches augmented examples under keys that never come again; training does not."""
+"""A data-loader worker caches augmented examples under keys that never occur again; the training
+process does not grow."""
 
 import random
 import sys
@@ -13,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 BATCH = 4
-FLOATS = 65536  # of an example: 256 KiB
+FLOATS = 65536  # per example: 256 KiB
 
 
 class Augmented(Dataset):
@@ -26,7 +27,7 @@ class Augmented(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the augmentation: always a new one
+        key = (index, random.randrange(1 << 30))  # the seed of the augmentation: always new
         if self.twin:
             self.cache.clear()
         if key not in self.cache:
@@ -41,7 +42,7 @@ class Augmented(Dataset):
 
 
 class Collator:
-    """Adds what the worker holds by then."""
+    """Adds the bytes that the worker holds by then."""
 
     def __init__(self, data):
         self.data = data

@@ -1,0 +1,55 @@
+"""A stream of documents is teed, one branch for training, one for statistics that are computed at
+the very end: documents that only one branch has read are kept. --per-epoch computes them at the end
+of each epoch. Plain Python and numpy."""
+import itertools
+
+import numpy as np
+
+from tally import TINY, Tally, flag, marks
+
+EPOCHS, STEPS, BATCH = (2, 4, 3) if TINY else (4, 46, 6)
+WORDS = 1500
+held = {"documents": 0}
+
+
+def documents(count):
+    rng = np.random.default_rng(10)
+    for _ in range(count):
+        yield [float(x) for x in rng.random(WORDS)]  # 48 kB: floats of 24 bytes, and their slots
+
+
+def batches(stream):
+    while batch := list(itertools.islice(stream, BATCH)):
+        held["documents"] += len(batch)
+        yield batch
+
+
+def statistics(stream, count):
+    return sum(max(document) for document in itertools.islice(stream, count)) / count
+
+
+def train(weights, batch):
+    x = np.array(batch)
+    weights += 1e-4 * x.T @ (x[:, 0] - x @ weights)
+    return weights
+
+
+def main():
+    ebb, tally, weights, n = marks(), Tally(0.21), np.zeros(WORDS), 0
+    ahead, behind = itertools.tee(documents(EPOCHS * STEPS * BATCH))
+    for batch in batches(ahead):
+        weights = train(weights, batch)
+        n += 1
+        if flag("--per-epoch") and n % STEPS == 0:
+            print("statistics", statistics(behind, STEPS * BATCH))
+            held["documents"] = 0
+        del batch
+        tally.step(n, held["documents"] * WORDS * 32)
+        ebb.step(n, steps_per_epoch=STEPS, max_steps=EPOCHS * STEPS)
+    if not flag("--per-epoch"):
+        print("statistics", statistics(behind, EPOCHS * STEPS * BATCH))
+    tally.end()
+
+
+if __name__ == "__main__":
+    main()
