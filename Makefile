@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 WERROR := $(if $(filter true 1,$(CI)),ON,OFF)
 CMAKE_FLAGS ?=
 
-# What is under zoo/ looks for its Python and puts its recordings there.
+# The scripts under zoo/ look for Python and write recordings below this folder.
 zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(abspath $(BUILD))
 
 # Ninja has its own jobs; what this file does is one thing after another.
@@ -23,9 +23,9 @@ build:
 
 demo: build
 	@if [ -x scripts/demo.sh ]; then EBB_BINARY="$(abspath $(BUILD))/ebb" scripts/demo.sh; \
-	else echo "demo: scripts/demo.sh is not there" >&2; exit 1; fi
+	else echo "demo: scripts/demo.sh is missing" >&2; exit 1; fi
 
-# What cannot be installed into $(BUILD)/venv is not tested with; that fails nothing.
+# Tests that need a package which cannot be installed into $(BUILD)/venv are skipped.
 test:
 	@scripts/setup.sh test
 	@scripts/setup.sh fuzz || echo "make: no libFuzzer: the fuzz corpora are only replayed"
@@ -34,7 +34,7 @@ test:
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 
-# The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
+# Runs the suites of jansson, libuv and numpy with and without the preloaded library: about ten minutes.
 test-heap-foreign: build
 	@/usr/bin/env python3 scripts/test_foreign.py --build $(BUILD) $(FOREIGN_FLAGS)
 
@@ -170,7 +170,7 @@ test-targets:
 # nothing.
 release:
 	@$(MAKE) CI=true test
-	@$(MAKE) CI=true lint
+	@$(MAKE) CI=true TIDY_NODES=225000 lint
 	@$(MAKE) test-wheels WHEELS_FLAGS=--twice
 	@scripts/package.py --build $(BUILD)
 
@@ -183,7 +183,7 @@ clean:
 help:
 	@echo "make                  build $(BUILD)/ebb, its manual page and completions"
 	@echo "make demo             build, then watch a small leaking program"
-	@echo "make test             every test, plain and sanitized, and the fuzz targets for some seconds each"
+	@echo "make test             every test, sanitized or plain, and the fuzz targets for a second each"
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
 	@echo "make fuzz             every parser of foreign bytes on mutated input, 10 s each (FUZZ_FLAGS='--seconds 60')"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"

@@ -27,7 +27,7 @@ static _Noreturn void sleeper(void)
         pause();
 }
 
-/* Between a quarter and all of its room, differently at each beat. */
+/* Uses between a quarter and all of its memory, a different amount at each beat. */
 static _Noreturn void worker(unsigned seed)
 {
     char *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/* What the engine's own tick costs: the one that `ebb run` and `ebb watch` do every second, with
+/* The cost of the engine's own tick: the one that `ebb run` and `ebb watch` do every second, with
  * everything in it (resident memory of all, status of those whose turn it is, the machine, the
  * limit, the recording, the run, the series of the verdict). It follows a job that somebody
  * else holds (tick --hold).
@@ -41,7 +41,7 @@ static void print(json_t *doc)
     json_decref(doc);
 }
 
-/* ---- ticks as the engine does them ---- */
+/* ---- ticks in virtual time ---- */
 
 struct meter {
     uint64_t tick_ns[TICKS_MAX], walk_ns[TICKS_MAX], status_ns[TICKS_MAX];
@@ -143,7 +143,7 @@ static void take_orders(struct engine *e)
     }
 }
 
-/* ---- a real second apart ---- */
+/* ---- ticks in real time ---- */
 
 static size_t ticks_wanted;
 
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
-    /* As of a job that is young no longer, which would be judged at every second tick. */
+    /* Simulates a job that has run for long, so that it is not judged at every second tick. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0 || loop_new(&loop) < 0 || ticks_wanted > TICKS_MAX) {
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "engine: %s\n", err.text);
         return 1;
     }
-    engine_sample_now(e); /* as the supervisor does before it starts the clock */
+    engine_sample_now(e); /* as the supervisor does before it starts the timer */
     if (real)
         tick_really(e);
     else

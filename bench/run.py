@@ -45,7 +45,7 @@ class Table:
         self.rows.append({"what": what, "value": value, "note": note})
 
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
-        """A number against its bar; the verdict says by how much it misses."""
+        """A number and its bar. The verdict shows by how much the number misses it."""
         held = value >= limit if more_is_better else value <= limit
         by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
         by = "" if held else f"MISSED by {by}"
@@ -71,9 +71,9 @@ class Table:
         return "\n".join(lines)
 
 
-# ---- small things -------------------------------------------------------------------------------
+# ---- helpers -------------------------------------------------------------------------------------
 
-started = []  # children; those that still run when we end are told to end
+started = []  # child processes; those still running at the end get SIGTERM
 
 
 def start(command, **more):
@@ -143,7 +143,7 @@ def spread(values, digits=1):
 # ---- one tick -----------------------------------------------------------------------------------
 
 class Hold:
-    """A tree of sleeping processes that both sides look at."""
+    """A tree of sleeping processes, which both sides sample."""
 
     def __init__(self, bench, processes):
         self.child = start([f"{bench}/tick", "--hold", str(processes)],
@@ -161,7 +161,7 @@ class Hold:
 
 
 class Engine:
-    """bench/engine on its virtual second."""
+    """bench/engine in virtual time."""
 
     def __init__(self, bench, pid, folder):
         self.child = start([f"{bench}/engine", "virtual", str(pid), folder],
@@ -178,7 +178,7 @@ class Engine:
 
 
 class Psutil:
-    """The same looks as a Python script has them."""
+    """The same samples, taken by a Python script."""
 
     def __init__(self, pid):
         self.root = psutil.Process(pid)
@@ -202,7 +202,7 @@ LOOKS = ("known", "known_and_machine", "follow", "follow_and_machine")
 
 
 def tick_blocks(bench, hold, scratch, rounds):
-    """Blocks of both in turns; every block's medians."""
+    """Runs blocks of both alternately. Returns the medians of every block."""
     engine = Engine(bench, hold.pid, tempfile.mkdtemp(dir=scratch))
     script = Psutil(hold.pid)
     blocks, pieces = [], {}
@@ -218,18 +218,18 @@ def tick_blocks(bench, hold, scratch, rounds):
             block[look] = median(cpu_of(work) for _ in range(20))
         for name, ns in engine.ask("pieces", 100).items():
             pieces.setdefault(name, []).extend(ns if number else [])
-        if number:  # the first is for warming up
+        if number:  # the first block is warm-up
             blocks.append(block)
     engine.close()
     return blocks, pieces
 
 
 def tick_real(bench, hold, scratch, seconds):
-    """Both once a second, as in use: caches are cold by then."""
+    """Both sample once per second as in real use, so that caches are cold."""
     folder = tempfile.mkdtemp(dir=scratch)
     child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
                   stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)  # half a second off the engine's own
+    time.sleep(0.5)  # half a second after the engine's tick
     script = Psutil(hold.pid)
     looks = ("known_and_machine", "follow_and_machine")
     found = {look: [] for look in looks}
@@ -244,7 +244,7 @@ def tick_real(bench, hold, scratch, seconds):
 
 
 def tell_tick_alone(table, blocks, pieces):
-    """ebb's tick, what it is made of, and what the same costs with psutil."""
+    """ebb's tick and its parts, and the cost of the same with psutil."""
     ticks = sorted(ns for b in blocks for ns in b["ticks"])
     of = {key: median(b[key] for b in blocks) for key in ("walk", "mean") + LOOKS}
     part = {name: median(ns) for name, ns in pieces.items()}
@@ -331,7 +331,7 @@ def part_tick(table, options):
 # ---- a job under ebb run ------------------------------------------------------------------------
 
 class Run:
-    """`ebb run` of bench/crowd, and the three processes that are ebb."""
+    """Runs bench/crowd under `ebb run`; finds the three processes of ebb."""
 
     def __init__(self, options, processes, seconds, interval):
         self.folder = os.path.join(tempfile.mkdtemp(dir=options.scratch), "run")
@@ -364,7 +364,7 @@ class Run:
 
 
 def slope_per_min(points):
-    """Least squares through (seconds, bytes)."""
+    """The slope of a least-squares line through (seconds, bytes)."""
     return statistics.linear_regression([t for t, _ in points], [v for _, v in points]).slope * 60
 
 
@@ -411,7 +411,7 @@ def part_memory(table, options):
             "cost": doc["cost"], "trace_bytes": run.trace_bytes()}
 
 
-# ---- what the job feels -------------------------------------------------------------------------
+# ---- stalls of the job ---------------------------------------------------------------------------
 
 def part_stall(table, options):
     gib = 8 if meminfo_bytes("MemAvailable") > 12 << 30 else 4
@@ -465,7 +465,7 @@ def part_trace(table, options):
 # ---- ebb run ------------------------------------------------------------------------------------
 
 def timed(command, folder=None):
-    """Wall milliseconds until the program's main, and from there to the end of it all."""
+    """Wall milliseconds until the program's main, and from there to the exit of ebb."""
     began = time.monotonic_ns()
     out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     ended = time.monotonic_ns()
@@ -517,7 +517,7 @@ def part_run(table, options):
 # ---- the job's output ---------------------------------------------------------------------------
 
 def piped(command, between=""):
-    """Wall and CPU seconds, of all processes together, for COMMAND to write into a pipe that is read."""
+    """Wall and CPU seconds of all processes together while COMMAND writes into a pipe that is read."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(["sh", "-c", f"{shlex.join(command)} {between} | cat >/dev/null"], check=True,
                    stdin=subprocess.DEVNULL)
@@ -599,7 +599,7 @@ def measure(options, run_parts, libraries=()):
     of facts(), to be named in its first line."""
     machine, began, table = facts(), time.monotonic(), Table()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Beside the build, so that recordings go to a disk and not to memory.
+    # In the build folder, so that recordings go to a disk and not to memory.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
         try:
             results = run_parts(table, options)

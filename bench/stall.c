@@ -30,11 +30,11 @@
 #include "proc/tree.h"
 #include "proc/unique.h"
 
-/* Between two blocks nothing is looked at, and the rounds are not counted as anybody's. */
+/* No samples are taken between two blocks, and the rounds there are not counted. */
 enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 
-/* Latencies by their upper five bits: within 6 % of the truth. */
+/* Histogram of latencies by their upper five bits, so within 6 % of the true value. */
 enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 
 enum kind { AS_IT_WAS, LOCKS, KINDS };
@@ -43,7 +43,7 @@ static const char *const kind_names[KINDS] = {"as it was", "locks"};
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* written by the child alone */
+    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* written by the child only */
     uint64_t max_ns[KINDS][LOOKS + 1];
 };
 
@@ -80,7 +80,7 @@ static void fill(size_t gib)
         memory[i] = 1;
 }
 
-/* How long this thread has waited for a CPU so far; 0 where the kernel does not count it. */
+/* Time that this thread has waited for a CPU so far; 0 if the kernel does not count it. */
 static uint64_t queued_ns(int fd)
 {
     char text[128];
@@ -120,8 +120,8 @@ static void run_job(struct shared *sh, size_t gib)
         uint64_t began = clock_mono_ns();
         do_round();
         uint64_t ended = clock_mono_ns(), took = ended - began, queued = 0;
-        /* Asked after every long round, and once a millisecond so that the waits of short rounds
-         * are not taken for a long one's. */
+        /* Read after every long round, and once per millisecond so that the waits of short rounds
+         * are not attributed to a long one. */
         if (took > 100 * NS_PER_US || ended - asked_ns > NS_PER_MS) {
             uint64_t now = queued_ns(fd);
             if (took > 100 * NS_PER_US)
@@ -141,7 +141,7 @@ static void sleep_until(uint64_t t_ns)
         ;
 }
 
-/* As the engine does it, only that the unique memory of the job is always due. */
+/* Samples as the engine does, except that the unique memory of the job is always due. */
 static void look_with_ebb(struct proc_tree *tree, struct proc_unique *u, uint64_t until_ns)
 {
     static uint64_t tick_ns, status_ns;

@@ -1,5 +1,5 @@
-/* Says when it was reached: CLOCK_MONOTONIC in nanoseconds at the beginning of main. What lies
- * between that and the moment before it was started is what starting it costs. */
+/* Prints CLOCK_MONOTONIC in nanoseconds at the beginning of main. The difference to the time
+ * before the start is the cost of starting a program. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* What one tick costs: resident memory of a tree of 21 processes by pread on kept fds, with the
+/* The cost of one tick: resident memory of a tree of 21 processes by pread on kept fds, with the
  * walk for births and deaths, status and the parsing alone apart. CPU time, medians, as JSON.
  *
  *   tick [PROCESSES [ROUNDS]]        defaults: 21 1000
@@ -22,7 +22,7 @@
 
 enum { ROUNDS_MAX = 100000, TOUCHED_BYTES = 8 << 20 };
 
-/* Not wall time: the bench must read the same on a busy machine. */
+/* CPU time instead of wall time, so that the result is the same on a busy machine. */
 static uint64_t cpu_ns(void)
 {
     return clock_thread_cpu_ns();
@@ -85,7 +85,8 @@ static double parse_ns(void)
             pages += m.rss_pages;
     }
     uint64_t took = cpu_ns() - began;
-    return pages == 0 ? 0 : (double)took / TIMES; /* the sum is used, or it would not be made */
+    /* the sum is used, so that the compiler does not remove the loop */
+    return pages == 0 ? 0 : (double)took / TIMES;
 }
 
 typedef void look_fn(struct proc_tree *tree);
@@ -135,7 +136,7 @@ static int run(int processes, size_t rounds)
     if (job < 0 || proc_tree_add(tree, job, clock_mono_ns(), NULL) < 0)
         return 1;
     wait_for_tree(tree, (size_t)processes);
-    /* the clock itself is a system call here: say what of it is in each number */
+    /* reading the clock is a system call here, so its share of each number is printed */
     uint64_t began = cpu_ns();
     for (int i = 0; i < 1000; i++)
         cpu_ns();

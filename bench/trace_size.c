@@ -34,7 +34,7 @@ static uint64_t random_u64(void)
     return seed;
 }
 
-/* even in [-range, range] */
+/* uniformly distributed in [-range, range] */
 static int64_t noise(uint64_t range)
 {
     return (int64_t)(random_u64() % (2 * range + 1)) - (int64_t)range;
@@ -42,7 +42,7 @@ static int64_t noise(uint64_t range)
 
 struct job_process {
     uint64_t base_pages, rss_pages, anon_pages, file_pages, peak_pages;
-    uint64_t saw_pages; /* a step's ups and downs */
+    uint64_t saw_pages; /* variation within a step */
     bool active;
 };
 
@@ -56,7 +56,8 @@ struct scenario {
 
 static void make_process(struct job_process *p, unsigned i)
 {
-    unsigned role = i % 25; /* a main, a launcher, 4 data workers, the rest compile workers */
+    /* one main process, one launcher, 4 data workers, the rest compile workers */
+    unsigned role = i % 25;
     uint64_t bytes = role == 0   ? 9 * GIB
                      : role == 1 ? 40 * MIB
                      : role < 6  ? 3 * GIB / 2

@@ -1,12 +1,12 @@
-# The commit for `ebb version`; "unknown" outside a git checkout of ebb. A header of its own, so that a new
-# commit recompiles one file. Configuring again is what notices a new one: the log of HEAD names each.
+# The commit for `ebb version`; "unknown" outside a git checkout of ebb. It is in a header of its own, so that a new
+# commit recompiles one file. The log of HEAD changes with each commit, so it is a dependency of the configuration.
 
 set(EBB_COMMIT unknown)
 find_package(Git QUIET)
 if(Git_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --show-prefix --git-path logs/HEAD --verify HEAD
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE ebb_git ERROR_QUIET RESULT_VARIABLE ebb_git_failed)
-  # The first line is empty where the tree is the checkout itself, not a folder in somebody else's.
+  # The first line is empty if the tree is the checkout itself, and not a subfolder of another checkout.
   if(NOT ebb_git_failed AND ebb_git MATCHES "^\n([^\n]+)\n([0-9a-f]+)\n$")
     string(SUBSTRING ${CMAKE_MATCH_2} 0 12 EBB_COMMIT)
     get_filename_component(ebb_head_log ${CMAKE_MATCH_1} ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})

@@ -1,5 +1,6 @@
-# Functions that an old C library (glibc 2.17, which the wheels are built for) or another one (musl) lacks:
-# src/base/compat.h stands in for them. src/heap does without: it hooks one of them.
+# Finds functions that an old C library (glibc 2.17, for which the wheels are built) or another one (musl) lacks, and
+# replaces them by those in src/base/compat.h. src/heap does not use the replacements, because it hooks one of these
+# functions.
 
 include(CheckSymbolExists)
 set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)

@@ -1,4 +1,4 @@
-# What others wrote. Each library is one INTERFACE target; its headers are SYSTEM, so that our
+# Third-party libraries. Each library is one INTERFACE target; its headers are SYSTEM, so that our
 # warnings stay out of them. With EBB_STATIC_DEPS the archives are preferred, and the program
 # needs nothing but glibc at run time.
 
@@ -6,8 +6,8 @@ find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
-# ebb_dependency(TARGET MODULE PACKAGE ARCHIVE...): pkg-config's MODULE, or its ARCHIVEs when all
-# of them are there.
+# ebb_dependency(TARGET MODULE PACKAGE ARCHIVE...): uses the ARCHIVEs if all of them exist, otherwise pkg-config's
+# MODULE.
 function(ebb_dependency target module package)
   pkg_check_modules(${target}_pc QUIET ${module})
   if(NOT ${target}_pc_FOUND)
@@ -36,17 +36,17 @@ function(ebb_dependency target module package)
   add_library(${target} INTERFACE)
   target_link_libraries(${target} INTERFACE ${libraries})
   target_include_directories(${target} SYSTEM INTERFACE ${${target}_pc_INCLUDE_DIRS})
-  # pkg-config's own defines stay out: _GNU_SOURCE already implies what ncursesw asks for.
+  # pkg-config's own defines are not used: _GNU_SOURCE already implies those of ncursesw.
 endfunction()
 
 ebb_dependency(ebb_jansson jansson libjansson-dev libjansson.a)
 ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
 ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
 ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
-# Of libdw only what reads ELF and DWARF: its finder of files (libdwfl), which would ask servers on
-# the network for them, stays out, and with it bzip2 and lzma. Newer ones read zstd sections.
+# Only the parts of libdw that read ELF and DWARF are linked. libdwfl, which would search for files on servers, is
+# left out, and with it bzip2 and lzma. Newer versions of libdw require zstd.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
-# Packages of elfutils 0.192 may leave out of both archives what they call of a third.
+# Packages of elfutils 0.192 have archives that may call functions of a third library without containing it.
 if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
   include(CheckCSourceCompiles)
   foreach(target ebb_dw ebb_zlib ebb_zstd)
@@ -63,8 +63,8 @@ if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
 endif()
 target_link_libraries(ebb_dw INTERFACE ebb_zlib ebb_zstd)
 
-# The demangler, of the C++ compiler's support library: only it, and only as an archive, so that the
-# program needs no libstdc++. A compiler that has none, as zig, is given EBB_SUPCXX.
+# The C++ demangler. Only libsupc++ is linked, and only as an archive, so that the program does not need libstdc++.
+# For a compiler without libsupc++, such as zig, set EBB_SUPCXX.
 set(EBB_SUPCXX "" CACHE FILEPATH "libsupc++.a (default: the compiler's)")
 set(ebb_supcxx_archive ${EBB_SUPCXX})
 if(NOT ebb_supcxx_archive)
@@ -88,9 +88,9 @@ if(EBB_TESTS)
   endif()
 endif()
 
-# The server's. libmicrohttpd is packaged with TLS, which ebb does not use (it listens on loopback and
-# unix sockets): what its archive wants of gnutls is put in as functions that do nothing, so that the
-# program needs neither gnutls nor what that brings. A shared library has its own.
+# Libraries of the server. libmicrohttpd is packaged with TLS, which ebb does not use (it listens on loopback and unix
+# sockets). The gnutls functions that its archive calls are replaced by empty ones, so that the program needs neither
+# gnutls nor its dependencies. A shared libmicrohttpd links gnutls itself.
 ebb_dependency(ebb_sqlite sqlite3 libsqlite3-dev libsqlite3.a)
 target_link_libraries(ebb_sqlite INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads)
 ebb_dependency(ebb_microhttpd libmicrohttpd libmicrohttpd-dev libmicrohttpd.a)
@@ -108,7 +108,7 @@ if(EBB_STATIC_DEPS AND ebb_microhttpd_libmicrohttpd.a)
   add_library(ebb_no_tls STATIC ${CMAKE_BINARY_DIR}/generated/no_tls.c)
   target_link_libraries(ebb_microhttpd INTERFACE ebb_no_tls)
 endif()
-# wslay has no archive: its header is enough, the library is loaded when `ebb serve` begins.
+# wslay has no archive. Only its header is needed, as `ebb serve` loads the library at run time.
 find_path(EBB_WSLAY_INCLUDE wslay/wslay.h)
 if(NOT EBB_WSLAY_INCLUDE)
   message(FATAL_ERROR "wslay/wslay.h not found; run scripts/setup.sh or install libwslay-dev")

@@ -2,7 +2,7 @@
 # compiler has libFuzzer (clang with its runtime library), a program mutates them; elsewhere
 # fuzz/replay.c only runs each of them once. fuzz/README.md has the rest.
 
-# These go through every byte, and libFuzzer learns nothing from what they compare it with.
+# These functions compare every byte, so instrumenting them teaches libFuzzer nothing and costs time.
 if(EBB_HAS_FUZZER)
   set_source_files_properties(src/base/buf.c src/base/json.c PROPERTIES
     COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)
@@ -19,15 +19,15 @@ foreach(source ${fuzz_sources})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE ebb_cli ebb_heap ebb_warnings)
   if(EBB_HAS_FUZZER)
-    # libFuzzer is C++: with its library inside, the program also runs where there is none.
+    # libFuzzer is C++. Linked statically, the program also runs where libstdc++ is not installed.
     target_link_options(${target} PRIVATE -fsanitize=fuzzer -static-libstdc++)
   else()
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/fuzz/replay.c)
   endif()
   add_dependencies(fuzz ${target})
-  # A fixed seed: the same tree gives the same result, as far as the time allows.
+  # The seed is fixed, so that the same tree gives the same result, as far as the time limit allows.
   if(EBB_TESTS AND EBB_PYTHON)
     ebb_test(fuzz.${name} fuzz 120 ${EBB_PYTHON} scripts/fuzz.py --targets ${ebb_fuzz_dir}
-      --only ${name} --seconds 2 --seed 1 --out ${ebb_fuzz_dir}/tested)
+      --only ${name} --seconds 1 --seed 1 --out ${ebb_fuzz_dir}/tested)
   endif()
 endforeach()

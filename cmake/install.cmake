@@ -1,7 +1,7 @@
-# The manual page and the completions, which the program prints from its own option table, and
-# where everything goes.
+# Installs the program, its manual page and its completions. The last two are printed by the program from its own
+# option table.
 
-# A wheel has this component alone: the program goes where pip puts commands, with no Python in front.
+# A wheel contains only this component. pip installs the program as a command, without a Python wrapper.
 if(SKBUILD)
   install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
@@ -33,7 +33,7 @@ foreach(entry ${ebb_printed})
   endif()
 endforeach()
 
-# A sanitized program is for the tests alone and is not installed.
+# A sanitized program is only for the tests and is not installed.
 if(EBB_SANITIZE)
   add_custom_target(ebb_printed DEPENDS ${outputs})
 else()
@@ -42,7 +42,7 @@ endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # where the program looks, on every system
-# Found by the program relative to itself.
+# The program finds these relative to its own path.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md

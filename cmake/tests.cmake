@@ -1,8 +1,13 @@
 # The tests, all driven by ctest: a cmocka program per tests/unit/FOLDER/test_*.c, and a pytest run
 # per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the program in
 # $EBB_BINARY.
+#
+# Every build tree defines all tests that make sense in it. `make test` runs each test once where that is
+# enough: everything that executes our C code in the sanitized tree, and in the plain tree only the tests
+# labelled "plain": the suites of the Python package and the pages, and tests of memory use, timing and
+# machine code, which sanitizers change. The target plain_tests builds what those need.
 
-# A Python that has pytest: the system's, where packages put it, before whatever is on PATH.
+# Finds a Python with pytest. The system's Python, for which packages install it, is preferred over one on PATH.
 if(NOT EBB_PYTHON)
   foreach(candidate /usr/bin/python3 python3)
     execute_process(COMMAND ${candidate} -c "import pytest"
@@ -22,8 +27,8 @@ set(ebb_test_environment
   "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
-# What the long ones cost: the longest begin first, and those that mostly wait take a part of a core and
-# run beside others. `ctest -j` counts thirds of a core.
+# Costs of long tests: ctest starts the longest first. A test that mostly waits takes a third of a core, so that
+# several run at a time; `ctest -j` counts thirds of a core.
 set(ebb_test_costs ${CMAKE_SOURCE_DIR}/cmake/test_costs.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ebb_test_costs})
 
@@ -41,7 +46,7 @@ function(ebb_test name label timeout)
     ENVIRONMENT "${ebb_test_environment}" COST ${seconds} PROCESSORS ${thirds})
 endfunction()
 
-# tests/unit/FOLDER/*.c that is not a test_*.c is shared by that folder's tests.
+# Files of tests/unit/FOLDER other than test_*.c are shared by the tests of that folder.
 function(ebb_unit_tests folder)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/test_*.c)
   file(GLOB shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.c)
@@ -59,6 +64,13 @@ function(ebb_unit_tests folder)
   endforeach()
 endfunction()
 
+function(ebb_plain_test name)
+  if(TEST ${name} AND NOT EBB_SANITIZE)
+    set_property(TEST ${name} APPEND PROPERTY LABELS plain)
+  endif()
+endfunction()
+
+add_custom_target(plain_tests)
 add_custom_target(unit_tests)
 if(TARGET ebb_cmocka)
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${CMAKE_SOURCE_DIR}/tests/unit
@@ -72,7 +84,16 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
-# A wall clock that is set as the test wants it.
+# Sanitizers change the code of the reflex and the mappings of a process, so these tests also run unsanitized.
+foreach(test guard.test_reflex proc.test_unique_kinds)
+  ebb_plain_test(${test})
+  string(REPLACE . _ target ${test})
+  if(TARGET ${target})
+    add_dependencies(plain_tests ${target})
+  endif()
+endforeach()
+
+# These tests set the clock.
 if(TARGET server_jobs_test_jobs_clock)
   target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()
@@ -80,7 +101,7 @@ if(TARGET profile_test_collect)
   target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)
 endif()
 
-# What the preloaded library does without locks, as a program of its own under ThreadSanitizer.
+# The lock-free parts of the preloaded library, as a program of their own under ThreadSanitizer.
 if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
@@ -98,19 +119,22 @@ if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
     target_link_libraries(heap_tsan PRIVATE ebb_cmocka ebb_warnings m Threads::Threads)
     ebb_test(heap.tsan unit 600 ${EBB_PYTHON} scripts/run_tsan.py $<TARGET_FILE:heap_tsan>)
     set_tests_properties(heap.tsan PROPERTIES SKIP_RETURN_CODE 77)
+    ebb_plain_test(heap.tsan)
+    add_dependencies(plain_tests heap_tsan)
   else()
     message(STATUS "no ThreadSanitizer: heap.tsan is left out")
   endif()
 endif()
 
-# What is locked in memory must be all that the kill needs.
+# Checks that all code and data needed to kill a job are locked in memory.
 if(TARGET guard_test_reflex AND EBB_PYTHON)
   ebb_test(guard.reflex_code unit 60 ${EBB_PYTHON} scripts/check_reflex.py
     $<TARGET_FILE:guard_test_reflex>)
   set_tests_properties(guard.reflex_code PROPERTIES SKIP_RETURN_CODE 77)
+  ebb_plain_test(guard.reflex_code)
 endif()
 
-# The suites of the Python package run with what scripts/setup.sh python has made, if it could.
+# The suites of the Python package run in the environment that scripts/setup.sh python creates.
 set(EBB_VENV ${CMAKE_BINARY_DIR}/venv CACHE PATH "A Python environment with torch and the like")
 set(ebb_package_python ${EBB_PYTHON})
 set(ebb_package_environment OMP_NUM_THREADS=1)
@@ -124,18 +148,11 @@ else()
   list(APPEND ebb_package_environment "EBB_NO_VENV=scripts/setup.sh python installs it")
 endif()
 
-# ebb_package_test(NAME SUITE): a suite that cannot do without a foreign package says so at its top, and
-# a census goes through all of torch; such take minutes, and what they test is in Python: the sanitized
-# program has nothing to add.
+# ebb_package_test(NAME SUITE): a suite that requires another package calls importorskip at its top. Importing torch
+# takes seconds, and running all these jobs takes minutes.
 function(ebb_package_test name suite)
   file(STRINGS ${suite} wants REGEX "^([A-Za-z_]+ = )?pytest\\.importorskip\\(")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})
-  if(name MATCHES "^py\\.test_(wheel|tensor_census)$")
-    set(wants TRUE)
-  endif()
-  if(EBB_SANITIZE AND wants)
-    return()
-  endif()
   set(timeout 1200)
   if(wants)
     set(timeout 1800)
@@ -154,21 +171,33 @@ if(NOT EBB_PYTHON)
 endif()
 foreach(suite ${suites})
   get_filename_component(name ${suite} NAME_WE)
-  # The project's own scripts do not change with the sanitizers, nor does what a browser makes of a page.
-  if(EBB_SANITIZE AND name MATCHES "^test_(scripts|zoo.*|page|serve_page)$")
-    continue()
-  endif()
   get_filename_component(folder ${suite} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
+  # Sanitizers do not apply to scripts, Python code and pages.
+  set(is_plain FALSE)
+  if(folder STREQUAL "py" OR name MATCHES "^test_(scripts|zoo.*|page|serve_page|serve_browser)$")
+    set(is_plain TRUE)
+    if(EBB_SANITIZE)
+      continue()
+    endif()
+  endif()
   if(folder STREQUAL "py")
     ebb_package_test(py.${name} ${suite})
   else()
     ebb_test(${folder}.${name} ${folder} 1200 ${EBB_PYTHON} ${ebb_pytest} ${suite})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})
+    file(STRINGS ${suite} plain_marks REGEX "^(@|pytestmark = )(plain|not_sanitized)$")
+    if(plain_marks)
+      set(is_plain TRUE)
+    endif()
+  endif()
+  if(is_plain)
+    ebb_plain_test(${folder}.${name})
   endif()
 endforeach()
 
-# Programs that are run under the preloaded library, and libraries for them (module_*.c). None is
-# sanitized: the sanitizer's allocator would stand before the hooks.
+# Programs that run under the preloaded library, and libraries for them (module_*.c). They are not sanitized, because
+# the sanitizer's allocator would take precedence over the hooks.
 file(GLOB heap_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/heap/*.c)
 foreach(source ${heap_programs})
   get_filename_component(name ${source} NAME_WE)
@@ -184,24 +213,56 @@ foreach(source ${heap_programs})
   target_compile_options(heap_${name} PRIVATE -fno-sanitize=all -fno-builtin)
   target_link_options(heap_${name} PRIVATE -fno-sanitize=all)
   target_link_libraries(heap_${name} PRIVATE ebb_warnings ${CMAKE_DL_LIBS} Threads::Threads)
+  add_dependencies(plain_tests heap_${name})
 endforeach()
 
-# Makes the recording of a day, for tests and measurements of the report.
+# Stand-ins for PyTorch's libraries, loaded as Python loads those: two copies of what ebb knows, and
+# one whose functions have other names.
+foreach(copy torch torch2 torch_other)
+  set(folder ${CMAKE_BINARY_DIR}/tests/heap_programs/${copy})
+  foreach(name c10 c10_cuda)
+    add_library(heap_${copy}_${name} SHARED ${CMAKE_SOURCE_DIR}/tests/heap/c10/${name}.c)
+    set_target_properties(heap_${copy}_${name} PROPERTIES
+      OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${folder})
+    target_compile_options(heap_${copy}_${name} PRIVATE -fno-sanitize=all)
+    target_link_options(heap_${copy}_${name} PRIVATE -fno-sanitize=all)
+    target_link_libraries(heap_${copy}_${name} PRIVATE ebb_warnings Threads::Threads)
+    add_dependencies(plain_tests heap_${copy}_${name})
+  endforeach()
+  target_link_libraries(heap_${copy}_c10_cuda PRIVATE heap_${copy}_c10)
+endforeach()
+set_target_properties(heap_torch2_c10 PROPERTIES OUTPUT_NAME c10-2) # else the first is taken for it
+foreach(name waits other_hook)
+  add_library(heap_${name} MODULE ${CMAKE_SOURCE_DIR}/tests/heap/c10/${name}.c)
+  set_target_properties(heap_${name} PROPERTIES
+    OUTPUT_NAME ${name} PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap_programs/torch)
+  target_compile_options(heap_${name} PRIVATE -fno-sanitize=all)
+  target_link_options(heap_${name} PRIVATE -fno-sanitize=all)
+  target_link_libraries(heap_${name} PRIVATE ebb_warnings ${CMAKE_DL_LIBS})
+  add_dependencies(plain_tests heap_${name})
+endforeach()
+target_compile_definitions(heap_torch2_c10_cuda PRIVATE C10_BARE)
+target_compile_definitions(heap_torch_other_c10 PRIVATE C10_OTHER)
+target_compile_definitions(heap_torch_other_c10_cuda PRIVATE C10_OTHER)
+
+# A tool that generates the recording of a day, for tests and measurements of the report.
 if(TARGET ebb_cmocka)
   file(GLOB day_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
   add_executable(day ${day_sources} ${CMAKE_SOURCE_DIR}/tests/unit/profile/fake_table.c)
   set_target_properties(day PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
   target_include_directories(day PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests/unit)
   target_link_libraries(day PRIVATE ebb_profile ebb_trace ebb_cmocka ebb_warnings m Threads::Threads)
+  add_dependencies(plain_tests day)
 endif()
 
-# Makes a recording of a table, for tests that need one of known content.
+# A tool that generates a recording from a table, for tests that need known content.
 add_executable(table ${CMAKE_SOURCE_DIR}/tests/tools/table/table.c)
 set_target_properties(table PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
 target_include_directories(table PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(table PRIVATE ebb_trace ebb_warnings m Threads::Threads)
+add_dependencies(plain_tests table)
 
-# Parts of the server as programs of their own, which command tests talk to.
+# Parts of the server as separate programs, which command tests connect to.
 if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)
   foreach(source ${serve_programs})
@@ -211,16 +272,19 @@ if(TARGET ebb_server_http)
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/serve_programs)
     target_include_directories(serve_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(serve_${name} PRIVATE ebb_server_http ebb_warnings)
+    add_dependencies(plain_tests serve_${name})
   endforeach()
 endif()
 
-# The command tests of the guard run the examples: who builds all, builds these too.
+# The command tests of the guard run the examples, so these are part of the default build.
 if(suites)
   add_custom_target(command_tests ALL)
   add_dependencies(command_tests examples)
+  add_dependencies(plain_tests command_tests)
 endif()
 
-# It expects the training job that it starts to be the only one, and other suites start such too.
+# cmd.test_watch expects its training job to be the only one on the machine, so it does not run beside suites that
+# start others.
 if(TEST cmd.test_watch)
   set_tests_properties(cmd.test_watch PROPERTIES RUN_SERIAL ON)
 endif()

@@ -16,7 +16,7 @@ list(JOIN ebb_warning_flags "\n" ebb_warning_lines)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/warning_flags.txt
   CONTENT "${ebb_warning_lines}\n" @ONLY)
 
-# Assertions say which bug they catch: they stay in every build, so no -DNDEBUG.
+# Assertions remain enabled in every build, so there is no -DNDEBUG.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 
@@ -28,12 +28,12 @@ check_pie_supported(LANGUAGES C)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 if(EBB_SANITIZE)
-  # -O1 keeps the stack traces readable. _FORTIFY_SOURCE would hide calls from the sanitizers.
+  # -O1 and -g1 keep the stack traces readable. _FORTIFY_SOURCE would hide calls from the sanitizers.
   set(ebb_sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
-  add_compile_options(${ebb_sanitize} -fno-omit-frame-pointer -O1)
+  add_compile_options(${ebb_sanitize} -fno-omit-frame-pointer -O1 -g1)
   add_link_options(${ebb_sanitize})
-  # Only clang counts what an input reaches, and only with its runtime library; without, the fuzz
-  # targets replay their corpora (cmake/fuzz.cmake).
+  # Coverage feedback requires clang and its runtime library. Otherwise the fuzz targets only replay their corpora
+  # (cmake/fuzz.cmake).
   if(EBB_FUZZ)
     include(CheckCSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer,address)
@@ -49,7 +49,7 @@ if(EBB_SANITIZE)
     add_compile_definitions(EBB_FUZZ)
   endif()
 else()
-  # Some distributions' compilers already define a level, and a second definition warns.
+  # Some distributions' compilers define a level by default, and redefining it causes a warning.
   add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>
     $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
   add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)

@@ -1,8 +1,8 @@
-# The pages of ebb, built into the program: their style always, what they do where npm is there.
+# Builds the pages of ebb into the program: always their style and, if npm is installed, their scripts.
 
-option(EBB_WEB "Fetch uPlot and build the pages' plots with npm, where it is there" ON)
+option(EBB_WEB "Fetch uPlot and build the pages' plots if npm is installed" ON)
 
-# Each is web/src/PAGE.ts and web/style/PAGE.css; src/present/assets.c names them too.
+# Each page is web/src/PAGE.ts and web/style/PAGE.css; src/present/assets.c lists them as well.
 set(ebb_web_pages report serve)
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
 set(ebb_npm off)
@@ -34,8 +34,13 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/present/assets.c PROPERTIES
   OBJECT_DEPENDS "${web_built}")
 add_dependencies(ebb_present ebb_web)
 
-# What the server answers /api/v1/openapi.json with.
+# The server's answer to /api/v1/openapi.json.
 configure_file(${CMAKE_SOURCE_DIR}/web/openapi.json ${CMAKE_BINARY_DIR}/generated/openapi.json @ONLY)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/http/routes_page.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_OPENAPI=\"${CMAKE_BINARY_DIR}/generated/openapi.json\""
   OBJECT_DEPENDS "${CMAKE_BINARY_DIR}/generated/openapi.json")
+
+# The pages of `ebb explain`.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/explain.c PROPERTIES
+  COMPILE_DEFINITIONS "EBB_EXPLAIN_PAGES=\"${CMAKE_SOURCE_DIR}/docs/troubleshooting.md\""
+  OBJECT_DEPENDS "${CMAKE_SOURCE_DIR}/docs/troubleshooting.md")

@@ -16,7 +16,7 @@ SIDE = 16  # pixels of an image
 
 
 class Images(torch.utils.data.Dataset):
-    """Random pictures of four classes, the same ones each time."""
+    """Random images of four classes, the same ones each time."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -30,7 +30,7 @@ class Images(torch.utils.data.Dataset):
 
 
 class Hoarder:
-    """The leak: a list that nobody empties."""
+    """The leak: a list that is never cleared."""
 
     def __init__(self, leak_mib: float, step_ms: float) -> None:
         self.kept: list = []

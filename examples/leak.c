@@ -1,6 +1,6 @@
-/* A pretended training job for `make demo`: it keeps a little of every step, has a worker that is
- * large but flat, and evaluations whose memory comes back. It needs nothing but libc, and shows
- * how any program tells ebb where it is: one datagram a mark, to the socket in $EBB_SOCKET. */
+/* A simulated training job for `make demo`: it leaks a little at every step, has a worker that is
+ * large but flat, and evaluations whose memory is freed. It needs nothing but libc, and shows how
+ * any program sends marks to ebb: one datagram each, to the socket in $EBB_SOCKET. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,9 +20,9 @@ enum {
     EVAL_MS = 1000,
     MODEL_MIB = 64,
     WORKER_MIB = 96, /* large, but it never grows */
-    BATCH_MIB = 4,   /* given back after each step */
+    BATCH_MIB = 4,   /* freed after each step */
     LEAK_MIB = 1,    /* kept at each step: this is the bug */
-    EVAL_MIB = 128,  /* given back after the evaluation */
+    EVAL_MIB = 128,  /* freed after the evaluation */
 };
 
 /* ---- marks ---- */
@@ -51,7 +51,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
 
 /* ---- memory ---- */
 
-/* Allocated and written to: memory counts from when it is touched. */
+/* Allocates and writes memory: it counts from the first write on. */
 static void *take(size_t mib)
 {
     size_t bytes = mib << 20;
@@ -64,7 +64,7 @@ static void *take(size_t mib)
     __asm__ volatile(""
                      :
                      : "r"(p)
-                     : "memory"); /* nobody reads it; the compiler must not see that */
+                     : "memory"); /* keeps the compiler from removing writes that are never read */
     return p;
 }
 
@@ -76,7 +76,7 @@ static void wait_ms(long ms)
 
 /* ---- the job ---- */
 
-/* Stays as it is until its parent ends. */
+/* Keeps its memory until its parent exits. */
 static pid_t start_worker(void)
 {
     pid_t parent = getpid();
@@ -91,7 +91,7 @@ static pid_t start_worker(void)
     _exit(0);
 }
 
-/* One step's batch is given back; what is put on the list never is. */
+/* Frees the batch of the step; entries of the list are never freed. */
 static void train_one_step(int step)
 {
     static struct kept {
@@ -118,7 +118,7 @@ static void evaluate(int step)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* also where it goes to a pipe */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* also if the output is a pipe */
     void *model = take(MODEL_MIB);
     pid_t worker = start_worker();
     printf("model loaded, one worker started; %d steps\n", STEPS);

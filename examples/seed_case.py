@@ -1,13 +1,13 @@
-"""The case that ebb was made for, as it was: a vision-language model is fine-tuned with the Hugging Face Trainer on
+"""The case that ebb was made for: a vision-language model is fine-tuned with the Hugging Face Trainer on
 663 images, batch 2, accumulation 4, three epochs, evaluation and checkpoint every 100 steps; memory climbs at
 every step of the first epoch.
 
     ebb run -n seed -- python examples/seed_case.py
-    ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when it is needed
+    ebb run -n seed -- python examples/seed_case.py --fixed         # decoded when needed
     ebb run -n seed -- python examples/seed_case.py --width 320 --height 256 --epochs 1    # small
 
-Nothing in here knows of ebb. The images are opened before the training, which reads a header and no pixel; the
-collator's first look at one decodes it, and the list keeps what was decoded. docs/tour.md tells the rest.
+Nothing in here knows of ebb. The images are opened before the training, which reads only a header; the
+collator decodes each on first use, and the list keeps the decoded pixels. docs/guide/tour.md explains the case.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from transformers import (
     CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, Trainer, TrainingArguments,
 )
 
-IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # a picture is 8 x 8 patches of 14 x 14 pixels
+IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # an image is 8 x 8 patches of 14 x 14 pixels
 
 
 def options():
@@ -42,7 +42,7 @@ def options():
 
 
 def write_images(folder, count, size):
-    """JPEG files as a camera makes them, from a few pictures that differ in brightness."""
+    """Creates JPEG files like those of a camera, from a few images that differ in brightness."""
     coarse = Image.effect_noise((40, 32), 80).convert("RGB")
     paths = []
     for i in range(count):
@@ -56,7 +56,7 @@ def write_images(folder, count, size):
 
 
 class Examples(torch.utils.data.Dataset):
-    """One picture and one sentence each."""
+    """One image and one sentence per example."""
 
     def __init__(self, paths, fixed):
         self.fixed = fixed
@@ -71,7 +71,7 @@ class Examples(torch.utils.data.Dataset):
 
 
 def collate(examples):
-    """The batch: pixels of each picture, scaled, and its tokens behind those of the picture."""
+    """Builds the batch: scaled pixels of each image, and its tokens after the image tokens."""
     pixels = [
         numpy.asarray(e["image"].convert("RGB").resize((SIDE, SIDE)), dtype=numpy.float32) / 255 for e in examples
     ]
@@ -85,7 +85,7 @@ def collate(examples):
 
 
 def vision_language_model(args):
-    """A Llava of small random weights."""
+    """Returns a Llava model with small random weights."""
     vision = CLIPVisionConfig(
         image_size=SIDE, patch_size=14, hidden_size=args.hidden, intermediate_size=2 * args.hidden,
         num_hidden_layers=args.layers, num_attention_heads=4,
@@ -100,7 +100,7 @@ def vision_language_model(args):
 
 
 class Paced(Trainer):
-    """As the model of the case was: a step of its own takes seconds."""
+    """Makes a step take as long as one of the real model: seconds."""
 
     least_s = 0.0
 

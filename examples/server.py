@@ -1,10 +1,10 @@
-"""The training server of server_before.py, moved over to isolated calls: each job is a process of its
-own under `ebb run`, with a limit, and its memory is back when it ends. Jobs can be cancelled.
+"""The training server of server_before.py, with isolated calls: each job is a separate process under
+`ebb run`, with a limit, and its memory is freed when it ends. Jobs can be cancelled.
 
     uvicorn --app-dir examples server:app
     EBB_ISOLATE=0 uvicorn --app-dir examples server:app     # as before, in the server's process
 
-What changed: `run`, and that there is something to cancel.
+What changed: `run`, and that jobs can be cancelled.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.delete("/jobs/{number}")
 async def cancel(number: int) -> "dict[str, Any]":
-    """Answers when the job is gone."""
+    """Answers when the job's process has exited."""
     job = find(number)
     if job.task and not job.task.done():
         job.task.cancel()
@@ -108,7 +108,7 @@ async def cancel(number: int) -> "dict[str, Any]":
 
 @app.websocket("/jobs/{number}/progress")
 async def progress(socket: WebSocket, number: int) -> None:
-    """The newest news, as fast as the viewer reads, and the end."""
+    """Sends the newest progress as fast as the viewer reads, and the result."""
     await socket.accept()
     job = find(number)
     while job.state == "running":

@@ -1,5 +1,5 @@
-"""A small training server as many are: jobs run in the server's own process, so its memory grows with
-every job and never comes back. server.py is the same, moved over to isolated calls.
+"""A typical small training server: jobs run in the server's own process, so its memory grows with every
+job and is never freed. server.py is the same server with isolated calls.
 
     uvicorn --app-dir examples server_before:app
 """
@@ -83,7 +83,7 @@ async def show(number: int) -> "dict[str, Any]":
 
 @app.websocket("/jobs/{number}/progress")
 async def progress(socket: WebSocket, number: int) -> None:
-    """The newest news, as fast as the viewer reads, and the end."""
+    """Sends the newest progress as fast as the viewer reads, and the result."""
     await socket.accept()
     job = find(number)
     while job.state == "running":

@@ -1,12 +1,12 @@
-"""What the servers in server_before.py and server.py run: a stand-in for training that, like the real
-one, leaves memory behind in the process that did it."""
+"""A stand-in for training, used by server_before.py and server.py: like a real one, it leaves memory behind
+in its process."""
 
 import time
 from typing import Callable, Optional
 
 import ebb
 
-CACHE: "list[bytes]" = []  # of some library, in truth; nobody can clear it
+CACHE: "list[bytes]" = []  # stands for a cache in some library, which nobody can clear
 
 
 def train(steps: int, mib_per_step: int, report: "Optional[Callable[[int], None]]" = None) -> "dict[str, float]":

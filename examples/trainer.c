@@ -1,5 +1,5 @@
-/* A pretended trainer that leaks, makes a checkpoint when it is asked to, and resumes from it. It
- * needs nothing but libc, and shows the whole hand-shake with ebb's guard: hello, the request, the
+/* A simulated trainer that leaks, writes a checkpoint on request, and resumes from it. It needs
+ * only libc, and shows the whole handshake with ebb's guard: hello, the request, the
  * acknowledgements, EBB_RESUME. `trainer help` lists its options; tests and benchmarks use it. */
 #include <errno.h>
 #include <poll.h>
@@ -16,26 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What NAME=VALUE arguments may set. */
+/* Settings by NAME=VALUE arguments. */
 static struct {
-    long steps;       /* to do in all */
-    long step_ms;     /* how long one takes */
-    long leak_kib;    /* kept at each step */
+    long steps;       /* total number */
+    long step_ms;     /* duration of a step */
+    long leak_kib;    /* leaked at each step */
     long base_mib;    /* the model */
-    long save_ms;     /* how long a checkpoint takes */
-    long save_mib;    /* memory it needs while it is made */
-    long save_every;  /* steps; 0: only when asked */
+    long save_ms;     /* duration of a checkpoint */
+    long save_mib;    /* memory needed to write a checkpoint */
+    long save_every;  /* steps between checkpoints; 0: only on request */
     long hello;       /* 0: does not listen for requests */
-    long marks;       /* 0: says nothing at all */
-    long ignore_term; /* SIGTERM is not heard */
-    long usr1;        /* SIGUSR1 asks for a checkpoint, too */
-    long mute;        /* hears the request, never answers */
+    long marks;       /* 0: sends no marks */
+    long ignore_term; /* SIGTERM is ignored */
+    long usr1;        /* SIGUSR1 also requests a checkpoint */
+    long mute;        /* receives the request, never answers */
     long fail;        /* answers that it failed */
-    long die;         /* exits in the middle of a checkpoint */
+    long die;         /* exits while writing a checkpoint */
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
-static const char *until; /* a file; with all steps done it goes on to listen until that is there */
+static const char *until; /* after the last step, answer requests until this file exists */
 
 static const struct {
     const char *name;
@@ -66,7 +66,7 @@ static void sleep_ms(long ms)
         ;
 }
 
-/* Written to: memory counts from when it is touched. */
+/* Allocates and writes memory: it counts from the first write on. */
 static void *take(size_t bytes)
 {
     if (bytes == 0)
@@ -154,7 +154,7 @@ static long load(void)
     return step;
 }
 
-/* Whole or not at all. */
+/* Writes the checkpoint atomically. */
 static void save(long step)
 {
     char name[512];
@@ -189,8 +189,8 @@ static void answer(const char *id, long step)
     mark("KIND=ack\nID=%s\nSTATUS=done\nPATH=%s\n", id, checkpoint);
 }
 
-/* At the end of a step, as a real trainer would. */
-static void hear_requests(long step)
+/* Handles requests at the end of a step, as a real trainer would. */
+static void handle_requests(long step)
 {
     char text[256];
     ssize_t n;
@@ -223,11 +223,11 @@ static void train(void)
         mark("KIND=step\nSTEP=%ld\nMAX_STEPS=%ld\n", step, set.steps);
         if (set.save_every && step % set.save_every == 0)
             save(step);
-        hear_requests(step);
+        handle_requests(step);
     }
     while (until && access(until, F_OK) < 0) {
         sleep_ms(set.step_ms);
-        hear_requests(step);
+        handle_requests(step);
     }
     mark("KIND=end\n");
     printf("trainer: done, %ld steps\n", step);

@@ -1,5 +1,5 @@
-/* Fuzzes the views of documents that come from elsewhere: a server's answers about jobs, a job's
- * census of itself, verdicts, diagnoses and heaps in files of a run. The first byte chooses. */
+/* Fuzzes the views of documents from outside: a server's answers about jobs, a job's census,
+ * verdicts, diagnoses and heaps in files of a run. The first byte selects the view. */
 #include "base/buf.h"
 #include "diagnose/diagnosis.h"
 #include "judge/verdicts.h"
@@ -8,6 +8,7 @@
 #include "present/diagnose.h"
 #include "present/heap.h"
 #include "present/jobs.h"
+#include "present/summary.h"
 #include "present/verdict.h"
 #include "profile/view.h"
 
@@ -34,11 +35,12 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
         break;
     case 4:
         if (verdicts_read(doc, &verdicts) == 0)
-            verdict_doc(&d, &verdicts);
+            summary_lead(&d, &(struct summary){.verdicts = &verdicts}, NULL),
+                verdict_details(&d, &verdicts, false);
         break;
     case 5:
         if (diagnosis_read(doc, &diagnosis, NULL) == 0)
-            diagnose_doc(&d, &diagnosis, true);
+            diagnose_doc(&d, &diagnosis, true, 0);
         break;
     default:
         if (profile_rows_read(doc, &heap) == 0)

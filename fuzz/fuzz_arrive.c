@@ -1,6 +1,6 @@
-/* Fuzzes the socket that tables of heaps arrive at: packets of any bytes, with any descriptors. The
- * first byte says how many of these, the second of what kinds; the third from which byte on the
- * rest is a second packet. */
+/* Fuzzes the socket that receives tables of heaps: packets of any bytes, with any descriptors. The
+ * first byte is the number of descriptors, the second their kinds; the third is where the rest is
+ * split into a second packet. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -22,8 +22,8 @@ static struct {
     struct arrive *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* a table, one that may shrink, a pipe, a folder */
-    int first;       /* descriptor that was free at the start */
+    int kind[KINDS]; /* a table, a table that may shrink, a pipe, a folder */
+    int first;       /* lowest free descriptor at the start */
     unsigned came;
 } s;
 
@@ -54,7 +54,8 @@ static int make_table(int seals)
     return fd;
 }
 
-/* All that were opened since the start are closed again: the kernel gives the lowest numbers. */
+/* Checks that all descriptors opened since the start are closed: the kernel assigns the lowest free
+ * number. */
 static bool is_tidy(void)
 {
     for (int fd = s.first; fd < s.first + 2 * FDS_MAX + 4; fd++)
@@ -125,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     must(fd >= 0 && connect(fd, (struct sockaddr *)&s.address, sizeof s.address) == 0);
     if (data[0] & 128)
-        loop_once(s.loop, 0); /* it is waited for */
+        loop_once(s.loop, 0); /* the incomplete packet is waited for */
     send_packet(fd, packet, first, fds, data[1]);
     if (first < rest)
         send_packet(fd, packet + first, rest - first, fds, data[1]);

@@ -1,5 +1,6 @@
-/* libFuzzer: a segment of any bytes with .eh_frame_hdr at its start, after the address to ask for.
- * What is found must be a rule that can be followed, and nothing past the bytes may be read. */
+/* Fuzzes call frame information: a segment of any bytes with .eh_frame_hdr at its start, after the
+ * address to look up. The result must be a usable rule, and no read may pass the end of the
+ * bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

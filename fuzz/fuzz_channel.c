@@ -1,5 +1,5 @@
-/* Fuzzes the frames between a supervisor and whoever follows it, in pieces as a socket brings them,
- * and the server's reading of what a supervisor tells: a job can connect to either side. */
+/* Fuzzes the frames between a supervisor and its followers, in pieces as a socket delivers them,
+ * and the server's reader of messages from a supervisor: a job can connect to either side. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,11 +16,17 @@ static void take_news(const json_t *message)
     struct job_facts facts = {0};
     json_t *doc = json_object();
     if (job_message_read(message, &m) == 0) {
-        facts.has_progress = facts.has_verdict = facts.has_memory = true;
-        facts.progress = m.progress;
-        facts.verdict = m.verdict;
-        facts.memory = m.memory;
-        job_facts_put(&facts, doc);
+        if (m.type == MESSAGE_STATE) {
+            facts.has_progress = facts.has_verdict = true;
+            facts.progress = m.state.progress;
+            facts.verdict = m.state.verdict;
+        } else if (m.type == MESSAGE_SAMPLE) {
+            facts.has_memory = true;
+            facts.memory.has_job_bytes = m.sample.has_job_bytes;
+            facts.memory.job_bytes = m.sample.job_bytes;
+        }
+        json_decref(job_message_json(&m));
+        codec_put(job_facts_codec, &facts, doc);
         job_message_fini(&m);
     }
     json_decref(doc);

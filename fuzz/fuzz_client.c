@@ -1,5 +1,5 @@
-/* Fuzzes the reading of a server's answer by `ebb submit`, `ebb logs` and the others: anything may
- * listen on the socket they were given. */
+/* Fuzzes how `ebb submit`, `ebb logs` and others read a server's answer: any program may listen on
+ * the given socket. */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-/* Fuzzes a supervisor's handling of what comes over its control socket: requests of any bytes, in
- * pieces, from several who connect at once, to a job in any state. Nothing is started or ended: the
- * job is one process that waits and does not mind SIGTERM. */
+/* Fuzzes a supervisor's control socket: requests of any bytes, in pieces, from several connections,
+ * to a job in any state. No process is started or killed: the job is one waiting process that
+ * ignores SIGTERM. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@ static struct {
     struct supervisor_options options;
     struct proc_root root;
     char dir[64], hello[128];
-    int rank; /* its socket for requests */
+    int rank; /* the rank's socket for requests */
     pid_t pid;
 } s;
 
@@ -78,7 +78,7 @@ static void start_process(void)
     }
 }
 
-/* Beside the marks a socket for requests, as a rank has it. */
+/* A socket for requests in addition to the marks, as a rank has it. */
 static void start_rank(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -90,14 +90,14 @@ static void start_rank(void)
 
 static void start(void)
 {
-    const struct engine_callbacks callbacks = {.say = job_notify, .user = &j};
+    const struct engine_callbacks callbacks = {.report = job_notify, .user = &j};
     const char *parent = getenv("TMPDIR");
     struct err err = {""};
     start_process();
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     start_rank();
-    /* no /proc: nobody but the one process can be found, or signalled */
+    /* no /proc, so that only the one process can be found and signalled */
     must(proc_root_open(s.dir, NULL, &s.root, &err) == 0, err.text);
     s.options = (struct supervisor_options){
         .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};
@@ -122,15 +122,15 @@ static void set_state(unsigned state)
     j.now = (struct job_segment){
         .number = 1, .pid = state & NO_PID ? 0 : s.pid, .pidfd = -1, .exited = state & EXITED};
     j.now.ending = state & OVER ? ENDED : RUNNING;
-    j.waits_for_room = state & WAITS;
+    j.waits_for_disk = state & WAITS;
     j.end.cancel_deadline_ns = 0;
-    memset(&j.guard.tempo, 0, sizeof j.guard.tempo);
-    ask_init(&j.guard.ask, &(struct ask_options){0});
+    memset(&j.guard.timing, 0, sizeof j.guard.timing);
+    checkpoint_init(&j.guard.checkpoint, &(struct checkpoint_options){0});
     j.guard.is_alert = j.guard.is_requested = false;
     outcome_fini(&j.outcome);
     j.outcome = (struct outcome){0};
     if (state & HAS_RANK) {
-        mark_send(mark_receiver_path(j.marks), s.hello, strlen(s.hello));
+        mark_send(mark_receiver_path(j.marks), s.hello, strlen(s.hello), 0);
         loop_once(j.loop, 0);
     }
 }
@@ -145,7 +145,7 @@ static int dial(void)
     return fd;
 }
 
-/* Whatever was asked, what is told is whole frames of news, each a document with its type. */
+/* Checks that all messages sent are whole frames, each a document with a type. */
 static void check_news(struct channel *c)
 {
     enum channel_type type;
@@ -170,7 +170,7 @@ static void talk(const uint8_t *data, size_t size, size_t connections, size_t pi
     size_t piece = size / pieces + 1;
     for (size_t at = 0, i = 0; at < size; at += piece, i++) {
         size_t n = size - at < piece ? size - at : piece;
-        /* those that came last are surely still heard */
+        /* the newest connections are still being read */
         int fd = peer[connections - 1 - i % connections].fd;
         (void)!send(fd, data + at, n, MSG_NOSIGNAL);
         loop_once(j.loop, 0);
@@ -191,7 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     set_state(data[0]);
     talk(data + 3, size - 3, 1 + data[1] % CONNECTIONS, 1 + data[2] % PIECES);
-    must(!j.waits_for_room || data[0] & WAITS, "it waits for room");
+    must(!j.waits_for_disk || data[0] & WAITS, "it waits for room");
     must(waitpid(s.pid, NULL, WNOHANG) == 0, "the job was ended");
     while (recv(s.rank, request, sizeof request, 0) > 0)
         ;

@@ -1,4 +1,5 @@
-/* libFuzzer: a table and JSON lines of marks of any bytes. The first byte chooses. */
+/* Fuzzes the readers of CSV tables and of JSON lines of marks. The first byte selects the
+ * reader. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

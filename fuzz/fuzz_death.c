@@ -1,6 +1,6 @@
 /* Fuzzes the reading of a job's last output: tracebacks, colours, launchers' tables. */
 #include "guard/death.h"
-#include "guard/death_private.h"
+#include "guard/death.h"
 #include "target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct death_tail tail;
     struct death_reading reading;
     char text[DEATH_TEXT];
-    /* rarely, for it is slow: the ring begins anew within the text */
+    /* rarely, because it is slow: the ring buffer wraps within the text */
     tail.written = size && data[0] == 1 ? DEATH_TAIL - 7 : 0;
     memset(tail.text, ' ', sizeof tail.text);
     death_tail_add(&tail, (const char *)data, size / 2);

@@ -1,5 +1,5 @@
-/* Fuzzes the reader of a heap's history. The first byte says what the rest is: a whole file, or a
- * list of payloads, which get their packing, frames and checksums here. */
+/* Fuzzes the reader of a heap's history. The first byte selects what the rest is: a whole file, or
+ * a list of payloads, which are packed, framed and checksummed here. */
 #include "base/buf.h"
 #include "profile/store.h"
 #include "profile/store_pack.h"
@@ -8,7 +8,7 @@
 #include "trace/block.h"
 #include "zstd_plain.h"
 
-/* Type and number of a block, then its payload as a blob. */
+/* Reads the type and number of a block, then its payload as a blob. */
 static void add_block(struct buf *file, struct cur *c)
 {
     struct block_head head = {.type = cur_byte(c) % 6, .seq = cur_byte(c), .part = cur_byte(c)};

@@ -1,6 +1,5 @@
-/* Fuzzes the look into a profiled process's table: the bytes are laid over an honest one as a list
- * of patches, with the head's counts within reach, and everything that can be had from it is read.
- */
+/* Fuzzes the reader of a profiled process's table: the input patches a valid table, including the
+ * counts in its header, and all its contents are read. */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -36,8 +35,8 @@ static void write_head(void)
     h->table_bytes = sizeof *table;
 }
 
-/* Sections small enough that a patch finds what is read; a patch is section, index, offset, bytes.
- */
+/* A patch is section, index, offset and bytes. Few entries per section are patched, so that they
+ * are likely to be read. */
 static void patch(struct cur *c)
 {
     const struct {
@@ -60,7 +59,7 @@ static void patch(struct cur *c)
     memcpy((char *)sections[section].at + at, with, len < room ? len : room);
 }
 
-/* The table as a history of one reading and one snapshot, read back. */
+/* Writes the table as a history of one reading and one snapshot, and reads it back. */
 static int profile_of(const struct look *look, struct profile **ret)
 {
     static struct store_site sites[HEAP_SITES];
@@ -102,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         look_close(&look);
     }
-    /* empty again; what lies behind the sections' first entries was never touched */
+    /* clears the table; only the first entries of each section were touched */
     memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);
     memset(table->codes, 0, 8 * sizeof *table->codes);
     memset(table->sites, 0, 8 * sizeof *table->sites);

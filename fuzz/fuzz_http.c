@@ -1,7 +1,7 @@
 /* Fuzzes the server: connections that send any bytes, through libmicrohttpd to every path of the
- * API, the sessions and the live stream. The first byte chooses the socket: that of the server's
- * own user, or one on which a token is wanted. Jobs are accepted and never started; job 1 has ended
- * and left a log in two pieces. */
+ * API, the sessions and the live stream. The first byte selects the socket: the one of the server's
+ * own user, or one that requires a token. Jobs are accepted and never started; job 1 has ended and
+ * has a log in two pieces. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -33,11 +33,11 @@ static struct {
     struct live *live;
     struct routes *routes;
     struct http *http;
-    unsigned news; /* about jobs, since the start */
+    unsigned news; /* notifications about jobs since the start */
     char dir[64];
 } s;
 
-/* ---- what the routes ask for ---- */
+/* ---- callbacks of the routes ---- */
 
 static json_t *machine(void *user)
 {
@@ -51,10 +51,10 @@ static void metrics(void *user, struct buf *out)
     buf_add_str(out, "# none\n");
 }
 
-static void take_live(void *user, struct http_request *r)
+static void upgrade_live(void *user, struct http_request *r)
 {
     (void)user;
-    live_take(s.live, r);
+    live_upgrade(s.live, r);
 }
 
 static void on_news(void *user, const struct jobs_news *news)
@@ -89,7 +89,7 @@ static int listen_at(int which)
     return fd;
 }
 
-/* The seeds have these tokens. */
+/* The seeds contain these tokens. */
 static void write_tokens(void)
 {
     static const char *const tokens[][2] = {
@@ -112,7 +112,7 @@ static void write_file(int folder, const char *name, const char *text)
     close(fd);
 }
 
-/* A history for the requests: 18 bytes of a log from 0 on, and 13 from 40 on. */
+/* Creates a job with a log: 18 bytes from offset 0, and 13 from offset 40. */
 static void write_job(void)
 {
     static const struct store_job job = {.state = JOB_FAILED,
@@ -142,7 +142,7 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    static struct err err; /* routes keep its text: why there is no live stream */
+    static struct err err; /* the routes keep its text: why there is no live stream */
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     write_tokens();
@@ -156,13 +156,13 @@ static void start(void)
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
-        s.live = NULL; /* libwslay is not on this machine */
+        s.live = NULL; /* libwslay is not installed */
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,
                                           .children = s.children,
                                           .machine = machine,
-                                          .live = s.live ? take_live : NULL,
+                                          .live = s.live ? upgrade_live : NULL,
                                           .no_live = err.text,
                                           .metrics = metrics};
     must(routes_new(&routes, &s.routes, &err) == 0, err.text);
@@ -200,7 +200,7 @@ static void stop(void)
 
 /* ---- one connection ---- */
 
-/* A connection that was upgraded ends with the next tick of a second: some may linger. */
+/* An upgraded connection is closed at the next tick, within a second: some may remain. */
 static void wait_for_room(void)
 {
     enum { ROUNDS = 200, ROUND_MS = 50 };
@@ -226,7 +226,7 @@ static void talk(int which, const uint8_t *data, size_t size)
         loop_once(s.loop, 0);
         ssize_t n;
         while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
-            idle = 0; /* more may come */
+            idle = 0; /* more data may follow */
         if (n == 0)
             break;
     }
@@ -240,7 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!is_known)
         is_known = atexit(stop) == 0;
     if (s.news > NEWS_MAX)
-        stop(); /* the jobs have become too many */
+        stop(); /* there are too many jobs by now */
     if (!s.loop)
         start();
     if (size > 0)

@@ -1,17 +1,16 @@
-/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` bring it: what is taken in
- * can be read again as it is kept, and makes a command line. */
+/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` send it: an accepted request
+ * can be stored and read back, and yields a command line. */
 #include "base/err.h"
 #include "server/jobs/spec.h"
 #include "target.h"
 
 static void check_launch(const struct job_spec *spec)
 {
-    static const int gpus[] = {0, 3};
     static const struct job_place place = {
         .run_dir = "/run", .folder_id = "0123456789abcdef", .lock_fd = 9};
     struct job_launch launch = {0};
     char folder[JOB_FOLDER_MAX];
-    if (job_spec_launch(spec, "/usr/bin/ebb", &place, gpus, 2, &launch) == 0 && !launch.argv[0])
+    if (job_spec_launch(spec, "/usr/bin/ebb", &place, "0,3", &launch) == 0 && !launch.argv[0])
         abort();
     job_launch_fini(&launch);
     job_spec_folder(17, spec->name, folder);

@@ -1,6 +1,5 @@
-/* Fuzzes what every JSON text from outside goes through: the caps, the parser, and the printer of
- * what was parsed. What is printed must parse again to the same. Texts are also made harmless for a
- * terminal. */
+/* Fuzzes the path of every JSON text from outside: the limits, the parser, and the printer. Printed
+ * text must parse to the same value. Texts are also sanitised for a terminal. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "target.h"
@@ -17,7 +16,8 @@ static void check_again(const json_t *doc)
     buf_fini(&once);
 }
 
-/* Of any bytes a text can be made that the parser takes, and one that drives no terminal. */
+/* Checks that any bytes can be converted to a text that the parser accepts, and to one without
+ * terminal escapes. */
 static void check_text(const uint8_t *data, size_t size)
 {
     char fit[64];

@@ -1,4 +1,4 @@
-/* libFuzzer: one datagram of any bytes. What parses must hold what it claims. */
+/* Fuzzes the parser of marks with one datagram of any bytes. A parsed mark must be consistent. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "mark/row.h"
 #include "target.h"
 
-/* Each of the steps that a mark stands for is a mark by itself. */
+/* Checks that each of the steps that a mark represents is a mark by itself. */
 static void check_row(const struct mark *m)
 {
     char text[MARK_TEXT_MAX];

@@ -1,5 +1,5 @@
-/* Fuzzes texts that people and requests give as options: numbers, sizes, times, words, signals,
- * addresses, Host and Origin headers, config files. The first byte chooses. */
+/* Fuzzes option values from users and requests: numbers, sizes, times, words, signals, addresses,
+ * Host and Origin headers, config files. The first byte selects the parser. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number.h"

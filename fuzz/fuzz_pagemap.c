@@ -1,4 +1,4 @@
-/* Fuzzes the count of a process's pages: maps, then pagemap, from files that hold anything. */
+/* Fuzzes the count of a process's pages, with maps and pagemap of any bytes. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

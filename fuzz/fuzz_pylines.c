@@ -1,5 +1,5 @@
-/* Fuzzes Python's line tables as a job's process has them, and names of functions as its libraries
- * do. */
+/* Fuzzes Python's line tables as read from a job's process, and function names as read from its
+ * libraries. */
 #include "base/buf.h"
 #include "profile/demangle.h"
 #include "profile/pylines.h"

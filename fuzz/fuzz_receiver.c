@@ -1,5 +1,5 @@
-/* Fuzzes the receiver of marks: datagrams of any bytes over its socket, hellos that name a reply
- * socket among them. Of two inputs in a row the second meets the peers of the first. */
+/* Fuzzes the receiver of marks: datagrams of any bytes over its socket, including hellos that name
+ * a reply socket. The second of two inputs meets the peers of the first. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -48,9 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *middle = size ? memchr(data, '\0', size) : NULL;
     size_t first = middle ? (size_t)(middle - data) : size;
     if (first < 65536 && size - first < 65536) {
-        mark_send(mark_receiver_path(receiver), (const char *)data, first);
+        mark_send(mark_receiver_path(receiver), (const char *)data, first, 0);
         if (middle)
-            mark_send(mark_receiver_path(receiver), (const char *)middle + 1, size - first - 1);
+            mark_send(mark_receiver_path(receiver), (const char *)middle + 1, size - first - 1, 0);
         loop_once(loop, 0);
     }
     size_t n = mark_receiver_peers(receiver, &peers);

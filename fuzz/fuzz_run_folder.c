@@ -1,6 +1,6 @@
-/* Fuzzes all that reads a run folder at once: the verdict on its recording, the diagnosis, the heap
- * and the report of them. The input is a list of files, each a byte that names it and its content;
- * the content of a recording is that of fuzz_trace_reader. */
+/* Fuzzes all readers of a run folder together: the verdict on its recording, the diagnosis, the
+ * heap and the report. The input is a list of files, each a byte that names it and its content; the
+ * content of a recording is that of fuzz_trace_reader. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!folder[0])
         make_folder();
     fill_folder(data, size);
-    if (report_read(folder, &(struct csv_options){0}, &r, &err) == 0)
+    if (report_read(folder, &(struct csv_options){0}, false, &r, &err) == 0)
         report_document(&d, &r);
     doc_terminal(&out, &d, false, 80);
     doc_fini(&d);

@@ -1,5 +1,5 @@
-/* Fuzzes what reads run.json, which a job can write as it likes: the summary, the report in its
- * three forms, and the server's account of an ended job. */
+/* Fuzzes the readers of run.json, which a job can overwrite: the summary, the report in its three
+ * formats, and the server's record of an ended job. */
 #include <string.h>
 
 #include <errno.h>
@@ -49,8 +49,16 @@ static void check_summary(const json_t *run)
         verdicts_read(json_object_get(run, "verdict"), &verdicts) != -ENOMEM &&
         diagnosis_read(json_object_get(run, "diagnosis"), &diagnosis, NULL) == 0 &&
         profile_rows_read(json_object_get(run, "growing"), &growing) == 0) {
-        const struct summary s = {&outcome, &verdicts, growing.rows, growing.n_rows, &diagnosis};
-        summary_terminal(&out, &s, true, 80);
+        const struct summary s = {.outcome = &outcome,
+                                  .verdicts = &verdicts,
+                                  .growing = growing.rows,
+                                  .n_growing = growing.n_rows,
+                                  .diagnosis = &diagnosis};
+        struct doc d = {0};
+        summary_brief(&d, &s);
+        summary_full(&d, &s);
+        doc_terminal(&out, &d, true, 80);
+        doc_fini(&d);
     }
     buf_fini(&out);
     profile_view_fini(&growing);

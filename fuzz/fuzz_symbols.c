@@ -1,5 +1,5 @@
-/* Fuzzes what reads a module's file: its build-id, the functions of its symbol table, and what ebb
- * asks libdw for. The input is the file. */
+/* Fuzzes the readers of a module's file: its build-id, its symbol table, and the queries to libdw.
+ * The input is the file. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #include "trace/reader.h"
 #include "trace_input.h"
 
-/* Touches all that an item points at. */
+/* Reads everything that an item points to. */
 static uint64_t touch(const struct trace_item *item)
 {
     uint64_t sum = item->t_ns;

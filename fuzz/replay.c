@@ -1,5 +1,5 @@
-/* Stands in for libFuzzer where the compiler has none: runs every file of the folders given once,
- * so that the sanitizers see the corpora. Options of libFuzzer are ignored. */
+/* Replaces libFuzzer if the compiler has none: runs every file of the given folders once, so that
+ * the sanitizers see the corpora. Options of libFuzzer are ignored. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static size_t replay_file(int dirfd, const char *name)
     struct buf text = {0};
     if (io_read_plain(dirfd, name, INPUT_MAX, &text) < 0)
         return 0;
-    /* a copy of its very size, so that a read past its end is seen */
+    /* an allocation of exactly its size, so that a read past its end is detected */
     uint8_t *data = malloc(text.len);
     for (size_t i = 0; data && i < text.len; i++)
         data[i] = (uint8_t)text.data[i];

@@ -1,5 +1,5 @@
-/* Writes the first corpora of fuzz_heap_table and fuzz_heap_store into the folder given: patches
- * that make a small honest table, a history of three readings whole, and the payloads of its
+/* Writes the first corpora of fuzz_heap_table and fuzz_heap_store into the given folder: patches
+ * that yield a small valid table, a whole history of three readings, and the payloads of its
  * blocks. Linked like tests/unit/profile (fake_table.c). */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Writes the first corpus of fuzz_trace_reader into the folder given: one small recording whole,
- * and the inside of its raw and of its sealed block. Linked like tests/unit/trace (story.c). */
+/* Writes the first corpus of fuzz_trace_reader into the given folder: one small recording, and the
+ * contents of its raw and of its sealed block. Linked like tests/unit/trace (fake_job.c). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "trace/block.h"
 #include "trace/scan.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
 static const char *out_folder;
 
@@ -27,7 +27,7 @@ static void save(const char *name, uint8_t kind, const void *data, size_t len)
     snprintf(path, sizeof path, "%s/%s", out_folder, name);
     buf_add_byte(&b, kind);
     buf_add(&b, data, len);
-    story_write_file(path, b.data, b.len);
+    fake_job_write_file(path, b.data, b.len);
     buf_fini(&b);
 }
 
@@ -36,7 +36,7 @@ static void save_inside(const char *path, uint16_t type, const char *name, uint8
     struct scan scan = {0};
     struct buf stored = {0}, plain = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(scan_from(&scan, fd, BLOCK_FILE_HEAD_BYTES), 0);
+    assert_int_equal(scan_file(&scan, fd), 0);
     for (size_t i = 0; i < scan.count; i++) {
         const struct block_head *h = &scan.blocks[i].head;
         if (h->type != type)
@@ -58,24 +58,24 @@ static void save_inside(const char *path, uint16_t type, const char *name, uint8
 int main(int argc, char **argv)
 {
     char path[256];
-    struct story s = {.seed = 42, .with_events = true};
+    struct fake_job s = {.seed = 42, .with_events = true};
     struct trace_writer *w;
     struct buf whole = {0};
     if (argc != 2)
         return 2;
     out_folder = argv[1];
-    assert_int_equal(trace_writer_new(AT_FDCWD, story_path(path, "seed.ebb"), NULL, NULL, &w, NULL),
-                     0);
+    assert_int_equal(
+        trace_writer_new(AT_FDCWD, fake_job_path(path, "seed.ebb"), NULL, NULL, &w, NULL), 0);
     for (unsigned i = 0; i < 12; i++)
-        story_tell(&s, w);
+        fake_job_tick(&s, w);
     trace_writer_flush(w, 0, true);
-    story_settle(w);
+    fake_job_settle(w);
     save_inside(path, BLOCK_RAW, "raw", 1);
     trace_writer_close(w, NULL, 10 * NS_PER_S);
     save_inside(path, BLOCK_SEALED, "sealed", 2);
-    story_read_bytes(path, &whole);
+    fake_job_read_bytes(path, &whole);
     save("file", 0, whole.data, whole.len);
     buf_fini(&whole);
-    story_fini(&s);
+    fake_job_fini(&s);
     return 0;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seeds of targets whose inputs have a first byte that chooses, frames or both; texts that are
-easier to write than to record. The other seeds are recorded: seed_*.c, run_json, answers."""
+"""Writes the seeds of targets whose inputs have a selecting first byte, frames or both, and seeds
+that are easier to write than to record. The other seeds are recorded: seed_*.c, run_json, answers.
+"""
 
 import json
 import os
@@ -171,7 +172,7 @@ def write_http():
         live=upgrade + websocket_frame(1, wish) + websocket_frame(9, b"ping") + websocket_frame(8, b"\x03\xe8bye"))
 
 
-# ---- what the job says and holds ----
+# ---- marks and memory of the job ----
 
 def write_job():
     put("receiver", hello=b"KIND=hello\nREPLY=/tmp/ebb-x/reply\nRANK=0\nROLE=rank\n\0KIND=hello\nREPLY=/tmp/ebb-x/other\nROLE=worker\n",
@@ -199,7 +200,7 @@ def write_job():
         cxx=b"\x05_ZNSt6vectorIiSaIiEE7reserveEm", rust=b"\x05_RNvCs4fqI2P2rA04_4core3foo", plain=b"\x05main(int, char**)")
 
 
-# ---- run folders, of the seeds of their files ----
+# ---- run folders, made from the seeds of their files ----
 
 def get(target, name):
     with open(os.path.join(CORPUS, target, name), "rb") as file:

@@ -1,4 +1,4 @@
-/* What fuzz targets share: their entry, and inputs as the texts and documents that parsers take. */
+/* Shared by all fuzz targets: the entry point, and conversions of inputs to texts and documents. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A C string of the bytes up to the first NUL, in memory of its very length: for free(). */
+/* Returns the bytes up to the first NUL as a C string, in an allocation of exactly that length; the
+ * caller frees it. */
 static inline char *fuzz_string(const uint8_t *data, size_t size)
 {
     size_t len = strnlen((const char *)data, size);
@@ -23,7 +24,7 @@ static inline char *fuzz_string(const uint8_t *data, size_t size)
     return s;
 }
 
-/* A document as json_parse takes it; NULL: the bytes are none. */
+/* Parses the input with json_parse; NULL: it is not a JSON document. */
 static inline json_t *fuzz_json(const uint8_t *data, size_t size)
 {
     return json_parse((const char *)data, size, NULL);

@@ -1,4 +1,4 @@
-/* Walks everything of a profile that profile.h says can be walked. */
+/* Reads everything in a profile that profile.h guarantees to be readable. */
 #pragma once
 
 #include <stdlib.h>

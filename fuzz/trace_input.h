@@ -1,6 +1,6 @@
-/* An input as a recording. The first byte says what the rest is: a whole file, the records of a RAW
- * block, the columns of a SEALED one, or the JSON of a header; these get their checksums and frames
- * here, which no fuzzer would guess. */
+/* Converts an input to a recording. The first byte selects what the rest is: a whole file, the
+ * records of a RAW block, the columns of a SEALED one, or the JSON of a header. Checksums and
+ * frames, which no fuzzer would guess, are added here. */
 #pragma once
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static inline void trace_input_make(const uint8_t *data, size_t size, struct buf
     buf_fini(&packed);
 }
 
-/* A descriptor of it for trace_reader_open_fd; SIZE is 1 or more. */
+/* Returns a descriptor of the recording for trace_reader_open_fd; SIZE is at least 1. */
 static inline int trace_input_fd(const uint8_t *data, size_t size)
 {
     static int fd = -1;

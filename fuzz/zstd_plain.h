@@ -1,5 +1,5 @@
-/* A zstd frame that holds its bytes as they are: what the fuzzer changes stays where the parser
- * sees it, and packing costs next to nothing. */
+/* A zstd frame that stores its bytes uncompressed: the fuzzer's changes reach the parser unchanged,
+ * and packing costs almost nothing. */
 #pragma once
 
 #include "base/buf.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the measurements with the Python that has the packaged psutil; arguments go to bench/run.py,
-# behind a first one of "guard" to bench/guard/guard.py, of "heap" to bench/heap/heap.py, of "report" to
-# bench/report/report.py, of "serve" to bench/serve/serve.py. A first one of "python" runs what is in
-# bench/py, with the Python that has torch; the rest of the arguments goes to bench/py/cost.py.
+# Runs the measurements with the system's Python, which has psutil. Arguments are passed to bench/run.py; if the first
+# is guard, heap, report or serve, the rest are passed to bench/guard/guard.py, bench/heap/heap.py,
+# bench/report/report.py or bench/serve/serve.py. If it is python, the measurements in bench/py run with
+# the Python that has torch, and the rest are passed to bench/py/cost.py.
 set -eu
 cd "$(dirname "$0")/.."
 python=/usr/bin/python3

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds what ebb's pages bring along, gzipped: of each PAGE its style, PAGE.css.gz, and its program,
-# PAGE.js.gz, from web/style/PAGE.css and web/src/PAGE.ts and what the pages share; serve.html.gz and
+# Builds the gzipped files of ebb's pages: for each PAGE the style, PAGE.css.gz, and the script,
+# PAGE.js.gz, from web/style/PAGE.css, web/src/PAGE.ts and shared sources; and serve.html.gz and
 # icon.svg.gz, which the server sends.
 #
 #   scripts/build_web.sh OUT NPM|none|off PAGE…
 #
-# With npm, uPlot and esbuild are fetched in the versions that web/package-lock.json names. Without
-# it, or where they cannot be fetched, PAGE.js is empty: reports then have every table and number, and
-# no plots, and serve.html says what is missing. One line says so; the build goes on.
+# npm fetches uPlot and esbuild in the versions of web/package-lock.json. If npm is
+# missing or the fetch fails, PAGE.js is empty: reports then have all tables and numbers but
+# no plots, and serve.html names the missing package. A line is printed, and the build continues.
 set -euo pipefail
 scripts=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$scripts/../web" && pwd)
@@ -37,9 +37,9 @@ build_page() {
         echo "web: the sources of the page $1 do not build" >&2
         exit 1
     fi
-    # Inside a <script> element nothing may look like its end.
+    # A <script> element must not contain its own end tag.
     if grep -qi '</script' "$1.js"; then
-        echo "web: $1.js holds </script" >&2
+        echo "web: $1.js contains </script" >&2
         exit 1
     fi
     cat node_modules/uplot/dist/uPlot.min.css "$source/style/shared.css" "$source/style/$1.css" |
@@ -49,9 +49,9 @@ build_page() {
 
 pack icon.svg <"$source/html/icon.svg"
 [ "$npm" != off ] || without "EBB_WEB is off"
-[ "$npm" != none ] || without "npm is not there (scripts/setup.sh web installs it)"
-command -v node >/dev/null 2>&1 || without "node is not there (scripts/setup.sh web installs it)"
+[ "$npm" != none ] || without "npm is not installed (scripts/setup.sh web installs it)"
+command -v node >/dev/null 2>&1 || without "node is not installed (scripts/setup.sh web installs it)"
 cp "$source/package.json" "$source/package-lock.json" .
-reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason (make tries again when $out is gone)"
+reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason (remove $out to try again)"
 for page in "${pages[@]}"; do build_page "$page"; done
 pack serve.html <"$source/html/serve.html"

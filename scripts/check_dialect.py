@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names the places in src/ that are written in another dialect than the rest (CONTRIBUTING.md, "Style")."""
+"""Finds code in src/ that does not follow the project's dialect of C (CONTRIBUTING.md, "Style")."""
 import pathlib
 import re
 import sys
@@ -7,9 +7,9 @@ import sys
 TYPES = (r"(?:struct|union|enum|const|unsigned|signed|char|short|int|long|float|double|void|bool|[A-Z]\w*|\w+_t|"
          r"sem_t|siginfo_t)\b")
 RULES = [
-    (re.compile(r"[\w\]] [!=]= NULL\b|\bNULL [!=]="), "compare no pointer with NULL: `if (!p)`, `bool has = p`"),
-    (re.compile(r"\bint (?:\w+, )*rc\b"), "a result is called r, or e or result where r is taken"),
-    (re.compile(r"\bsizeof\s*\((?!" + TYPES + r")(?!\()[\w.>\[\]-]+\)(?!\s*->)"), "sizeof takes parentheses for types alone"),
+    (re.compile(r"[\w\]] [!=]= NULL\b|\bNULL [!=]="), "do not compare pointers with NULL: `if (!p)`, `bool has = p`"),
+    (re.compile(r"\bint (?:\w+, )*rc\b"), "name a result r (or e or result if r is taken)"),
+    (re.compile(r"\bsizeof\s*\((?!" + TYPES + r")(?!\()[\w.>\[\]-]+\)(?!\s*->)"), "use parentheses after sizeof for types only"),
     (re.compile(r"\bstruct err \w+ = \{(?!\"|\.)"), 'an empty err is {""}'),
 ]
 

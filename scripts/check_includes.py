@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every file under src includes only what scripts/include_table.txt allows it.
+"""Checks the includes of every file under src against scripts/include_table.txt.
 
     scripts/check_includes.py [--table FILE] [ROOT]
 
@@ -36,7 +36,7 @@ def source_files(source):
 
 
 def folder_of(path, table):
-    """The folder of the table that holds PATH, both counted from src: the longest that matches."""
+    """The longest folder in the table that contains PATH; both are relative to src."""
     folder = os.path.dirname(path)
     while folder not in table and "/" in folder:
         folder = os.path.dirname(folder)
@@ -44,9 +44,9 @@ def folder_of(path, table):
 
 
 def violation(path, folder, quote, target, source, table):
-    """One sentence on what is wrong with this include, or None."""
+    """Describes the error in this include; None if it is allowed."""
     if quote == "<":
-        # The system's, unless it is one of ours in disguise.
+        # A system header, unless it exists under src.
         if os.path.exists(os.path.join(source, target)):
             return f"<{target}> is ours: include it with quotes"
         return None

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks Python files: syntax of the oldest Python that the package is for, width, and pyflakes.
+"""Checks Python files: syntax of the oldest supported Python, width, and pyflakes.
 
     scripts/check_python.py FILE...
     scripts/check_python.py <FILES     (each ended by a NUL)
 
-The second way is for who checks while tests run: a Python that has a lightning.py on its command line
-looks like a training job to some of them.
+Use standard input while tests are running: to some of them a Python process with lightning.py on its
+command line looks like a training job.
 
-Prints FILE:LINE for each thing found and exits 1 if there was one. What pyflakes says about a line
-with `# noqa` does not count; without pyflakes, its part is left out and a line says so.
+Prints FILE:LINE for each problem and exits 1 if there is one. Problems that pyflakes finds on a line
+with `# noqa` are ignored. If pyflakes is not installed, its checks are skipped with a message.
 """
 
 import ast
@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 def problems_of(path, text):
-    """(line, what is wrong) as far as one file tells by itself."""
+    """Yields (line, problem) for the problems of one file."""
     try:
         ast.parse(text, path, feature_version=OLDEST)
     except SyntaxError as error:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Looks at a program's section ebb_reflex: its code may call and refer to nothing outside it, as
+"""Checks a program's section ebb_reflex: its code must not call or refer to anything outside it, because
 only the section is locked in memory.
 
-    scripts/check_reflex.py PROGRAM     0: so it is; 1: it is not; 77: there is no objdump
+    scripts/check_reflex.py PROGRAM     exits with 0 if correct, 1 if not, 77 if objdump is missing
 """
 import re
 import shutil
@@ -41,7 +41,7 @@ def main():
         if not re.match(r"\s+[0-9a-f]+:\t", line):
             continue
         instructions += 1
-        # every address an instruction names is shown as "1f40 <symbol+0x10>"
+        # objdump shows every address in an instruction as "1f40 <symbol+0x10>"
         named = [int(a, 16) for a in re.findall(r"\b(?:0x)?([0-9a-f]+) <", line)]
         if any(not start <= a < stop for a in named) or re.search(r"\b(call|jmp)\s+\*", line):
             print(f"check_reflex: leaves the section: {line.strip()}")

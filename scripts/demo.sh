@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a small leaking program (examples/leak.c) under `ebb run`, looks at what was recorded, and ends
-# in the verdict on it.
-# Takes about 15 seconds. Needs what `make` needs, and awk; leaves nothing outside build/demo.
+# Runs a small leaking program (examples/leak.c) under `ebb run`, shows the recording, and prints
+# the verdict.
+# Takes about 15 seconds. Requires awk in addition to the tools for `make`; writes only to build/demo.
 #
 #   make demo        or        EBB_BINARY=build/ebb scripts/demo.sh
 set -euo pipefail
@@ -14,7 +14,7 @@ run=$build/demo/leak
 shown=$(basename "$build")
 
 if [ ! -x "$ebb" ]; then
-    echo "demo: $ebb is not there; run make first" >&2
+    echo "demo: $ebb does not exist; run make first" >&2
     exit 1
 fi
 
@@ -28,7 +28,7 @@ say() { printf '%s\n' "$@"; }
 title() { printf '\n%s── %s%s\n\n' "$bold" "$1" "$plain"; }
 command_line() { printf '%s$ %s%s\n' "$dim" "$1" "$plain"; }
 
-# The verdict on the recording, and what its exit status says to a script.
+# Prints the verdict on the recording, and the meaning of its exit status.
 judge() {
     local status=0 means
     command_line "ebb verdict $shown/demo/leak${*:+ $*}"
@@ -36,7 +36,7 @@ judge() {
     case $status in
     0) means="no leak" ;;
     1) means="a leak" ;;
-    3) means="not known yet" ;;
+    3) means="undecided" ;;
     *) exit "$status" ;;
     esac
     say "" "Its exit status is $status: $means."
@@ -54,13 +54,12 @@ mkdir -p "$build/demo"
 
 title "1. A job with a leak, run under ebb (15 s)"
 say "examples/leak.c pretends to train. It keeps 1 MiB of every step (the bug), has a worker" \
-    "that is large but flat, and evaluates twice, which takes 128 MiB and gives them back." ""
+    "that is large but flat, and evaluates twice, which takes 128 MiB and frees them." ""
 command_line "ebb run --interval 250ms --run-dir $shown/demo/leak -- $shown/examples/leak"
 "$ebb" run --interval 250ms --run-dir "$run" -- "$build/examples/leak"
 
 title "2. What the two processes did"
-# From the table: the largest reading of each second, for the trainer (its evaluations named) and
-# for its worker.
+# From the CSV table: the largest reading of each second, for the trainer (with its evaluations) and its worker.
 command_line "ebb export $shown/demo/leak --csv | awk …"
 "$ebb" export "$run" --csv | awk -F, '
     NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
@@ -85,26 +84,26 @@ command_line "ebb export $shown/demo/leak --csv | awk …"
                 phase[s] == "" ? "" : "  " phase[s]
         }
     }'
-say "" "The evaluations stand out, but they recover: no leak. The worker is the larger one most of" \
-    "the time, and flat: no leak. What climbs is the trainer's floor, the level it comes back to:" \
-    "its RATE/min in the summary above, where the worker's is 0."
+say "" "The evaluations stand out, but their memory is freed: no leak. The worker is larger most of" \
+    "the time, but flat: no leak. The trainer's baseline grows:" \
+    "see its RATE/min in the summary above; the worker's is 0."
 
-title "3. What else there is"
+title "3. More commands"
 command_line "ebb export $shown/demo/leak --csv | head -3"
 "$ebb" export "$run" --csv >"$log"
 head -n 3 "$log"
 say "" "A reading that was not taken at that moment is empty, never 0. The recording is in" \
     "$shown/demo/leak: trace.ebb, log.txt and run.json." "" \
     "  build/ebb run -- python train.py       your own job; the recording goes into ebb-runs/" \
-    "  build/ebb watch --find-training        look at one that runs already" \
-    "  build/ebb verdict table.csv            judge a table of any other tool" \
+    "  build/ebb watch --find-training        watch a running job" \
+    "  build/ebb verdict table.csv            judge a table made by another tool" \
     "  build/ebb doctor                       what this machine allows" \
-    "  docs/marks.md                          how your program says where it is"
+    "  docs/reference/marks.md                how your program reports its steps"
 
 title "4. The verdict"
-say "The job says by marks when a step has ended and that a pass over its data has 16 of them." \
-    "Before the first pass is over, a cache that fills and a leak look the same. At step 14:" ""
+say "The job sends a mark after each step, with the length of an epoch, 16 steps." \
+    "Before the first epoch ends, a cache that fills and a leak look the same. At step 14:" ""
 judge --until-step 14
-say "" "And with all of it:" ""
+say "" "And with the whole recording:" ""
 judge
-say "So a script can ask: 0 is no leak, 1 a leak, 3 not known yet, 2 that it could not be judged."
+say "Exit codes for scripts: 0 no leak, 1 leak, 2 error, 3 undecided."

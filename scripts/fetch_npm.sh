@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fetches into FOLDER/node_modules what FOLDER/package-lock.json names, unless it is there already.
+# Fetches the packages of FOLDER/package-lock.json into FOLDER/node_modules, unless they exist.
 #
 #   scripts/fetch_npm.sh NPM FOLDER [OPTION OF npm ci…]
 #
-# A registry may be away for a moment: there are three attempts, and three minutes for all of them.
-# Where it cannot be done, says why in one line and returns 1.
+# Tries three times, for at most three minutes in all, as a registry may be briefly unavailable.
+# On failure prints the reason in one line and returns 1.
 set -euo pipefail
 npm=$1
 cd "$2"
@@ -17,7 +17,7 @@ give_up() {
     exit 1
 }
 
-# What went wrong, in one line.
+# Prints the reason of the failure in one line.
 why() {
     if grep -qE 'ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|network' npm.log; then
         echo "the npm registry cannot be reached"
@@ -26,7 +26,7 @@ why() {
     fi
 }
 
-# Two suites may want it at the same time, and npm begins by removing what is there.
+# Two suites may need the packages at the same time, and npm begins by removing existing ones.
 exec 9>.fetching
 flock 9
 ! cmp -s package-lock.json node_modules/.fetched || exit 0
@@ -35,7 +35,7 @@ for ((attempt = 1; ; attempt++)); do
     timeout $((limit_s - SECONDS)) "$npm" ci --ignore-scripts --no-audit --no-fund --prefer-offline \
         --fetch-retries=1 --fetch-timeout=30000 "$@" >npm.log 2>&1 </dev/null || status=$?
     [ "$status" -ne 0 ] || break
-    [ "$status" -ne 124 ] || give_up "npm was not done in $((limit_s / 60)) minutes"
+    [ "$status" -ne 124 ] || give_up "npm did not finish within $((limit_s / 60)) minutes"
     if [ "$attempt" -eq "$attempts" ] || [ $((SECONDS + attempt)) -ge "$limit_s" ]; then
         give_up "$(why), $attempt attempts"
     fi

@@ -5,7 +5,7 @@
     scripts/fuzz.py --runs 10000000 --limit 500  each to 10 million executions, 500 s in all
     scripts/fuzz.py --pack fuzz.tar.gz           targets, corpora and this script, to run elsewhere
 
-Exits with 1 when a target crashed, leaked, hung or used too much memory; the inputs that did it are in
+Exits with 1 when a target crashed, leaked, hung or used too much memory; the failing inputs are in
 the folder of --out, and the new inputs that reach more code in its inputs/. Replay one: TARGET FILE.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # how long a worker stays with one target while others wait
+SLICE_S = 20  # time slice of a target while others wait
 ENVIRONMENT = {
     "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",  # a server's state is flushed often
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
@@ -91,7 +91,7 @@ def run_once(target, runs, seconds, seed):
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
-    libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}  # of --pack
+    libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}  # the libraries that --pack adds
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                                    env=ENVIRONMENT | libraries | dict(os.environ))
@@ -108,14 +108,14 @@ def record(target, output, status, cpu_s):
     target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:  # without the lines of progress
+    if status != 0:  # omit the progress lines
         target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
 
 
 class Pool:
-    """Workers that each take the target that has got the least so far."""
+    """Runs workers, each of which takes the target with the least time so far."""
 
     def __init__(self, targets, arguments):
         self.targets, self.arguments = targets, arguments
@@ -150,7 +150,7 @@ class Pool:
 
     def run(self):
         for target in self.targets:
-            shutil.rmtree(target.inputs(), ignore_errors=True)  # of another run
+            shutil.rmtree(target.inputs(), ignore_errors=True)  # left by an earlier run
             os.makedirs(target.inputs())
         threads = [threading.Thread(target=self.work) for _ in range(self.arguments.jobs)]
         for thread in threads:
@@ -160,7 +160,7 @@ class Pool:
 
 
 def pack(targets, arguments):
-    """Puts what a long run elsewhere needs into one archive, without debug information."""
+    """Packs everything for a long run on another machine into one archive, without debug information."""
     with tempfile.TemporaryDirectory() as scratch, tarfile.open(arguments.pack, "w:gz") as archive:
         for target in targets:
             name = os.path.basename(target.program)
@@ -183,9 +183,9 @@ def parse_arguments():
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this target; may be repeated")
     parser.add_argument("--seconds", type=float, default=10, help="for each target (default: 10)")
     parser.add_argument("--runs", type=int, default=0, help="executions of each target, in the place of --seconds")
-    parser.add_argument("--limit", type=float, default=3600, help="seconds in all (default: 3600)")
+    parser.add_argument("--limit", type=float, default=3600, help="total seconds (default: 3600)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
-    parser.add_argument("--seed", type=int, default=0, help="of the mutations (default: another each time)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (default: random)")
     parser.add_argument("--pack", metavar="FILE", help="only put targets, corpora and this script into FILE")
     return parser.parse_args()
 

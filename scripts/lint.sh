@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Everything that can be said about the sources without running them. Goes through all checks and
-# fails at the end if one did.
+# Checks the sources without running them. Runs all checks, and fails at the end if one failed.
 #
-#   scripts/lint.sh          check
+#   scripts/lint.sh          check; TIDY_NODES=225000 analyzes each function as deeply as clang does by default
 #   scripts/lint.sh format   rewrite the C sources in the project's layout
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +21,7 @@ first_of() {
     exit 1
 }
 
-# Tracked and new files, but nothing that git ignores.
+# Lists tracked and new files, except those that git ignores.
 files() {
     git ls-files -z --cached --others --exclude-standard -- "$@" |
         while IFS= read -r -d '' file; do
@@ -43,7 +42,7 @@ check() {
 
 c_files() { files 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'examples/*.[ch]' 'fuzz/*.[ch]' 'zoo/*.[ch]'; }
 
-# The first place in each file that `make format` would change.
+# Prints the first place in each file that `make format` would change.
 check_layout() {
     local found
     found=$(c_files | xargs -0 -r "$format" --dry-run 2>&1 | grep -E '^[^ ].*: (warning|error): ' |
@@ -53,20 +52,42 @@ check_layout() {
     return 1
 }
 
-# The analyzer reads the compiler's commands, so a file counts only once the build knows it. A file that
-# several targets compile would be analyzed for each of them, with nothing else to find: one command of
-# each is enough. The largest first: at the end they would keep the other cores waiting.
-check_tidy() {
-    local folder=$build/tidy
-    mkdir -p "$folder"
+# Writes one compile command per file for the two checks below. Several targets may compile a file, and analyzing it
+# for each of them finds nothing more.
+write_commands() {
+    mkdir -p "$build/tidy"
     python3 -c 'import json, sys
 with open(sys.argv[1]) as given:
     commands = {entry["file"]: entry for entry in reversed(json.load(given))}
 with open(sys.argv[2], "w") as kept:
-    json.dump(list(commands.values()), kept)' "$build/compile_commands.json" "$folder/compile_commands.json"
+    json.dump(list(commands.values()), kept)' "$build/compile_commands.json" "$build/tidy/compile_commands.json"
+}
+
+# Checks for clang's warnings in files that `make test` does not compile with clang, which are all but src and fuzz.
+check_clang() {
+    files 'tests/*.c' 'bench/*.c' 'examples/*.c' | xargs -0 -r python3 -c 'import json, shlex, sys
+wanted = {sys.argv[2] + "/" + name for name in sys.argv[3:]}
+with open(sys.argv[1]) as given:
+    for entry in json.load(given):
+        if entry["file"] in wanted:
+            compiler, *rest = shlex.split(entry["command"])
+            rest = rest[1:] if compiler.endswith("ccache") else rest
+            flags = [flag for flag in rest[:rest.index("-o")] if not flag.startswith(("-fsanitize", "-mno-outline"))]
+            print(shlex.join(["clang", *flags, "-Werror", "-fsyntax-only", entry["file"]]))' \
+        "$build/tidy/compile_commands.json" "$PWD" | xargs -d '\n' -n 1 -P "$jobs" sh -c
+}
+
+# The analyzer of clang-tidy explores at most TIDY_NODES states of each function. Its default, 225000, takes ten times
+# as long and finds nothing more in this tree; `make release` uses it. The largest files come first, so that no core
+# has to wait for a large file at the end.
+check_tidy() {
+    local folder=$build/tidy
+    export TIDY_NODES=${TIDY_NODES:-10000}
     files 'src/*.c' | xargs -0 -r stat --printf '%s %n\n' | sort -rn | cut -d ' ' -f 2- | tr '\n' '\0' |
         xargs -0 -r -n 1 -P "$jobs" bash -c '
-        out=$("$0" -p "$1" --quiet --extra-arg=-Wno-unknown-warning-option "$2" 2>&1) && exit 0
+        out=$("$0" -p "$1" --quiet --extra-arg=-Wno-unknown-warning-option \
+            --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang "--extra-arg=max-nodes=$TIDY_NODES" \
+            "$2" 2>&1) && exit 0
         printf "%s\n" "$out" | grep -vE "^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header"
         exit 1' "$tidy" "$folder"
 }
@@ -94,20 +115,20 @@ check_shell() {
     return "$status"
 }
 
-# The package, and its tests; the system's Python is the one that has the packaged pyflakes.
+# Checks the package and its tests with the system's Python, which has the packaged pyflakes.
 check_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
     files 'python/*.py' 'tests/py/*.py' | "$python" scripts/check_python.py
 }
 
-# What the pages are built from, in types; what was fetched for the build is without the compiler.
+# Checks the types of the pages' sources. The packages that the build fetched do not include the compiler.
 check_types() {
     local npm reason folder=$build/web-types
     mkdir -p "$folder"
     cp web/package.json web/package-lock.json "$folder"
     if ! npm=$(command -v npm); then
-        echo "lint: types of the pages are not checked: npm is not there (scripts/setup.sh web)"
+        echo "lint: types of the pages are not checked: npm is not installed (scripts/setup.sh web)"
     elif ! reason=$(scripts/fetch_npm.sh "$npm" "$folder"); then
         echo "lint: types of the pages are not checked: $reason"
     else
@@ -117,7 +138,7 @@ check_types() {
     fi
 }
 
-# Paths that only exist where somebody happened to work. /proc/PID/root/ is another thing.
+# Finds paths that exist on one machine only; /proc/PID/root/ is not one of them.
 check_paths() {
     local found
     found=$(files . | xargs -0 -r grep -InE '(^|[^][:alnum:]_}).*%-])/(work|root)/' -- || true)
@@ -134,14 +155,18 @@ fi
 tidy=$(first_of clang-tidy-14 clang-tidy)
 
 cmake -S . -B "$build" -G Ninja --log-level=WARNING >/dev/null
-git ls-files >/dev/null # without git the checks would see no files, and pass
+git ls-files >/dev/null # fail if git is missing, as the checks would otherwise see no files and pass
 check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "dialect" python3 scripts/check_dialect.py
+check "words" python3 scripts/check_words.py
+check "README and docs" python3 scripts/check_docs.py
 check "every header compiles alone" check_headers
 check "shell scripts" check_shell
 check "Python package (syntax, width, pyflakes)" check_python
 check "pages (TypeScript)" check_types
 check "no paths of one machine" check_paths
+write_commands
+check "warnings of clang in tests and benches" check_clang
 check "static analysis (clang-tidy)" check_tidy
 exit $failed

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the size and the shape of src/: the table in docs/architecture.md.
+"""Prints the size and the shape of src/, as research/2026-11-17-code-size.md has it.
 
 Counts are of the text: a struct's fields are the names declared directly in it, a header's prototypes the
 functions declared in it.
@@ -44,7 +44,7 @@ def body_end(text, start):
 
 
 def fields(body):
-    """Names declared directly in a struct's body; a struct within it counts as the names of its own."""
+    """Names declared directly in a struct's body; a nested struct counts by its own names."""
     flat, depth = "", 0
     for char in body:
         depth += char == "{"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Packs what scripts/wheels.py built: tarballs for machines without Python, a .deb, and the checksums.
+"""Packs the output of scripts/wheels.py: tarballs for machines without Python, a .deb, and the checksums.
 
     scripts/package.py [--build FOLDER]
 
-Into FOLDER/release. The same files give the same archives, byte for byte. lintian looks at the .deb where it is
+Writes into FOLDER/release. The archives are reproducible byte for byte. lintian checks the .deb if it is
 installed. Nothing is uploaded.
 """
 
@@ -25,11 +25,11 @@ import time
 import wheels
 
 ROOT = wheels.ROOT
-# Debian's variables for it; without them a domain that is nobody's.
+# Set with Debian's variables; the default is a domain that does not exist.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The ebb authors')} "
               f"<{os.environ.get('DEBEMAIL', 'ebb@example.org')}>")
-# Static archives are the point of the package: one file for every release of Debian and Ubuntu. And it is
-# not for Debian's archive, where a first upload answers a request.
+# The package links static archives so that one file works on every release of Debian and Ubuntu. It is not meant for
+# Debian's archive, where the first upload closes a bug.
 OVERRIDES = "ebbtide: embedded-library *\nebbtide: initial-upload-closes-no-bugs *\n"
 
 
@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def installed_files(tree: pathlib.Path, printed: pathlib.Path) -> dict[str, tuple[bytes, int]]:
-    """What `make install` installs below its prefix."""
+    """The files that `make install` installs below its prefix."""
     files = {"bin/ebb": ((tree / "ebb").read_bytes(), 0o755),
              "lib/ebb/libebb-heap.so": ((tree / "libebb-heap.so").read_bytes(), 0o644)}
     for path in sorted((ROOT / "python/ebb").rglob("*")):
@@ -133,7 +133,7 @@ def write_deb(release: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> pat
     (debian / "md5sums").write_text("".join(
         f"{hashlib.md5(data).hexdigest()}  {name}\n" for name, (data, _) in sorted(files.items())
         if not name.startswith("etc/")))
-    # The unit's user; the unit itself is enabled by whoever wants it.
+    # Creates the unit's user. The administrator enables the unit.
     (debian / "postinst").write_text(
         "#!/bin/sh\nset -e\nif [ \"$1\" = configure ] && command -v systemd-sysusers >/dev/null; then\n"
         "    systemd-sysusers ebb.conf\nfi\n")

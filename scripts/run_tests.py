@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Builds and runs every test: plain, sanitized, and fuzz targets with clang; ends with `N passed, N failed`.
+"""Builds and runs every test and ends with `N passed, N failed`.
 
-Many tests wait more than they compute. Meanwhile the next trees are built, at a priority that leaves the
-cores to tests that want them.
+Tests of C code run under sanitizers. Tests labelled "plain" (cmake/tests.cmake) run against the program as it
+is shipped, and fuzz targets run with clang. Many tests wait more than they compute; the next trees are built
+meanwhile, at a lower priority.
 
-The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An
-entry that failed without saying which test did (a signal, a sanitizer, a timeout, an early exit)
-counts as one failure.
+The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An entry that
+failed without naming a failed test (a signal, a sanitizer, a timeout, an early exit) counts as one failure.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def count_cmocka(output):
         return None
     counts = Counts(passed=len(CMOCKA_OK.findall(output)))
     counts.failed = sum(int(n) for n in CMOCKA_FAILED.findall(output))
-    # Every skipped test is named once when it runs, and cmocka lists them again at the end.
+    # cmocka names every skipped test when it runs, and again in a list at the end.
     started = len(CMOCKA_RUN.findall(output))
     if CMOCKA_SKIPPED.search(output):
         counts.skipped = max(0, started - counts.passed - counts.failed)
@@ -98,7 +98,7 @@ def read_junit(path):
     """Yields (name, status, output) of each entry in a file written by ctest --output-junit."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         status, skipped = case.get("status"), case.find("skipped")
-        # A test whose program is missing is not run either; one that skips itself says so.
+        # A test whose program is missing is not run either, but it does not report that it was skipped.
         if skipped is not None and "SKIP_RETURN_CODE" in skipped.get("message", ""):
             status = "skip"
         yield case.get("name"), status, case.findtext("system-out") or ""
@@ -124,7 +124,7 @@ class Tree:
     folder: str
     targets: list
     options: list
-    label: str = ""  # of the tests to run; all without it, none if it is "none"
+    label: str = ""  # label of the tests to run (default: all); "none" runs none
 
 
 @dataclass
@@ -135,18 +135,18 @@ class Outcome:
 
 
 def run_commands(commands):
-    """Runs (COMMAND, HEARD)s up to the first that fails; one that is not heard says only its errors."""
+    """Runs (COMMAND, IS_SHOWN) pairs up to the first that fails; only errors are kept of commands that are not shown."""
     start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
-        for command, heard in commands:
+        for command, is_shown in commands:
             ok = ok and subprocess.run(command, stdin=subprocess.DEVNULL, stderr=out,
-                                       stdout=out if heard else subprocess.DEVNULL).returncode == 0
+                                       stdout=out if is_shown else subprocess.DEVNULL).returncode == 0
         out.seek(0)
         return Outcome(ok, out.read(), time.monotonic() - start)
 
 
 def configure(tree):
-    """One command that is quiet but for warnings and errors."""
+    """A command whose output is not shown; warnings and errors still go to stderr."""
     command = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
     return command + tree.options, False
 
@@ -157,8 +157,8 @@ def build(tree, jobs):
 
 
 def build_first(tree, jobs):
-    """Installs what the tests of the Python package would like to have while the tree is built. Only
-    then can it be known what they run with."""
+    """Installs the packages for the tests of the Python package while the tree is built, and configures
+    the tree again afterwards: the tests depend on what could be installed."""
     install = subprocess.Popen([os.path.join(ROOT, "scripts", "setup.sh"), "python"],
                                stdin=subprocess.DEVNULL, env=dict(os.environ, BUILD=tree.folder))
     built = build(tree, jobs)
@@ -170,8 +170,8 @@ def build_first(tree, jobs):
 
 
 def yield_to_others():
-    """What the calling thread starts from now on gets a tenth of a core that a test wants, and all of
-    one that none does."""
+    """Lowers the priority of all processes that the calling thread starts: they get a tenth of a core while a test
+    needs it, all of an idle core."""
     os.nice(10)
 
 
@@ -180,20 +180,21 @@ def show_failure(name, output, reason="Failed"):
 
 
 def failure_reasons(log):
-    """What ctest says at its end: {name: "Timeout", "SEGFAULT", "Failed"…}; its XML leaves it out."""
+    """Reads {name: "Timeout", "SEGFAULT", "Failed"…} from the end of ctest's output; its XML lacks the reasons."""
     return dict(re.findall(r"^\s+\d+ - (\S+) \((.+)\)", log, re.MULTILINE))
 
 
 def run_ctest(folder, jobs, label):
+    """In suites with tests that need the plain program, EBB_PLAIN_ONLY selects these tests."""
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # It counts thirds of a core (cmake/test_costs.txt), and cuts the output of tests short unless
-        # told otherwise.
+        # ctest counts thirds of a core (cmake/test_costs.txt). By default it truncates the output of tests.
         command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
         command += ["-L", f"^{label}$"] if label else []
+        env = dict(os.environ, EBB_PLAIN_ONLY="1") if label == "plain" else None
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                errors="replace")
+                                errors="replace", env=env)
         status, reasons = result.returncode, failure_reasons(result.stdout)
         if not os.path.exists(junit):
             print(f"{result.stdout}\nctest wrote no results for {folder}", flush=True)
@@ -219,7 +220,7 @@ def parse_arguments():
 
 
 def has_fuzzer():
-    """Whether clang finds its runtime library with libFuzzer."""
+    """True if clang finds its runtime library with libFuzzer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size ? 0 : 0; }"
         command = ["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", f"{scratch}/probe"]
@@ -235,18 +236,20 @@ def trees_of(arguments):
         say("clang has no libFuzzer (libclang-rt): the fuzz corpora are only replayed, in the sanitized tree")
     fuzz, no_fuzz = "-DEBB_FUZZ=ON", "-DEBB_FUZZ=OFF"
     return [
-        Tree("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"]),
+        Tree("gcc", main_tree, ["ebb", "ebb_heap_preload", "ebb_printed", "plain_tests", "bench"],
+             [*tests, f"-DEBB_WERROR={arguments.werror}"], "plain"),
         Tree("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
-             [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", no_fuzz if can_fuzz else fuzz]),
-        Tree("clang, warnings are errors, fuzz targets" if can_fuzz else "clang, warnings are errors, build only",
-             f"{main_tree}/clang", ["all", "bench"],
+             [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", f"-DEBB_WERROR={arguments.werror}",
+              no_fuzz if can_fuzz else fuzz]),
+        Tree("clang, fuzz targets" if can_fuzz else "clang, build only", f"{main_tree}/clang",
+             ["fuzz"] if can_fuzz else ["ebb"],
              [*tests, "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang", fuzz if can_fuzz else no_fuzz],
              "fuzz" if can_fuzz else "none"),
     ]
 
 
 def has_built(tree, outcome):
-    """Shows what its build said."""
+    """Shows the output of its build."""
     print(outcome.output, end="", flush=True)
     if not outcome.ok:
         print(f"{tree.folder} did not build", flush=True)
@@ -267,7 +270,7 @@ def test_tree(tree, outcome, jobs):
 
 
 def run_all(arguments, beside):
-    """Builds the first tree and tests it; the other builds are for BESIDE."""
+    """Builds and tests all trees; the executor BESIDE builds the others during the tests of the first."""
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")
@@ -282,7 +285,7 @@ def run_all(arguments, beside):
         say(f"{tree.title}: building {tree.folder}")
         if not has_built(tree, built.result()):
             total.add(Counts(failed=1))
-            break  # the others would say the same again
+            break  # the others would fail in the same way
         total.add(test_tree(tree, built.result(), jobs))
     print(total.line(), flush=True)
     return total.failed == 0 and total.total() > 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs a program that was built with ThreadSanitizer; exits with 77 where that cannot start.
+"""Runs a program that was built with ThreadSanitizer; exits with 77 if its runtime cannot start.
 
-Its runtime wants parts of the address space that a kernel with much randomness may have given to
-others. Without randomness it starts; a container may forbid that in turn.
+The runtime needs parts of the address space that the kernel's randomisation may already have
+used. It starts if randomisation is disabled, but a container may forbid disabling it.
 
     scripts/run_tsan.py PROGRAM [ARGUMENT...]
 """

@@ -1,30 +1,27 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
-# says in one line each what it does, and is silent when everything is there.
+# Installs missing packages to build, test, lint or measure ebb on Debian and Ubuntu. Asks no questions,
+# prints one line for each action, and prints nothing when everything is installed.
 #
 #   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
 #                     browser|earlyoom|promtool|python]
 #
-# fuzz is clang with libFuzzer; without it `make test` only replays the fuzz corpora.
-# web is npm, with which the plots of `ebb report` and the page of `ebb serve` are built in; without it
-# the build goes on. browser is what the tests of the pages would like to have; where that cannot be
-# installed they are skipped.
-# python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
-# like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
-# $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
-# nothing.
-# wheels is what `make wheels`, `make test-wheels`, `make test-targets` and `make release` need beside what they fetch themselves.
-# earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
-# machine. Without it a part of the measurements is left out. So it is with promtool, of the package
-# prometheus, which checks the metrics and alert rules in the tests.
-# bench-heap installs other heap profilers to measure beside ours, as far as they can be had, and makes
+# fuzz is clang with libFuzzer; where it is missing, `make test` only replays the fuzz corpora.
+# web is npm, which builds the plots of `ebb report` and the page of `ebb serve`; the build does not require
+# it. browser is for the tests of the pages, which are skipped where it cannot be installed.
+# python makes a virtual environment, $BUILD/venv, with the packages in tests/py/requirements.txt for the
+# tests of the Python package. Where it cannot, it prints why, writes the reason to $BUILD/venv.reason for
+# the skipped tests, and does not fail. With TORCH=no it installs nothing.
+# wheels is for `make wheels`, `make test-wheels`, `make test-targets` and `make release`.
+# earlyoom is only unpacked, into $BUILD/earlyoom: the installed package would begin to guard this machine.
+# Measurements that need it are skipped where it is missing. promtool, of the package prometheus, checks the
+# metrics and alert rules in the tests, and is optional in the same way.
+# bench-heap installs other heap profilers to compare with, as far as they are available, and makes
 # $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray. bench-peers installs those of
 # them that `make bench-peers` runs, and gdb, with which memray attaches. zoo is what zoo/setup.sh needs.
 set -eu
 
-# Package, and how to see that what it brings is really there:
-#   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable · lib:NAME
-#   rt:NAME in clang's runtime library
+# Each line has a package, and how to check that its content is installed: cmd:NAME on PATH · file:PATH · pc:MODULE
+# known to pkg-config · py:MODULE importable · lib:NAME · rt:NAME in clang's runtime library
 build_needs="
 gcc             cmd:gcc
 g++             cmd:g++
@@ -56,7 +53,7 @@ python3         cmd:python3
 clang           cmd:clang
 libclang-rt-dev rt:fuzzer
 "
-# One clang-format for all: versions disagree about layout, and both systems carry this one.
+# All developers use the same clang-format, as versions disagree about layout; both systems have this one.
 lint_needs="
 python3         cmd:python3
 clang-format-14 cmd:clang-format-14
@@ -177,7 +174,7 @@ explain_and_stop() {
     die "apt-get could not install: $*"
 }
 
-# One archive of several may be down and not be needed: what counts is what can be installed after.
+# One of several archives may be down without being needed, so a failure is ignored if installing succeeds.
 update_lists() {
     say "updating the package lists"
     if apt update; then return; fi
@@ -187,8 +184,8 @@ update_lists() {
     explain_and_stop "$@"
 }
 
-# Ubuntu has chromium as a snap alone: the package of that name brings snapd, which installs it, and in
-# its confinement it sees none of the files that the tests make. A package that is one installs itself.
+# On Ubuntu chromium is only a snap: the package of that name installs snapd, and the confined snap cannot see the
+# files that the tests create. A real package is listed in apt's simulation.
 refuse_snap() {
     keep_log
     if ! apt --simulate install --no-install-recommends "$1"; then return; fi
@@ -202,15 +199,15 @@ install_packages() {
     fi
     say "installing $*"
     if apt install --no-install-recommends "$@"; then return; fi
-    # Lists that are old name files the archive no longer has.
+    # Outdated package lists name files that the archive no longer has.
     grep -qE 'Failed to fetch|Unable to fetch' "$log" || explain_and_stop "$@"
     update_lists "$@"
     say "installing $*, second attempt"
     apt install --no-install-recommends "$@" || explain_and_stop "$@"
 }
 
-# unpack PACKAGE PROGRAM WITHOUT: the package's files into $BUILD/PACKAGE, and nothing installed or
-# started. WITHOUT says what is left out where it cannot be had.
+# unpack PACKAGE PROGRAM WITHOUT: unpacks the package into $BUILD/PACKAGE, without installing or starting anything.
+# WITHOUT is the message for a system without this package.
 unpack() {
     local folder=${BUILD:-build}/$1
     if [ -x "$folder/usr/bin/$2" ] || command -v "$2" >/dev/null 2>&1; then return; fi
@@ -219,7 +216,7 @@ unpack() {
         dpkg-deb -x "$folder/$1"_*.deb "$folder"; then
         say "unpacked $1 into $folder"
     else
-        say "no $1 to be had from this system's packages: $3"
+        say "this system has no package $1: $3"
     fi
 }
 
@@ -233,7 +230,7 @@ no_venv() {
     exit 0
 }
 
-# What went wrong, in one line.
+# Prints the reason of pip's failure in one line.
 why_pip_failed() {
     if grep -qE 'NewConnectionError|Connection(Error|Timeout)|Temporary failure|timed out|ReadTimeout|ProxyError' "$1"; then
         echo "the package index cannot be reached"
@@ -264,14 +261,14 @@ make_venv() {
         no_venv "$("$python" --version 2>&1) is older than 3.11"
     free_mib=$(df -Pm "$venv" | awk 'NR == 2 { print $4 }')
     [ "${free_mib:-0}" -ge "$venv_space_mib" ] ||
-        no_venv "$free_mib MiB are free there, $venv_space_mib are wanted"
+        no_venv "$free_mib MiB are free, $venv_space_mib are required"
     say "installing torch and others for the tests into $venv, for at most $((venv_limit_s / 60)) minutes"
     {
         "$python" -m venv --clear "$venv" &&
             timeout "$venv_limit_s" "$venv/bin/python" -m pip --disable-pip-version-check --no-input \
                 --retries 1 --timeout 30 install -q -r "$requirements"
     } >"$venv.log" 2>&1 </dev/null || status=$?
-    [ "$status" -ne 124 ] || no_venv "not done in $((venv_limit_s / 60)) minutes"
+    [ "$status" -ne 124 ] || no_venv "not finished within $((venv_limit_s / 60)) minutes"
     [ "$status" -eq 0 ] || no_venv "$(why_pip_failed "$venv.log")"
     printf '%s\n' "$wanted" >"$venv/complete"
 }
@@ -282,14 +279,14 @@ may_install() {
     is_debian_like && { [ -z "$as_root" ] || sudo -n true >/dev/null 2>&1; }
 }
 
-# install_wanted NEEDS WITHOUT: what can be done without; WITHOUT says what is left out then.
+# install_wanted NEEDS WITHOUT: installs optional packages. WITHOUT is the message if they cannot be installed.
 install_wanted() {
     local packages
     packages=$(missing_of "$1")
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086 # package names, one word each
     if ! may_install || ! (install_packages $packages); then
-        say "$2, for it is not installed: ${packages//$'\n'/ }"
+        say "$2, because these are not installed: ${packages//$'\n'/ }"
     fi
 }
 
@@ -329,7 +326,7 @@ promtool)
     exit 0
     ;;
 browser)
-    # Without npm there would be nothing to drive it with.
+    # Only npm can drive the browser.
     if ! is_there cmd:npm || is_there cmd:chromium; then exit 0; fi
     if is_debian_like; then as_root='' refuse_snap chromium; fi
     needs=$browser_needs
@@ -354,9 +351,9 @@ missing=$(missing_of "$needs")
 packages=($missing)
 
 if ! is_debian_like; then
-    say "not Debian or Ubuntu: install what these packages hold, under this system's names: ${packages[*]}"
+    say "not Debian or Ubuntu: install the equivalents of these packages: ${packages[*]}"
     for tool in gcc cmake ninja pkg-config; do
-        command -v "$tool" >/dev/null 2>&1 || die "$tool is not on PATH, and nothing can be built without it"
+        command -v "$tool" >/dev/null 2>&1 || die "$tool is not on PATH, and the build requires it"
     done
     exit 0
 fi
@@ -373,4 +370,4 @@ fi
 
 install_packages "${packages[@]}"
 still=$(missing_of "$needs")
-[ -z "$still" ] || die "installed, and yet not usable (is /usr/bin on PATH?): ${still//$'\n'/ }"
+[ -z "$still" ] || die "installed but not usable (is /usr/bin on PATH?): ${still//$'\n'/ }"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Turns what a terminal shows into an SVG picture.
+"""Converts the content of a terminal into an SVG picture.
 
     tmux capture-pane -e -p -N | scripts/term2svg.py [--title TEXT] > picture.svg
 
 Reads lines with SGR escapes (bold, dim, italic, underline, reverse; 8, 16, 256 and true colours).
-Other escapes are passed over. Every word is put at its own column and given its width, so that the
+Other escapes are ignored. Every word is placed at its own column with its width, so that the
 picture is right whatever monospace font the viewer has.
 """
 import argparse
@@ -21,7 +21,7 @@ NAMED = ["#2b2f38", "#e06c75", "#98c379", "#d6b16a", "#61afef", "#c678dd", "#56b
 
 
 def colour(n):
-    """One of the 256."""
+    """The RGB value of one of the 256 colours."""
     if n < 16:
         return NAMED[n]
     if n >= 232:
@@ -32,7 +32,7 @@ def colour(n):
 
 
 def mix(a, b, part):
-    """A with PART of B in it."""
+    """Mixes colour A with a share PART of B."""
     pairs = zip(bytes.fromhex(a[1:]), bytes.fromhex(b[1:]))
     return "#" + "".join(f"{round(x + (y - x) * part):02x}" for x, y in pairs)
 
@@ -46,7 +46,7 @@ class Style:
         self.bold = self.dim = self.italic = self.underline = self.reverse = False
 
     def take(self, codes):
-        """The numbers of one SGR escape."""
+        """Applies the numbers of one SGR escape."""
         codes = list(codes) or [0]
         while codes:
             c = codes.pop(0)
@@ -96,7 +96,7 @@ def width_of(character):
 
 
 def cells_of(line, style):
-    """[(column, width, character, shown style)] of one line; STYLE goes on from line to line."""
+    """[(column, width, character, shown style)] of one line; STYLE carries over from line to line."""
     cells, column = [], 0
     for part in re.split(r"(\x1b\[[0-9;:?]*[A-Za-z]|\x1b[^\[])", line):
         if part.startswith("\x1b"):
@@ -117,7 +117,7 @@ def cells_of(line, style):
 
 
 def runs_of(cells):
-    """Neighbours of the same style together."""
+    """Groups adjacent cells of the same style."""
     runs = []
     for cell in cells:
         if runs and runs[-1][-1][3] == cell[3]:
@@ -128,7 +128,7 @@ def runs_of(cells):
 
 
 def words_of(cells, keep_spaces):
-    """Cells without a space or a gap between them together."""
+    """Groups cells that have no space or gap between them."""
     words = []
     for cell in cells:
         if cell[2] == " " and not keep_spaces:
@@ -140,7 +140,7 @@ def words_of(cells, keep_spaces):
     return words
 
 
-# Characters that must meet their neighbours without a gap, whatever the font: drawn as rectangles.
+# Characters that must touch their neighbours in any font are drawn as rectangles.
 LOWER = {c: i + 1 for i, c in enumerate("▁▂▃▄▅▆▇█")}
 
 

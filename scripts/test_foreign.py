@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs test suites of others with and without the heap profiler, and compares test by test.
+"""Runs test suites of other projects with and without the heap profiler, and compares test by test.
 
     scripts/test_foreign.py [--build DIR] [--only SUITE]
 
 jansson and libuv come as source packages of Debian or Ubuntu, numpy with its tests from the index
-that pip is set up to use; all into DIR/foreign. Every suite runs under `ebb run`, once with
---no-heap and once with the profiler at its finest interval. Where outcomes differ it runs up to
+that pip uses; all are unpacked into DIR/foreign. Every suite runs under `ebb run`, once with
+--no-heap and once with the profiler at its finest interval. If outcomes differ, the suite runs up to
 twice more each way: only a test that differs again counts.
 """
 
@@ -26,7 +26,7 @@ WAYS = {"without": ["--no-heap"], "with": ["--heap-interval", "4K"]}
 
 
 def call(command, **options):
-    """Runs it; what it says is shown only where it fails."""
+    """Runs a command. Its output is shown only if it fails."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, timeout=ENOUGH_S,
                           stderr=subprocess.STDOUT, text=True, errors="replace", **options)
     if done.returncode != 0:
@@ -36,7 +36,7 @@ def call(command, **options):
 
 
 def archives():
-    """Where the system's own packages come from, as lines that ask for their sources."""
+    """The system's package sources, as lines that request source packages."""
     listed = call(["apt-get", "indextargets", "--format",
                    "$(ORIGIN) $(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"])
     found = {tuple(line.split()[1:]) for line in listed.splitlines()
@@ -47,7 +47,7 @@ def archives():
 
 
 def apt(folder, *arguments, **options):
-    """apt-get with lists of its own: nothing of the system is changed, and no rights are needed."""
+    """apt-get with its own package lists, which needs no privileges and does not change the system."""
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "sources.list").write_text(archives())
@@ -101,7 +101,7 @@ class Jansson:
 
 
 class Libuv:
-    """Its tests speak TAP: "ok 7 - fork_signal_to_child"."""
+    """The tests print TAP: "ok 7 - fork_signal_to_child"."""
     name = "libuv"
 
     def __init__(self, folder):
@@ -141,13 +141,13 @@ class Numpy:
 
 
 def tables(run):
-    """How many processes of a run were profiled."""
+    """The number of processes of a run that were profiled."""
     heap = json.loads((run / "run.json").read_text())["heap"]
     return len(heap.get("processes", [])) + heap.get("without_file", 0)
 
 
 def run_suite(suite, ebb, folder, way, only=None):
-    """What each test came to; how long it took; how many processes were profiled."""
+    """Returns the result of each test, the seconds that the suite took and the number of profiled processes."""
     stem = folder / f"{suite.name}-{way}-{time.time_ns()}"
     runs = []
 
@@ -168,7 +168,7 @@ def differing(one, other):
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def told(found):
+def counted(found):
     words = ("passed", "skipped", "failure", "error")
     return ", ".join(f"{list(found.values()).count(word)} {word}" for word in words
                      if word in found.values())
@@ -178,8 +178,8 @@ def compare(suite, ebb, folder):
     """True if the profiler makes no difference."""
     without, plain_s, none = run_suite(suite, ebb, folder, "without")
     profiled, heap_s, some = run_suite(suite, ebb, folder, "with")
-    print(f"{suite.name:8} without: {told(without)} in {plain_s:.0f} s\n"
-          f"{'':8} with:    {told(profiled)} in {heap_s:.0f} s, {some} processes profiled",
+    print(f"{suite.name:8} without: {counted(without)} in {plain_s:.0f} s\n"
+          f"{'':8} with:    {counted(profiled)} in {heap_s:.0f} s, {some} processes profiled",
           flush=True)
     for _ in range(2):
         names = differing(without, profiled)

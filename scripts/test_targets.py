@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the unit tests for aarch64 under qemu's user emulation, compiled with zig as the wheels are.
+"""Runs the unit tests for aarch64 under qemu's user emulation, compiled with zig like the wheels.
 
     scripts/test_targets.py [--build FOLDER] [--only REGEX]
 
-Tests that fail under the emulator are listed below; every other failure is one.
+Tests that are expected to fail under the emulator are listed below.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import wheels
 
 TARGET, ARCH = "aarch64-linux-gnu.2.17", "aarch64"
 LIMIT_S = 120
-# They start programs of the target, which the kernel cannot execute without binfmt.
+# These tests start programs of the target, which the kernel cannot execute without binfmt.
 LEFT_OUT = r"^server_(jobs|http)\.|^options\.test_run_options"
-# /proc shows the emulator's signal handlers, masks and name, not the program's. That this alone makes each of
-# them fail has not been examined: on a machine of that kind all of them must pass.
+# /proc shows the emulator's signal handlers, masks and name instead of the program's. Whether this alone makes each
+# of these tests fail has not been examined; on a real aarch64 machine all of them must pass.
 EMULATED = {
-    "a_process_that_does_not_catch_the_signal_survives_and_is_named",
-    "one_that_catches_it_gets_it_and_its_save_is_the_answer",
-    "a_command_that_runs_is_not_started_again",
+    "process_without_handler_is_not_signalled_but_named",
+    "save_mark_of_a_signalled_process_completes_the_request",
+    "running_checkpoint_command_is_not_started_again",
     "the_sockets_that_one_left_behind_listens_on_are_listed",
-    "the_thread_has_its_name_and_takes_no_signals",
-    "a_double_forked_daemon_that_ignores_sigterm_is_ended",
+    "reflex_thread_is_named_and_blocks_signals",
+    "daemon_ignoring_sigterm_is_killed",
     "process_group_is_signalled_after_its_leader_was_reaped",
-    "what_a_killed_supervisor_leaves_the_sentinel_ends",
-    # the fault that these provoke is an instruction of x86
-    "a_handler_shows_what_it_interrupted",
-    "a_handler_on_a_stack_of_its_own_shows_what_it_interrupted",
+    "sentinel_ends_processes_of_a_killed_supervisor",
+    # the tests provoke a fault with an x86 instruction
+    "signal_handler_stack_includes_the_interrupted_code",
+    "handler_on_alternate_stack_includes_interrupted_code",
 }
 
 
@@ -65,7 +65,7 @@ def emulator(target: wheels.Target) -> list[str]:
 
 
 def run_tests(tree: pathlib.Path, run_by: list[str], only: str) -> list[str]:
-    """The names of those that failed."""
+    """The names of the programs that failed."""
     failed = []
     env = {**os.environ, "EBB_BINARY": str(tree / "ebb"), "EBB_BUILD_DIR": str(tree), "EBB_SANITIZED": "0"}
     programs = [path for path in sorted((tree / "tests").glob("*/test_*"))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Installs the wheel in bare systems and runs a leaking job there: before a release, as root.
+"""Installs the wheel in bare systems and runs a leaking job there. Run it before a release, as root.
 
     scripts/test_wheels.py [--build FOLDER] [--suite NAME]…
 
 The systems are Debian 11, 12 and 13, made by debootstrap in FOLDER/chroots and kept there. In each, `ebb run`
-on a leak in plain Python must give the verdict, the line and a diagnosis; and on one with torch, where pip
+must report the verdict, the line and a diagnosis for a leak in plain Python, and for one with torch if pip
 finds a torch for the Python of that system.
 """
 
@@ -48,7 +48,7 @@ def say(text: str) -> None:
 
 
 class Chroot:
-    """A bare system with its own /proc, in namespaces of its own, without network."""
+    """A bare system in its own namespaces, with its own /proc and without network."""
 
     def __init__(self, folder: pathlib.Path, suite: str) -> None:
         self.folder, self.suite = folder, suite
@@ -92,7 +92,7 @@ def install(chroot: Chroot, wheel: pathlib.Path) -> str:
 
 
 def install_torch(chroot: Chroot) -> str | None:
-    """From what pip finds on this machine, as the chroot has no network: downloaded here, installed there."""
+    """Installs torch. The chroot has no network, so the packages are downloaded on this machine."""
     python = chroot.worked("/srv/venv/bin/python", "-c",
                            "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     store = chroot.folder / "root/torch"
@@ -126,7 +126,7 @@ def check_leak(chroot: Chroot, name: str, program: str) -> str:
     word = json.dumps(verdict)
     if '"leaking"' not in word:
         raise wheels.Failure(f"{chroot.suite}: {name}: no verdict of a leak: {word[:400]}")
-    # a graph is kept by the line that appends, and allocated by the one before
+    # an autograd graph is kept alive by the line that appends, and allocated by the line before
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):

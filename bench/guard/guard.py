@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The guard's measurements, as one table: what was measured, the number, the bar, held or not.
+"""Measures the guard and prints one table: the measurement, the number, the bar, held or missed.
 
     bench/guard/guard.py [--json] [--only PART[,PART]] [--runs N] [--build DIR]
 
-Parts: ask, stop, checkpoint, jobs, beside. --runs N is for a quick look: N runs where there are
-otherwise 30 or 100, and 10 N jobs instead of 1,000. What the machine does not allow is left out, and
-the table says so. A bar that is missed is printed as missed, and the exit status stays 0.
+Parts: ask, stop, checkpoint, jobs, beside. --runs N makes a quick measurement: N runs instead of 30 or
+100, and 10 N jobs instead of 1,000. Parts that the machine does not allow are left out, and the table
+says so. The exit status is 0 even if a bar is missed.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def quantile(values, share):
 
 
 def reserve_of(limit):
-    """ladder_default_reserve: the room below the limit at which a checkpoint is asked for."""
+    """ladder_default_reserve: the headroom below which a checkpoint is requested."""
     return min(max(limit // 20, 64 * MIB), 4 * GIB, limit // 5)
 
 
@@ -56,7 +56,7 @@ FACTS = ("begun_ns", "last_ns", "bytes", "asked", "done", "crossing_ns", "crosse
 
 
 def leaker(options, ebb_flags, arguments, cgroup=None):
-    """One run: what the job wrote down, run.json, and the kernel's OOM kills on the way."""
+    """One run: the job's own record, run.json, and the number of the kernel's OOM kills."""
     folder = tempfile.mkdtemp(dir=options.scratch)
     notes, run = f"{folder}/facts", f"{folder}/run"
     before = oom_kills(), cgroup.oom_kills() if cgroup else 0
@@ -77,7 +77,7 @@ def leaker(options, ebb_flags, arguments, cgroup=None):
 
 
 def keep(found):
-    """What goes into --json of one run."""
+    """The part of one run that goes into --json."""
     doc = found["doc"]
     return {**{key: found[key] for key in FACTS}, "status": found["status"],
             "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
@@ -87,29 +87,29 @@ def keep(found):
 
 
 def counts_memory(options):
-    """Does a job get a cgroup of its own here that counts its memory?"""
+    """Whether a job gets its own cgroup here that counts its memory."""
     found = leaker(options, ["--limit", "512M"], ["leak", "most_mib=1"])
     return found["doc"]["guard"]["kernel_limit"], found["doc"]["guard"].get("cgroup_trouble")
 
 
-# ---- from the trigger to the message ------------------------------------------------------------
+# ---- from the trigger to the request ------------------------------------------------------------
 
 def ask_once(options, limit, reserve):
-    # without the forecast nobody is asked on the way up to the line
+    # without forecasts no checkpoint is requested before the line
     return leaker(options, ["--limit", str(limit), "--reserve", str(reserve), "--no-forecast"],
                   ["cross", f"reserve_bytes={reserve}", f"hold_ms={1200 + random.randrange(1000)}"])
 
 
 def part_ask(table, options):
     is_counted, why = counts_memory(options)
-    table.title("From the crossing of the line to the request for a checkpoint, as the job itself "
-                "sees it (touching the 4 MiB that cross it is in it)")
+    table.title("Time from crossing the line to the checkpoint request, measured in the job "
+                "(includes touching the 4 MiB that cross the line)")
     if not is_counted:
         table.row("left out", "-", f"no cgroup that counts the job's memory: {why}")
         return None
     results = {}
     for what, reserve in (("--limit 2G", reserve_of(2 * GIB)),
-                          ("--limit 2G and the reserve that 16G have", reserve_of(16 * GIB))):
+                          ("--limit 2G with the reserve of 16G", reserve_of(16 * GIB))):
         waits, touch = [], []
         for i in range(options.runs or 30):
             say(f"ask: {what}, {i + 1}")
@@ -120,7 +120,7 @@ def part_ask(table, options):
             waits.append((found["heard_ns"] - found["crossing_ns"]) / 1e6)
             touch.append((found["crossed_ns"] - found["crossing_ns"]) / 1e6)
         table.bar(f"{what}: median", median(waits), 20, "ms",
-                  note=f"p90 {quantile(waits, 0.9):.1f}, most {max(waits):.1f} ms of {len(waits)}; "
+                  note=f"p90 {quantile(waits, 0.9):.1f}, max {max(waits):.1f} ms of {len(waits)} runs; "
                        f"touching takes {median(touch):.1f} ms")
         results[what] = {"ms": waits, "touch_ms": touch}
     return results
@@ -139,8 +139,7 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """COUNT runs that reached their pace, and those that a busy machine slowed down; of these at
-    most as many."""
+    """COUNT runs that reached their growth rate, and the runs that a busy machine slowed down, at most as many."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []
@@ -183,12 +182,12 @@ def part_stop(table, options):
     ways = []
     if is_counted:
         ways += [("1 GiB/s, the job's own cgroup (--limit 2G)", runs, True, 1024, 0, False),
-                 ("the same, deaf to SIGTERM", extra, False, 1024, 1, False),
-                 ("the same, as fast as it can", extra, False, 0, 0, False)]
+                 ("the same, ignoring SIGTERM", extra, False, 1024, 1, False),
+                 ("the same, as fast as possible", extra, False, 0, 0, False)]
     else:
         table.row("the job's own cgroup: left out", "-", why)
     ways += [("1 GiB/s, a cgroup above ebb itself (no --limit)", runs, True, 1024, 0, True),
-             ("the same, as fast as it can", extra, False, 0, 0, True)]
+             ("the same, as fast as possible", extra, False, 0, 0, True)]
     results = {}
     for what, count, is_bar, rate, deaf, is_outer in ways:
         try:
@@ -210,7 +209,7 @@ def part_checkpoint(table, options):
 
     def once(i):
         time.sleep(0.4 * (i % at_once) if i < at_once else 0)
-        # 50 MB/s are 47.7 MiB/s: 48 is a little faster
+        # 50 MB/s are 47.7 MiB/s, so 48 is a little faster
         return leaker(options, ["--limit", "1G"], ["leak", "rate_mib=48", "save_ms=2000"])
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -223,20 +222,20 @@ def part_checkpoint(table, options):
         last = f["doc"]["guard"]["checkpoints"][-1]
         ages.append(stop_s - last["asked_t_s"])
     paces = [pace_of(f) * GIB / 1e6 for f in runs]
-    table.title("A leak of 50 MB/s that goes on while a checkpoint of 2 s is made, --limit 1G "
+    table.title("A leak of 50 MB/s that continues during a checkpoint of 2 s, --limit 1G "
                 f"({at_once} at once, {time.monotonic() - began:.0f} s)")
-    table.bar("a checkpoint was asked for and completed", len(whole), count, f"of {count}",
+    table.bar("a checkpoint was requested and written", len(whole), count, f"of {count}",
               more_is_better=True, digits=0,
-              note=f"pace {min(paces):.0f} to {max(paces):.0f} MB/s; asked "
-                   f"{sum(f['asked'] for f in runs)} times, completed "
+              note=f"growth {min(paces):.0f} to {max(paces):.0f} MB/s; requested "
+                   f"{sum(f['asked'] for f in runs)} times, written "
                    f"{sum(f['done'] for f in runs)}")
-    table.row("runs in which one was cut off", f"{len(cut)} of {count}",
-              "a later one, after one had completed" if cut else "")
-    table.row("stopped by ebb, none by the kernel",
+    table.row("runs in which a checkpoint was interrupted", f"{len(cut)} of {count}",
+              "a later one, after one was written" if cut else "")
+    table.row("stopped by ebb, not by the kernel",
               f"{sum(is_ebb_first(f) for f in runs)} of {count}")
     if ages:
-        table.row("work after the newest checkpoint was asked for, median",
-                  f"{median(ages):.1f} s", f"most {max(ages):.1f} s of a run of "
+        table.row("work since the last checkpoint request, median",
+                  f"{median(ages):.1f} s", f"max {max(ages):.1f} s, in a run of "
                   f"{median(f['doc']['segments'][0]['duration_s'] for f in runs):.0f} s")
     return [keep(f) for f in runs]
 
@@ -268,54 +267,54 @@ def ms(values):
 
 def part_jobs(table, options):
     count = 10 * options.runs if options.runs else 1000
-    say(f"jobs: {count} one after another")
+    say(f"jobs: {count} in sequence")
     doc = run_jobs(options, count, ["plain", "full"])
     plain, full = doc["ways"]["plain"], doc["ways"]["full"]
-    table.title(f"{count} jobs one after another through one long-lived parent, recorded and "
-                "guarded, in turns with fork + exec alone")
-    table.bar("the parent's RSS at the end over its start",
+    table.title(f"{count} jobs in sequence from one long-lived parent, recorded and "
+                "guarded, alternating with fork + exec alone")
+    table.bar("growth of the parent's RSS",
               (doc["rss_after"] - doc["rss_before"]) / 1e6, 1, "MB", digits=3,
               note=f"{doc['rss_before'] / 1e6:.2f} to {doc['rss_after'] / 1e6:.2f} MB")
     table.bar("zombies and processes left", doc["zombies"] + (not doc["is_alone"]), 0, "",
-              digits=0, note="all below it fall to it: it is a subreaper")
+              digits=0, note="the parent is a subreaper, so orphans become its children")
     table.bar("fds left", doc["fds_after"] - doc["fds_before"], 0, "", digits=0)
     table.bar("cgroups left", doc["cgroups_left"], 0, "", digits=0,
               note=f"of {doc['cgroups']} made")
-    table.bar("until main is reached: ebb adds, median", ms(full["start_ns"]) -
+    table.bar("time added by ebb until main is reached, median", ms(full["start_ns"]) -
               ms(plain["start_ns"]), 5, "ms", digits=2,
               note=f"{ms(full['start_ns']):.2f} (p90 {quantile(full['start_ns'], .9) / 1e6:.2f}); "
                    f"fork + exec alone {ms(plain['start_ns']):.2f} "
                    f"(p90 {quantile(plain['start_ns'], .9) / 1e6:.2f})")
-    table.row("until all of it is over: ebb adds, median",
+    table.row("time added by ebb until the job has ended, median",
               f"{ms(full['life_ns']) - ms(plain['life_ns']):.2f} ms",
               f"{ms(full['life_ns']):.2f}; alone {ms(plain['life_ns']):.2f}")
-    say("jobs: what it is made of")
+    say("jobs: parts of the added time")
     part = run_jobs(options, max(10, count // 10),
                     ["plain", "full", "no-record", "no-cgroup", "no-guard"])
     for way, what in (("no-record", "recording"), ("no-cgroup", "the job's cgroup"),
                       ("no-guard", "reflex and lines")):
         of = part["ways"]
-        table.row(f"of it: {what}",
+        table.row(f"part: {what}",
                   f"{ms(of['full']['start_ns']) - ms(of[way]['start_ns']):.2f} ms",
-                  f"and {ms(of['full']['life_ns']) - ms(of[way]['life_ns']):.2f} ms of the whole; "
-                  "by leaving it out")
+                  f"and {ms(of['full']['life_ns']) - ms(of[way]['life_ns']):.2f} ms until the job has ended; "
+                  "measured by disabling it")
     rare = run_jobs(options, max(5, count // 20), ["plain", "full", "no-cgroup"], 200)["ways"]
     added = {way: ms(rare[way]["start_ns"]) - ms(rare["plain"]["start_ns"])
              for way in ("full", "no-cgroup")}
-    table.row("until main is reached, a job every 0.6 s: ebb adds, median",
+    table.row("time added by ebb until main is reached, one job every 0.6 s, median",
               f"{added['full']:.2f} ms",
               f"without a cgroup {added['no-cgroup']:.2f} ms: the kernel waits before it moves a "
               "process into another v1 cgroup, unless it has just done so")
     return {"many": doc, "parts": part, "rare": rare}
 
 
-# ---- side by side -------------------------------------------------------------------------------
+# ---- compared with other tools ------------------------------------------------------------------
 
 TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save_ms": 1000,
            "save_mib": 32}
-SAVE_EVERY = (200, 600)  # of a segment of about 470 steps: twice in it, and never
+SAVE_EVERY = (200, 600)  # a segment has about 470 steps: two checkpoints in it, or none
 BESIDE_LIMIT = GIB
-VAIN_STARTS = 3  # of the loop, from the same step
+VAIN_STARTS = 3  # restarts of the loop from the same step
 
 
 class Marks:
@@ -373,7 +372,7 @@ def run_trainer(options, folder, command, marks, resume=False, **more):
     child = start(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, **more)
     out = child.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
-    time.sleep(0.05)  # marks on the way
+    time.sleep(0.05)  # marks may still be in transit
     return child.returncode, out
 
 
@@ -405,12 +404,12 @@ def beside_loop(options, folder):
             vain = vain + 1 if saved_step(folder) == before else 0
         kills = cgroup.oom_kills()
     by = (f"itself, after {kills} OOM kills" if status == 0 else
-          f"us: {VAIN_STARTS} OOM kills without a step of progress")
+          f"the benchmark, after {VAIN_STARTS} OOM kills without progress")
     return outcome(folder, marks, status, by, starts)
 
 
 def beside_earlyoom(options, folder):
-    """In a pid namespace of its own: it sees nobody but the trainer, and so can end nobody else."""
+    """Runs in its own pid namespace: earlyoom sees only the trainer, so it can end no other process."""
     marks = Marks(f"{folder}/marks")
     least = (meminfo_bytes("MemAvailable") - BESIDE_LIMIT) // 1024
     log = f"{folder}/earlyoom"
@@ -438,11 +437,11 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Title, and how it is done.
+# Title and function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
-        ("earlyoom, set to fire at the same level", beside_earlyoom),
+        ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),
-        ("the same, in a loop that starts it again", beside_loop)]
+        ("the same, in a loop that restarts it", beside_loop)]
 
 
 def part_beside(table, options):
@@ -474,7 +473,7 @@ def beside(table, options):
             table.row(f"{what}: left out", "-", str(error))
             continue
         found["wall_s"] = time.monotonic() - began
-        # done again, or never to be had back
+        # steps that have to be repeated
         found["lost"] = found["steps"] - found["kept"]
         note = (f"{found['steps']} steps done, {found['lost']} of them lost; {found['starts']} "
                 f"start{'s' if found['starts'] > 1 else ''}, {found['wall_s']:.1f} s; ended by "
@@ -488,7 +487,7 @@ def beside(table, options):
     return results
 
 
-# ---- all ----------------------------------------------------------------------------------------
+# ---- the whole table ----------------------------------------------------------------------------
 
 def parse(argv):
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])

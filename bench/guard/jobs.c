@@ -1,12 +1,12 @@
-/* Many jobs one after another through one long-lived parent, as a server has them: each is started
- * with supervisor_start(), its channel drained, its sentinel waited for. In turns with other ways
- * to start the same program, and with a look at what the parent is left with.
+/* Runs many jobs in sequence from one long-lived parent, like a server: starts each with
+ * supervisor_start(), drains its channel and waits for its sentinel. Alternates with other ways to
+ * start the same program, and measures the parent's resources afterwards.
  *
  *   jobs COUNT PAUSE_MS PROGRAM FOLDER WAY… < /dev/null
  *
- * PAUSE_MS lies before each start. PROGRAM prints when its main was reached (bench/stamp.c). Each
- * WAY is one of plain (fork and exec), full, no-record, no-cgroup, no-guard. Prints one JSON
- * document. */
+ * PAUSE_MS is the pause before each start. PROGRAM prints the time at which its main began
+ * (bench/stamp.c). Each WAY is one of plain (fork and exec), full, no-record, no-cgroup, no-guard.
+ * Prints one JSON document. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,8 @@ enum { WAYS_MAX = 8 };
 struct way {
     const char *name;
     bool is_plain, no_record, no_cgroup, no_guard;
-    uint64_t *start_ns, *life_ns; /* COUNT of each: until main is reached; until all is over */
+    /* COUNT of each: time until main is reached; time until the job has ended */
+    uint64_t *start_ns, *life_ns;
 };
 
 static const struct way known[] = {{.name = "plain", .is_plain = true},
@@ -48,7 +49,7 @@ static _Noreturn void give_up(const char *what)
     exit(1);
 }
 
-/* ---- what the parent is left with ---- */
+/* ---- resources of the parent ---- */
 
 struct state {
     uint64_t rss_bytes;
@@ -66,7 +67,7 @@ static unsigned count_fds(void)
     return n;
 }
 
-/* By smaps_rollup, which counts pages: other counters lag behind. */
+/* Reads smaps_rollup, which counts pages; other counters lag behind. */
 static void look(struct state *ret)
 {
     char line[256];
@@ -165,12 +166,12 @@ static void run_one(struct way *way, unsigned i, char **argv, const char *folder
     uint64_t began = clock_mono_ns();
     uint64_t reached = way->is_plain ? run_plain(argv) : run_supervised(way, argv, folder);
     if (reached < began)
-        give_up("the program did not say when it was reached");
+        give_up("the program did not print when main was reached");
     way->start_ns[i] = reached - began;
     way->life_ns[i] = clock_mono_ns() - began;
 }
 
-/* ---- all ---- */
+/* ---- the whole run ---- */
 
 static void parse_ways(struct way ways[WAYS_MAX], int n, char **names, unsigned count)
 {
@@ -182,8 +183,8 @@ static void parse_ways(struct way ways[WAYS_MAX], int n, char **names, unsigned 
         ways[i].start_ns = calloc(count, sizeof *ways[i].start_ns);
         ways[i].life_ns = calloc(count, sizeof *ways[i].life_ns);
         if (!ways[i].name || !ways[i].start_ns || !ways[i].life_ns)
-            give_up("no such way, or no memory");
-        /* touched now, so that it is not taken for growth */
+            give_up("unknown WAY, or out of memory");
+        /* touched now, so that it does not count as growth */
         memset(ways[i].start_ns, 1, count * sizeof *ways[i].start_ns);
         memset(ways[i].life_ns, 1, count * sizeof *ways[i].life_ns);
     }
@@ -212,9 +213,9 @@ int main(int argc, char **argv)
         give_up(err.text);
     proc_raise_nofile(&nofile);
     parse_ways(ways, n, argv + 5, count);
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* whatever is left behind anywhere below becomes our child */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* every process left behind below us becomes our child */
     look(&before);
-    look(&before); /* the first look makes the buffers of the second */
+    look(&before); /* the first reading allocates the buffers of the second */
     for (unsigned i = 0; i < count; i++)
         for (int w = 0; w < n; w++) {
             usleep(pause_us);

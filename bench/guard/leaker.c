@@ -1,10 +1,10 @@
-/* A job that leaks at a known pace, or crosses a line at a known moment, and writes down what
- * became of it in a file that outlives its SIGKILL. It needs nothing but libc.
+/* A job that leaks at a known rate, or crosses a line at a known time, and records its fate in a
+ * file that remains after SIGKILL. It needs only libc.
  *
  *   leaker leak FACTS rate_mib=N save_ms=N deaf=0|1 most_mib=N
  *   leaker cross FACTS reserve_bytes=N hold_ms=N
  *
- * Without save_ms it hears no requests. A rate of 0 is as fast as it can. */
+ * Without save_ms it ignores requests. A rate of 0 means as fast as possible. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,16 +24,16 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Lies in a shared mapping of FACTS: eight numbers, in this order, for bench/guard/run.py. */
+/* In a shared mapping of FACTS: eight numbers in this order, for bench/guard/run.py. */
 struct facts {
-    volatile uint64_t begun_ns; /* CLOCK_MONOTONIC, as all of them */
-    volatile uint64_t last_ns;  /* of the newest piece of memory */
-    volatile uint64_t bytes;    /* leaked until then */
-    volatile uint64_t asked;    /* requests for a checkpoint */
-    volatile uint64_t done;     /* checkpoints made */
+    volatile uint64_t begun_ns; /* CLOCK_MONOTONIC, as all times here */
+    volatile uint64_t last_ns;  /* when the newest piece of memory was touched */
+    volatile uint64_t bytes;    /* bytes leaked until then */
+    volatile uint64_t asked;    /* number of checkpoint requests */
+    volatile uint64_t done;     /* number of checkpoints written */
     volatile uint64_t crossing_ns;
-    volatile uint64_t crossed_ns; /* the touching had ended */
-    volatile uint64_t heard_ns;   /* the request came in */
+    volatile uint64_t crossed_ns; /* when the memory across the line was touched */
+    volatile uint64_t heard_ns;   /* when the request arrived */
 };
 
 static struct {
@@ -74,7 +74,7 @@ static char *reserve(size_t bytes)
     return p;
 }
 
-/* ---- ebb ---- */
+/* ---- ebb's sockets ---- */
 
 static bool address_of(const char *path, struct sockaddr_un *ret)
 {
@@ -116,7 +116,7 @@ static void say_hello(void)
     mark("KIND=hello\nREPLY=%s\nROLE=rank\nRANK=0\n", reply_path);
 }
 
-/* The id of the next request for a checkpoint, as it comes in; other requests are not ours. */
+/* Waits for the next checkpoint request and copies its id; skips other requests. */
 static void wait_for_request(char *ret_id, size_t size)
 {
     char text[64];
@@ -151,8 +151,8 @@ static void *make_checkpoints(void *unused)
     return unused;
 }
 
-/* By an absolute schedule, so that a piece that came late does not slow down the whole; and on
- * while a checkpoint is made. */
+/* Follows an absolute schedule, so that a late piece does not slow down the rest, and continues
+ * while a checkpoint is written. */
 static void leak(void)
 {
     const size_t piece = set.rate_mib > 0 && set.rate_mib < 256 ? MIB / 4 : MIB;
@@ -175,7 +175,7 @@ static void leak(void)
     }
 }
 
-/* ---- crossing ---- */
+/* ---- crossing a line ---- */
 
 static uint64_t number_in(const char *path, const char *key)
 {
@@ -190,7 +190,7 @@ static uint64_t number_in(const char *path, const char *key)
     return at ? strtoull(at + (key ? strlen(key) : 0), NULL, 10) : 0;
 }
 
-/* The folder of the cgroup that counts our memory, v1 or v2. */
+/* Finds the folder of the cgroup that counts our memory, v1 or v2. */
 static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
 {
     char line[2048], name[4200];
@@ -212,7 +212,7 @@ static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
     return found;
 }
 
-/* As the guard counts it: usage less reclaimable memory, and in v1 less all kernel memory. */
+/* As the guard counts it: usage minus reclaimable memory, and in v1 minus all kernel memory. */
 static uint64_t used_bytes(void)
 {
     static char folder[4096], usage[4200], stat[4200], kernel[4200];
@@ -233,7 +233,7 @@ static uint64_t used_bytes(void)
     return used > cache ? used - cache : 0;
 }
 
-/* Goes to 2 MiB above the line, holds still, and crosses it by as much. */
+/* Allocates up to 2 MiB below the line, waits, and crosses it by as much. */
 static void cross(void)
 {
     char id[64];
@@ -243,7 +243,7 @@ static void cross(void)
     if (!limit)
         exit(1);
     char *at = reserve(most);
-    madvise(at, most, MADV_HUGEPAGE); /* only faster */
+    madvise(at, most, MADV_HUGEPAGE); /* only to be faster */
     say_hello();
     for (uint64_t now; (now = used_bytes()) + 40 * MIB < line; used += 8 * MIB)
         memset(at + used, 1, 8 * MIB);
@@ -253,7 +253,7 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(3); /* asked before it crossed: nothing to be measured */
+        exit(3); /* requested before the line was crossed: nothing can be measured */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();
@@ -262,7 +262,7 @@ static void cross(void)
     mark("KIND=ack\nID=%s\nSTATUS=done\nPATH=none\n", id);
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static bool parse(const char *argument)
 {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Programs that live within a memory limit although they fill it with memory that the kernel takes
-back: page cache, dentries and inodes, tmpfs, mapped files, lazily freed pages, huge pages of which
-only a part is used. None of them may be stopped by the guard; the leak at the end must be.
+"""Runs programs that survive within a memory limit although they fill it, because the kernel can reclaim
+the memory: page cache, dentries and inodes, tmpfs, mapped files, lazily freed pages, partly used huge
+pages. The guard must not stop any of them; it must stop the leak at the end.
 
     bench/guard/lived.py EBB [--limit MIB] [--only NAME[,NAME]] [--scratch DIR] [--json]
 
 Each program runs in three ways: alone in a cgroup with the limit, under `ebb run --limit`, and under
-`ebb run` without options inside a cgroup with the limit, as in a container. One line per program; the
-exit status is 1 if one was stopped that lives alone, or if the leak was not caught before the kernel.
-Needs Python 3.8 and nothing else. Making cgroups usually requires root.
+`ebb run` without options inside a cgroup with the limit, as in a container. Prints one line per program.
+The exit status is 1 if the guard stopped a program that survives alone, or if the kernel killed the leak
+before the guard stopped it. Requires only Python 3.8; making cgroups usually requires root.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MIB = 1 << 20
 PATIENCE_S = 300
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# What every program begins with: LIMIT in bytes, a folder on disk, one in memory, and a few tools.
+# The start of every program: LIMIT in bytes, a folder on disk, a folder in memory, and a few helpers.
 HEAD = f"""
 import mmap, os, sys
 LIMIT, DISK, SHM, PAGE = int(sys.argv[1]), sys.argv[2], sys.argv[3], {PAGE}
@@ -63,7 +63,7 @@ def make_files(count):
         os.close(os.open("%s/%d/%d" % (DISK, i // 1000, i), os.O_CREAT | os.O_WRONLY, 0o600))
 """
 
-# A dentry is 192 bytes, an inode of a disk's file system about 1,100.
+# A dentry takes 192 bytes, an inode of a disk file system about 1,100.
 PROGRAMS = {
     "page_cache_read": """
 write_file("a", 2 * LIMIT)
@@ -132,7 +132,7 @@ for _ in range(3):
 """,
 }
 
-# The other way round: the kernel would kill these, and the guard must come first.
+# The opposite: the kernel would kill these, and the guard must stop them first.
 LEAKS = {
     "leak": """
 import time
@@ -152,12 +152,12 @@ while True:
     time.sleep(0.005)
 """,
 }
-# v1 does not say which kernel memory is reclaimable, so none of it counts, and the kernel is first.
+# v1 does not report which kernel memory is reclaimable, so the guard counts none of it, and the kernel is first.
 NOT_SEEN_IN_V1 = ("leak_in_pipes",)
 
 
 class Ways:
-    """Runs one program in each way; None where the machine does not allow it."""
+    """Runs one program in each way; None if the machine does not allow it."""
 
     def __init__(self, ebb, limit, scratch):
         self.ebb, self.limit, self.scratch = ebb, limit, scratch
@@ -169,7 +169,7 @@ class Ways:
         return [sys.executable, "-c", HEAD + text, str(self.limit), disk, shm], shm
 
     def run(self, text, before=(), cgroup=None):
-        """Exit status (negative: signal), what was printed, and the kernel's kills in CGROUP."""
+        """Exit status (negative: signal), output, and the kernel's kills in CGROUP."""
         folder = tempfile.mkdtemp(prefix="lived-", dir=self.scratch)
         command, shm = self.command(text, folder)
         try:
@@ -209,7 +209,7 @@ class Ways:
 
 
 def cgroup_version():
-    """1 or 2; None where no cgroup can be made."""
+    """1 or 2; None if no cgroup can be made."""
     try:
         with Cgroup(64 * MIB) as cgroup:
             return 2 if cgroup.is_v2 else 1
@@ -230,12 +230,12 @@ def has_lived(done):
 
 
 def is_caught(done):
-    """By the guard, and not by the kernel."""
+    """Whether the guard stopped it, and not the kernel."""
     return done["status"] == 124 and not done["oom_kills"]
 
 
 def fate(done):
-    """In a word or two."""
+    """The result in one or two words."""
     if done is None:
         return "no cgroup"
     if has_lived(done):
@@ -257,13 +257,13 @@ def guard_lines(done):
 
 
 def judge(name, found, version):
-    """What is wrong, as a list of ways."""
+    """The defects found, as a list of texts."""
     if name in NOT_SEEN_IN_V1 and version != 2:
         return []
     if name in LEAKS:
         return [way for way in ("limit", "inside") if found[way] and not is_caught(found[way])]
     if found["plain"] and not has_lived(found["plain"]):
-        return [] # it would not have lived: nothing was promised
+        return []  # the program does not survive alone, so the guard may stop it
     return [way for way in ("limit", "inside") if found[way] and not has_lived(found[way])]
 
 

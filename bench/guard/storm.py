@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long a cancelled job takes to end that forks without end, without a cgroup of its own.
+"""Measures how long a fork bomb without its own cgroup takes to end after it was cancelled.
 
     bench/guard/storm.py EBB [--processes N] [--runs N] [--json]
 
-The job, as an ordinary user under a limit of N processes, forks in every process and ignores SIGTERM. It
-is cancelled with a grace of one second once it has come up to its limit. One line per run: when the
-supervisor answered, and when the job had ended, in seconds since the cancel. Bar: 10 s with 400
-processes on two cores. Needs root, which makes the limit, and Python 3.8.
+The job runs as an ordinary user with a limit of N processes; every process forks and ignores SIGTERM. Once
+it has reached the limit, it is cancelled with a grace period of one second. Prints one line per run: when
+the supervisor answered and when the job had ended, in seconds since the cancel. Bar: 10 s with 400 processes
+on two cores. Requires root, to set the limit, and Python 3.8.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 
 NOBODY = 65534
 BAR_S, PATIENCE_S = 10, 120
-# It ends by itself, so that the machine survives an ebb that cannot end it.
+# Ends by itself, so that the machine survives an ebb that cannot end it.
 BOMB = f"""
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -37,7 +37,7 @@ while time.monotonic() < until:
 
 
 class Pids:
-    """A group with a limit of processes: of the v1 controller, or of v2."""
+    """A group with a process limit, of the v1 controller or of v2."""
 
     def __init__(self, most):
         top = "/sys/fs/cgroup/pids" if os.path.isdir("/sys/fs/cgroup/pids") else "/sys/fs/cgroup"
@@ -66,7 +66,7 @@ def wait_for(condition):
         if value:
             return value
         time.sleep(0.02)
-    sys.exit("storm: waited in vain")
+    sys.exit("storm: timed out")
 
 
 def facts(folder):
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    os.nice(-10)  # or we ourselves would measure late
+    os.nice(-10)  # otherwise our own measurements would be late
     for _ in range(options.runs):
         group = Pids(options.processes)
         folder = tempfile.mkdtemp(prefix="ebb-storm-")

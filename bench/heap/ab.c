@@ -49,7 +49,7 @@ static int find_hooks(struct dl_phdr_info *info, size_t len, void *unused)
     return 1;
 }
 
-/* Those that only tell the library something stay: they allocate nothing. */
+/* Hooks that only notify the library are not removed, as they allocate nothing. */
 static bool is_switched(const char *name)
 {
     return strcmp(name, "dlclose") != 0 && strcmp(name, "prctl") != 0;
@@ -69,7 +69,7 @@ static uintptr_t behind(const char *name)
     return 0;
 }
 
-/* Read-only after relocation, as most are by now. */
+/* Most slots are read-only after relocation, so the page is made writable first. */
 static bool make_writable(const uintptr_t *at)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)at & ~(page - 1);
@@ -93,7 +93,7 @@ struct dynamic {
     size_t bytes[2];
 };
 
-/* The dynamic linker has made addresses of these, but not where it may not write. */
+/* The dynamic linker has relocated these entries, except where it may not write. */
 static uintptr_t address_of(uintptr_t base, uintptr_t value)
 {
     return value < base ? base + value : value;
@@ -182,7 +182,7 @@ void ab_set(int hooks, int small)
         allocator_set(DOMAIN_MEM + i, small ? &hooked[i] : &original[i]);
 }
 
-/* Samples, their ends, and the time spent in both. */
+/* The number of samples, of their ends, and the time spent in both. */
 void ab_cost(const struct heap_header *h, uint64_t ret[3])
 {
     ret[0] = atomic_load(&h->samples);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the profiler's hooks cost a program, by taking them out and putting them back as it runs.
+"""The cost of the profiler's hooks in a program, measured by removing and restoring them while it runs.
 
     LD_BIND_NOW=1 ebb run -- bench/heap/ab.py loop|objects|train --library AB --rounds N --report FILE
 
@@ -25,7 +25,7 @@ SIDES = {"off": (0, 0), "hooks": (1, 0), "small": (1, 1)}
 
 class Switch:
     def __init__(self, path):
-        self.library = ctypes.PyDLL(path)  # the interpreter's lock is held in it
+        self.library = ctypes.PyDLL(path)  # PyDLL, because the interpreter's lock must be held during the calls
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = self.find_header()
@@ -38,7 +38,7 @@ class Switch:
                 found = re.match(r"([0-9a-f]+)-.*memfd:ebb-heap", line)
                 if found:
                     return ctypes.c_void_p(int(found[1], 16))
-        return None  # not one sample yet, or not under ebb run
+        return None  # no samples were taken yet, or this is not running under ebb run
 
     def set(self, side):
         self.library.ab_set(*SIDES[side])
@@ -51,7 +51,7 @@ class Switch:
 
 
 def warm_up(unit):
-    """At least so long, so that the sampling has found its interval: seconds that a unit takes."""
+    """Runs for at least this long, so that sampling has settled on its interval. Returns the seconds per unit."""
     begin = time.perf_counter()
     count = 0
     while count < workloads.WARM_UP_UNITS or time.perf_counter() - begin < WARM_UP_S:

@@ -1,10 +1,10 @@
-/* What the hooks' way costs a pair of malloc and free, within one process: each way in turn in
+/* The cost of the hooks for a pair of malloc and free, within one process: each way in turn in
  * short blocks, CPU time of the thread, the median of the differences to glibc's own in the same
  * turn.
  *
  *   filter [TURNS]        default: 300
  *
- * pair: a block of 64 bytes taken and given back at once. mix: 16 to 1,024 bytes, given back in
+ * pair: a block of 64 bytes allocated and freed at once. mix: 16 to 1,024 bytes, freed in
  * random order among 4,096. "live" samples are spread over addresses as those of a heap of so many
  * times 512 KiB are; the heap itself is small, for the filter alone is looked at. With LD_PRELOAD
  * (under `ebb run`), what is in front of malloc then is one more way, with as many samples of its
@@ -21,7 +21,7 @@
 
 enum { PAIRS = 20000, SLOTS = 4096, TURNS_MAX = 2000, THREADS_MAX = 2, LIVE_MANY = 20000 };
 
-/* glibc's own, whatever is in front. */
+/* glibc's own functions, even if others are preloaded. */
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *p);
 
@@ -30,7 +30,7 @@ extern void __libc_free(void *p);
 static void *(*volatile real_malloc)(size_t);
 static void (*volatile real_free)(void *);
 
-/* ---- the ways ---- */
+/* ---- the variants ---- */
 
 static NOINLINE void *pass_malloc(size_t size)
 {
@@ -42,7 +42,7 @@ static NOINLINE void pass_free(void *p)
     real_free(p);
 }
 
-/* Samples are not taken here: the countdown starts far away. */
+/* No samples are taken here, because the countdown starts at a very large value. */
 static NOINLINE void *counted_malloc(size_t size)
 {
     heap_thread.countdown -= (int64_t)size;
@@ -66,7 +66,7 @@ static NOINLINE void filtered_free(void *p)
         maybe_live_free(p);
 }
 
-/* The other layout: every pointer's bit anywhere in the filter. */
+/* The other layout, in which a pointer's bit may be anywhere in the filter. */
 static _Atomic(uint64_t) scattered[LIVE_FILTER_BITS / 64];
 
 static inline uint32_t scattered_bit(uintptr_t p)
@@ -90,7 +90,7 @@ struct way {
     void (*give)(void *);
 };
 static const struct way ways[] = {
-    {"plain", __libc_malloc, __libc_free}, /* what the others are compared with */
+    {"plain", __libc_malloc, __libc_free}, /* the baseline of the comparison */
     {"pass through", pass_malloc, pass_free},
     {"countdown, filter", counted_malloc, filtered_free},
     {"bits scattered", counted_malloc, scattered_free},
@@ -141,7 +141,7 @@ static void *work(void *argument)
     struct worker *w = argument;
     uint64_t random = 1;
     heap_thread.countdown = INT64_MAX;
-    for (int turn = -3; turn < w->turns; turn++) /* the first three warm up */
+    for (int turn = -3; turn < w->turns; turn++) /* the first three turns are warm-up */
         for (int i = 0; i < n_ways; i++) {
             const struct way *way = &ways[((unsigned)i + (unsigned)(turn + 3)) % (unsigned)n_ways];
             pthread_barrier_wait(&gate);
@@ -170,7 +170,7 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* The median over all threads and turns, of the way or of its difference to the plain one. */
+/* The median over all threads and turns, of a variant or of its difference to the plain one. */
 static double result(const struct worker *workers, int threads, int way)
 {
     static double all[THREADS_MAX * TURNS_MAX];
@@ -213,7 +213,7 @@ static void add_live(uint32_t n)
     }
 }
 
-/* 10 GiB that nobody touches. */
+/* 10 GiB that are never touched. */
 static void add_live_pieces(uint32_t n)
 {
     const size_t page = 4096, len = (size_t)n << 19;

@@ -39,7 +39,7 @@ def run_json(run):
 
 
 def under_ebb(options, name, program, **more):
-    """The run folder of it, once it is over."""
+    """The run folder, after the run has finished."""
     run = f"{options.scratch}/{name}"
     subprocess.run([options.ebb, "run", "-q", "-d", run, "--", *program], check=True, timeout=PATIENCE_S,
                    stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**clean_env(), **more.pop("env", {})},
@@ -73,7 +73,7 @@ def trimmed_mean(values, share=0.1):
 
 
 def percent(logs):
-    """From logarithms of ratios, which noise makes neither larger nor smaller: middle and 95 % bounds."""
+    """Median and 95 % bounds, computed from logarithms of ratios, which noise biases in neither direction."""
     chance = random.Random(1)
     found = sorted(trimmed_mean(chance.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
     return [100 * math.expm1(value)
@@ -105,7 +105,7 @@ def slowdown_rows(table, name, found):
     for side, what, bar in SIDES:
         cpu, wall = (against_off(rounds, side, clock) for clock in ("cpu_ns", "wall_ns"))
         if cpu is None:
-            table.row(f"{name}: {what}", "not switched", "this Python does not tell its own allocator")
+            table.row(f"{name}: {what}", "not switched", "the allocator of this Python is unknown")
             continue
         note = (f"[{cpu[1]:+.2f}, {cpu[2]:+.2f}]; wall time {wall[0]:+.2f} [{wall[1]:+.2f}, {wall[2]:+.2f}]; "
                 f"{len(rounds)} rounds of {block:.0f} ms, {sampling_note(rounds, side)}")
@@ -133,7 +133,7 @@ def part_slowdown(table, options):
 # ---- memory and disk ----------------------------------------------------------------------------
 
 def most_bytes(options):
-    """The library and its table if every page of both were in use."""
+    """The size of the library and its table if every page of both were in use."""
     found = subprocess.run(["size", f"{options.build}/libebb-heap.so"], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         return None
@@ -141,7 +141,7 @@ def most_bytes(options):
 
 
 def watch_files(run, job):
-    """Sizes of the largest heap file by time, until the job is over."""
+    """Sizes of the largest heap file over time, until the job has ended."""
     begin, sizes = time.monotonic(), []
     while job.poll() is None and time.monotonic() - begin < PATIENCE_S:
         try:
@@ -154,7 +154,7 @@ def watch_files(run, job):
 
 
 def readings_in(seconds):
-    """store_interval_ns: every 2 s, later every 500th of the run."""
+    """As in store_interval_ns: every 2 s, later every 500th of the run."""
     return seconds / 2 if seconds < 1000 else 500 + 500 * math.log(seconds / 1000)
 
 
@@ -185,7 +185,7 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # from there on none is written but the last, which has everything in it once more
+        # after this only the final block is written, which contains everything once more
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "

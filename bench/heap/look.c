@@ -1,4 +1,4 @@
-/* What a reading of a full table costs the supervisor in CPU time: 32 K live samples of 2,000
+/* The CPU time that a reading of a full table takes in the supervisor: 32 K live samples of 2,000
  * sites, with names and stacks of a large program. Also the size of the file and the memory it
  * takes. */
 #include <errno.h>
@@ -110,7 +110,7 @@ static void measure_live(const struct look *look)
     look_live_fini(&live);
 }
 
-/* Between two readings 400 samples (200 a second) end and as many begin. */
+/* Between two readings 400 samples end and 400 begin, which is 200/s. */
 static void measure_store(struct heap_table *t, const struct look *look, struct store_writer *w)
 {
     uint64_t ns[ROUNDS];

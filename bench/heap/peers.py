@@ -26,7 +26,7 @@ def find_library(name):
 
 
 class Peer:
-    """One way to run a Python program. LINES: does it tell Python lines? WHY: cannot be run here."""
+    """One way to run a Python program. LINES: the tool shows Python lines. WHY: why it cannot run here."""
 
     def __init__(self, name, lines="no", before=(), options=(), env=None, why=None, not_on=()):
         self.name, self.lines, self.why = name, lines, why
@@ -71,7 +71,7 @@ def plain_env():
 
 
 def wait(child):
-    """CPU seconds of it and all that it waited for; None: it did not end, and was ended with its session."""
+    """CPU seconds of the process and its children; None if it did not finish and was killed with its session."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         pid, _, usage = os.wait4(child.pid, os.WNOHANG)
@@ -139,7 +139,7 @@ def row_of(table, peer, plain, name):
 
 
 def ahead(table, all_peers, plain, name):
-    """Ebb before every one that tells Python lines."""
+    """Compares ebb with every tool that shows Python lines."""
     others = [p for p in all_peers if p.lines == "yes" and p.name != "ebb" and p.runs.get(name)]
     ours = next(p for p in all_peers if p.name == "ebb")
     if not others or not ours.runs.get(name):

@@ -22,7 +22,7 @@ struct block {
 static struct site {
     const char *name;
     double bytes, variance;
-    struct block *blocks; /* not by the program's malloc: a static array each */
+    struct block *blocks; /* static arrays, so that the program's own malloc is not used */
     uint32_t n;
 } sites[SITES];
 
@@ -63,7 +63,7 @@ static void count(struct site *s, size_t size, int sign)
     s->variance += sign * variance_of(size);
 }
 
-/* Sites differ in their sizes: from tens of bytes to several times the interval. */
+/* Sites differ in their sizes, from tens of bytes to several times the interval. */
 static size_t size_at(int site)
 {
     size_t scale = (size_t)16 << site % 14;
@@ -77,7 +77,8 @@ static void allocate(int i)
     void *p = take[i](size);
     if (!p)
         exit(1);
-    if (s->n == SLOTS || chance(3) == 0) { /* of every three, one is gone at once or replaces one */
+    /* of every three blocks, one is freed at once or replaces another */
+    if (s->n == SLOTS || chance(3) == 0) {
         free(p);
         return;
     }

@@ -12,14 +12,14 @@ import time
 
 SITES = 20
 TICKS_PER_S = 50
-SAMPLES_PER_S = 40  # half of sites.c: what the loop itself allocates is sampled, too
+SAMPLES_PER_S = 40  # half of sites.c, because the loop's own allocations are sampled as well
 HEADER = sys.getsizeof(b"")
 CALM_S = 6
 CALM_SAMPLES_PER_S = 12
 
 
 def site(number):
-    """bytes() of a size; each compiled on its own, so that each is a place of its own."""
+    """A function that calls bytes(). Each is compiled separately, so that each is a call site of its own."""
     scope = {}
     code = compile(f"def site_{number}(size):\n    return bytes(size)\n", f"site{number}.py", "exec")
     exec(code, scope)  # pylint: disable=exec-used
@@ -53,12 +53,12 @@ class Site:
             share = -math.expm1(-size / self.interval)
             total += size * count
             variance += size * size * count * (1 - share) / share
-        time.sleep(0.2)  # all of them at once would make the sampling coarser at the last moment
+        time.sleep(0.2)  # allocating all of them at once would make the sampling coarser at the end
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 
 
 def calm_down(interval):
-    """A Python that starts allocates so fast that the sampling gets coarser: until it is as asked again."""
+    """A starting Python allocates so fast that sampling becomes coarser. Waits until the interval is as requested."""
     for _ in range(CALM_S * TICKS_PER_S):
         for _ in range(64):
             bytes(int(interval * CALM_SAMPLES_PER_S / TICKS_PER_S / 64))

@@ -1,4 +1,4 @@
-"""Is what `ebb heap` says true? Call sites that know what they hold, and a leak among much churn."""
+"""Checks the output of `ebb heap` against call sites with known live bytes, and against a leak among much churn."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def start_run(options, run, flags, program):
 
 
 def heap(options, run, *flags):
-    """What `ebb heap` says now; None: nothing yet."""
+    """The current output of `ebb heap`, or None if there is none yet."""
     said = subprocess.run([options.ebb, "heap", "--json", *flags, run], capture_output=True, check=False)
     try:
         return json.loads(said.stdout)
@@ -69,7 +69,7 @@ def sites_of(found):
 
 
 def compare(truth, rows):
-    """For each site: its estimate less the truth in standard deviations, and is the truth within the bounds?"""
+    """For each site: the error of its estimate in standard deviations, and whether the truth is within the bounds."""
     found = []
     for name, (held, sigma) in truth.items():
         live, low, high = rows.get(name, (0, 0, 0))
@@ -119,7 +119,7 @@ def truth_rows(table, kind, sites):
     if n == 0:
         return
     inside = sum(abs(site["sigmas"]) <= 2 for site in sites)
-    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)  # by chance, if 95 % is what it is
+    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)  # number expected by chance if the bounds are 95 % bounds
     total = sum(site["found"] for site in sites) / sum(site["true"] for site in sites)
     table.bar(f"{kind}: sites within 2 standard deviations", 100 * inside / n, round(95 - allowed, 1), "%",
               more_is_better=True, note=f"{inside} of {n}; the bar is 95 % less {allowed:.1f}, which is chance with so "
@@ -147,7 +147,7 @@ def is_first(found, line):
 
 
 def watch_leak(options, run, line, seconds):
-    """Looks once a second: when the line was the first row, and at which looks."""
+    """Polls once per second. Returns when the line was first in the table, and at which polls."""
     begin, looks, last = time.monotonic(), [], None
     while time.monotonic() - begin < seconds:
         found = heap(options, run, "--top=1")
@@ -160,7 +160,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """From when on it was the first row at every look."""
+    """The time from which on the line was first at every poll."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

@@ -1,4 +1,4 @@
-/* What a native stack costs: ns per frame of ebb's own walk, with its rules kept and without,
+/* The cost of a native stack: ns per frame of ebb's own walk, with and without cached rules,
  * beside backtrace(), which is gcc's unwinder, on the same stack, turn by turn.
  *
  *   unwind [DEPTH] [ROUNDS] */
@@ -25,7 +25,7 @@ struct figures {
     int rounds;
     size_t own_frames, gcc_frames;
     bool is_whole;
-    double *warm, *cold, *gcc; /* ns a walk, one each round */
+    double *warm, *cold, *gcc; /* ns per walk, one value for each round */
 };
 
 static double walk_ns(struct figures *f, bool is_cold)

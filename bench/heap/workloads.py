@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the profilers are measured on: a loop as Python programs do, and a training.
+"""Workloads for the profilers: a loop that is typical of Python programs, and a training.
 
     bench/heap/workloads.py loop|objects|train --units N [--workers N] [--report FILE] [--watch]
 
@@ -69,7 +69,7 @@ def make_loop():
 
 
 class Images:
-    """JPEGs that become tensors in the worker, as in most trainings."""
+    """JPEGs that a worker turns into tensors, as in most training jobs."""
 
     def __init__(self, count):
         self.jpegs = list(pictures(count, SIDE))
@@ -118,14 +118,14 @@ def make(name, workers=1):
 
 
 def profiler_bytes(pid):
-    """Resident bytes of the library and of its table in process PID, by their mappings."""
+    """Resident bytes of the library and of its table in process PID, according to their mappings."""
     total, end, counts = 0, None, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             found = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s*(.*)", line)
             if found:
                 ours = "libebb-heap.so" in found[3] or "memfd:ebb-heap" in found[3]
-                counts = ours or (end == found[1] and not found[3])  # its .bss has no name
+                counts = ours or (end == found[1] and not found[3])  # the .bss mapping has no name
                 end = found[2] if "libebb-heap.so" in found[3] else None
             elif counts and line.startswith("Rss:"):
                 total += int(line.split()[1]) * 1024
@@ -150,7 +150,7 @@ def nap(pipe):
 
 
 def watch():
-    """The profiler's memory in this process, its workers, a forked child and a new Python, both idle."""
+    """The profiler's memory in this process, its workers, a forked child and a new Python, the last two idle."""
     workers = children()
     here, there = multiprocessing.get_context("fork").Pipe()
     forked = multiprocessing.get_context("fork").Process(target=nap, args=(there,))

@@ -1,4 +1,4 @@
-"""The peers' own virtual environment: on top of a Python that has torch, with what pip can bring."""
+"""Creates a virtual environment for the peers on top of a Python that has torch."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PIP_S = 300
-# Package, and the module that shows it is there.
+# Package, and a module that shows that it is installed.
 PACKAGES = (("memray", "memray"), ("scalene", "scalene"), ("filprofiler", "filprofiler"),
             ("psrecord", "psrecord"), ("psutil", "psutil"))
 SITES = "import sys; print(*(p for p in sys.path if p.endswith(('site-packages', 'dist-packages'))), sep='\\n')"
@@ -19,12 +19,12 @@ def output(command):
 def has(python, module):
     try:
         return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
-    except OSError:  # no such Python
+    except OSError:  # there is no such Python
         return False
 
 
 def make_venv(base, venv):
-    """Its Python. What BASE can import can be imported there; nothing is ever written to BASE."""
+    """The environment's Python. It can import everything that BASE can; nothing is written to BASE."""
     python, kept = f"{venv}/bin/python", f"{venv}/base"
     wanted = output([base, "-c", f"import sys; print(sys.version, sys.prefix); {SITES}"])
     if os.path.exists(kept):
@@ -48,7 +48,7 @@ def why_pip_failed(text):
 
 
 def install(base, venv, wheels):
-    """(python, {package: why it is not there}). WHEELS: a folder to take packages from, and no network."""
+    """(python, {package: why it is missing}). WHEELS: a folder with packages, used instead of the network."""
     python, missing = make_venv(base, venv), {}
     source = ["--no-index", "--find-links", os.path.abspath(wheels)] if wheels else ["--retries", "1"]
     for package, module in PACKAGES:

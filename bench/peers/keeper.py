@@ -6,7 +6,7 @@
 A subreaper: whatever the command leaves behind falls to it, so that the CPU time of a watcher that
 outlives the job is counted too, and nothing is left running. --look-ms adds up the memory of all of them
 every so often, which is not free: not for runs that are timed. Pages of files are left out: they are shared
-with whoever else runs the same libraries, so that another job beside would make this one look smaller.
+with other users of the same libraries, so that another job on the machine would make this one look smaller.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def below(top):
 
 
 def own_bytes(pids):
-    """Their anonymous and shared memory, each page once."""
+    """The anonymous and shared memory of the processes, each page counted once."""
     total = 0
     for pid in pids:
         try:
@@ -60,7 +60,7 @@ def own_bytes(pids):
 
 
 def reap(child, found):
-    """Waits for whoever has ended; false when there is nobody left."""
+    """Reaps processes that have exited. False if none is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -8,7 +8,7 @@ Each tool gets each program twice over. Once at a pace, with its steps spread ov
 what it says: its report, its verdict, its memory and its files. Then without a pace, in turns with the
 plain program, for what it costs: several programs side by side where there are --lanes, each on CPUs of
 its own. What cannot be installed or does not end is named in the table.
---wheels takes the peers' packages from a folder; without it they come from the package index.
+--wheels takes the peers' packages from a folder (default: the package index).
 """
 
 import argparse
@@ -40,12 +40,12 @@ import tools  # noqa: E402
 PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
 QUICK = ("c_buffer", "lazy_images")
 LOOK_MS = 200
-SLOW = 4  # times the plain one: not run again
-NOT_HERE = 77  # of a program of the zoo
+SLOW = 4  # a tool that takes more than this many times the plain run is not run again
+NOT_HERE = 77  # exit status of a zoo program that cannot run here
 MB = 1e6
 REPORT_BYTES = 4 << 20
 LOCK = threading.Lock()
-HEAD = ["tool", "CPU ×", "wall ×", "memory", "disk", "culprit row", "verdict", "right", "job"]
+HEAD = ["tool", "CPU ×", "wall ×", "memory", "disk", "row of the line", "verdict", "right", "job"]
 
 
 def say(text):
@@ -77,7 +77,7 @@ def folder_bytes(folder):
 
 
 def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
-    """What the keeper wrote of one run, with READ(folder) of what is in its folder. LANE: its CPUs."""
+    """The keeper's record of one run, with READ(folder) of its folder. LANE is the set of CPUs to use."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"
@@ -101,7 +101,7 @@ def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
 
 
 def keep_reports(outer, target):
-    """A copy of what the tool left and of what was printed, but for large files."""
+    """Copies the tool's files and the output, except large files."""
     def large(folder, names):
         return [name for name in names if os.path.isfile(f"{folder}/{name}")
                 and os.path.getsize(f"{folder}/{name}") > REPORT_BYTES]
@@ -110,7 +110,7 @@ def keep_reports(outer, target):
 
 
 def failure(options, found, last):
-    """Why the job did not get to its end; None if it did."""
+    """Why the job did not finish; None if it did."""
     if found["timed_out"]:
         return f"not over after {options.deadline:g} s, and ended"
     if found["status"] == NOT_HERE:
@@ -119,7 +119,7 @@ def failure(options, found, last):
 
 
 def answer(options, tool, program):
-    """One run at a pace, with what the tool says of it."""
+    """One run at a given pace, with the tool's report."""
     truth = truth_of(*program)
 
     def read(folder, found):
@@ -139,14 +139,14 @@ def answer(options, tool, program):
 def answers(options, all_tools, programs):
     """{(tool, program): found}, JOBS at a time: nothing is timed here."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
-    asked.sort(key=lambda pair: not pair[0].is_slow)  # else the end would be one slow tool alone
+    asked.sort(key=lambda pair: not pair[0].is_slow)  # otherwise one slow tool would run alone at the end
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))
     return {(tool.name, program[0]): each for (tool, program), each in zip(asked, found)}
 
 
 def lanes(options):
-    """Sets of CPUs, neighbours together; [None], which is wherever the kernel likes, where one is enough."""
+    """Sets of adjacent CPUs; [None], which leaves the choice to the kernel, if one lane is enough."""
     cpus = sorted(os.sched_getaffinity(0))
     width = len(cpus) // options.lanes
     if options.lanes < 2 or not width:
@@ -198,7 +198,7 @@ def spread(values):
 
 
 def row_of(tool, program, said, ratios):
-    """The cells of one line."""
+    """The cells of one row."""
     if tool.why:
         return [tool.name, "–", "–", "–", "–", "–", "–", "–", f"not run: {tool.why}"]
     found, plain = said[tool.name, program], said["plain", program]
@@ -211,7 +211,7 @@ def row_of(tool, program, said, ratios):
             f"{found['disk_bytes'] / MB:.2f} MB",
             "–" if not tool.rows else str(found.get("row") or "none"),
             found.get("word", "–"), found.get("right", "–"),
-            f"ended well; its report was not to be had: {unread}" if unread else "ended well"]
+            f"ended well; its report is not available: {unread}" if unread else "ended well"]
 
 
 def print_all(all_tools, programs, said, ratios):
@@ -281,7 +281,7 @@ def named(found):
 
 
 def keep(options, kept, **more):
-    """Writes all that is known so far."""
+    """Writes all results so far."""
     with LOCK:
         kept.update(more)
         if options.json:

@@ -1,6 +1,6 @@
-"""What each tool's own report has in its first rows, and whether the true function is among them.
+"""The first rows of each tool's own report, and whether the true function is among them.
 
-A report is a list of rows (bytes, [(function, file)]); file is None where the tool does not tell it. Tools
+A report is a list of rows (bytes, [(function, file)]); file is None where the tool does not show it. Tools
 that print a stack with each row are given the whole of it, and those with more than one report the best."""
 
 import ast
@@ -13,13 +13,13 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
-LEAST = 10e6  # bytes of a row that points at 30 to 130 MB; less is there by chance
-REPORT_S = 240  # to make one from what was recorded
-SCALENE_UNSURE = 0.95  # it prints a leak from there on
+LEAST = 10e6  # size that a row must have to count as the leak of 30 to 130 MB; smaller rows are coincidence
+REPORT_S = 240  # time to make a report from the recording
+SCALENE_UNSURE = 0.95  # probability from which on scalene prints a leak
 
 
 def last_word(function):
-    """Tools differ in whether they tell the class; a comprehension is its function's."""
+    """Some tools omit the class; a comprehension belongs to its function."""
     return re.sub(r"\.<.*", "", function).split(".")[-1]
 
 
@@ -34,7 +34,7 @@ def is_culprit(frame, truth):
 
 
 def row_in(rows, truth):
-    """1 to 3, or 0 where it is in none of the first three."""
+    """The rank of the function, 1 to 3; 0 if it is not among the first three rows."""
     for number, (size, frames) in enumerate(rows[:ROWS], 1):
         if size >= LEAST and any(is_culprit(frame, truth) for frame in frames):
             return number
@@ -42,12 +42,12 @@ def row_in(rows, truth):
 
 
 def culprit_row(found, truth):
-    """The least of all reports; 0 where it is in none."""
+    """The best rank over all reports; 0 if it is in none."""
     return min(filter(None, (row_in(rows, truth) for rows in found)), default=0)
 
 
 def function_at(file, line):
-    """The innermost function around a line of a Python file."""
+    """The innermost function that contains a line of a Python file."""
     try:
         with open(os.path.join(ROOT, file), encoding="utf-8") as source:
             tree = ast.parse(source.read())
@@ -136,7 +136,7 @@ def ebb_verdict(options, folder):
 
 
 def ebb_right(options, folder, truth):
-    """yes, NO, or open where it says that it cannot know yet; and its word."""
+    """yes, NO, or open if the tool is undecided; and the tool's word."""
     word = ebb_verdict(options, folder)
     if word in truth["words"]:
         return "yes", word

@@ -18,7 +18,7 @@ import time
 import psutil
 
 INTERVAL_S = 0.5
-WINDOW = 10  # readings at each end
+WINDOW = 10  # number of readings at each end
 THRESHOLD_MB = 50
 
 

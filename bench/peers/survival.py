@@ -18,7 +18,7 @@ LIMIT_S = 400
 
 
 def measure(options, half):
-    """The rows of one half of the table; none with a sentence where it cannot be run."""
+    """The rows of one half of the table; no rows, with a reason, if it cannot be run."""
     env = {**os.environ, "EBB_BINARY": options.ebb, "EBB_BUILD_DIR": options.build}
     try:
         done = subprocess.run([options.python, os.path.abspath(__file__), half], env=env, text=True,
@@ -30,10 +30,10 @@ def measure(options, half):
 
 
 def begin(options):
-    """Returns, with a future of all rows, when only what minds nobody is still running."""
+    """Measures the half that must run alone. Returns a future of all rows while the rest runs in the background."""
     alone = measure(options, "alone")
     pool = ThreadPoolExecutor(1)
-    # Both halves have the title.
+    # Both halves have the same title.
     return pool.submit(lambda: (alone and measure(options, "rest")) + alone[1:])
 
 

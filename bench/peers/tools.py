@@ -1,4 +1,4 @@
-"""The tools that are compared: how each is started, and how its report is read."""
+"""The compared tools: how each is started, and how its report is read."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def memray(name, *flags, why):
 
 
 def helper(script, output):
-    """A program of ours between the tool and the job."""
+    """A helper program between the tool and the job."""
     def command(python, folder, program):
         return [python, f"{HERE}/{script}", f"{folder}/{output}", *program]
     return command
@@ -54,7 +54,7 @@ def ebb_command(options):
 
 
 def all_tools(options, missing):
-    """In the order of the table; the plain run first."""
+    """In the order of the table; the plain run is first."""
     no_memray = missing.get("memray")
     no_gdb = None if shutil.which("gdb") else "it needs gdb, which is not here"
     no_heaptrack = None if shutil.which("heaptrack") else "not installed, and no package of this system"

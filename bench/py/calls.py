@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each call of the package costs, in a tight loop and between pieces of real work.
+"""The cost of each call of the package, in a tight loop and between pieces of real work.
 
     bench/py/calls.py [--times N] [--work-ms N]
 
@@ -30,7 +30,7 @@ PLACES = {"outside": {}, "in a run": {}, "in a run, EBB_TRUTH=0": {"EBB_TRUTH": 
 
 
 class Work:
-    """Products of matrices that fill the caches; without numpy, a look through a large array."""
+    """Multiplies matrices that fill the caches; without numpy, scans a large array."""
 
     def __init__(self, ms):
         self.seconds = ms / 1000
@@ -70,7 +70,7 @@ def once(call, n, clock):
 
 
 def measure(times, work_ms):
-    """Microseconds, by call: warm, cold by the wall, cold by the thread's CPU clock."""
+    """Microseconds per call: warm, cold in wall time, cold in the thread's CPU time."""
     work, found = Work(work_ms), {}
     for name, call in calls().items():
         rows = {"warm": [], "cold": [], "cold cpu": []}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ebb costs a training step, with an upper bound: marks, hooks and profiler apart, and all together.
+"""The cost of ebb in a training step, with an upper bound: marks, hooks and profiler, separately and together.
 
     bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--costs all] [--minutes N] [--json FILE]
 
@@ -39,8 +39,8 @@ ROOT = HERE.parents[1]
 RESAMPLES = 2000
 NOISE_BARS = 3
 PATIENCE_S = 150
-START_S = 25  # of one loop, until it is warm
-# what is compared: arm, its base
+START_S = 25  # seconds until one loop is warm
+# the comparisons: an arm and its base
 COSTS = {"profiler": ("profiler", "nothing"), "marks": ("marks", "profiler"), "hooks": ("hooks", "profiler"),
          "all": ("all", "nothing"), "outside": ("nothing", "unwatched")}
 BARS = {"profiler", "marks", "hooks", "all"}
@@ -60,7 +60,7 @@ def missing(loop):
 
 
 def arms_of(costs):
-    """In the order of cost_job.py, for its chance to be the same each time."""
+    """In the order of cost_job.py, so that its random choices are the same each time."""
     needed = {arm for what in costs for arm in COSTS[what]}
     return [arm for arm in ("nothing", "profiler", "marks", "hooks", "all", "unwatched") if arm in needed]
 
@@ -88,7 +88,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
             try:
                 status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
             except subprocess.TimeoutExpired:
-                job.terminate()  # ebb ends the whole job
+                job.terminate()  # terminates the whole job
                 status = job.wait()
         if status or not os.path.exists(report):
             tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]
@@ -103,7 +103,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# ---- what it means ----
+# ---- evaluation ----
 
 
 def means(row, column):
@@ -139,7 +139,7 @@ def cost_of(rounds, what, base_us):
 
 
 def word(cost, bar):
-    """An interval that is much wider than the bar decides nothing, wherever it lies."""
+    """An interval much wider than the bar decides nothing, whatever its position."""
     if cost["low"] > bar:
         return "MISSED"
     if cost["high"] - cost["low"] > NOISE_BARS * bar:

@@ -28,11 +28,11 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-TWICE = ("nothing", "profiler")  # in a round of all arms: each is compared with several others
+TWICE = ("nothing", "profiler")  # arms that run twice in a round of all arms, because several others are compared with them
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # where steps are short: what drifts within a second differs less between shorter blocks
+SHORT_BLOCK_S = 0.05  # for short steps: drift within a second affects shorter blocks less
 SHORT_STEP_S = 0.009
-SETTLE_S = 0.01  # untimed after each switch, in whole steps; none where a step is longer
+SETTLE_S = 0.01  # untimed seconds after each switch, in whole steps; none if a step is longer
 WARM_UP_STEPS = 60
 WORKERS = 4
 HEADER_SAMPLES = 12  # struct heap_header: samples, ends, hook_ns, in words of 8 bytes
@@ -42,7 +42,7 @@ class Profiler:
     """libebb-heap.so, switched by bench/heap/ab.c: every slot that leads to a hook is redirected."""
 
     def __init__(self, library):
-        self.library = ctypes.PyDLL(library)  # keeps the interpreter's lock
+        self.library = ctypes.PyDLL(library)  # PyDLL, which keeps the interpreter's lock
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = None
@@ -51,7 +51,7 @@ class Profiler:
         self.library.ab_set(on, on)
 
     def samples(self):
-        """Samples so far, and nanoseconds spent in them."""
+        """Number of samples so far, and nanoseconds spent in them."""
         if self.header is None:
             with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
                 found = re.search(r"^([0-9a-f]+)-.*memfd:ebb-heap", lines.read(), re.MULTILINE)
@@ -62,7 +62,7 @@ class Profiler:
 
 
 def ebb_module(name):
-    """A module of the package in use: under a private name where `ebb` is the user's own."""
+    """A module of the package in use; it has a private name if `ebb` is a module of the user."""
     return sys.modules.get(f"ebb.{name}") or sys.modules.get(f"_ebb.{name}")
 
 
@@ -79,7 +79,7 @@ class Due:
             self.off_since = now
         elif on and self.off_since is not None:
             away, self.off_since = now - self.off_since, None
-            wire, truth, keepers = (ebb_module(name) for name in ("_wire", "_truth", "_keepers"))
+            wire, truth, keepers = (ebb_module(name) for name in ("_wire", "_truth", "_containers"))
             wire.wire()._step_due += away
             if truth and keepers:
                 truth._next += away
@@ -119,8 +119,8 @@ class MarksByHand:
 
     def __init__(self):
         self.is_on, self.step = True, 0
-        self.rows = {True: None, False: None}  # of the wire, by who reports
-        self.counted = None  # by the tracker, when it last reported
+        self.rows = {True: None, False: None}  # the row of marks being collected, by sender
+        self.counted = None  # the tracker's count of steps when it last reported
         import ebb
 
         self.send = ebb.step
@@ -135,16 +135,16 @@ class MarksByHand:
             return
         wire, control = ebb_module("_wire").wire(), ebb_module("_control")
         tracker = ebb_module("_hooks")._tracker
-        self.rows[self.is_on] = (wire._step, wire._told, wire._row_end)
+        self.rows[self.is_on] = (wire._step, wire._sent, wire._row_end)
         if on:
-            self.counted = (tracker.step, tracker._has_begun, tracker._told)
+            self.counted = (tracker.step, tracker._has_begun, tracker._sent)
         elif self.counted:
-            tracker.step, tracker._has_begun, tracker._told = self.counted
+            tracker.step, tracker._has_begun, tracker._sent = self.counted
         self.is_on = bool(on)
         if self.rows[self.is_on]:
-            wire._step, wire._told, wire._row_end = self.rows[self.is_on]
+            wire._step, wire._sent, wire._row_end = self.rows[self.is_on]
         if not on:
-            wire.is_told_by_hand = False
+            wire.is_sent_by_job = False
             control.release()
 
 
@@ -160,8 +160,8 @@ class MarksOfCallback:
     def set(self, on):
         callbacks = self.all if on else self.others
         wire = ebb_module("_wire").wire()
-        if on and self.owner.callbacks is not callbacks and wire._step:  # no gap in the numbers, see above
-            wire._step = wire._told = (self.steps_done(), *wire._step[1:4], time.monotonic())
+        if on and self.owner.callbacks is not callbacks and wire._step:  # avoids a gap in the numbers, see above
+            wire._step = wire._sent = (self.steps_done(), *wire._step[1:4], time.monotonic())
         self.owner.callbacks = callbacks
 
 
@@ -188,7 +188,7 @@ class Parts:
 
 
 class Work:
-    """What fills a step up to its length: matrix products on the device of the training."""
+    """Extends a step to its length with matrix products on the training device."""
 
     def __init__(self, torch, device):
         side = 4096 if device.type == "cuda" else 128
@@ -225,7 +225,7 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
     def calibrate(self, target_s):
-        """Adds work until a step lasts TARGET_S; without any a step may be longer already."""
+        """Adds work until a step takes TARGET_S. A step may already take longer without any."""
         self.work.count = 0
         base = yield from self.timed(max(4, min(50, int(0.3 / target_s))))
         self.work.count = 10
@@ -249,7 +249,7 @@ class Clock:
                 "samples": now - samples, "hook_us": (now_ns - hook_ns) / 1e3 / count, "wall_s": wall / 1e9}
 
     def order(self, chance):
-        """Of the blocks of one round."""
+        """Results of the blocks of one round."""
         arms = self.arguments.arms
         if len(arms) == 2:
             a, b = chance.sample(arms, 2)
@@ -282,7 +282,7 @@ class Clock:
             parts.set("all")
 
 
-# ---- the trainings ----
+# ---- training loops ----
 
 
 def device_of(torch):
@@ -291,7 +291,7 @@ def device_of(torch):
 
 def make_data(torch):
     class Examples(torch.utils.data.Dataset):
-        """Bytes that become floats, as after decoding."""
+        """Bytes converted to floats, as after decoding."""
 
         def __len__(self):
             return 1 << 30
@@ -304,7 +304,7 @@ def make_data(torch):
 
 
 class InOrder:
-    """A sampler that makes no list of a billion numbers."""
+    """A sampler that does not build a list of a billion numbers."""
 
     def __iter__(self):
         return iter(range(1 << 30))
@@ -328,7 +328,7 @@ def make_model(torch, work):
 
 
 class Log:
-    """What loops do besides: the loss is read, which waits for the device, and put into a record of the step."""
+    """Reads the loss, which waits for the device, and adds it to a record of the step, as typical loops do."""
 
     def __init__(self):
         self.records = [None] * 100

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ebb.data costs a step, beside a list of opened PIL images, and what it saves in memory.
+"""The cost of ebb.data per step against a list of opened PIL images, and the memory it saves.
 
     python bench/py/lazy_images.py [--images 64] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
 
@@ -36,7 +36,7 @@ def collate(examples):
 
 
 def measure(way, batch, epochs, side, paths):
-    """One process: CPU seconds a step in the first epoch and in the later ones, and the rise of memory."""
+    """One process: CPU seconds per step in the first epoch and in later ones, and the growth of memory."""
     from PIL import Image
 
     from ebb.data import LazyImages, keep_nothing
@@ -88,7 +88,7 @@ def compare(arguments):
             for way in WAYS:
                 rounds[way].append(in_process(way, arguments, paths))
     of_list = {key: statistics.median(r[key] for r in rounds["list"]) for key in ("first", "later")}
-    print(f"{arguments.images} images of {arguments.side}×{arguments.side}, {arguments.batch} a step, "
+    print(f"{arguments.images} images of {arguments.side}×{arguments.side}, {arguments.batch}/step, "
           f"{arguments.epochs} epochs, {arguments.rounds} rounds")
     print(f"{'':20} {'first epoch':>20} {'later epochs':>20} {'rise':>9}")
     for way in WAYS:

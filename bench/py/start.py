@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `ebb run` adds to the start and the end of a Python.
+"""The time that `ebb run` adds to the start and the end of a Python program.
 
     bench/py/start.py [--times N] [--torch-times N] [--python PATH] [--json FILE]
 
 Starts PATH plainly, under `ebb run`, and under `ebb run` without some of its parts, in random order, for a program
-that does nothing and for one that imports torch. The program itself tells when its first line ran and when it had
+that does nothing and for one that imports torch. The program itself reports when its first line ran and when it had
 finished, so that what is added divides into
   start   from the fork to the first line of the program
   body    the program: nothing, or `import torch`
@@ -64,7 +64,7 @@ def measure(arguments, body, times):
     chance, rounds = random.Random(1), []
     folder = tempfile.mkdtemp()
     try:
-        once(arguments, "plain", body, folder)  # files into the cache
+        once(arguments, "plain", body, folder)  # warms the page cache
         for _ in range(times):
             rounds.append({way: once(arguments, way, body, folder) for way in chance.sample(list(WAYS), len(WAYS))})
     finally:

@@ -36,7 +36,7 @@ def timed(command):
 
 
 def browser_of(options):
-    """Where node finds what drives a browser, and the browser; or why there is none."""
+    """The path of node's browser driver, and the browser; or the reason why there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program or not shutil.which("npm"):
         return None, "npm or chromium is not there (scripts/setup.sh web, then browser)"

@@ -1,9 +1,9 @@
-"""Kills `ebb serve` with SIGKILL at random moments under load, again and again, and then asks whether
-every accepted job is there, ran exactly once, and the database is whole.
+"""Kills `ebb serve` repeatedly with SIGKILL at random moments under load, and then checks that every
+accepted job exists and ran exactly once, and that the database is intact.
 
     bench/serve/kill.py [--kills N] [--seed N] [--slots N] [--keep-folder]
 
-EBB_BINARY names the program. Ends with 1, and says what, where something is not as it must be.
+EBB_BINARY is the path of the program. Prints every violation; exits with 1 if there is one.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Connection(http.client.HTTPConnection):
 
 
 class Server:
-    """One after another in the same state folder."""
+    """Servers, one after another, in the same state folder."""
 
     def __init__(self, binary, folder, slots):
         self.binary, self.slots = binary, slots
@@ -65,7 +65,7 @@ class Server:
         self.process.wait(60)
 
     def ask(self, method, path, body=None, timeout=10):
-        """(status, document), or None where there is no answer: the server is dead, or dies."""
+        """(status, document), or None without an answer: the server is dead, or is being killed."""
         connection = Connection(self.socket, timeout)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -90,7 +90,7 @@ class Server:
 
 
 class Load:
-    """Submits, cancels, and remembers what was answered with yes."""
+    """Submits and cancels jobs, and records which requests were accepted."""
 
     def __init__(self, server, marks, seed):
         self.server, self.marks = server, marks
@@ -106,7 +106,7 @@ class Load:
             after = []
             if self.accepted and self.random.random() < 0.15:
                 after = [self.random.choice(list(self.accepted))]
-        # one write, at the end of the file whatever others do
+        # one write, which appends atomically
         script = f'echo "${{EBB_RUN_DIR##*/}}" >>{self.marks}; sleep {sleep}'
         return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after}
 
@@ -135,7 +135,7 @@ class Load:
             thread.start()
 
     def wait_for_more(self, count):
-        """So many are accepted from now on: a machine may be too slow for the moments between kills."""
+        """Waits until COUNT more jobs are accepted, because a slow machine may accept none between kills."""
         wanted, until = len(self.accepted) + count, time.monotonic() + SETTLE_S
         while len(self.accepted) < wanted and time.monotonic() < until:
             time.sleep(0.01)
@@ -165,7 +165,7 @@ def rows_of(state):
 
 
 def left_processes(state):
-    """Processes whose command line names the state folder."""
+    """Processes whose command line contains the state folder."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -178,7 +178,7 @@ def left_processes(state):
 
 
 def judge(server, load, marks):
-    """Everything that is not as it must be."""
+    """All violations, as texts."""
     times = collections.Counter(int(line.split("-")[0]) for line in marks.read_text().split())
     whole, rows = rows_of(server.state)
     wrong = [] if whole == [("ok",)] else [f"the database is damaged: {whole}"]
@@ -190,12 +190,12 @@ def judge(server, load, marks):
         if ran > 1:
             wrong.append(f"job {job} ran {ran} times")
         if state not in ("succeeded", "cancelled"):
-            wrong.append(f"job {job} is {state}: {reason}; it ran {ran} times")
+            wrong.append(f"job {job} is {state}: {reason}; and ran {ran} times")
         if state == "succeeded" and ran != 1:
             wrong.append(f"job {job} succeeded and ran {ran} times")
         if job in load.cancelled and state != "cancelled":
             wrong.append(f"job {job} was to be cancelled and is {state}")
-        if state == "cancelled" and job not in load.cancelled and "comes before" not in str(reason) \
+        if state == "cancelled" and job not in load.cancelled and "which it waited for" not in str(reason) \
                 and reason != "by the test":
             wrong.append(f"job {job} was cancelled, and nobody asked for it: {reason}")
     for job in times:
@@ -210,7 +210,7 @@ def judge(server, load, marks):
 
 
 def torture(binary, folder, kills, seed, slots=4):
-    """(what is wrong, how many there were of each state, seconds)."""
+    """(violations, number of jobs in each state, seconds)."""
     marks = folder / "marks"
     marks.touch()
     server = Server(binary, folder, slots)
@@ -222,7 +222,7 @@ def torture(binary, folder, kills, seed, slots=4):
     load.begin()
     load.wait_for_more(5)
     for _ in range(kills):
-        # sometimes before it has even read its jobs, mostly in the midst of work
+        # sometimes before it has read its jobs, mostly in the middle of work
         time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, 0.8))))
         server.kill()
         server.start()

@@ -1,9 +1,10 @@
-/* How many requests a second one server answers: keep-alive connections over loopback, one request
- * at a time on each.
+/* Measures how many requests per second a server answers: keep-alive connections over loopback,
+ * with one request at a time on each.
  *
  *     rest PORT TOKEN PATH [CONNECTIONS [SECONDS]]
  *
- * Prints one JSON line: requests, errors, a second, and the times of single requests. */
+ * Prints one line of JSON: requests, errors, requests per second, and the times of single requests.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@ enum { CONNECTIONS_MAX = 1024, ANSWER_MAX = 1 << 20, TIMES_MAX = 1 << 22 };
 struct connection {
     int fd;
     uint64_t sent_ns;
-    size_t len, wanted; /* wanted 0: the headers are not whole yet */
+    size_t len, wanted; /* wanted 0: the headers are incomplete */
     bool is_good;
     char *answer;
 };
@@ -69,7 +70,7 @@ static void begin(struct connection *c, int port, int epoll_fd)
     ask(c);
 }
 
-/* True once the whole answer is there. */
+/* True once the answer is complete. */
 static bool is_whole(struct connection *c)
 {
     if (!c->wanted) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The server's measurements, as one table: what was measured, the number, the bar, held or not.
+"""Measures the server and prints one table: the measurement, the number, the bar, held or missed.
 
     bench/serve/serve.py [--json] [--only PART[,PART]] [--quick] [--build DIR]
 
-Parts: start, jobs, memory, viewers, reads, file, kill. --quick is for a look: a tenth of the jobs, kills and
-seconds. A bar that is missed is printed as missed, and the exit status stays 0.
+Parts: start, jobs, memory, viewers, reads, file, kill. --quick uses a tenth of the jobs, kills
+and seconds. The exit status is 0 even if a bar is missed.
 """
 
 import argparse
@@ -32,7 +32,8 @@ PATIENCE_S = 120
 
 
 def settled(found, bound, limit_s=30):
-    """FOUND(), once it is BOUND at most, or what it is after LIMIT_S: connections that end, processes that go."""
+    """FOUND() once it is at most BOUND, or its value after LIMIT_S: for connections and processes that take a while
+    to end."""
     until = time.monotonic() + limit_s
     while found() > bound and time.monotonic() < until:
         time.sleep(0.1)
@@ -50,12 +51,12 @@ def wait_for(what, found, limit_s=PATIENCE_S):
 
 
 class Server:
-    """One `ebb serve` of its own, with the unix socket for requests."""
+    """A separate `ebb serve`, with the unix socket for requests."""
 
     def __init__(self, options, *flags, name="state"):
         self.folder = os.path.join(options.scratch, name)
         ready = os.path.join(options.scratch, f"{name}.ready")
-        if os.path.exists(ready):  # of the server before this one in the same folder
+        if os.path.exists(ready):  # left by the previous server in this folder
             os.unlink(ready)
         self.log = open(os.path.join(options.scratch, f"{name}.log"), "ab")
         self.process = start([options.ebb, "serve", "--state-dir", self.folder, "--listen", "127.0.0.1:0",
@@ -123,7 +124,7 @@ def cgroups():
 # ---- parts --------------------------------------------------------------------------------------
 
 def fsync_s(folder):
-    """What a commit has to wait for at least: a small write and fdatasync, in the same folder."""
+    """The shortest time of a commit: a small write and fdatasync in the same folder."""
     fd = os.open(os.path.join(folder, "fsync-probe"), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         began = time.monotonic()
@@ -158,7 +159,7 @@ def part_jobs(table, options):
     table.title(f"{count:,} short jobs through one server")
     processes, groups = children_of_ebb(), cgroups()
     server = Server(options, "--slots", "4", "--keep", "200", name="jobs")
-    for _ in range(50):  # caches of the server and its database
+    for _ in range(50):  # fills caches of the server and its database
         last = server.submit("/bin/true", name="warm", options={"no-heap": True, "no-shim": True})
     server.wait(last)
     time.sleep(2)
@@ -175,11 +176,11 @@ def part_jobs(table, options):
     wait_for("retention", lambda: len(os.listdir(os.path.join(server.folder, "runs"))) <= 210, 300)
     after = server.memory()
     ended = server.ask("GET", "/jobs?limit=500")["jobs"]
-    table.row("jobs a second", f"{count / took:.1f}")
-    table.row("succeeded, of those kept", f"{sum(j['state'] == 'succeeded' for j in ended)} of {len(ended)}")
-    table.bar("memory more than at the start", (after - before) / MIB, 2, "MiB", digits=2)
-    table.bar("memory at most", max(high, after) / MIB, 30, "MiB", digits=2)
-    table.bar("fds more than at the start", settled(server.files, files) - files, 0, "")
+    table.row("jobs per second", f"{count / took:.1f}")
+    table.row("succeeded, of the jobs still stored", f"{sum(j['state'] == 'succeeded' for j in ended)} of {len(ended)}")
+    table.bar("growth of memory", (after - before) / MIB, 2, "MiB", digits=2)
+    table.bar("maximum memory", max(high, after) / MIB, 30, "MiB", digits=2)
+    table.bar("growth of open files", settled(server.files, files) - files, 0, "")
     table.bar("processes left", settled(children_of_ebb, processes) - processes, 0, "")
     table.bar("cgroups left", settled(cgroups, groups) - groups, 0, "")
     server.close()
@@ -202,7 +203,7 @@ def in_use():
 def part_memory(table, options):
     size = GIB // 2 if options.quick else 4 * GIB
     if meminfo_bytes("MemAvailable") < size * 3 // 2:
-        table.row("memory back after a large job", "left out", "this machine has too little memory")
+        table.row("memory returned after a large job", "left out", "this machine has too little memory")
         return {}
     table.title(f"memory of the machine after each of three jobs of {size / GIB:g} GiB")
     server = Server(options, "--slots", "1", name="memory")
@@ -233,15 +234,15 @@ def part_viewers(table, options):
         high = max(high, server.memory())
         time.sleep(0.2)
     found = json.loads(crowd.stdout.read())
-    server.http.close()  # which the server has given up by now; it is opened anew
+    server.http.close()  # the server has closed this connection by now; it is opened again
     server.ask("POST", f"/jobs/{number}/cancel", {})
     server.wait(number)
     server.close()
     table.row("samples at the readers", f"{found['least_samples']}–{found['most_samples']}",
-              f"{found['lost']} readers cut off")
-    table.row("delivery, median", f"{found['p50_ms']:.1f} ms", "from the look at the job to the viewer")
+              f"{found['lost']} readers disconnected")
+    table.row("delivery, median", f"{found['p50_ms']:.1f} ms", "from the sample to the viewer")
     table.bar("delivery, p99", found["p99_ms"], 250, "ms")
-    table.bar("memory of the server at most", high / MIB, 60, "MiB")
+    table.bar("maximum memory of the server", high / MIB, 60, "MiB")
     return found
 
 
@@ -262,7 +263,7 @@ def part_reads(table, options):
         if i == 0:
             table.bar("one job", found["per_s"], 5000, "a second", more_is_better=True, digits=0)
         else:
-            table.row(path, f"{found['per_s']:.0f} a second")
+            table.row(path, f"{found['per_s']:.0f}/s")
     return results
 
 
@@ -276,7 +277,7 @@ def highest_bytes(pid):
 
 
 def queue_under_changes(options, queued, seconds, *flags):
-    """A server with QUEUED jobs, one of which is cancelled twice a second: how long a request waits."""
+    """Measures how long a request waits on a server with QUEUED jobs while two jobs per second are cancelled."""
     record = {"status": "queued", "command": ["true"], "cwd": "/"}
     name = f"file{queued}{len(flags)}"
     path = os.path.join(options.scratch, f"{name}.json")
@@ -319,19 +320,19 @@ def part_file(table, options):
     results = {}
     kept = os.path.join(options.scratch, "kept.json")
     for queued, seconds in ((5000, 20),) if options.quick else ((5000, 30), (100000, 120)):
-        table.title(f"--job-file with {queued:,} queued jobs, two changes a second")
+        table.title(f"--job-file with {queued:,} queued jobs, two changes per second")
         without = queue_under_changes(options, queued, 10)
         found = queue_under_changes(options, queued, seconds, "--job-file", kept)
-        table.row("the file, and how often it was replaced", f"{found['size_bytes'] / MIB:.1f} MiB",
+        table.row("size of the file, and how often it was replaced", f"{found['size_bytes'] / MIB:.1f} MiB",
                   f"{found['writes']} times in {seconds} s")
-        table.row("a request waits, p99", f"{found['p99_ms']:.1f} ms", f"without the file {without['p99_ms']:.1f} ms")
-        table.bar("at most, more than without the file", found["most_ms"] - without["most_ms"], 20, "ms",
-                  note=f"without it {without['most_ms']:.1f} ms")
-        table.bar("CPU time more than without the file", (found["cpu_share"] - without["cpu_share"]) * 100, 15, "%",
-                  note=f"of one core; without it {without['cpu_share'] * 100:.1f} %")
-        table.bar("memory at most, more than without the file",
+        table.row("duration of a request, p99", f"{found['p99_ms']:.1f} ms", f"without the file {without['p99_ms']:.1f} ms")
+        table.bar("maximum, compared with no file", found["most_ms"] - without["most_ms"], 20, "ms",
+                  note=f"without the file {without['most_ms']:.1f} ms")
+        table.bar("CPU time, compared with no file", (found["cpu_share"] - without["cpu_share"]) * 100, 15, "%",
+                  note=f"of one core; without the file {without['cpu_share'] * 100:.1f} %")
+        table.bar("memory maximum, compared with no file",
                   (found["high_bytes"] - without["high_bytes"]) / MIB, 8, "MiB",
-                  note=f"without it {without['high_bytes'] / MIB:.0f} MiB")
+                  note=f"without the file {without['high_bytes'] / MIB:.0f} MiB")
         results[str(queued)] = {"with": found, "without": without}
         os.unlink(kept)
     return results

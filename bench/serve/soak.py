@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The server under everything at once: submits, cancels, viewers, kill -9, a full disk, hostile jobs.
+"""Runs the server under every load at once: submits, cancels, viewers, kill -9, a full disk, hostile jobs.
 
     bench/serve/soak.py [--minutes N] [--seed N] [--build DIR] [--keep-folder]
 
 Every job appends a line to a proof file when it starts. At the end every accepted job must have exactly one
-final state that its kind allows, none may have run twice, nothing may be left of any of them, the database must
-be whole, and the server's memory and file descriptors must be flat while it was not killed. Prints one table;
-exits with 1 where something is violated. As root the state folder is a small tmpfs that is filled up now and
-then, and a fork storm and frozen jobs take part (cgroup v1); else these are left out, and one line says so.
+final state that its kind allows, no job may have run twice, no process of a job may be left, the database must
+be intact, and the server's memory and file descriptors must stay constant between kills. Prints one table;
+exits with 1 if a rule is violated. For root, the state folder is a small tmpfs that is sometimes full, and
+there are fork storms and frozen jobs (cgroup v1); otherwise these are left out, and one line says so.
 """
 
 import argparse
@@ -32,7 +32,7 @@ import kill  # noqa: E402
 
 MIB = 1 << 20
 DISK_BYTES = 3 << 30
-KEEP_FREE_JOBS = 40  # no more are submitted while so many wait
+KEEP_FREE_JOBS = 40  # no more jobs are submitted while this many are queued
 FLAT_RSS_BYTES = 4 * MIB
 FLAT_FDS = 16
 PROCESSES = 600
@@ -51,7 +51,7 @@ while time.monotonic() < end:
 """
 HOG = "b = bytearray(400 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nimport time; time.sleep(30)"
 
-# kind: (weight, script, options, final states, is always cancelled). $PROOF is what every script does first.
+# kind: (weight, script, options, final states, is always cancelled). Every script begins with $PROOF.
 KINDS = {
     "echo": (30, "true", {}, {"succeeded"}, False),
     "sleep": (15, "sleep 0.$((RANDOM % 9))", {}, {"succeeded"}, False),
@@ -97,7 +97,7 @@ class Server(kill.Server):
 
 
 class Groups:
-    """cgroups of v1 for the kinds that need them, and one that bounds the processes of everything."""
+    """v1 cgroups for the kinds that need them, and one that limits the total number of processes."""
 
     def __init__(self):
         self.pids = self.storm = self.freezer = None
@@ -134,7 +134,8 @@ class Groups:
 
 
 class Load(kill.Load):
-    """Submits jobs of all kinds. DISTURBED: jobs whose watchers were killed, or that met a full disk."""
+    """Submits jobs of all kinds. DISTURBED: jobs whose supervisor or sentinel was killed, or that ran on a full
+    disk."""
 
     def __init__(self, server, proof, seed, groups):
         super().__init__(server, proof, seed)
@@ -174,7 +175,7 @@ class Load(kill.Load):
             time.sleep(0.03)
 
     def cancel_loop(self):
-        """Kinds that never end by themselves are cancelled once they run, whatever becomes of the answers."""
+        """Cancels jobs of kinds that never end by themselves once they run, regardless of the answers."""
         while not self.stop.wait(0.5):
             self.cancel_running()
 
@@ -207,17 +208,17 @@ class Soak:
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", disk], stderr=subprocess.DEVNULL
         ).returncode == 0
 
-    # ---- what goes on at the same time, each in a thread ----
+    # ---- activities, each in a thread ----
 
     def probe(self):
-        """How long an ordinary request takes."""
+        """The duration of an ordinary request."""
         while not self.stop.wait(0.2):
             began = time.monotonic()
             if self.server.ask("GET", "/jobs?limit=20"):
                 self.latency.append(time.monotonic() - began)
 
     def measure(self):
-        """(seconds, rss, fds) of one life of the server between kills."""
+        """(seconds, rss, fds) of the server between two kills."""
         pid, life = None, []
         while not self.stop.wait(1):
             process = self.server.process
@@ -250,7 +251,7 @@ class Soak:
                 self.load.is_full = False
 
     def disturb_active(self):
-        """Jobs that are queued or run now may fail for want of room."""
+        """Jobs that are queued or running now may fail because the disk is full."""
         answer = None
         while not answer or answer[0] != 200:
             answer = self.server.ask("GET", "/jobs?state=active&limit=100")
@@ -295,7 +296,8 @@ class Soak:
                 self.counts["viewers"] += 60
 
     def abuse(self):
-        """A read-only token that takes all it can get: waiting requests, broken ones, connections left open."""
+        """A client with a read-only token that uses everything it can get: waiting requests, broken ones, open
+        connections."""
         held = collections.deque()
         requests = (b"GET /api/v1/jobs/1?until=ended&timeout_s=60 HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
                     b"GET /api/v1/jobs/999999999/logs?follow=1 HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
@@ -312,7 +314,7 @@ class Soak:
             while len(held) > 150:
                 held.popleft().close()
 
-    # ---- the whole ----
+    # ---- the whole run ----
 
     def kill_for(self, seconds):
         until = time.monotonic() + seconds
@@ -334,7 +336,7 @@ class Soak:
         for thread in threads:
             thread.start()
         self.load.begin()
-        # thirds of the time: a fifth of each with kills of the server, the rest without
+        # three thirds of the time: a fifth of each with kills of the server, the rest without
         for third in range(3):
             seconds = self.options.minutes * 20
             self.kill_for(seconds / 5)
@@ -376,7 +378,7 @@ class Soak:
         self.wrong += [f"something ran as job {job}, which does not exist" for job in ran if job not in rows]
 
     def judge_lives(self):
-        """Growth of memory and descriptors within each long life of the server."""
+        """Growth of memory and descriptors during each long uptime of the server."""
         found = []
         for life in self.calm:
             if len(life) < 40:
@@ -401,7 +403,7 @@ class Soak:
         new = {name for name in cgroups() - before if not is_running(name)}
         if new:
             self.wrong.append(f"cgroups are left: {sorted(new)[:5]} ({len(new)})")
-        # folders of jobs whose supervisor and sentinel were both killed are removed by the next run
+        # the next run removes folders of jobs whose supervisor and sentinel were both killed
         subprocess.run([self.options.ebb, "run", "-q", "--no-record", "--", "true"], check=True,
                        env=dict(os.environ, TMPDIR=str(self.server.sockets)))
         sockets = list(self.server.sockets.iterdir())
@@ -440,7 +442,7 @@ def cgroups():
 
 
 def is_running(name):
-    """A cgroup of another program's supervisor that is alive."""
+    """Whether the cgroup belongs to a living supervisor outside this test."""
     match = re.search(r"ebb-(\d+)-\d+$", name)
     return bool(match) and os.path.exists(f"/proc/{match.group(1)}")
 

@@ -1,10 +1,11 @@
-/* Many viewers of one job's live stream, some of which never read: how late do its samples come?
+/* Measures how late samples arrive at many viewers of one job's live stream, some of which never
+ * read.
  *
  *     viewers PORT TOKEN JOB VIEWERS DEAF SECONDS T0
  *
- * T0: the job's start, seconds since 1970: a sample's t_s is from there. Prints one JSON object:
- * delays in ms of all samples at all viewers that read (p50, p99, max), how many came, how many
- * viewers were cut off. */
+ * T0 is the job's start in seconds since 1970, from which a sample's t_s counts. Prints one JSON
+ * object: delays in ms of all samples at all viewers that read (p50, p99, max), the number of
+ * samples, and the number of viewers that were disconnected. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +69,7 @@ static void greet(struct viewer *v, unsigned port, const char *token)
         die("write");
 }
 
-/* A masked text frame below 126 bytes; a mask of zeroes is one. */
+/* Sends a masked text frame of less than 126 bytes; the mask is zero. */
 static void ask(struct viewer *v, long job)
 {
     char text[64];
@@ -80,7 +81,7 @@ static void ask(struct viewer *v, long job)
         die("write");
 }
 
-/* Who does not answer pings is taken for gone. Those of the server hold nothing. */
+/* The server closes viewers that do not answer its pings, which have no payload. */
 static void answer_ping(const struct viewer *v)
 {
     static const unsigned char pong[6] = {0x8a, 0x80};
@@ -99,7 +100,7 @@ static void on_message(struct viewer *v, const char *text)
         delays[delay_count++] = (float)(1e3 * (now - job_start_s - strtod(t + 6, NULL)));
 }
 
-/* The whole frames in V's buffer; false at one that is none of ours. */
+/* Handles the complete frames in V's buffer; false: one is invalid. */
 static bool frames(struct viewer *v)
 {
     size_t at = 0;
@@ -163,7 +164,7 @@ static bool take(struct viewer *v, long job)
     return v->is_deaf || frames(v);
 }
 
-/* ---- all of them ---- */
+/* ---- all viewers ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -198,7 +199,7 @@ static void report(const struct viewer *v, unsigned count)
            (unsigned long long)most, lost, lost_deaf);
 }
 
-/* A deaf one stops reading once it has said what it wants. */
+/* A deaf viewer stops reading once it has subscribed. */
 static void serve_viewer(int ep, struct viewer *v, long job)
 {
     bool ok = take(v, job);

@@ -1,18 +1,19 @@
-/* The detectors people use today, for comparison. Each looks at the raw readings so far. */
+/* Common detectors, for comparison. Each uses the raw readings so far. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 enum baseline {
-    BASELINE_FIRST_LAST = 0, /* lowest of the last 10 above lowest of the first 10 by over 1 % */
-    BASELINE_OLS,            /* slope > 0 at p < 0.01 */
-    BASELINE_MK,             /* Mann-Kendall, p < 0.01 */
-    BASELINE_MK_HR,          /* the same with Hamed and Rao's variance */
-    BASELINE_R2,             /* linear fit with R2 >= 0.8, rising */
-    BASELINE_PREDICT,        /* predict_linear over 15 min reaches the limit within 4 h */
+    /* the minimum of the last 10 exceeds the minimum of the first 10 by more than 1 % */
+    BASELINE_FIRST_LAST = 0,
+    BASELINE_OLS,     /* slope > 0 at p < 0.01 */
+    BASELINE_MK,      /* Mann-Kendall, p < 0.01 */
+    BASELINE_MK_HR,   /* Mann-Kendall with Hamed and Rao's variance */
+    BASELINE_R2,      /* linear fit with R2 >= 0.8 and a positive slope */
+    BASELINE_PREDICT, /* predict_linear over 15 min reaches the limit within 4 h */
     BASELINES
 };
 const char *baseline_name(enum baseline b);
-/* X in seconds. LIMIT <= 0: none is known. */
+/* X is in seconds. LIMIT <= 0: unknown. */
 bool baseline_says_leak(enum baseline b, const double *t, const double *y, size_t n, double limit);

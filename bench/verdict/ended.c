@@ -1,4 +1,4 @@
-/* Ends the labelled shapes early, as if the job had ended there by itself. */
+/* Truncates labelled series, as if the job had ended there by itself. */
 #include "ended.h"
 
 #include <math.h>
@@ -11,12 +11,13 @@ static const double SHORTEST_S = 30;
 
 static struct shapes_run run; /* about 2 MB */
 
-/* Of one family: runs, those that were called a leak while the job ran, and when it was over. */
+/* Counts for one family: runs, and how many were called a leak while the job ran and after it
+ * ended. */
 struct count {
     unsigned runs, before, after;
 };
 
-/* The same place for the same run: a hash of its numbers. */
+/* A hash of the run's numbers, so that the same run is always truncated at the same place. */
 static double part_of(size_t family, uint64_t seed)
 {
     uint64_t z = (seed << 8 | family) * 0x9e3779b97f4a7c15u;
@@ -26,7 +27,7 @@ static double part_of(size_t family, uint64_t seed)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* Judges R up to END_S; returns whether it was called while it ran, and then when it was over. */
+/* Judges R up to END_S. Returns whether it was called a leak while it ran, and after it ended. */
 static void judge(const struct shapes_run *r, double end_s, bool steps, bool *ret_before,
                   bool *ret_after)
 {
@@ -95,7 +96,7 @@ static void bench(uint64_t seed0, unsigned seeds, const char *family, bool steps
         }
         print(shapes_name(f), &all);
     }
-    print("inside a first pass", &in_fill);
+    print("inside a first epoch", &in_fill);
     print("no leak, tune", &sum[0][0]);
     print("no leak, test", &sum[0][1]);
     print("leaks, tune", &sum[1][0]);

@@ -1,4 +1,4 @@
-/* The generator: each family draws its own level, noise, length, marks and rate. */
+/* The generator: each family draws its own level, noise, length, marks and growth rate. */
 #include "shapes.h"
 
 #include <math.h>
@@ -39,17 +39,17 @@ static bool chance(struct rng *r, double p)
     return uniform(r, 0, 1) < p;
 }
 
-/* What every family shares. */
+/* Parameters shared by all families. */
 struct draw {
     struct rng g;
     struct shapes_run *run;
     double base;    /* level after start-up */
     double startup; /* seconds */
-    double length;  /* seconds of the window */
+    double length;  /* length of the window in seconds */
     double step_s;  /* 0: no marks */
-    double epoch_s; /* an epoch lasts */
-    double eval_s;  /* evaluations come every so often */
-    double mad;     /* of the noise */
+    double epoch_s; /* duration of an epoch */
+    double eval_s;  /* interval between evaluations */
+    double mad;     /* amplitude of the noise */
     double noise[SHAPES_SAMPLES];
 };
 
@@ -60,7 +60,7 @@ static void add(struct draw *d, double (*f)(double, const double *), const doubl
             d->run->y[i] += f(d->run->t[i] - d->startup, p);
 }
 
-/* Allocator-like noise: page churn, bursts above the floor, small teeth, 2 MiB pages. */
+/* Noise as of an allocator: page churn, bursts above the baseline, small teeth, 2 MiB pages. */
 static void draw_noise(struct draw *d, double scale)
 {
     struct rng *g = &d->g;
@@ -101,7 +101,7 @@ static void draw_noise(struct draw *d, double scale)
         mid += dev[i] / (double)m;
     for (size_t i = 0; i < m; i++)
         dev[i] = fabs(dev[i] - mid);
-    for (size_t i = 1; i < m; i++) /* insertion by shell gaps would be faster; m is small */
+    for (size_t i = 1; i < m; i++) /* insertion sort is fast enough, as m is small */
         for (size_t j = i; j > 0 && dev[j] < dev[j - 1]; j--) {
             double t = dev[j];
             dev[j] = dev[j - 1];
@@ -141,7 +141,7 @@ static void draw_marks(struct draw *d)
     d->eval_s = (double)per_eval * d->step_s;
 }
 
-/* Level, length, start-up and, for half of the runs, marks. */
+/* Draws level, length, start-up and, for half of the runs, marks. */
 static void draw_frame(struct draw *d, bool may_mark)
 {
     struct shapes_run *r = d->run;
@@ -185,7 +185,7 @@ static double log_f(double t, const double *p)
 {
     return p[0] * log1p(t / p[1]) / log1p(p[2] / p[1]);
 }
-static double ramp_f(double t, const double *p) /* from p[2] on */
+static double ramp_f(double t, const double *p) /* starting at p[2] */
 {
     return t < p[2] ? 0 : p[0] * fmin((t - p[2]) / p[1], 1);
 }
@@ -201,7 +201,8 @@ static double stairs_f(double t, const double *p)
 {
     return p[0] * floor(t / p[1]);
 }
-static double spikes_f(double t, const double *p) /* height, every, for: ending at each event */
+/* height, interval and duration of a spike that ends at each event */
+static double spikes_f(double t, const double *p)
 {
     double in = fmod(t, p[1]) - (p[1] - p[2]);
 
@@ -259,7 +260,7 @@ static void warm_ramp(struct draw *d)
 {
     draw_frame(d, true);
     double p[3] = {d->base * loguniform(&d->g, .05, 3), uniform(&d->g, 20, 420), 0};
-    if (d->run->marked) /* a straight rise beyond the first pass would be a leak to anyone */
+    if (d->run->marked) /* linear growth after the first epoch would count as a leak */
         p[1] = fmin(p[1], 0.9 * d->epoch_s);
     add(d, ramp_f, p);
 }
@@ -323,7 +324,7 @@ static void page_cache(struct draw *d)
     double size = d->base * loguniform(&d->g, .1, 2), done = 0;
     double rate = size / uniform(&d->g, 40, 480);
     bool reading = true;
-    if (d->run->marked) /* the file is the data: read within the first pass */
+    if (d->run->marked) /* the file is the data set, so it is read within the first epoch */
         rate = fmax(rate, 2.5 * size / d->epoch_s);
     for (size_t i = 0; i < d->run->n_all; i++) {
         if (chance(&d->g, d->run->dt / 30))
@@ -387,7 +388,7 @@ static void bursty_batches(struct draw *d)
 static void second_stage(struct draw *d)
 {
     draw_frame(d, true);
-    /* a later phase allocates its own, gradually, and stops */
+    /* a later phase gradually allocates memory of its own, then stops */
     double tau = uniform(&d->g, 5, 60), at = d->length * uniform(&d->g, .2, .7);
     double size = d->base * uniform(&d->g, .05, .5);
     for (size_t i = 0; i < d->run->n_all; i++)
@@ -408,7 +409,7 @@ static void coupon_cache(struct draw *d)
         d->run->n_marks = 0;
         draw_frame(d, true);
     } while (!d->run->marked);
-    /* examples drawn with replacement and kept: each step finds fewer new ones */
+    /* examples are drawn with replacement and kept, so each step finds fewer new ones */
     double size = d->base * loguniform(&d->g, .1, 4), left = 1, next = d->startup;
     for (size_t i = 0; i < d->run->n_all; i++) {
         while (d->run->t[i] >= next) {
@@ -421,7 +422,7 @@ static void coupon_cache(struct draw *d)
 static void recompiles(struct draw *d)
 {
     draw_frame(d, true);
-    /* a new shape now and then, up to the recompile limit */
+    /* a new shape now and then, up to the recompilation limit */
     double size = d->base * uniform(&d->g, .01, .06), next = d->startup,
            gap = uniform(&d->g, 5, 40);
     int left = (int)uniform(&d->g, 3, 9);
@@ -447,7 +448,7 @@ static void curriculum(struct draw *d)
 static void worker_respawn(struct draw *d)
 {
     draw_frame(d, true);
-    /* workers start anew with each epoch and copy what they touch */
+    /* workers are restarted with each epoch and copy the pages that they touch */
     double size = d->base * uniform(&d->g, .05, .8), part = uniform(&d->g, .2, 1.5);
     for (size_t i = 0; i < d->run->n_all; i++)
         if (d->run->t[i] >= d->startup)
@@ -549,7 +550,7 @@ static void leak_teeth(struct draw *d)
     draw_frame(d, true);
     double s[3] = {d->base * uniform(&d->g, .02, .15), loguniform(&d->g, 15, d->length / 12), 0};
     draw_noise(d, .3);
-    /* the teeth are noise too: MAD of a saw-tooth is a quarter of its height */
+    /* the teeth count as noise: the MAD of a saw-tooth is a quarter of its height */
     d->mad += s[0] / 4;
     double g = draw_growth(d), p[2] = {g / (d->length - d->startup), 0};
     add(d, teeth_f, s);
@@ -637,7 +638,7 @@ static void leak_partly_freed(struct draw *d)
 {
     draw_frame(d, true);
     draw_noise(d, .5);
-    /* most of what a cycle takes is freed at its end, a part never */
+    /* most of the memory of a cycle is freed at its end, a part is not */
     double every = d->length / uniform(&d->g, 8, 30), kept = uniform(&d->g, .2, .6);
     double g = fmax(draw_growth(d), 0), rate = g / (d->length - d->startup);
     double s[3] = {rate * every * (1 / kept - 1), every, 0}, p[2] = {rate, 0};
@@ -740,7 +741,7 @@ static void finish(struct draw *d, bool leak)
             r->y[i] += d->noise[i];
         r->y[i] = floor(fmax(r->y[i], MB) / 4096) * 4096;
     }
-    if (!leak) { /* a limit somewhere above, for predict_linear */
+    if (!leak) { /* a limit above the readings, for predict_linear */
         double high = 0;
 
         for (size_t i = 0; i < r->n; i++)
@@ -763,7 +764,7 @@ static void finish(struct draw *d, bool leak)
 
 void shapes_draw(size_t family, uint64_t seed, struct shapes_run *ret)
 {
-    static struct draw d; /* too large for a stack; the generator is not a library */
+    static struct draw d; /* static, because it is too large for a stack */
 
     memset(&d, 0, sizeof(d));
     memset(ret, 0, sizeof(*ret));

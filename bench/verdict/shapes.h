@@ -1,4 +1,4 @@
-/* Labelled shapes of memory: benign and leaking families with their truth. */
+/* Labelled series of memory: benign and leaking families with their truth. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,18 +18,18 @@ struct shapes_run {
     const char *family;
     bool leak, test, marked;
     bool identifiable; /* the window is at least 4 time constants of its warm-up */
-    size_t n;          /* samples in the window that is judged */
-    size_t n_all;      /* with what follows, for the truth about running out of memory */
+    size_t n;          /* samples in the judged window */
+    size_t n_all; /* samples including those after the window, which show when memory runs out */
     double dt;
     double t[SHAPES_SAMPLES], y[SHAPES_SAMPLES];
     size_t n_marks;
     struct shapes_mark marks[SHAPES_MARKS];
-    double onset_s;     /* of the leak */
-    double rate;        /* bytes a second, at the end of the window */
-    double growth;      /* by the leak within the window */
+    double onset_s;     /* when the leak starts */
+    double rate;        /* bytes/s at the end of the window */
+    double growth;      /* bytes leaked within the window */
     double limit_bytes; /* 0: none */
-    double oom_s;       /* when a reading first reaches it */
-    double fill_end_s;  /* first pass; 0: none */
+    double oom_s;       /* when a reading first reaches the limit */
+    double fill_end_s;  /* end of the first epoch; 0: none */
 };
 
 size_t shapes_count(void);

@@ -1,5 +1,4 @@
-/* Reads the recordings and judges them the way the live tool would: each minute, then at the end.
- */
+/* Judges recordings as the live tool would: every minute, then at the end. */
 #include "traces.h"
 
 #include <math.h>
@@ -34,7 +33,7 @@ static FILE *open_in(const char *dir, const char *name)
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     f = fopen(path, "r");
     if (!f)
-        printf("  %s is not there\n", path);
+        printf("  %s is missing\n", path);
     return f;
 }
 
@@ -197,7 +196,7 @@ static void hpc_bench(const char *dir, bool details)
     if (!hpc_load(dir))
         return;
     printf(
-        "\nhpc: %zu runs, looked at each minute; trade-off over late_rise (default 0.2), four "
+        "\nhpc: %zu runs, judged every minute; trade-off over late_rise (default 0.2), four "
         "offsets of the minute\n"
         "  late_rise | clean runs ever alarmed | leaks caught in their interval | median delay\n",
         n_runs);
@@ -229,7 +228,7 @@ static void print_result(const char *name, const struct verdict_result *r, bool 
 {
     char text[VERDICT_TEXT_MAX];
 
-    printf("  %-34s %-10s %.2f floor %.0f -> %.0f MB", name, verdict_word_name(r->word),
+    printf("  %-34s %-10s %.2f baseline %.0f -> %.0f MB", name, verdict_word_name(r->word),
            r->confidence, r->floor_first_bytes / 1e6, r->floor_last_bytes / 1e6);
     if (r->growth_ended.known)
         printf(", ended at %s %llu", verdict_boundary_name(r->growth_ended.at),
@@ -245,7 +244,7 @@ static void print_result(const char *name, const struct verdict_result *r, bool 
         printf("      %s\n", verdict_evidence_text(text, sizeof(text), &r->evidence[i]));
 }
 
-/* A table by step: judged at every row, so that no prefix is called a leak unseen. */
+/* A table by step is judged at every row, so that no early call of a leak is missed. */
 static void table_bench(FILE *f, int run_col, int step_col, int value_col, int epoch_col,
                         const char *title, bool details)
 {
@@ -292,6 +291,21 @@ struct mark_line {
     struct verdict_mark m;
 };
 
+static bool mark_kind(const char *name, enum verdict_mark_kind *ret)
+{
+    size_t len = strcspn(name, "\"");
+
+    for (int i = 0; i < VERDICT_MARK_KINDS; i++) {
+        const char *known = verdict_mark_name((enum verdict_mark_kind)i);
+
+        if (strlen(known) == len && memcmp(known, name, len) == 0) {
+            *ret = (enum verdict_mark_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static size_t read_marks(FILE *f, struct mark_line *marks, size_t max)
 {
     char line[512];
@@ -302,7 +316,7 @@ static size_t read_marks(FILE *f, struct mark_line *marks, size_t max)
         const char *s = strstr(line, "\"step\":");
         enum verdict_mark_kind kind;
 
-        if (!t || !k || verdict_mark_parse(k + 9, strcspn(k + 9, "\""), &kind))
+        if (!t || !k || !mark_kind(k + 9, &kind))
             continue;
         marks[n++] = (struct mark_line){
             atof(t + 4),
@@ -319,7 +333,7 @@ enum { H200_ROWS = 60000, H200_MARKS = 4096, H200_PIDS = 64 };
 static struct sample_line rows[H200_ROWS];
 static struct mark_line h200_marks[H200_MARKS];
 
-/* One process; UNTIL_STEP 0: all. */
+/* Judges one process. UNTIL_STEP 0: all rows. */
 static void h200_judge(int pid, size_t n, size_t n_marks, uint64_t per_epoch, uint64_t until_step,
                        bool use_marks, struct verdict_result *ret)
 {
@@ -417,7 +431,7 @@ static void h200_bench(const char *dir, const char *name, bool details)
     snprintf(title, sizeof(title), "%s, no marks", name);
     print_result(title, &res, details);
     for (int known = 0; known < 2; known++) {
-        printf("    until step%s:", known ? ", pass length given" : "");
+        printf("    until step%s:", known ? ", epoch length given" : "");
         for (size_t i = 0; i < sizeof(UNTIL) / sizeof(UNTIL[0]); i++) {
             h200_judge(pids[0], n, n_marks, known ? 83 : 0, UNTIL[i], true, &res);
             printf(" %llu %s", (unsigned long long)UNTIL[i], verdict_word_name(res.word));
@@ -433,12 +447,12 @@ void traces_bench(const char *dir, bool details)
     FILE *f;
 
     hpc_bench(dir, details);
-    printf("\nmodel-garden, by step, pass length given\n");
+    printf("\nmodel-garden, by step, epoch length given\n");
     f = open_in(dir, "model-garden/first_epoch_fill_traces.csv");
     if (f) {
         table_bench(f, 0, 4, 5, 3, "", details);
         rewind(f);
-        printf("  and without the pass length\n");
+        printf("  and without the epoch length\n");
         table_bench(f, 0, 4, 5, -1, "", false);
         fclose(f);
     }

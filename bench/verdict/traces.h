@@ -1,7 +1,7 @@
-/* The recordings of ../shared/traces, judged as ebb would judge them. */
+/* Verdicts on recordings of real jobs. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Prints the verdicts on every recording found in DIR; says which are missing. */
+/* Prints the verdicts on every recording in DIR, and which recordings are missing. */
 void traces_bench(const char *dir, bool details);

@@ -1,6 +1,6 @@
-/* The benchmark of the verdict: labelled shapes and real recordings, ebb and the detectors people
- * use today, in one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases]
- * [--ebb-only] [--ended]`. */
+/* The benchmark of the verdict: ebb and common detectors on labelled curves and real recordings, in
+ * one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases] [--ebb-only]
+ * [--ended]`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 
 static struct shapes_run run; /* about 2 MB */
 
-/* What one detector did on one run. */
+/* The result of one detector on one run. */
 struct outcome {
-    int end;        /* 1 leak, 0 no leak, -1 not known */
-    bool ever;      /* said leak at some minute */
+    int end;        /* 1 leak, 0 no leak, -1 undecided */
+    bool ever;      /* called a leak at some minute */
     double first_s; /* when first */
     bool has_rate, has_oom;
     double rate, oom_low, oom_high;
@@ -136,9 +136,9 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
 /* Counts over a set of runs. */
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
-    unsigned leaks, caught, missed_open;   /* identifiable ones */
-    unsigned hard, hard_open, hard_caught; /* not identifiable */
-    unsigned before_pass;                  /* called a leak inside a known first pass */
+    unsigned leaks, caught, missed_open;   /* identifiable runs */
+    unsigned hard, hard_open, hard_caught; /* runs that are not identifiable */
+    unsigned before_pass;                  /* judged a leak within a known first epoch */
     unsigned marked, marked_ever;          /* benign runs with marks */
     unsigned alarm_end, alarm_ever, alarm_caught;
     unsigned rates, rates_good, ooms, ooms_in, ooms_early, ooms_late;
@@ -269,15 +269,16 @@ static void bench_families(const struct options *opt)
             }
         }
         if (shapes_is_leak(f))
-            printf("  %-20s %-4s caught %-30s open %-3u hard: open %u caught %u of %u; in pass %u; "
-                   "rate ok %u/%u; oom in %u (early %u late %u) of %u; delay %.0f s\n",
-                   shapes_name(f), shapes_is_test(f) ? "test" : "tune",
-                   share(family.caught, family.leaks), family.missed_open, family.hard_open,
-                   family.hard_caught, family.hard, family.before_pass, family.rates_good,
-                   family.rates, family.ooms_in, family.ooms_early, family.ooms_late, family.ooms,
-                   median(family.delays, family.n_delays));
+            printf(
+                "  %-20s %-4s caught %-30s open %-3u hard: open %u caught %u of %u; in epoch %u; "
+                "rate ok %u/%u; oom in %u (early %u late %u) of %u; delay %.0f s\n",
+                shapes_name(f), shapes_is_test(f) ? "test" : "tune",
+                share(family.caught, family.leaks), family.missed_open, family.hard_open,
+                family.hard_caught, family.hard, family.before_pass, family.rates_good,
+                family.rates, family.ooms_in, family.ooms_early, family.ooms_late, family.ooms,
+                median(family.delays, family.n_delays));
         else
-            printf("  %-20s %-4s end %-30s ever %-30s open %u; in pass %u\n", shapes_name(f),
+            printf("  %-20s %-4s end %-30s ever %-30s open %u; in epoch %u\n", shapes_name(f),
                    shapes_is_test(f) ? "test" : "tune", share(family.false_end, family.benign),
                    share(family.false_ever, family.benign), family.benign_open, family.before_pass);
     }
@@ -295,7 +296,7 @@ static void bench_families(const struct options *opt)
             share(ebb[set].marked_ever, ebb[set].marked),
             share(ebb[set].false_ever - ebb[set].marked_ever, ebb[set].benign - ebb[set].marked));
         printf("  not identifiable: %u of %u left open, %u called; leak called inside a marked "
-               "first pass: %u\n",
+               "first epoch: %u\n",
                ebb[set].hard_open, ebb[set].hard, ebb[set].hard_caught, ebb[set].before_pass);
         for (int b = 0; has_baselines && b < BASELINES; b++)
             score_print(baseline_name((enum baseline)b), &base[b][set]);
@@ -329,8 +330,8 @@ static void bench_speed(void)
     for (unsigned i = 0; i < judgements; i++)
         verdict_judge(&v, &limit, &r);
     t2 = now_s();
-    printf("\nSpeed: a million samples and a verdict (%s) in %.1f ms (%.0f ns a sample); one "
-           "judgement %.0f us; judged every 60 samples: %.2f us a sample; state %zu bytes\n",
+    printf("\nSpeed: a million samples and a verdict (%s) in %.1f ms (%.0f ns/sample); one "
+           "judgement %.0f us; judged every 60 samples: %.2f us/sample; state %zu bytes\n",
            verdict_word_name(r.word), 1e3 * (t1 - t0), 1e9 * (t1 - t0) / n,
            1e6 * (t2 - t1) / judgements, 1e6 * ((t1 - t0) / n + (t2 - t1) / judgements / 60),
            sizeof(v));

@@ -1,4 +1,4 @@
-"""ebb: tell it where your training is, and hear what it asks.
+"""ebb: reports the steps of a training run, and receives requests and verdicts.
 
 Everything here is cheap enough for every step and does nothing outside of `ebb run`.
 

@@ -1,4 +1,5 @@
-"""python -m ebb …: the program takes this process's place, so that no Python stays above it."""
+"""python -m ebb …: replaces this process with the program, so that no Python process stays above
+it."""
 
 import os
 import sys

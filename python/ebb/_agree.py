@@ -1,13 +1,14 @@
-"""Ranks agree on the step in which they save or stop, at the price of a byte or two a step.
+"""Makes all ranks save or stop in the same step, at the cost of a byte or two per step.
 
-Each rank hears of a request at another moment, and one that saves alone waits for the others for
-ever. So at the end of step n every rank starts a tiny reduction of what it was asked, on a group of
-its own over the CPU, and reads the result at the end of step n + 1, when it has long been there:
-all read the same, in the same step, and nobody waits. The GPU takes no part in it.
+Ranks receive a request at different times, and a rank that saves alone waits for the others for
+ever. Therefore every rank starts a tiny reduction of its pending requests at the end of step n, on
+a CPU process group of its own, and reads the result at the end of step n + 1, when it has long been
+available: all ranks read the same result in the same step, and none waits. The GPU is not involved.
 
-A reduction hangs if a rank is not in it, say because only some were started under ebb. Therefore
-the ranks first make sure, through the store they met at, that all of them are here. The first
-answer written there counts, so that one which gave up and one which did not cannot both be right.
+A reduction hangs if a rank does not take part, for example because only some ranks were started
+under ebb. Therefore the ranks first check, through the process group's store, that all of them are
+present. The first answer written there is final, so that a rank that gave up and one that did not
+cannot reach different decisions.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-PATIENCE_S = 30.0  # with ranks that come late; they would wait for each other anyway
+PATIENCE_S = 30.0  # for ranks that start late; ranks would wait for each other anyway
 
 _rounds = 0
-_left: list[Any] = []  # groups with something under way: their end would wait for it
+_left: list[Any] = []  # groups with an unfinished reduction: destroying them would block
 
 
-def _all_say_yes(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
-    """True on all ranks, or on none."""
+def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
+    """Returns the same on all ranks: True if all agree."""
     store.set(f"{name}/{rank}", "1" if yes else "0")
     decision = f"{name}/all"
     try:
@@ -33,24 +34,25 @@ def _all_say_yes(store: Any, name: str, rank: int, size: int, yes: bool) -> bool
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # not used: it is decided
+            word = "no"  # unused: another rank has decided
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
 
 
 class Agreement:
-    """Of the ranks of one training. Without torch.distributed there is nobody to agree with."""
+    """The agreement among the ranks of one training run. Without torch.distributed there is only
+    one rank."""
 
     def __init__(self) -> None:
         self._group: Any = None
         self._work: Any = None
         self._flags: Any = None
-        self.is_possible = True  # False: several ranks, and no way to agree
+        self.is_possible = True  # False: there are several ranks, and they cannot agree
 
     def begin(self, world_size: int, wanted: bool) -> None:
-        """All ranks call this at the same point, before the first step. If it is not WANTED by one,
-        since nobody could ask it, all do without."""
+        """All ranks call this at the same point, before the first step. If WANTED is false on one
+        rank, because nobody can send it a request, no rank uses the agreement."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
         is_up = dist is not None and dist.is_available() and dist.is_initialized()
@@ -79,24 +81,24 @@ class Agreement:
             store.set(f"{name}/{rank}", "0")
             store.compare_set(f"{name}/all", "", "no")
             return None
-        if not _all_say_yes(store, name, rank, size, True):
+        if not _all_agree(store, name, rank, size, True):
             return None
         try:
             made = dist.new_group(backend="gloo")
         except Exception:
             made = None
-        if not _all_say_yes(store, f"ebb/{_rounds}/group", rank, size, made is not None):
+        if not _all_agree(store, f"ebb/{_rounds}/group", rank, size, made is not None):
             return None
         return made
 
     @property
     def is_shared(self) -> bool:
-        """Several ranks take part, in every step."""
+        """Whether several ranks take part in every step."""
         return self._group is not None
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
-        """Called at the end of every step. With several ranks: what any of them said at the end of
-        the step before."""
+        """Called at the end of every step. With several ranks, returns the requests that any of
+        them had at the end of the previous step."""
         if self._group is None:
             return (save, stop) if self.is_possible else (False, False)
         found = self._read()
@@ -109,7 +111,7 @@ class Agreement:
         try:
             self._work.wait()
             save, stop = self._flags.tolist()
-        except Exception:  # a rank is gone, and with it the training
+        except Exception:  # a rank has exited, so the training cannot continue
             self._group, self.is_possible = None, False
             return False, False
         finally:
@@ -130,7 +132,7 @@ class Agreement:
             self._group, self.is_possible, self._work = None, False, None
 
     def end(self, is_clean: bool) -> None:
-        """After the last step. Where it was not CLEAN, the other ranks may never come to it."""
+        """Called after the last step. If not CLEAN, the other ranks may never reach this call."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return
@@ -139,7 +141,7 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # not left to the end of the process, where its threads would be taken by surprise
+            # destroyed now: at the exit of the process its threads may still be in use
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

@@ -1,4 +1,4 @@
-"""What ebb has asked of a trainer, and how far that is: the hand-shake of docs/marks.md, for the
+"""Requests of ebb to a trainer and their progress: the handshake of docs/reference/marks.md for
 callbacks of frameworks, on all ranks in the same step."""
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from ._wire import Request, wire
 
 
 def note(name: str, text: str) -> None:
-    """For the recording, and with EBB_VERBOSE=1 on standard error: what a reader should know."""
+    """Adds a note to the recording and, with EBB_VERBOSE=1, prints it on standard error."""
     wire().mark("note", True, name=name, text=text)
     if os.environ.get("EBB_VERBOSE") == "1":
         try:
             print(f"ebb: {text}", file=sys.stderr)
-        except Exception:  # closed, or never there
+        except Exception:  # standard error is closed or missing
             pass
 
 
 class Asked:
-    """The requests of one training."""
+    """The requests to one training run."""
 
     def __init__(self) -> None:
         self._agreement = Agreement()
         self._saves: list[Request] = []
         self._stops: list[Request] = []
         self._rank: Optional[int] = None
-        self.must_save = False  # until there is a checkpoint
+        self.must_save = False  # a checkpoint was requested and is not written yet
         self.must_stop = False
 
     def begin(self, rank: Optional[int], world_size: int) -> None:
-        """Training begins: from now on there is somebody to ask."""
+        """Called when training begins: requests can be carried out from now on."""
         w = wire()
         w.begin_training(self)
         _control.claim()
         self._rank = rank
         self._agreement.begin(world_size, w.is_there)
-        for old in w.requests("CHECKPOINT", "STOP"):  # of a training before this one
+        for old in w.requests("CHECKPOINT", "STOP"):  # left over from an earlier training run
             w.answer(old, "failed")
         w.listen(rank)
 
     def poll(self) -> bool:
-        """At the end of every step, on every rank. True: something is to be done now."""
+        """Called at the end of every step, on every rank. Returns True if a request is due now."""
         w = wire()
         found = w.requests("CHECKPOINT", "STOP")
         saves = [r for r in found if r.what == "CHECKPOINT"]
@@ -63,20 +63,20 @@ class Asked:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is to be done, nor agreed on with other ranks, until something comes in."""
+        """Whether no request is pending and none has to be agreed on with other ranks."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:
-        """The checkpoint is being written, whoever wanted it."""
+        """The checkpoint is being written, on request or by the trainer itself."""
         for r in self._saves:
             wire().answer(r, "started")
 
     def done(self, path: str) -> None:
-        """It is there."""
+        """The checkpoint was written."""
         self._answer("done", path)
 
     def failed(self) -> None:
-        """It could not be written."""
+        """The checkpoint could not be written."""
         self._answer("failed", None)
 
     def _answer(self, status: str, path: Optional[str]) -> None:
@@ -85,8 +85,8 @@ class Asked:
             wire().answer(r, status, path)
 
     def end(self, is_clean: bool) -> None:
-        """Training is over, by an exception if it is not CLEAN: nobody is left who could make a
-        checkpoint, and ebb is told so."""
+        """Called when training is over (not CLEAN: by an exception). Notifies ebb that no more
+        checkpoints can be requested."""
         w = wire()
         w.end_training(self)
         _control.release()

@@ -1,4 +1,4 @@
-"""Where the program `ebb` is."""
+"""Finds the `ebb` program."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _places() -> Iterator[pathlib.Path]:
 
 
 def find_ebb() -> str:
-    """The path of the program: $EBB_BINARY, else the one that came with this package, else the one
-    in $PATH. Raises FileNotFoundError."""
+    """Returns the path of the program: $EBB_BINARY, else the one installed with this package, else
+    the one in $PATH. Raises FileNotFoundError."""
     named = os.environ.get("EBB_BINARY")
     if named:
         if os.access(named, os.X_OK):
@@ -41,6 +41,6 @@ def find_ebb() -> str:
     if found:
         return found
     raise FileNotFoundError(
-        f"there is no program ebb in {', '.join(dict.fromkeys(looked))} or $PATH; "
+        f"the ebb program is not in {', '.join(dict.fromkeys(looked))} or $PATH; "
         "install it with pip, or name it in EBB_BINARY"
     )

@@ -1,5 +1,5 @@
-"""A census: which tensors and which Python objects are alive in this process, and who holds the
-largest. Works without torch, and imports it for nobody."""
+"""A census: the live tensors and Python objects of this process, and what refers to the largest.
+Works without torch, and never imports it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from typing import Any, Iterable, Optional, Tuple, Union
 from . import _referrers, _truth
 from ._wire import rank_of_environment
 
-_ROWS_MAX = 200  # of each table that are kept, by bytes
-_BIG_CONTAINER = 1 << 14  # what such a one refers to is always looked at
-_OF_ONE_CONTAINER = 10000  # so much of it; more stand for the others
-_PLAIN_MAX = 500_000  # known by their numbers at one time: a census must not be what fills memory
+_ROWS_MAX = 200  # rows kept per table, by bytes
+_BIG_CONTAINER = 1 << 14  # the entries of containers of at least this length are always counted
+_OF_ONE_CONTAINER = 10000  # of which at most this many; they represent the others
+_PLAIN_MAX = 500_000  # ids kept at one time, so that the census itself does not fill memory
 _SLICES = 64
 
-# what is said of it, and one of them
+# a row of the census, and one of its objects
 _Found = Tuple["Holder", Any]
-_LARGEST = 3  # of tensors and of objects, whose holders are looked for
+_LARGEST = 3  # tensors and objects for which holders are searched
 
 
 @dataclass
 class TensorRow:
-    """Tensors that are alike. A storage that several share is in the row of one of them."""
+    """Tensors with the same properties. A storage shared by several tensors is counted for one of
+    them."""
 
     device: str
     dtype: str
@@ -39,7 +40,7 @@ class TensorRow:
     is_grad: bool
     count: int
     bytes: int
-    is_leaf: bool = True  # no graph made them; a parameter is one, too
+    is_leaf: bool = True  # not computed by autograd; parameters are leaves, too
 
 
 @dataclass
@@ -51,7 +52,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """One of the largest, or of many that are large together, and the names by which it is held."""
+    """One of the largest objects, or one of many that are large together, and the names it is
+    reachable by."""
 
     what: str
     count: int
@@ -65,7 +67,7 @@ class Census:
     rank: Optional[int]
     time: float
     step: Optional[int]
-    at: str  # "step": between two steps; "thread": whenever it was; "call"
+    at: str  # "step": between two steps; "thread": at any time; "call"
     cost_s: float = 0.0
     has_torch: bool = False
     tensor_count: int = 0
@@ -73,7 +75,7 @@ class Census:
     tensors: list[TensorRow] = field(default_factory=list)
     object_count: int = 0
     object_bytes: int = 0
-    is_sampled: bool = False  # the sizes of objects are estimates
+    is_sampled: bool = False  # object sizes are estimates
     objects: list[TypeRow] = field(default_factory=list)
     largest: list[Holder] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
@@ -125,7 +127,7 @@ def _text(c: Census, top: int) -> str:
 
 
 def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
-    # by type alone: isinstance would ask objects for their __class__, which may be anybody's code
+    # compares types only: isinstance would read __class__, which may run the job's code
     is_tensor: dict[type, bool] = {}
     found = []
     for o in objects:
@@ -139,7 +141,7 @@ def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
 
 
 def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
-    """Gradients that no Python object refers to, and which gc therefore does not know."""
+    """Gradients that no Python object refers to, so gc does not know them."""
     found = []
     for t in tensors:
         if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
@@ -153,7 +155,7 @@ def _storages(t: Any) -> list[Any]:
 
 
 def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
-    """What T's memory comes to, where nobody was asked for it before."""
+    """Returns the bytes of T's storage, or 0 if the storage was counted before."""
     if t.device.type == "meta" or type(t).__name__ == "FakeTensor":
         return 0
     total = 0
@@ -163,7 +165,7 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
             if key[1] and key not in seen:
                 seen.add(key)
                 total += s.nbytes()
-    except Exception:  # a tensor that is only a shell around others, which are found by themselves
+    except Exception:  # a tensor that only wraps others, which are found separately
         return total
     return total
 
@@ -177,11 +179,11 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # a backward pass in another thread may be writing them
+        # a backward pass in another thread may be writing gradients
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}
-        # a base before its views: it is the one that has the memory
+        # bases before their views, because the base owns the memory
         tensors.sort(key=lambda t: t._is_view())
         for t in tensors + grads:
             try:
@@ -222,7 +224,7 @@ def _type_name(t: type) -> str:
 
 
 def sizeof(o: Any) -> int:
-    if type(o).__name__ == "ImagingCore":  # a decoded picture, which does not tell its size
+    if type(o).__name__ == "ImagingCore":  # a decoded image, whose sys.getsizeof is too small
         try:
             width, height = o.size
             return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
@@ -260,8 +262,8 @@ class _Largest:
 
 
 class _Plain:
-    """Objects that gc does not know because they refer to nothing (texts, bytes, arrays, pictures):
-    found through those that refer to them, each once."""
+    """Objects that gc does not track because they refer to nothing (strings, bytes, arrays,
+    images): found through the objects that refer to them, each once."""
 
     def __init__(self, largest: _Largest) -> None:
         self.table: dict[type, list[float]] = {}
@@ -279,7 +281,8 @@ class _Plain:
             size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
-            if type(o).__name__ == "ndarray" and o.base is not None:  # the one with the memory
+            # count the array that owns the memory
+            if type(o).__name__ == "ndarray" and o.base is not None:
                 self._take([o.base], weight)
         self.seen.update(plain)
 
@@ -303,7 +306,8 @@ def _one_of_each_type(sized: list[tuple[int, Any]]) -> list[_Found]:
 def _sizes(
     objects: list[Any], largest: _Largest, until: float
 ) -> tuple[Counter[type], float, list[Any]]:
-    """Bytes by type, how many times as many there are, and the containers with much in them."""
+    """Returns bytes by type, the factor to extrapolate them by, and the containers with many
+    entries."""
     sizes: Counter[type] = Counter()
     big: list[Any] = []
     done = 0
@@ -326,7 +330,7 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
         plain.look_into(o)
     others.seen = plain.seen
     numbers = {id(o) for o in big}
-    # slices through all, so that those which the time is enough for stand for the rest
+    # every slice covers the whole list, so the slices that fit in the time represent the rest
     while done < _SLICES and not plain.is_full and time.monotonic() < until:
         others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
         done += 1
@@ -343,12 +347,12 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
     return _one_of_each_type(largest.kept)
 
 
-# ---- all of it ----
+# ---- the whole census ----
 
 
 def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
-    """Counts. The budget is for the sizes of objects and for the holders, which are left out or
-    estimated beyond it; tensors are always all there."""
+    """Takes a census. The budget applies to the sizes of objects and to the holders, which are
+    estimated or left out beyond it; tensors are always complete."""
     begun = time.monotonic()
     c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
     torch = sys.modules.get("torch")
@@ -391,7 +395,7 @@ class Growth:
 def diff(
     a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20
 ) -> list[Growth]:
-    """What changed from A to B: the most growth first."""
+    """Returns the changes from A to B, largest growth first."""
     before, after = _rows(a), _rows(b)
     found = []
     for key in {**before, **after}:
@@ -402,7 +406,7 @@ def diff(
     return sorted(found, key=lambda g: (-g.bytes, -g.count, g.name))[:top]
 
 
-# ---- keeping it ----
+# ---- writing ----
 
 _kept = 0
 _private: Optional[str] = None
@@ -428,11 +432,11 @@ def _number(name: str, pid: int) -> int:
 
 
 def keep(c: Census) -> str:
-    """Writes it into the run folder, whole or not at all, and returns the path; without a run into
-    a private folder. OSError where that cannot be."""
+    """Writes the census atomically into the run folder, or into a private folder outside a run, and
+    returns its path. Raises OSError if that fails."""
     global _kept
     folder = _folder()
-    if _kept == 0:  # an earlier segment of the run may have had a process with this number
+    if _kept == 0:  # an earlier segment of the run may have had a process with the same pid
         _kept = max((_number(name, c.pid) for name in os.listdir(folder)), default=0)
     step = "none" if c.step is None else str(c.step)
     path = os.path.join(folder, f"{_kept + 1:04d}-{c.pid}-{step}.json")

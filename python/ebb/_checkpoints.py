@@ -1,4 +1,4 @@
-"""Which of a trainer's checkpoints is whole. Nothing here needs torch: files tell by themselves."""
+"""Finds complete checkpoints of a trainer by their files alone, without torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, Optional
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
-_CLOCKS_DIFFER_S = 2.0  # by at most so much, between this machine and the one that holds the files
+_CLOCKS_DIFFER_S = 2.0  # maximum clock difference between this machine and the file server
 
 
 def run_began() -> Optional[float]:
-    """When this run began (its first segment), in seconds of the wall clock; None if not known."""
+    """Returns when this run began (its first segment), in wall clock seconds; None if unknown."""
     folder = os.environ.get("EBB_RUN_DIR")
     if not folder:
         return None
@@ -26,7 +26,7 @@ def run_began() -> Optional[float]:
 
 
 def is_of_this_run(path: str) -> bool:
-    """Was PATH written after this run began? True where that is not known."""
+    """Whether PATH was written after this run began; True if that is unknown."""
     began = run_began()
     try:
         return began is None or os.stat(path).st_mtime >= began - _CLOCKS_DIFFER_S
@@ -38,8 +38,9 @@ def is_of_this_run(path: str) -> bool:
 
 
 def is_whole_file(path: str) -> bool:
-    """Has a file of weights or states its end? One that was being written when the job died has
-    not: safetensors say their length in front, and torch's zip files have their list at the end."""
+    """Whether a file of weights or states is complete. A file that was being written when the job
+    died is not: safetensors store their length at the start, and torch's zip files have their
+    directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:
@@ -134,13 +135,13 @@ def _has_states(folder: str, ranks: range, world_size: int) -> bool:
 def missing(
     folder: str, model_only: bool = False, world_size: int = 1, rank: Optional[int] = None
 ) -> Optional[str]:
-    """What the checkpoint in FOLDER lacks, in words; None if it is whole. With RANK only this one's
-    part is looked for of what every rank writes by itself."""
+    """Describes what is missing in the checkpoint in FOLDER; None if it is complete. With RANK, the
+    files of other ranks are not checked."""
     state = _json(os.path.join(folder, "trainer_state.json"))
     if not os.path.isdir(folder):
         return "the folder"
     if os.path.exists(os.path.join(folder, "checkpoint-is-incomplete.txt")):
-        return "its end: it says that it is incomplete"
+        return "its end (checkpoint-is-incomplete.txt exists)"
     if state is None or not isinstance(state.get("global_step"), int):
         return "trainer_state.json"
     if not _has_weights(folder):
@@ -152,7 +153,7 @@ def missing(
 
 
 def step_of(folder: str) -> Optional[int]:
-    """Of a folder checkpoint-N; None for any other name."""
+    """Returns N for a folder checkpoint-N; None for any other name."""
     found = _NAME.match(os.path.basename(os.path.normpath(folder)))
     return int(found.group(1)) if found else None
 
@@ -160,8 +161,8 @@ def step_of(folder: str) -> Optional[int]:
 def last_whole(
     output_dir: str, model_only: bool = False, world_size: int = 1
 ) -> tuple[Optional[str], list[str]]:
-    """The newest whole checkpoint of this run in OUTPUT_DIR, or None; and for each newer one the
-    reason why it is not it."""
+    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and for each newer
+    one the reason why it was rejected."""
     try:
         names = [n for n in os.listdir(output_dir) if _NAME.match(n)]
     except OSError:
@@ -172,5 +173,5 @@ def last_whole(
         lacks = missing(folder, model_only, world_size)
         if lacks is None and is_of_this_run(os.path.join(folder, "trainer_state.json")):
             return folder, passed
-        passed.append(f"{name} lacks {lacks}" if lacks else f"{name} is of an earlier run")
+        passed.append(f"{name} lacks {lacks}" if lacks else f"{name} belongs to an earlier run")
     return None, passed

@@ -1,4 +1,4 @@
-"""MemoryCleanup: what people try against growing memory, and whether it helps."""
+"""MemoryCleanup: common measures against growing memory, and a measurement of whether they help."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from . import _memory
 from ._wire import wire
 
 _PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-_NOISE_BYTES = 1 << 20  # resident memory moves by itself
+_NOISE_BYTES = 1 << 20  # changes of resident memory below this are noise
 _NOISE_SHARE = 0.001
-_NEWEST = 256  # by which it is judged: it must not grow itself
+_NEWEST = 256  # newest cleanups that are kept for the summary: the list itself must not grow
 
 
 def _size(count: float) -> str:
@@ -29,7 +29,7 @@ def _size(count: float) -> str:
 
 
 def _clear_processor(processor: Any) -> None:
-    """Caches of functions, and the one of a fast tokenizer; never tables that it works with."""
+    """Clears caches of functions and of a fast tokenizer, but never its vocabulary tables."""
     things = [processor] + [getattr(processor, p, None) for p in _PARTS]
     for thing in things:
         if thing is None:
@@ -47,7 +47,7 @@ def _clear_processor(processor: Any) -> None:
 
 
 class _Reading:
-    """Memory at one moment."""
+    """Memory at one time."""
 
     __slots__ = ("rss", "cuda")
 
@@ -58,7 +58,7 @@ class _Reading:
 
 
 class _Cleanup:
-    """Memory on both sides of one."""
+    """Memory before and after one cleanup."""
 
     __slots__ = ("before", "after")
 
@@ -68,15 +68,15 @@ class _Cleanup:
 
 
 class MemoryCleanup(TrainerCallback):
-    """Cleans up every so many steps, and measures what that freed and what it cost.
+    """Frees memory every N steps, and measures how much was freed and at what cost.
 
     every_n_steps: 0 for never by steps.
-    gc, gc_passes: collect garbage, so many times.
-    empty_cache: give CUDA's unused memory back to the device.
+    gc, gc_passes: collect garbage, this many times.
+    empty_cache: return CUDA's unused memory to the device.
     zero_grad: drop gradients that are still held after the step.
     log_history: drop the trainer's own log, but for its last entry.
     processor_caches: clear caches of the tokenizer and of processors.
-    trim: have the C library give free memory back (malloc_trim).
+    trim: have the C library return free memory to the system (malloc_trim).
     on_evaluate: also after each evaluation.
     on_optimizer_step: also at every optimizer step, before gradients are zeroed.
     """
@@ -95,9 +95,9 @@ class MemoryCleanup(TrainerCallback):
         on_optimizer_step: bool = False,
     ) -> None:
         if every_n_steps < 0:
-            raise ValueError(f"every_n_steps is {every_n_steps}; 0 is never")
+            raise ValueError(f"every_n_steps is {every_n_steps}; use 0 for never")
         if gc_passes < 1:
-            raise ValueError(f"gc_passes is {gc_passes}; 1 is the least")
+            raise ValueError(f"gc_passes is {gc_passes}; it must be at least 1")
         self.every_n_steps = every_n_steps
         self.gc_passes = gc_passes if gc else 0
         self.empty_cache = empty_cache
@@ -116,7 +116,7 @@ class MemoryCleanup(TrainerCallback):
         self._began: Optional[float] = None
         self._ended: Optional[float] = None
 
-    # ---- when ----
+    # ---- triggers ----
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._forget()
@@ -151,7 +151,7 @@ class MemoryCleanup(TrainerCallback):
             text=s["verdict"],
         )
 
-    # ---- what ----
+    # ---- cleanup ----
 
     def _clean(self, state: Any, kwargs: dict[str, Any]) -> None:
         before, begun = _Reading(), time.perf_counter()
@@ -189,7 +189,7 @@ class MemoryCleanup(TrainerCallback):
     def _try(part: Callable[[], Any]) -> None:
         try:
             part()
-        except Exception:  # not there in this version, or not for this model
+        except Exception:  # missing in this version, or not applicable to this model
             pass
 
     @staticmethod
@@ -198,11 +198,11 @@ class MemoryCleanup(TrainerCallback):
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    # ---- whether it helped ----
+    # ---- evaluation ----
 
     def summary(self) -> dict[str, Any]:
-        """What all cleanups of the training freed and cost, and in one sentence whether they were
-        worth it."""
+        """Returns the memory freed by all cleanups, their cost, and one sentence on whether they
+        were worth it."""
         whole = (self._ended or time.perf_counter()) - self._began if self._began else 0.0
         share = self._seconds / whole if whole > 0 else None
         return {
@@ -230,6 +230,6 @@ class MemoryCleanup(TrainerCallback):
                 continue
             back = [b - a for b, a in zip(before[1:], after)]
             is_back = bool(back) and statistics.median(back) >= 0.9 * freed
-            end = " each time, and it is back by the next" if is_back else " each time"
+            end = " each time, all in use again by the next cleanup" if is_back else " each time"
             words.append(f"frees {_size(freed)}{what}{end}")
         return ("; ".join(words) or "no effect") + cost

@@ -1,5 +1,5 @@
-"""What is to be done where a step has ended: the allocators' figures, the censuses that are due,
-and those that somebody asks for. Where no step ends, a thread of its own takes these."""
+"""Work at the end of a step: sends the allocators' figures, and takes censuses that are due or
+requested. In a process without steps, a thread takes the censuses."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ import threading
 import time
 from typing import Optional
 
-from . import _keepers, _truth
-from ._wire import Request, Wire, off_streams, wire
+from . import _containers, _truth
+from ._wire import Request, Wire, above_streams, wire
 
-_STEP_PATIENCE_S = 2.0  # a request waits so long for the end of a step
+_STEP_PATIENCE_S = 2.0  # how long a request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-_DOUBLE_AFTER = 128  # automatic ones at one interval: a long run does not fill the disk
+# automatic censuses per interval; then it doubles, so that a long run does not fill the disk
+_DOUBLE_AFTER = 128
 
-_FORK_PATIENCE_S = 0.1  # so long a fork waits for the thread's end
+_FORK_PATIENCE_S = 0.1  # how long a fork waits for the thread to end
 
-_LOOK_MS = 250  # while steps are held back, the thread looks so often whether one is left over …
-_LOOKS = 8  # … until it has found none so many times
+_CHECK_MS = 250  # while steps are held back, the thread checks at this interval for an unsent one …
+_CHECKS = 8  # … and goes to sleep after this many checks without one
 
 _lock = threading.Lock()
-_pending: list[Request] = []  # not taken by anybody yet
-_due = 0.0  # when the thread is to answer them, if no step has
+_pending: list[Request] = []  # requests that nothing has answered yet
+_due = 0.0  # when the thread answers them, if no step has
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
-_bell: Optional[int] = None  # a pipe that wakes the thread, and ends it when this is closed
+_bell: Optional[int] = None  # pipe that wakes the thread, and ends it when closed
 _must_end = False  # the thread
-_is_paused = False  # a fork is under way, and the thread has made room
-_pid = 0  # of the process that listens
+_is_paused = False  # a fork is in progress, and the thread has ended for it
+_pid = 0  # the process that listens
 _is_started = False
-_is_claimed = False  # somebody who knows the steps tells of them: the hooks on torch need not
-_is_polled = False  # there could be no thread: every step looks
+_is_claimed = False  # the job or a callback sends the steps, so the hooks on torch need not
+_is_polled = False  # no thread could be started: every step checks for requests
 _step: Optional[int] = None
-_every: Optional[int] = None  # None: the environment was not asked yet; 0: never
+_every: Optional[int] = None  # None: the environment variable was not read yet; 0: never
 _taken = 0
-_is_told_at_exit = False
+_is_sent_at_exit = False
 
 
 def start() -> None:
-    """Listens for requests from now on. Again is harmless; in a forked child it does nothing."""
+    """Starts to listen for requests. Calling it again is harmless; in a forked child it does
+    nothing."""
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
-        _is_started = not _must_end  # one that is about to end gets its successor later
+        _is_started = not _must_end  # a thread that is about to end is replaced later
         return
     _is_started = True
     if not w.is_there or not w.bind():
@@ -66,15 +68,15 @@ def _start_thread() -> bool:
     if s is None:
         return False
     try:
-        hears, _bell = map(off_streams, os.pipe())
+        wakes, _bell = map(above_streams, os.pipe())
     except OSError:
         return False
     _must_end = False
-    _thread = threading.Thread(target=_listen, args=(w, s, hears), name="ebb-control", daemon=True)
+    _thread = threading.Thread(target=_listen, args=(w, s, wakes), name="ebb-control", daemon=True)
     try:
         _thread.start()
     except RuntimeError:
-        os.close(hears)
+        os.close(wakes)
         os.close(_bell)
         _thread = _bell = None
         return False
@@ -84,12 +86,12 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Steps may be held back while the thread looks after them, and no census counts them."""
-    global _is_told_at_exit
+    """Allows steps to be held back if the thread runs to send them, and no census counts steps."""
+    global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
-    if can_help and not _is_told_at_exit:
-        _is_told_at_exit = True
+    if can_help and not _is_sent_at_exit:
+        _is_sent_at_exit = True
         atexit.register(_at_exit)
     w.help(_wake if can_help else None)
 
@@ -97,20 +99,20 @@ def _offer_help() -> None:
 def _wake() -> None:
     try:
         os.write(_bell, b"\0")  # type: ignore[arg-type]
-    except (OSError, TypeError):  # it is about to end
+    except (OSError, TypeError):  # the thread is about to end
         pass
 
 
 def _at_exit() -> None:
-    wire().tell_held(is_over=True)
+    wire().send_held(is_exiting=True)
 
 
 # ---- forks ----
 
 
 def _before_fork() -> None:
-    """Ends the thread for as long as a fork takes: Python 3.12 and later warn of any thread beside
-    one, and rightly so, as what a thread has locked stays locked in the child."""
+    """Ends the thread during a fork: Python 3.12 and later warn about other threads at a fork,
+    because a lock that a thread holds stays locked in the child."""
     global _bell, _must_end, _is_paused
     t, bell = _thread, _bell
     if t is None or bell is None or t is threading.current_thread():
@@ -122,7 +124,7 @@ def _before_fork() -> None:
     _answered.set()
     until = time.monotonic() + _FORK_PATIENCE_S
     t.join(_FORK_PATIENCE_S)
-    # Python may be through with it before the kernel is
+    # the kernel may remove the thread a little later than Python
     while os.path.exists(f"/proc/self/task/{t.native_id}") and time.monotonic() < until:
         time.sleep(0.0001)
 
@@ -132,7 +134,7 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    if _thread is not None and _thread.is_alive():  # it takes a census, and ends after it
+    if _thread is not None and _thread.is_alive():  # it is taking a census, and ends after it
         _is_started = False
     else:
         _is_polled = not _start_thread()
@@ -150,38 +152,39 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 def claim() -> None:
-    """Who calls this will call at_step at the end of every step."""
+    """The caller will call at_step at the end of every step."""
     global _is_claimed
     _is_claimed = True
 
 
 def release() -> None:
-    """… and from now on does so no more."""
+    """The caller will not call at_step any more."""
     global _is_claimed
     _is_claimed = False
 
 
 def at_step(n: Optional[int] = None) -> None:
-    """A step has ended. Whoever tells steps calls this after each; twice is harmless."""
+    """Called by every source of steps after each step; calling it twice is harmless."""
     global _is_claimed
     _is_claimed = True
-    _look(n)
+    _at_step_end(n)
 
 
 def at_hooked_step(n: int) -> None:
-    """The same from the hooks on torch, whose count is only the best where nobody knows better."""
+    """Like at_step, from the hooks on torch, whose count is used only if there is no other
+    source."""
     if not _is_claimed:
-        _look(n)
+        _at_step_end(n)
 
 
-def _look(n: Optional[int]) -> None:
+def _at_step_end(n: Optional[int]) -> None:
     global _step
     if not _is_started:
         start()
     if _every is None:
         every(_every_of_environment())
     _truth.at_step(n)
-    _keepers.at_step(n)
+    _containers.at_step(n)
     is_new, _step = n != _step, n
     if _is_polled and _pid == os.getpid():
         _pending.extend(wire().requests("CENSUS"))
@@ -192,7 +195,7 @@ def _look(n: Optional[int]) -> None:
 
 
 def every(n: int) -> None:
-    """A census at every step that N divides; 0: at none."""
+    """Takes a census at every N-th step; 0: never."""
     global _every, _taken
     _every = max(0, int(n))
     _taken = 0
@@ -215,9 +218,9 @@ def _automatic(n: int) -> None:
 
 
 def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
-    """Takes one and keeps it: the path, or None."""
+    """Takes a census and returns its path, or None."""
     try:
-        from . import _census  # few want one, and each import costs every job
+        from . import _census  # imported here, because few jobs take a census
 
         path = _census.keep(_census.take(step, at, budget_s))
     except Exception:
@@ -244,7 +247,8 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers what no step has answered in time, also what an earlier thread has left."""
+    """Answers requests that no step has answered in time, including those an earlier thread has
+    left."""
     _answered.clear()
     if not _pending or _must_end:
         return
@@ -255,24 +259,24 @@ def _wait_for_step() -> None:
 def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     global _due
     try:
-        # signals are for the main thread, whose system calls they are to interrupt
+        # signals must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        looks = 0  # for steps held back, that are still to be made
+        checks = 0  # remaining checks for a step that is held back
         while True:
             _wait_for_step()
-            events = poller.poll(_LOOK_MS if looks else None)
+            events = poller.poll(_CHECK_MS if checks else None)
             if w.reply_socket is not s or any(event != select.POLLIN for _, event in events):
                 return
             if (bell, select.POLLIN) in events:
                 os.read(bell, 64)
-                looks = _LOOKS
+                checks = _CHECKS
             elif not events:
-                looks = _LOOKS if w.tell_held() else looks - 1
-                if looks == 0 and not w.rest():
-                    looks = _LOOKS
+                checks = _CHECKS if w.send_held() else checks - 1
+                if checks == 0 and not w.rest():
+                    checks = _CHECKS
             found = w.take("CENSUS")
             if found:
                 with _lock:

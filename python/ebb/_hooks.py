@@ -1,8 +1,9 @@
-"""What the shim does with torch, transformers and lightning once they are imported.
+"""Hooks of the shim in torch, transformers and lightning, installed after these are imported.
 
-Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line for each hook
-that cannot be set, on standard error. Many programs import torch and never train, often without a
-cache of our bytecode: everything that only a training needs is imported at its first step or batch.
+Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line on standard error
+for each hook that cannot be installed. Many programs import torch and never train, often without
+cached bytecode of this package: everything that only a training run needs is imported at its first
+step or batch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._steps import Tracker
 
 _tracker: Optional[Tracker] = None
-_done: dict[str, ModuleType] = {}  # a module whose import failed may come a second time
+_done: dict[str, ModuleType] = {}  # a module whose import failed may be imported again
 
 
 def _say(sentence: str) -> None:
@@ -29,12 +30,12 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # closed, or never there
+            pass  # standard error is closed or missing
 
 
 def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """The function that FIND returns, called without its exceptions; after the first exception it
-    is not called any more. FIND is called at the first call."""
+    """Wraps the function that FIND returns so that it never raises; after its first exception it is
+    not called any more. FIND is called at the first call."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -65,7 +66,7 @@ def _the_tracker() -> Tracker:
 
 
 def _tracked(what: str, name: str) -> Callable[..., None]:
-    """A method of the tracker, which is made at the first call."""
+    """A method of the tracker, which is created at the first call."""
     found = _quiet(what, lambda: getattr(_the_tracker(), name))
     found.__name__ = name
     return found
@@ -80,13 +81,13 @@ def _hook_optimizers(module: ModuleType) -> None:
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
 
-    # torch.compile would trace it, and complain of what it finds there
+    # torch.compile would trace the hook, and complain about its code
     torch: Any = sys.modules.get("torch")
     keep_out = getattr(torch, "_disable_dynamo", None)
     kept_out = keep_out(hook) if keep_out else hook
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():  # to be kept out has its price, at every step
+        if torch.compiler.is_compiling():  # disabling dynamo has a cost at every step
             kept_out(optimizer, args, kwargs)
         else:
             on_step(optimizer)
@@ -95,23 +96,25 @@ def _hook_optimizers(module: ModuleType) -> None:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Has it torch.compiler.is_compiling? Asked while it is being imported: by its version."""
+    """Whether torch has torch.compiler.is_compiling. Decided by its version, as it is still being
+    imported."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """It takes the next batch before it hands out the present one. Asked by what its code calls."""
+    """Whether the caller fetches the next batch before it returns the current one. Decided by the
+    module that calls the iterator."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
-    except ValueError:  # called by no Python code
+    except ValueError:  # not called from Python code
         return False
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 
 
 def _hook_begins(loader: Any) -> None:
     make = loader.__iter__
-    on_iter = _tracked("the begin of passes", "on_iter")
+    on_iter = _tracked("the start of passes", "on_iter")
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -143,7 +146,7 @@ def _hook_loaders(module: ModuleType) -> None:
 
 
 def _hook_torchdata(module: ModuleType) -> None:
-    # its iterators go through those of torch, its loader does not
+    # its iterators use those of torch, but its loader does not
     _hook_begins(module.StatefulDataLoader)
 
 
@@ -173,12 +176,12 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
 
 
 def loaded(name: str, module: ModuleType) -> None:
-    """The shim calls this when a module that it waits for has been imported."""
+    """Called by the shim when a module that it waits for has been imported."""
     if _done.get(name) is module:
         return
     _done[name] = module
     _process.set_hooked()
     try:
         _HOOKS[name](module)
-    except Exception as error:  # of a version that is too old or too new
+    except Exception as error:  # the version is too old or too new
         _say(f"no marks from {name}: {error!r}")

@@ -1,4 +1,5 @@
-"""ebb.isolate: a function in a fresh process under `ebb run`; at its end all its memory is back."""
+"""ebb.isolate: calls a function in a fresh process under `ebb run`, which releases all its memory
+when the function returns."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ from ._tap import Mark
 T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
-_GRACE_S = 10.0  # between the wish that it ends and the kill
-_GONE_S = 30.0  # for the supervisor to end what a killed `ebb run` has left
-_LOOK_S = 1.0  # how soon a wish from another thread is seen
+_GRACE_S = 10.0  # between SIGTERM and SIGKILL
+_GONE_S = 30.0  # for the supervisor to end the processes of a killed `ebb run`
+_LOOK_S = 1.0  # how soon a cancellation from another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
 _CHANNEL_BYTES = 1 << 20
 _OF_A_RUN = ("EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_RESUME", "EBB_LIMIT_BYTES")
 
 
 class IsolatedError(RuntimeError):
-    """The call has no result: its process died, or its exception cannot be had as it was."""
+    """The call has no result: its process died, or its exception cannot be pickled."""
 
 
 class MemoryLimitExceeded(IsolatedError, MemoryError):
-    """The guard, or the kernel, ended the process for its memory."""
+    """The guard or the kernel killed the process because of its memory."""
 
 
 class RemoteTraceback(Exception):
@@ -59,15 +60,16 @@ def _is_off() -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    function = getattr(function, "func", function)  # of a functools.partial
+    function = getattr(function, "func", function)  # for a functools.partial
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-# ---- what is sent ----
+# ---- request ----
 
 
 def _main_module() -> "dict[str, str]":
-    """How the other process finds what __main__ defines; empty where it cannot, as in a REPL."""
+    """Describes how the other process can import what __main__ defines; empty if it cannot, as in a
+    REPL."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -89,7 +91,7 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
             "functions and classes must be at the top level of a module"
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
-    if b"__main__" in payload:  # importing the program again is left out where nobody needs it
+    if b"__main__" in payload:  # the program is imported again only if something in it is needed
         import multiprocessing.spawn  # noqa: F401  (it makes __mp_main__ known here as well)
 
         main = _main_module()
@@ -105,7 +107,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
 
 
 def _command(fds: "list[int]") -> "list[str]":
-    # As multiprocessing does it: -m would need ebb on the path of that Python before anything ran.
+    # As multiprocessing does: -m would require ebb on the import path of that Python before any
+    # code ran.
     home = str(pathlib.Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.append({home!r}); "
@@ -131,7 +134,7 @@ _live: "weakref.WeakSet[IsolatedCall[Any]]" = weakref.WeakSet()
 
 
 class IsolatedCall(Generic[T]):
-    """A call that runs, or has run. Made by `isolate_start`; every method may be called from any
+    """A running or finished call. Created by `isolate_start`; every method may be called from any
     thread."""
 
     def __init__(
@@ -149,7 +152,7 @@ class IsolatedCall(Generic[T]):
     ) -> None:
         self.name = name or _name_of(function)
         self.facts: "Optional[dict[str, Any]]" = None
-        """run.json of the call once it has ended: memory at its peak, verdict, cause of the end."""
+        """run.json of the call once it has ended: peak memory, verdict, cause of the end."""
         self._on_progress = on_progress
         self._until = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -181,7 +184,7 @@ class IsolatedCall(Generic[T]):
         else:
             self._start(function, args, kwargs, options, env)
 
-    # ---- its start ----
+    # ---- start ----
 
     def _start(
         self,
@@ -212,7 +215,7 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # Ctrl-C is the caller's, who may be a server that wants to end in order.
+                    # Ctrl-C is for the caller, which may be a server that shuts down in order.
                     start_new_session=True,
                 )
             except BaseException:
@@ -232,10 +235,10 @@ class IsolatedCall(Generic[T]):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # ---- its course ----
+    # ---- while it runs ----
 
     def _take_marks(self) -> bool:
-        """Hands on what has come; False: everybody at the other end has gone."""
+        """Passes received marks on. Returns False when all writers have closed the channel."""
         assert self._channel is not None
         while True:
             try:
@@ -256,7 +259,7 @@ class IsolatedCall(Generic[T]):
             self._is_late = True
             self._end_softly()
         if self._kill_at is not None and now >= self._kill_at:
-            self._process.kill()  # its supervisor then ends the job, by force if need be
+            self._process.kill()  # its supervisor then ends the job, by force if needed
 
     def _patience_ms(self, look_s: float) -> float:
         until = self._until if self._kill_at is None else self._kill_at
@@ -288,7 +291,8 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """When `ebb run` was killed, its supervisor ends the job; all hold the channel so long."""
+        """When `ebb run` was killed, its supervisor ends the job; the channel stays open until
+        then."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return
@@ -299,7 +303,7 @@ class IsolatedCall(Generic[T]):
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
     def _run(self) -> None:
-        """The whole course, in the thread that calls it."""
+        """Runs the whole call in the current thread."""
         self._has_begun = True
         if self._in_process is not None:
             self._run_in_process()
@@ -323,7 +327,7 @@ class IsolatedCall(Generic[T]):
             self._end_softly()
             self._pump()
             self._wait_until_gone()
-        except BaseException:  # Ctrl-C again: no more patience
+        except BaseException:  # Ctrl-C again: kill at once
             assert self._process is not None
             self._process.kill()
             self._process.wait()
@@ -345,7 +349,7 @@ class IsolatedCall(Generic[T]):
             self._in_process = None
             self._end()
 
-    # ---- its end ----
+    # ---- end ----
 
     def _end(self) -> None:
         _live.discard(self)
@@ -404,7 +408,7 @@ class IsolatedCall(Generic[T]):
         end = (self.facts or {}).get("end")
         if not isinstance(end, dict):
             if status < 0:
-                reason = f"`ebb run` was ended by signal {-status}"
+                reason = f"`ebb run` was killed by signal {-status}"
             else:
                 reason = f"`ebb run` could not start it (status {status}, see its message)"
             return IsolatedError(f"{self.name} has no result: {reason}")
@@ -414,7 +418,7 @@ class IsolatedCall(Generic[T]):
         made = MemoryLimitExceeded if is_memory else IsolatedError
         return made(f"{self.name} ended without a result: {cause}")
 
-    # ---- for everybody ----
+    # ---- public methods ----
 
     def _end_softly(self) -> None:
         assert self._process is not None
@@ -423,8 +427,8 @@ class IsolatedCall(Generic[T]):
             self._process.terminate()
 
     def cancel(self) -> bool:
-        """Asks for its end: SIGTERM, and ten seconds later all of it is killed. Returns at once.
-        False: too late, it has ended; or it runs in this process and cannot be stopped."""
+        """Requests its end: SIGTERM, and SIGKILL ten seconds later. Returns at once. Returns False
+        if the call has ended already, or runs in this process and cannot be stopped."""
         with self._lock:
             if self._ended.is_set() or self._process is None:
                 return False
@@ -433,11 +437,11 @@ class IsolatedCall(Generic[T]):
         return True
 
     def done(self) -> bool:
-        """Has it ended, memory and all?"""
+        """Whether the call has ended and its memory is released."""
         return self._ended.is_set()
 
     def result(self, timeout: Optional[float] = None) -> T:
-        """What the function returned, or raises what it raised. TIMEOUT is for this wait alone: the
+        """Returns the function's result or raises its exception. TIMEOUT limits only this wait: the
         call goes on."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"{self.name} is still running")
@@ -446,11 +450,12 @@ class IsolatedCall(Generic[T]):
                 raise self._error
             return self._value  # type: ignore[return-value]
         finally:
-            # the traceback holds this frame, and this frame would hold the exception
+            # breaks the cycle: the traceback refers to this frame, and this frame to the exception
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """CALLBACK() when it has ended, in the call's own thread; at once if it has already."""
+        """Calls CALLBACK() in the call's own thread when the call has ended; at once if it has
+        already."""
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)
@@ -458,7 +463,7 @@ class IsolatedCall(Generic[T]):
         callback()
 
     async def wait_async(self) -> T:
-        """The same as result(), for asyncio. Cancelling the wait lets the call go on."""
+        """Like result(), for asyncio. Cancelling the wait does not cancel the call."""
         loop = asyncio.get_running_loop()
         woken: "asyncio.Future[None]" = loop.create_future()
 
@@ -469,7 +474,7 @@ class IsolatedCall(Generic[T]):
         def wake() -> None:
             try:
                 loop.call_soon_threadsafe(set_woken)
-            except RuntimeError:  # the loop has closed meanwhile
+            except RuntimeError:  # the loop was closed meanwhile
                 pass
 
         self.add_done_callback(wake)
@@ -479,19 +484,19 @@ class IsolatedCall(Generic[T]):
 
 @atexit.register
 def _cancel_all() -> None:
-    # Their threads die with the interpreter, and would leave folders behind.
+    # The threads of calls die with the interpreter, and would leave folders behind.
     calls = list(_live)
     for call in calls:
         call.cancel()
     for call in calls:
         if call._has_begun:
             call._ended.wait(_GRACE_S + _GONE_S)
-        else:  # Ctrl-C came between its start and the first look at it
+        else:  # Ctrl-C came between its start and the first check
             call._run()
 
 
 def _forget_all() -> None:
-    # A forked child has no part in its parent's calls: neither to end them, nor to keep them alive.
+    # A forked child must neither end its parent's calls nor keep them alive.
     for call in list(_live):
         if call._channel is not None:
             call._channel.close()
@@ -501,7 +506,7 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-# ---- how it is called ----
+# ---- public functions ----
 
 
 def isolate(
@@ -517,12 +522,12 @@ def isolate(
     **kwargs: Any,
 ) -> T:
     """Calls FN(*args, **kwargs) in a fresh process under `ebb run` and returns its result, or
-    raises its exception. When this returns, the process and everything it started is gone.
+    raises its exception. When this returns, the process and all its children have exited.
 
     limit        memory to defend, like "24G" or "80%": beyond it MemoryLimitExceeded
-    on_progress  called in this thread with each mark of the function; what it raises ends the call
-    timeout      seconds; then the process is ended and TimeoutError raised
-    name         of the run; without it the function's
+    on_progress  called in this thread with each mark of the function; if it raises, the call ends
+    timeout      in seconds; then the process is killed and TimeoutError raised
+    name         of the run (default: the function's name)
     env          changes of its environment; None removes a variable
     run_dir      keep the recording in this folder, which must not exist yet
     restart      start FN again after the guard has stopped it (EBB_RESUME=1 there)
@@ -548,7 +553,7 @@ def isolate_start(
     restart: bool = False,
     **kwargs: Any,
 ) -> "IsolatedCall[T]":
-    """As isolate(), but returns at once. on_progress is called in a thread of the call's own."""
+    """Like isolate(), but returns at once. on_progress is called in a thread of the call."""
     call = IsolatedCall(
         fn, args, kwargs, limit, on_progress, timeout, name, env, run_dir, restart
     )
@@ -562,8 +567,8 @@ async def isolate_async(
     on_progress: Optional[Progress] = None,
     **kwargs: Any,
 ) -> T:
-    """As isolate(), for asyncio. on_progress is called in the event loop's thread. When the task is
-    cancelled so is the call, and the task ends when the process is gone."""
+    """Like isolate(), for asyncio. on_progress is called in the event loop's thread. If the task is
+    cancelled, so is the call, and the task ends when the process has exited."""
     loop = asyncio.get_running_loop()
     hand_on: Optional[Progress] = None
     if on_progress is not None:

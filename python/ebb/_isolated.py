@@ -14,15 +14,15 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-_PATIENCE_S = 0.2  # for marks that must arrive while the caller is slow
+_PATIENCE_S = 0.2  # for marks that must arrive although the caller is slow
 _GRACE_S = 5.0
 
-# The program is being imported a second time, for what it defines: it must not start anything.
+# The program is being imported again for its definitions, and must not start anything.
 is_importing_main = False
 
 
 class Outcome:
-    """What came of the call. An exception is pickled apart, since that may not work."""
+    """The result of the call. An exception is pickled separately, because that may fail."""
 
     def __init__(
         self,
@@ -33,13 +33,14 @@ class Outcome:
     ) -> None:
         self.value = value
         self.error = error
-        self.error_repr = error_repr  # None: it went well
+        self.error_repr = error_repr  # None: no exception
         self.trace = trace
 
 
 def _pickled_error(error: BaseException) -> Optional[bytes]:
-    """None: it cannot be had as it was."""
-    # An exit or an interrupt of this process must not become one of the caller, a server perhaps.
+    """Returns the pickled exception, or None if it cannot be pickled."""
+    # A SystemExit or KeyboardInterrupt of this process must not become one of the caller, which may
+    # be a server.
     if not isinstance(error, Exception):
         return None
     try:
@@ -51,7 +52,7 @@ def _pickled_error(error: BaseException) -> Optional[bytes]:
 
 def _failed(error: BaseException, skip: int) -> Outcome:
     trace = error.__traceback__
-    for _ in range(skip):  # our own frame tells nobody anything
+    for _ in range(skip):  # skip our own frames
         trace = trace.tb_next if trace is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
@@ -78,7 +79,7 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        # first as the caller has it, then what the environment of this process adds
+        # the caller's path first, then what the environment of this process adds
         own = [place for place in sys.path if place and place not in call["path"]]
         sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]
@@ -102,7 +103,7 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Each mark also goes to the caller. Who does not keep up misses some; the job never waits."""
+    """Also sends each mark to the caller. A slow caller misses some; the job never waits."""
 
     def sink(text: str, must_arrive: bool) -> None:
         data = text.encode("utf-8", "replace")
@@ -122,7 +123,8 @@ def _forward(channel: socket.socket) -> None:
 
 
 def _die_with_caller(channel: socket.socket) -> None:
-    """Nobody wants the result once the caller's end of the channel is closed."""
+    """Ends this process when the caller has closed its end of the channel: nobody needs the
+    result."""
 
     def wait() -> None:
         try:
@@ -139,14 +141,14 @@ def _die_with_caller(channel: socket.socket) -> None:
 
 def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     for fd in (call_fd, outcome_fd, channel_fd):
-        os.set_inheritable(fd, False)  # what the function starts has no part in this
+        os.set_inheritable(fd, False)  # children of the function must not inherit it
     channel = socket.socket(fileno=channel_fd)
     _die_with_caller(channel)
     _forward(channel)
     with open(call_fd, "rb") as file:
         call = _pickled.load(file)
     with open(outcome_fd, "r+b") as file:
-        file.truncate(0)  # of an earlier life
+        file.truncate(0)  # left by an earlier start of this call
         outcome = _call(call)
         _answer(file, outcome)
     sys.exit(0 if outcome.error_repr is None else 1)

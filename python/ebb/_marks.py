@@ -1,4 +1,4 @@
-"""Marks by hand: steps, phases, anything else, and the checkpoint that ebb asks for."""
+"""Marks sent by the job itself: steps, phases, other events, and requested checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional, Type
 from . import _control
 from ._wire import Request, Value, rank_of_environment, wire
 
-_pending: Optional[Request] = None  # a checkpoint that was asked for and not answered yet
+_pending: Optional[Request] = None  # a requested checkpoint that was not answered yet
 _has_hello = False
 
 
@@ -26,24 +26,25 @@ def step(
     steps_per_epoch: Optional[int] = None,
     max_steps: Optional[int] = None,
 ) -> None:
-    """Step N is done. Counts optimizer steps, from 1."""
+    """Reports that step N is done. Counts optimizer steps, from 1."""
     w = wire()
     if not w.is_there:
         return
     if epoch is None and (steps_per_epoch, max_steps) == _tail_of and type(n) is int:
-        if w.is_told_by_hand and w.hold(n, _tail_text):
+        if w.is_sent_by_job and w.hold(n, _tail_text):
             return
     try:
         n = int(n)
     except (TypeError, ValueError, OverflowError):
-        return  # outside of a run nobody would have noticed: it must not end the job in one
+        # an invalid argument has no effect outside a run, so it must not end the job inside one
+        return
     if not _has_hello:
         _hello()
-    w.is_told_by_hand = True
+    w.is_sent_by_job = True
     try:
         tail = _tail(steps_per_epoch, max_steps)
         epoch = None if epoch is None else _finite(epoch)
-    except Exception:  # of another kind than they should be: told as they are
+    except Exception:  # values of unexpected types are sent unchanged
         w.mark(
             "step",
             step=n,
@@ -68,29 +69,29 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """The lines of a step that are the same for most."""
+    """Returns the lines that are the same for most steps."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
-        told = {
+        sent = {
             "STEPS_PER_EPOCH": steps_per_epoch,
             "MAX_STEPS": max_steps,
             "RANK": rank_of_environment(),
         }
-        found = "".join(f"\n{key}={int(n)}" for key, n in told.items() if n is not None)
+        found = "".join(f"\n{key}={int(n)}" for key, n in sent.items() if n is not None)
         _tail_of, _tail_text = (steps_per_epoch, max_steps), found
     return _tail_text
 
 
 def mark(kind: str = "other", **values: Value) -> None:
-    """Anything else worth a place in the recording: mark("save", step=100), mark(loss=0.1)."""
+    """Records any other event: mark("save", step=100), mark(loss=0.1)."""
     w = wire()
     if kind == "step" or kind == "begin":
-        w.is_told_by_hand = True
+        w.is_sent_by_job = True
     w.mark(kind, kind != "other", **values)
 
 
 class phase:
-    """with ebb.phase("eval"): … marks its begin and its end."""
+    """with ebb.phase("eval"): … marks its begin and end."""
 
     __slots__ = ("name",)
 
@@ -111,7 +112,7 @@ class phase:
 
 
 def checkpoint_requested() -> bool:
-    """Does ebb want a checkpoint now? Stays true until checkpoint_done or checkpoint_failed."""
+    """Whether ebb requests a checkpoint. Stays true until checkpoint_done or checkpoint_failed."""
     global _pending
     w = wire()
     if not w.is_there:
@@ -133,10 +134,10 @@ def _finish(status: str, path: Optional[str]) -> None:
 
 
 def checkpoint_done(path: Optional[str] = None) -> None:
-    """The checkpoint that was asked for is written, whole."""
+    """Reports that the requested checkpoint is completely written."""
     _finish("done", None if path is None else str(path))
 
 
 def checkpoint_failed() -> None:
-    """It could not be written."""
+    """Reports that the requested checkpoint could not be written."""
     _finish("failed", None)

@@ -1,4 +1,4 @@
-"""What this process has in memory, from the kernel and from CUDA, cheap enough for every step."""
+"""Memory of this process, from the kernel and from CUDA, cheap enough for every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def rss_bytes() -> Optional[int]:
-    """Resident memory now."""
+    """Returns the resident memory now."""
     try:
         with open("/proc/self/statm", "rb") as f:
             return int(f.read().split()[1]) * _PAGE
@@ -20,7 +20,7 @@ def rss_bytes() -> Optional[int]:
 
 
 def peak_bytes() -> Optional[int]:
-    """The most that was resident so far. Not ru_maxrss, which outlives exec."""
+    """Returns the peak of resident memory. ru_maxrss is not used, because it survives exec."""
     try:
         with open("/proc/self/status", "rb") as f:
             for line in f:
@@ -32,7 +32,8 @@ def peak_bytes() -> Optional[int]:
 
 
 def cuda_bytes() -> Optional[tuple[int, int]]:
-    """Allocated and reserved by torch over all devices; None where CUDA is not in use."""
+    """Returns the bytes allocated and reserved by torch over all devices; None if CUDA is not in
+    use."""
     torch = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
@@ -47,10 +48,11 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """The same in MiB, under the names they have in a trainer's logs."""
+    """Returns the same in MiB, under the names used in a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
-        peak = max(peak, rss)  # two files, and the kernel counts a page here and there later
+        # the two files are read at different times, and the kernel updates counters late
+        peak = max(peak, rss)
     found: dict[str, Optional[int]] = {"rss": rss, "rss_peak": peak}
     cuda = cuda_bytes()
     if cuda is not None:

@@ -1,4 +1,4 @@
-"""One object in a file: its pickle, then its large buffers as they are, then where they lie.
+"""One object in a file: its pickle, then its large buffers unchanged, then an index of them.
 
 The end is written last, so half a file is never taken for a whole one.
 """
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def dump(file: BinaryIO, value: Any) -> None:
-    """Writes VALUE, and nothing else, into FILE. A value that cannot be pickled leaves it empty."""
+    """Writes VALUE into the empty FILE. A value that cannot be pickled leaves it empty."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         file.seek(0)
@@ -38,11 +38,11 @@ def dump(file: BinaryIO, value: Any) -> None:
 def _end(file: BinaryIO) -> "tuple[int, int]":
     size = file.seek(0, 2)
     if size < _END.size:
-        raise EOFError("there is no object")
+        raise EOFError("the file has no object")
     file.seek(size - _END.size)
     length, count, magic = _END.unpack(file.read(_END.size))
     if magic != _MAGIC:
-        raise EOFError("the object is not whole")
+        raise EOFError("the object is incomplete")
     return length, count
 
 
@@ -55,16 +55,16 @@ def is_whole(file: BinaryIO) -> bool:
 
 
 def load(file: BinaryIO) -> Any:
-    """Reads it back. Raises EOFError where there is none, or what unpickling raises."""
+    """Reads the object back. Raises EOFError if there is none, or what unpickling raises."""
     length, count = _end(file)
     file.seek(-_END.size - count * _LENGTH.size, 2)
     lengths = [_LENGTH.unpack(file.read(_LENGTH.size))[0] for _ in range(count)]
     file.seek(length)
     buffers = []
     for number in lengths:
-        buffer = bytearray(number)  # of its own, so that an array in it can be written to
+        buffer = bytearray(number)  # a buffer of its own, so that an array in it is writable
         if file.readinto(buffer) != number:  # type: ignore[attr-defined]
-            raise EOFError("the object is not whole")
+            raise EOFError("the object is incomplete")
         buffers.append(buffer)
     file.seek(0)
     return pickle.Unpickler(file, buffers=buffers).load()

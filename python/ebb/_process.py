@@ -1,7 +1,5 @@
-"""The process in which the shim set its hooks, for as long as it has no wire yet.
-
-A process forked from that one is a worker and sends nothing, also where the wire is made only after
-the fork."""
+"""The process in which the shim installed its hooks, until that process has a wire. A process
+forked from it is a worker and sends nothing, even if the wire is created only after the fork."""
 
 from __future__ import annotations
 
@@ -13,14 +11,15 @@ _is_set = False
 
 
 def set_hooked() -> None:
-    """Hooks are set in this process. The first call counts: a child may set more of them."""
+    """Records that hooks are installed in this process. Only the first call counts: a child may
+    install more of them."""
     global _hooked, _is_set
     if not _is_set:
         _hooked, _is_set = os.getpid(), True
 
 
 def take_hooked() -> Optional[int]:
-    """The process with the hooks, once: for the first wire alone."""
+    """Returns the process with the hooks, once: for the first wire only."""
     global _hooked
     found, _hooked = _hooked, None
     return found

@@ -1,4 +1,4 @@
-"""Who holds an object: a short chain of names, found through gc, in bounded time."""
+"""Finds what refers to an object, as a short chain of names, through gc and in bounded time."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from typing import Any, Optional
 _DEPTH_MAX = 12
 _OWNER_DEPTH = 6
 _STDLIB = os.path.dirname(inspect.__file__) + os.sep
-_OURS = os.path.dirname(__file__) + os.sep
-_SCAN_MAX = 200_000  # entries of one container that are looked through for a name
-_SELF = ("ebb._referrers", "ebb._census", "ebb._keepers", "ebb._control", "ebb.torch")
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SCAN_MAX = 200_000  # entries of one container that are searched for a name
 
 
-# ---- variables of functions that run, which gc does not know ----
+# ---- variables of running functions, which gc does not know ----
 
 
 def _read_locals(f: FrameType) -> dict[str, Any]:
     found = f.f_locals
     copy = dict(found)
-    # Before 3.13 this is a copy that the frame keeps, and with it all that it refers to. It is
-    # also what locals() returns: not emptied where anybody else has it.
+    # Before 3.13 this is a copy that the frame keeps alive, with everything it refers to. locals()
+    # returns the same object, so it is only cleared if nothing else refers to it.
     if type(found) is dict and sys.getrefcount(found) <= 3:
         found.clear()
     return copy
 
 
 def is_our_frame(f: FrameType) -> bool:
-    return f.f_globals.get("__name__") in _SELF
+    return f.f_code.co_filename.startswith(_OURS)
 
 
 def variables(f: FrameType) -> list[Any]:
-    """What the variables of a function that runs refer to."""
+    """Returns the objects that the variables of a running function refer to."""
     return list(_read_locals(f).values())
 
 
@@ -61,17 +60,17 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
                 f = f.f_back
         return None
     finally:
-        # One of them is this function's own. A frame that refers to itself outlives its call, and
-        # with it all that the callers' variables hold: objects of the job, until gc comes by.
+        # One of these frames is this function's own. A frame that refers to itself outlives its
+        # call and keeps the callers' variables alive until the next garbage collection.
         frames.clear()
         f = None
 
 
-# ---- one step of the way ----
+# ---- one link of the chain ----
 
 
 def _key_in(d: dict[Any, Any], o: Any) -> Any:
-    for i, (key, value) in enumerate(list(d.items())):
+    for i, (key, value) in enumerate(list(dict.items(d))):
         if value is o:
             return key
         if i > _SCAN_MAX:
@@ -114,16 +113,18 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """How R, which is neither a dict nor an end of the chain, names O."""
+    """Returns how R, which is neither a dict nor an end of the chain, refers to O."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
         return "{…}"
+    if isinstance(r, dict):
+        return _subscript(_key_in(r, o))
     return _attribute(r, o)
 
 
 def _end(r: Any) -> Optional[str]:
-    """A holder that has a name of its own."""
+    """Returns the name of a holder that has one of its own."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -136,7 +137,7 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """How telling it is to be held by such a one: the least goes on."""
+    """Ranks a holder by how well it identifies the object: the chain follows the lowest rank."""
     t = type(r)
     if t is dict:
         return 0 if id(r) in modules else 2
@@ -149,7 +150,7 @@ def _rank(r: Any, modules: dict[int, str]) -> int:
 
 
 def _referrers_of(o: Any, skip: set[int]) -> list[Any]:
-    """Without functions that run: _in_frames finds those with the names of their variables."""
+    """Omits running functions: _in_frames finds those with the names of their variables."""
     return [r for r in gc.get_referrers(o) if id(r) not in skip and type(r) is not FrameType]
 
 
@@ -169,17 +170,17 @@ def _root(o: Any, names: str) -> str:
     if variable:
         return f"{variable[0]}{names} (a variable of {variable[1]})"
     t = type(o)
-    return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "nothing that gc knows of"
+    return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "nothing known to gc"
 
 
 def _module_names() -> dict[int, str]:
-    """The name of each module by the number of its variables."""
+    """Returns the name of each module by the id of its variables."""
     named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    return {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
+    return {id(m.__dict__): n for n, m in reversed(named)}  # the first of two names
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
-    """How R names O, and who holds it: R, or the one whose attributes R are."""
+    """Returns how R refers to O, and the holder: R, or the object whose attributes R holds."""
     if type(r) is not dict:
         return "" if type(r) is CellType else _way(r, o), r
     key, whose = _key_in(r, o), _owner_of(r, skip)
@@ -190,13 +191,14 @@ def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
 
 
 def chain(o: Any, ours: list[Any], until: float) -> str:
-    """Like "__main__.cache['seen'][3]". OURS are the containers of whoever asks."""
+    """Returns a name like "__main__.cache['seen'][3]". OURS are the caller's own containers, which
+    are skipped."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o
     for _ in range(_DEPTH_MAX):
         if time.monotonic() > until:
-            return f"…{names} (there was no time to look further)"
+            return f"…{names} (the search ran out of time)"
         r = _holder(at, skip, modules)
         if r is None:
             return _root(at, names)
@@ -215,7 +217,7 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 
 
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
-    """Whose attributes D are."""
+    """Returns the object whose attributes D holds."""
     for r in _referrers_of(d, skip):
         if type(r) not in (dict, list, tuple):
             try:
@@ -226,14 +228,14 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
     return None
 
 
-# ---- whose a container is ----
+# ---- owners of containers ----
 
-_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # the attributes of a class are a dictionary to gc
+_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # gc shows the attributes of a class as a dictionary
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def is_program_s(m: Any) -> bool:
-    """Is the module one of the program's own files, and so one that its reader knows?"""
+    """Whether the module is one of the program's own files, which its reader knows."""
     if type(m) is not ModuleType:
         return False
     if m.__name__ == "__main__":
@@ -246,6 +248,25 @@ def is_program_s(m: Any) -> bool:
     )
 
 
+_VARIABLE_FILE = re.compile(r" \(a variable of .* in (.*):\d+\)$")
+_OWNER = re.compile(r".* of (?:a )?([\w.]+)[^ ]*$|(?:class |function )?([\w.]+)")
+
+
+def is_library_name(name: str) -> bool:
+    """Whether NAME, as owner() returns it, belongs to an installed or standard module."""
+    variable = _VARIABLE_FILE.search(name)
+    if variable:
+        path = variable[1]
+        return any(p in path for p in _LIBRARIES) or path.startswith((_STDLIB, _OURS))
+    found = _OWNER.match(name)
+    parts = (found[1] or found[2]).split(".") if found else []
+    for count in range(len(parts), 0, -1):
+        m = sys.modules.get(".".join(parts[:count]))
+        if m is not None:
+            return not is_program_s(m)
+    return False
+
+
 def _lru_cache_of(r: Any) -> Optional[str]:
     if type(r).__name__ != "_lru_cache_wrapper":
         return None
@@ -254,7 +275,7 @@ def _lru_cache_of(r: Any) -> Optional[str]:
 
 
 def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
-    """The variable of F's closure AT, whose names begin with its index there."""
+    """Returns the variable of F's closure AT that NAMES, which starts with an index, refers to."""
     if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
         return None
     index, _, rest = names[1:].partition("]")
@@ -263,8 +284,75 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
     return f"{f.__code__.co_freevars[int(index)]}{rest} of {f.__module__}.{f.__qualname__}"
 
 
+_ATTRIBUTES_MAX = 4000  # limit of attributes that are visited, over all objects
+_ATTRIBUTES_DEPTH = 3
+_NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
+
+
+def _attributes(o: Any) -> list[tuple[str, Any]]:
+    try:
+        found = object.__getattribute__(o, "__dict__")
+    except Exception:
+        return []
+    return list(found.items()) if type(found) is dict else []
+
+
+def _program_variables() -> list[tuple[str, Any]]:
+    """Returns the variables of running functions in all threads, of the program's modules, and of
+    its classes."""
+    found: list[tuple[str, Any]] = []
+    frames = list(sys._current_frames().values())
+    f: Optional[FrameType] = None
+    while frames:
+        f = frames.pop()
+        while f is not None:
+            code = f.f_code
+            if code.co_flags & inspect.CO_OPTIMIZED and not is_our_frame(f):
+                where = f" (a variable of {code.co_name}() in {code.co_filename}:{f.f_lineno})"
+                found += [(name + where, value) for name, value in _read_locals(f).items()]
+            f = f.f_back
+    for m in [m for m in list(sys.modules.values()) if is_program_s(m)]:
+        for name, value in list(m.__dict__.items()):
+            if not issubclass(type(value), type):
+                found.append((f"{m.__name__}.{name}", value))
+            elif value.__module__ == m.__name__:
+                prefix = f"{m.__name__}.{value.__qualname__}."
+                parts = type.__dict__["__dict__"].__get__(value)
+                found += [(prefix + key, part) for key, part in list(parts.items())]
+    return found
+
+
+def named_objects() -> dict[int, tuple[str, Any]]:
+    """Returns (name, object) by id for the objects that the program's own variables refer to, and
+    for their attributes. These keep most memory alive, and are found without visiting all objects.
+    """
+    found: dict[int, tuple[str, Any]] = {}
+    todo, left = _program_variables(), _ATTRIBUTES_MAX
+    for _ in range(_ATTRIBUTES_DEPTH):
+        parts: list[tuple[str, Any]] = []
+        for name, value in todo:
+            if id(value) in found:
+                continue
+            found[id(value)] = (name, value)
+            t = type(value)
+            if t in _NO_OBJECTS or issubclass(t, type) or left <= 0:
+                continue
+            of = f" of a {t.__module__}.{t.__qualname__}"
+            attributes = _attributes(value)
+            cache = _lru_cache_of(value)
+            if cache:
+                own = object.__getattribute__(value, "__dict__")
+                dicts = [d for d in gc.get_referents(value) if type(d) is dict and d is not own]
+                parts += [(cache, d) for d in dicts]
+                continue
+            left -= len(attributes)
+            parts += [(key + of, part) for key, part in attributes if type(key) is str]
+        todo = parts
+    return found
+
+
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
-    """Whose the container O is, by the nearest holder that the program's reader knows: "cache of a
+    """Names the container O by the nearest holder that a reader of the program knows: "cache of a
     __main__.Features", "__main__.seen", "losses (a variable of train() in …)". None: not found."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()

@@ -1,4 +1,4 @@
-"""A second listener on the wire: each mark of this process, as a dict, for who called it."""
+"""A second listener on the wire: passes each mark of this process to its caller as a dict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# of the wire itself: they are between the process and ebb, and tell nobody how far it is
+# marks between the process and ebb that are not progress
 _INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n", "KIND=kept\n")
 
 _process_sink: Optional[Sink] = None
@@ -39,7 +39,7 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        if _sink() is not None:  # who listens here is told of each
+        if _sink() is not None:  # a listener in this process receives every step
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
 
@@ -59,21 +59,21 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # In place: others hold this wire already, and it may have said hello.
+    # The wire is changed in place: others hold it already, and it may have sent its hello.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire
 
 
 def tap_process(sink: Sink) -> None:
-    """SINK(text, must_arrive) gets every mark of this process."""
+    """SINK(text, must_arrive) receives every mark of this process."""
     global _process_sink
     _process_sink = sink
     _tap()
 
 
 class tap_thread:
-    """with tap_thread(sink): … gets the marks of this thread."""
+    """with tap_thread(sink): … receives the marks of this thread."""
 
     def __init__(self, sink: Sink) -> None:
         self._mine = sink
@@ -88,7 +88,7 @@ class tap_thread:
 
 
 def _value(text: str) -> Union[str, int, float]:
-    """Numbers as Python writes them are numbers again."""
+    """Converts numbers in Python's notation back to numbers."""
     for kind in (int, float):
         try:
             number = kind(text)

@@ -1,7 +1,7 @@
-"""What the allocators themselves say, at the end of steps: the live heap, torch's CUDA memory,
-pinned memory, the garbage collector's counters. Sent as marks of kind series.
+"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned memory,
+the garbage collector's counters. Sent as marks of kind series.
 
-RSS cannot tell memory that is in use from memory that an allocator keeps; these figures can."""
+RSS includes memory that an allocator retains; these figures separate it from memory in use."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import sys
 import time
 from typing import Any, Callable, Optional
 
-from ._wire import wire
+from ._wire import figures_wire
 
-_INTERVAL_S = 0.5  # ebb looks once a second: more often would be for nobody
-_SHARE = 400  # of the time between two readings, one part at most
+_INTERVAL_S = 0.5  # ebb samples once per second: more often would be useless
+_SHARE = 400  # a reading takes at most this part (1/400) of the time between two
 _SLOW_S = 0.002
-_PAUSE_S = 1.0  # after a slow one, and twice as long after each that follows it …
-_PAUSE_MAX_S = 60.0  # … up to this: one alone may have been the machine's fault
+_PAUSE_S = 1.0  # pause after a slow reading, doubled after each further slow one …
+_PAUSE_MAX_S = 60.0  # … up to this: a single one may have been slow because the machine was busy
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
 def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
-    """Bytes in use, and bytes that are free and kept: mallinfo2 of glibc 2.33 and later, where
-    glibc's is the malloc in use."""
+    """Returns the bytes in use and the bytes retained: from mallinfo2 of glibc 2.33 and later, if
+    glibc's malloc is in use."""
     try:
         import ctypes
 
-        # the lock of the interpreter is kept: to give it back and wait for it costs more
+        # PyDLL keeps the GIL: releasing and taking it again would cost more
         libc = ctypes.PyDLL(None)
         if hasattr(libc, "mallctl") or hasattr(libc, "tc_malloc") or hasattr(libc, "mi_malloc"):
             return None
@@ -49,19 +49,66 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
     return read_heap
 
 
+def _pool_readers() -> dict[str, Callable[[], int]]:
+    """Live bytes of allocators that replace malloc, or exist beside it in the global scope."""
+    import ctypes
+
+    c, size = ctypes.PyDLL(None), ctypes.c_size_t
+
+    def read_jemalloc() -> int:
+        epoch, value, length = ctypes.c_uint64(1), size(), size(ctypes.sizeof(size))
+        c.mallctl(b"epoch", None, None, ctypes.byref(epoch), size(8))
+        failed = c.mallctl(b"stats.allocated", ctypes.byref(value), ctypes.byref(length), None, 0)
+        return 0 if failed else value.value
+
+    def read_mimalloc() -> int:
+        values = [size() for _ in range(8)]
+        c.mi_process_info(*map(ctypes.byref, values))
+        return values[5].value  # committed now
+
+    def read_tcmalloc() -> int:
+        value = size()
+        c.MallocExtension_GetNumericProperty(
+            b"generic.current_allocated_bytes", ctypes.byref(value)
+        )
+        return value.value
+
+    readers = {
+        "mallctl": ("jemalloc", read_jemalloc),
+        "mi_process_info": ("mimalloc", read_mimalloc),
+        "MallocExtension_GetNumericProperty": ("tcmalloc", read_tcmalloc),
+    }
+    return {name: read for symbol, (name, read) in readers.items() if hasattr(c, symbol)}
+
+
+_pools: dict[str, Callable[[], int]] = {}
 _heap: Optional[Callable[[], tuple[int, int]]] = None
 _is_ready = False
 
 
 def _prepare() -> None:
-    global _heap, _is_ready
+    global _heap, _pools, _is_ready
     if not _is_ready:
         _heap, _is_ready = _heap_reader(), True
+        try:
+            _pools = _pool_readers()
+        except Exception:  # no ctypes
+            pass
 
 
 def _read_heap(figures: dict[str, int]) -> None:
     if _heap is not None:
         figures["heap_live_bytes"], figures["heap_free_bytes"] = _heap()
+
+
+def _read_pools(figures: dict[str, int]) -> None:
+    """pool_arrow, pool_jemalloc, …: libraries that allocate without malloc, if they are loaded."""
+    for name, read_pool in _pools.items():
+        figures[f"pool_{name}"] = read_pool()
+    arrow: Any = sys.modules.get("pyarrow")
+    total = getattr(arrow, "total_allocated_bytes", None)
+    if total is not None:
+        figures["pool_arrow"] = int(total())
 
 
 def _read_cuda(figures: dict[str, int]) -> None:
@@ -84,34 +131,47 @@ def _read_gc(figures: dict[str, int]) -> None:
 
 
 def read() -> dict[str, int]:
-    """All that is to be had now. Never raises; what cannot be read is left out."""
+    """Returns all figures that are available now. Never raises; unreadable figures are omitted."""
     figures: dict[str, int] = {}
     _prepare()
-    for look in (_read_heap, _read_cuda, _read_gc):
+    for read_some in (_read_heap, _read_pools, _read_cuda, _read_gc):
         try:
-            look(figures)
+            read_some(figures)
         except Exception:
             continue
     return figures
 
 
-_next = 0.0  # not before then
-_pause_s = 0.0  # the last one was slow
+_next = 0.0  # time of the next reading
+_step_s = 0.0  # when the last step ended
+_IDLE_STEPS_S = 5.0  # after this long without steps, the thread reads
+_pause_s = 0.0  # pause after a slow reading; 0: the last one was fast
 _is_off: Optional[bool] = None
 
 
 def at_step(n: Optional[int] = None) -> None:
-    """Reads and sends, if it is time. To be called where a step has ended."""
-    global _next, _pause_s, _is_off
+    """Reads and sends the figures if a reading is due. Called at the end of a step."""
+    global _step_s
+    _step_s = time.monotonic()
+    if _step_s >= _next:
+        _read_and_send(_step_s)
+
+
+def without_steps() -> None:
+    """Like at_step, for a thread, when no step has ended for some time."""
     now = time.monotonic()
-    if now < _next:
-        return
+    if now >= _next and now - _step_s > _IDLE_STEPS_S:
+        _read_and_send(now)
+
+
+def _read_and_send(now: float) -> None:
+    global _next, _pause_s, _is_off
     if not _is_ready:
         _prepare()
         now = time.monotonic()
     if _is_off is None:
         _is_off = os.environ.get("EBB_TRUTH", "1") == "0"
-    w = wire()
+    w = figures_wire()
     if _is_off or not w.is_there:
         _next = now + _PAUSE_MAX_S
         return

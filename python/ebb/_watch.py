@@ -23,18 +23,18 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # closed, or never there
+            pass  # standard error is closed or missing
 
 
 def package_spec(name: str) -> Optional[ModuleSpec]:
-    """This package, as NAME."""
+    """Returns a spec of this package under NAME."""
     init = os.path.join(_FOLDER, "__init__.py")
     return spec_from_file_location(name, init, submodule_search_locations=[_FOLDER])
 
 
 def _hooks() -> ModuleType:
-    """ebb._hooks of the package that `import ebb` means, if that is this one or another version of
-    it; of this one under a private name if it is something of the user's."""
+    """Returns ebb._hooks of the package that `import ebb` finds, if that is this one or another
+    version of it; if it is an unrelated package of the user, of this one under a private name."""
     try:
         found = find_spec("ebb")
     except Exception:
@@ -51,6 +51,42 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
+_follower: Optional[int] = None  # native id of the thread
+_FORK_PATIENCE_S = 0.1
+_WORTH_BYTES = 48 << 20  # resident bytes: smaller processes have little to explain
+
+
+def follow_memory(bell: Any) -> None:
+    """Runs in a thread of its own, until BELL is released."""
+    global _follower
+    try:
+        import signal
+        import threading
+
+        # signals must interrupt system calls of the main thread
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        _follower = threading.get_native_id()
+        page = os.sysconf("SC_PAGE_SIZE")
+        while True:
+            with open("/proc/self/statm", "rb") as f:
+                if int(f.read().split()[1]) * page >= _WORTH_BYTES:
+                    break
+            if bell.acquire(True, 2.0):
+                return
+        import_module(_hooks().__package__ + "._follow").run(bell)
+    except Exception as error:
+        _say(f"no thread reads the memory of this process: {error!r}")
+
+
+def wait_for_follower() -> None:
+    """Waits until the kernel has removed the thread, for a moment at most."""
+    import time
+
+    until = time.monotonic() + _FORK_PATIENCE_S
+    while os.path.exists(f"/proc/self/task/{_follower}") and time.monotonic() < until:
+        time.sleep(0.0001)
+
+
 def _loaded(name: str, module: ModuleType) -> None:
     try:
         _hooks().loaded(name, module)
@@ -59,14 +95,14 @@ def _loaded(name: str, module: ModuleType) -> None:
 
 
 def _watch(spec: ModuleSpec) -> None:
-    """Its loader is ours for this one time."""
+    """Wraps the module's loader, for this one import."""
     loader: Any = spec.loader
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         try:
             del loader.exec_module
-        except AttributeError:  # a second watcher around this one was quicker
+        except AttributeError:  # another watcher around this one has removed it already
             pass
         load(module)
         _loaded(spec.name, module)
@@ -75,14 +111,14 @@ def _watch(spec: ModuleSpec) -> None:
 
 
 def find_watched(watcher: Any, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
-    """As the finders besides WATCHER find it."""
+    """Finds the module as the finders other than WATCHER do."""
     for finder in list(sys.meta_path):
         find = None if finder is watcher else getattr(finder, "find_spec", None)
         spec: Optional[ModuleSpec] = find(name, path, target) if find else None
         if spec is not None:
             try:
                 _watch(spec)
-            except Exception as error:  # a loader that is not as usual
-                _say(f"{name} is not watched: {error!r}")
+            except Exception as error:  # an unusual loader
+                _say(f"{name} cannot be watched: {error!r}")
             return spec
     return None

@@ -1,4 +1,5 @@
-"""What an object weighs with all that it alone seems to hold: an estimate, by few of its parts."""
+"""Estimates the bytes of an object with everything that only it refers to, from a few of its
+parts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
 def _is_root(o: Any, modules: set[int]) -> bool:
-    """What many share: the program itself, not what it works on."""
+    """Whether O is part of the program itself, which many objects share, and not of its data."""
     t = type(o)
     return t in _ROOTS or issubclass(t, type) or id(o) in modules
 
@@ -26,6 +27,11 @@ def _size(o: Any) -> int:
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "ndarray") and issubclass(type(o), numpy.ndarray):
         return int(numpy.ndarray.nbytes.__get__(o))
+    if type(o).__name__ == "mmap" and type(o).__module__ == "mmap":
+        try:
+            return len(o)
+        except ValueError:  # closed
+            return 0
     from ._census import sizeof
 
     return sizeof(o)
@@ -43,7 +49,8 @@ def module_numbers() -> set[int]:
 
 
 def _add(o: Any, seen: set[int], modules: set[int]) -> int:
-    """Bytes of O and of what it refers to, up to some parts, of which none was SEEN."""
+    """Returns the bytes of O and of the objects it refers to that were not SEEN, up to a limit of
+    parts."""
     seen.add(id(o))
     todo, total, left = deque([o]), 0, _PARTS_MAX
     while todo and left:
@@ -58,8 +65,8 @@ def _add(o: Any, seen: set[int], modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> int:
-    """What one of OBJECTS, entries of CONTAINER, adds on the mean, but for the first: what all of
-    them share is no part of what another would add."""
+    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds. The first is not
+    counted: it includes memory that all of them share."""
     seen = {id(container)}
     weights = [_add(o, seen, modules) for o in objects]
     return sum(weights[1:]) // max(len(weights) - 1, 1)

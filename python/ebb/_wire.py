@@ -1,9 +1,9 @@
 """The wire between this process and ebb: marks out, requests in.
 
-One datagram a mark, to the socket in $EBB_SOCKET (docs/marks.md). Nothing here raises into the
-job, prints, or waits for longer than a moment; without a socket everything is a no-op. A process
-that was forked from one that speaks stays silent: it is a worker. One that was spawned afresh
-speaks for itself when it is told to.
+Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
+raises into the job, prints, or blocks for longer than a moment; without a socket everything is a
+no-op. A process forked from one that sends marks is a worker and sends nothing. A spawned process
+sends marks if its code does.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# A burst finds the receiver's queue full (10 datagrams on many machines). What must arrive may
-# wait so long, and so may a step, while all that steps have waited is no more than this and this
-# share of the time. All the rest is dropped.
+# A burst finds the receiver's queue full (10 datagrams on many machines). Marks that must arrive
+# wait up to _PATIENCE_S for it. So do steps, while all steps together have waited at most
+# _STEPS_WAIT_S and _STEPS_WAIT_SHARE of the time. All other marks are dropped.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# Trouble of the moment, much of it that of a machine short of memory. All else is for ever.
+# Temporary errors, mostly of a machine short of memory. All other errors are permanent.
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
-# ebb looks at memory five times a second at most: marks of steps that follow each other faster than
-# this would tell it nothing. What is held back is told when nothing has come after it for as long.
+# ebb samples memory at most five times per second, so more frequent marks of steps would add
+# nothing. A step that is held back is sent when no other has followed for this time.
 _STEPS_APART_S = 0.1
-_STEPS_TOLD = 256  # at most by one mark (mark/row.h)
-_STEPS_AT_ONCE = 10  # the first of a process are told one by one, however fast
+_STEPS_PER_MARK = 256  # steps that one mark may represent (mark/row.h)
+_STEPS_AT_ONCE = 10  # the first steps of a process are sent one by one, however fast
 
-# What a report of a leak has to name, where the job has imported it.
+# Packages whose versions are sent if the job has imported them: reports of leaks name them.
 _VERSIONED = ("torch", "transformers", "accelerate", "lightning", "datasets", "numpy", "PIL")
 
-_pid = os.getpid()  # kept: between pieces of real work a system call is dear
+_pid = os.getpid()  # cached: in a busy process a system call is expensive
 
 
 def _versions() -> dict[str, Value]:
-    """python_version="3.11.2", torch_version=…: of what is imported; nothing is for this."""
+    """Returns python_version="3.11.2", torch_version=…, for modules that are imported already."""
     found: dict[str, Value] = {"python_version": sys.version.split()[0]}
     for name in _VERSIONED:
         try:
             version = getattr(sys.modules.get(name), "__version__", None)
-        except Exception:  # a module may answer with anything
+        except Exception:  # a module may raise anything
             continue
         if isinstance(version, str):
             found[f"{name}_version"] = str(version)[:64]
@@ -61,8 +61,8 @@ def _versions() -> dict[str, Value]:
 
 
 def versions_text() -> str:
-    """The same as lines to put behind a mark."""
-    return "".join(f"\n{_key(name)}={_clean(value)}" for name, value in _versions().items())
+    """Returns the same as lines to append to a mark."""
+    return "".join(f"\n{_key(name)}={clean(value)}" for name, value in _versions().items())
 
 
 def _is_child() -> None:
@@ -74,17 +74,17 @@ os.register_at_fork(after_in_child=_is_child)
 
 
 def pid() -> int:
-    """This process, at the price of no system call."""
+    """Returns the pid of this process, without a system call."""
     return _pid
 
 
-def _clean(value: Value) -> str:
-    """One line of printable text: a value cannot make lines of its own."""
+def clean(value: Value) -> str:
+    """Returns VALUE as one line of printable text, so that it cannot add lines of its own."""
     if isinstance(value, bool):
         return "1" if value else "0"
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception:  # of a value's own making, or a number too long to be written
+    except Exception:  # the value's own str() fails, or the number is too long
         text = ""
     if len(text) > 1024:
         text = text[:1024]
@@ -98,7 +98,7 @@ _keys: dict[str, str] = {}
 
 
 def _key(name: str) -> str:
-    """As keys are written: TRAIN_LOSS of train/loss."""
+    """Returns NAME as a key: TRAIN_LOSS for train/loss."""
     key = _keys.get(name)
     if key is None:
         key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
@@ -109,7 +109,7 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """As many of LINES as one datagram holds: a part is better than nothing."""
+    """Returns as many of LINES as fit in one datagram: a part is better than nothing."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -123,14 +123,14 @@ def _nothing() -> None:
     pass
 
 
-# Its number, the epoch, more lines; which row of steps it is in, each of them the one after the one
-# before; when it ended.
+# Number, epoch, and further lines of a step; the number of its row (a run of consecutive steps);
+# when it ended.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
-def off_streams(fd: int) -> int:
-    """FD under a number that is no standard stream's: a job that runs with one of them closed must
-    not print into a file of ours."""
+def above_streams(fd: int) -> int:
+    """Moves FD above the standard streams: a job that runs with one of them closed must not print
+    into our descriptor."""
     if fd > 2:
         return fd
     try:
@@ -141,12 +141,12 @@ def off_streams(fd: int) -> int:
 
 def datagram_socket() -> socket.socket:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    return s if s.fileno() > 2 else socket.socket(fileno=off_streams(s.detach()))
+    return s if s.fileno() > 2 else socket.socket(fileno=above_streams(s.detach()))
 
 
 class Request:
-    """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with. REPLY is
-    the socket of another process than the one at $EBB_SOCKET that wants the answer."""
+    """A request of ebb: CHECKPOINT, CENSUS or STOP, with the id to answer with. REPLY is the socket
+    of the process that wants the answer, if that is not the one at $EBB_SOCKET."""
 
     __slots__ = ("what", "id", "reply")
 
@@ -157,44 +157,44 @@ class Request:
 
 
 class Wire:
-    """This process's end. Use `wire()`; there is one for each process."""
+    """This process's end of the wire. Use `wire()`; there is one per process."""
 
     def __init__(self, process: Optional[int] = None) -> None:
         self._pid = process or os.getpid()
         self._path = os.environ.get("EBB_SOCKET") or None
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        self._mail = select.poll()  # says whether something waits there; used under the lock
+        self._mail = select.poll()  # reports whether a datagram is waiting; protected by the lock
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
-        self.waiting: list[Request] = []  # that came in, and nobody has taken
+        self.waiting: list[Request] = []  # requests that were received and not taken yet
         self._is_dead = self._path is None
-        self._steps_wait_s = _STEPS_WAIT_S  # that steps may still wait, at this time:
+        self._steps_wait_s = _STEPS_WAIT_S  # how long steps may still wait, as of …
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest
-        self._told: Optional[_Step] = None  # the newest that is with ebb
-        self._steps_told = 0  # marks
-        self._step_due = 0.0  # not before then another one
-        self._row_end = 0  # steps before this one may be held back the short way, …
-        self._epoch_end = 0.0  # … if they are before this
+        self._sent: Optional[_Step] = None  # the newest that was sent
+        self._steps_sent = 0  # marks
+        self._step_due = 0.0  # the next step is not sent before this time
+        self._row_end = 0  # hold() accepts steps below this one …
+        self._epoch_end = 0.0  # … and epochs below this
         self._substep_due = 0.0
-        self._telling = threading.RLock()  # so that steps go out in order
+        self._step_lock = threading.RLock()  # keeps steps in order
         self._has_helper = False
         self._is_helped = False  # the helper knows that steps are held back
         self._wake: Callable[[], None] = _nothing
-        self.on_close: Callable[[], None] = _nothing  # wakes who reads what comes in
-        self.is_told_by_hand = False  # the job tells its steps itself
-        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # under way, with a callback
+        self.on_close: Callable[[], None] = _nothing  # wakes the thread that reads requests
+        self.is_sent_by_job = False  # the job sends its steps itself
+        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # in progress, with a callback
 
-    # ---- out ----
+    # ---- sending ----
 
     @property
-    def has_speaker(self) -> bool:
-        """The job, or a callback in its trainer, tells its steps: the hooks keep silent then."""
-        return self.is_told_by_hand or bool(self.trainings)
+    def has_source(self) -> bool:
+        """Whether the job, or a callback in its trainer, sends its steps: then the hooks do not."""
+        return self.is_sent_by_job or bool(self.trainings)
 
     def begin_training(self, training: Any) -> None:
-        """From now on its callback tells the steps, for as long as it lives."""
+        """The training's callback sends the steps from now on, for as long as it lives."""
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
 
@@ -203,12 +203,12 @@ class Wire:
 
     @property
     def is_there(self) -> bool:
-        """Is there anybody to speak to?"""
+        """Whether ebb can receive marks of this process."""
         return not self._is_dead and self._pid == _pid
 
     @property
     def is_inherited(self) -> bool:
-        """Was this process forked from the one that the wire belongs to?"""
+        """Whether this process was forked from the one that the wire belongs to."""
         return self._pid != _pid
 
     def _open(self) -> Optional[socket.socket]:
@@ -224,26 +224,26 @@ class Wire:
         return self._socket
 
     def send(self, text: str, must_arrive: bool = False) -> bool:
-        """Sends one datagram of KEY=VALUE lines. False: it did not arrive."""
-        if self._step is not self._told:
-            self._tell_step(None)
+        """Sends one datagram of KEY=VALUE lines. Returns False if it did not arrive."""
+        if self._step is not self._sent:
+            self._send_step(None)
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
-        """The same for a step: none is lost to a receiver that is only a moment behind, and one
-        that stands still does not hold up the job."""
-        if self._step is not self._told:
-            self._tell_step(None)
+        """Like send, for a step: no step is lost to a receiver that is only briefly behind, and a
+        receiver that hangs does not block the job."""
+        if self._step is not self._sent:
+            self._send_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)
 
-    # ---- steps that may wait ----
+    # ---- steps that may be held back ----
 
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        """Step N has ended; TAIL are more lines. True: it is told. False: it was too soon after
-        another one. It is then told with what comes next, or after a moment, and whoever calls this
-        need not do either what is for the end of a step."""
+        """Reports that step N has ended; TAIL are further lines. Returns True if it was sent, False
+        if it followed another one too soon. It is then sent with the next mark, or after a moment,
+        and the caller skips its other work for the end of a step."""
         now, last = time.monotonic(), self._step
         if (
             last is not None
@@ -253,32 +253,33 @@ class Wire:
             and (epoch is None or int(epoch) == int(last[1]))  # type: ignore[arg-type]
         ):
             self._step = (n, epoch, tail, last[3], now)
-            told = self._told
+            sent = self._sent
             if (
                 now < self._step_due
                 and self._has_helper
-                and told is not None
-                and n - told[0] < _STEPS_TOLD
-                and self._steps_told >= _STEPS_AT_ONCE
+                and sent is not None
+                and n - sent[0] < _STEPS_PER_MARK
+                and self._steps_sent >= _STEPS_AT_ONCE
                 and not is_last
                 and self._pid == _pid
             ):
-                self._row_end = told[0] + _STEPS_TOLD
+                self._row_end = sent[0] + _STEPS_PER_MARK
                 self._epoch_end = 0.0 if epoch is None else int(epoch) + 1.0
-                self._ask_help()
+                self._wake_helper()
                 return False
         else:
-            if last is not self._told:
-                self._tell_step(None)
+            if last is not self._sent:
+                self._send_step(None)
             self._step = (n, epoch, tail, 0 if last is None else last[3] + 1, now)
         if self.is_there:
-            self._tell_step(_PATIENCE_S if is_last else None)
+            self._send_step(_PATIENCE_S if is_last else None)
         return True
 
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
-        """Step N has ended too soon after another one, which had the very same TAIL, and is held
-        back. False: it may not be, or all is to be looked at; `step` knows. Between pieces of real
-        work every line of Python is dear, and this is all that most short steps take."""
+        """Holds step N back, if it followed a step with the identical TAIL too soon. Returns False
+        if it may not be held back or needs a full check; the caller then calls `step`. This fast
+        path is all that most short steps execute: in a busy process every line of Python is
+        expensive."""
         last, now = self._step, time.monotonic()
         if (
             n < self._row_end
@@ -295,69 +296,69 @@ class Wire:
             elif not before <= epoch < self._epoch_end:
                 return False
             self._step = (n, epoch, last[2], last[3], now)
-            if not self._is_helped:  # it told the one before and rested, just now
-                self._ask_help()
+            if not self._is_helped:  # the helper has just sent the previous step and sleeps
+                self._wake_helper()
             return True
         return False
 
-    def _ask_help(self) -> None:
+    def _wake_helper(self) -> None:
         if not self._is_helped:
             self._is_helped = True
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """A part of step N has ended. They are not needed one by one."""
+        """Reports that a part of step N has ended. Frequent ones are dropped."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
         self._substep_due = now + _STEPS_APART_S
         self.send(f"KIND=substep\nSTEP={n}{tail}")
 
-    def _tell_step(self, patience_s: Optional[float]) -> None:
+    def _send_step(self, patience_s: Optional[float]) -> None:
         if not self.is_there:
             return
-        with self._telling:
-            step, told = self._step, self._told
-            if step is None or step is told:
+        with self._step_lock:
+            step, sent = self._step, self._sent
+            if step is None or step is sent:
                 return
             n, epoch, tail, row, at = step
             text = f"KIND=step\nSTEP={n}" + ("" if epoch is None else f"\nEPOCH={epoch!r}") + tail
-            if told is not None and told[3] == row and 1 < n - told[0] <= _STEPS_TOLD:
-                text += f"\nSTEPS={n - told[0]}\nSECONDS={at - told[4]:.6f}"
+            if sent is not None and sent[3] == row and 1 < n - sent[0] <= _STEPS_PER_MARK:
+                text += f"\nSTEPS={n - sent[0]}\nSECONDS={at - sent[4]:.6f}"
             self._step_due, self._row_end = time.monotonic() + _STEPS_APART_S, 0
-            self._steps_told += 1
+            self._steps_sent += 1
             if self._deliver(text, patience_s):
-                self._told = step
+                self._sent = step
 
-    def tell_held(self, is_over: bool = False) -> bool:
-        """Tells the step that is held back, if no other has come in its time, or all IS_OVER.
-        False: there is none."""
-        if self._step is self._told:
+    def send_held(self, is_exiting: bool = False) -> bool:
+        """Sends the step that is held back, if it is due or the process IS_EXITING. Returns False
+        if no step is held back."""
+        if self._step is self._sent:
             return False
-        if is_over or time.monotonic() >= self._step_due:
-            self._tell_step(_PATIENCE_S if is_over else 0.0)
+        if is_exiting or time.monotonic() >= self._step_due:
+            self._send_step(_PATIENCE_S if is_exiting else 0.0)
         return True
 
     def help(self, wake: Optional[Callable[[], None]]) -> None:
-        """From now on somebody reads what comes in, and calls tell_held several times a second from
-        when WAKE was called to when it calls rest and gets True. None: no more."""
+        """Sets the helper: a thread that reads requests and, after WAKE was called, calls send_held
+        several times per second until rest returns True. None removes it."""
         self._has_helper = wake is not None
         self._row_end = 0
         self._wake = wake or _nothing
         self._is_helped = False
-        if wake is None and self._step is not self._told:
-            self._tell_step(None)
+        if wake is None and self._step is not self._sent:
+            self._send_step(None)
 
     def rest(self) -> bool:
-        """May the helper wait to be woken?"""
+        """Whether the helper may sleep until it is woken."""
         self._is_helped = False
-        if self._step is self._told:
+        if self._step is self._sent:
             return True
-        self._is_helped = True  # one was held back in this moment
+        self._is_helped = True  # a step was held back at this very moment
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
-        """PATIENCE_S: None is that of steps."""
+        """PATIENCE_S is how long to wait for the receiver; None: as long as steps may."""
         if not self.is_there:
             return False
         s = self._socket or self._open()
@@ -373,15 +374,15 @@ class Wire:
             if patience_s is None:
                 return self._send_step_slowly(s, data)
             return patience_s > 0 and self._send_slowly(s, data)
-        except socket.timeout:  # another thread's patience, which is the socket's meanwhile
+        except socket.timeout:  # the time-out that another thread has set on the socket
             return False
         except OSError as error:
-            self._is_dead = error.errno not in _PASSING  # else the receiver is gone
+            self._is_dead = error.errno not in _PASSING  # otherwise the receiver has exited
             return False
 
     def send_figures(self, text: str) -> bool:
-        """Sends what was read here without the job's doing: none of its own marks, and no news of
-        how far it is."""
+        """Sends figures that ebb's own code has read. They are not marks of the job, and do not
+        show its progress."""
         return self._deliver(text, 0.0)
 
     def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
@@ -407,13 +408,14 @@ class Wire:
         return has_arrived
 
     def mark(self, kind: str, must_arrive: bool = False, /, **values: Value) -> bool:
-        """Sends a mark: KIND and the values, whose names become keys. None is left out."""
+        """Sends a mark: KIND and the values, whose names become keys. Values of None are
+        omitted."""
         if not self.is_there:
             return False
-        lines = ["KIND=" + _clean(kind)]
+        lines = ["KIND=" + clean(kind)]
         for key, value in values.items():
             if value is not None:
-                lines.append(f"{_key(key)}={_clean(value)}")
+                lines.append(f"{_key(key)}={clean(value)}")
         text = "\n".join(lines)
         if len(text) > _TEXT_MAX // 4:  # a character has up to four bytes
             text = _fit(lines)
@@ -421,10 +423,10 @@ class Wire:
             return self.send_step(text, must_arrive)
         return self.send(text, must_arrive)
 
-    # ---- in ----
+    # ---- receiving ----
 
     def bind(self) -> bool:
-        """Makes the socket on which this process can be asked, for whoever finds it by its name."""
+        """Creates the socket on which this process receives requests; its name contains the pid."""
         if not self.is_there:
             return False
         if self._replies is None:
@@ -433,7 +435,7 @@ class Wire:
                 s = datagram_socket()
                 s.setblocking(False)
                 try:
-                    os.unlink(path)  # of an earlier process with this number
+                    os.unlink(path)  # left by an earlier process with the same pid
                 except OSError:
                     pass
                 s.bind(path)
@@ -444,7 +446,7 @@ class Wire:
         return True
 
     def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
-        """Says hello, so that ebb can ask this process for checkpoints. Once is enough; again is
+        """Sends a hello, so that ebb can request checkpoints from this process. Calling it again is
         harmless."""
         if not self.bind():
             return False
@@ -453,7 +455,7 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # asked first: an exception costs more than the question
+        # polls first, as an exception costs more
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -466,15 +468,15 @@ class Wire:
                 self.waiting.append(Request(what, number, reply))
 
     def requests(self, *what: str) -> list[Request]:
-        """Takes the requests of these kinds that have come in. Cheap when there is none."""
-        if self.is_inherited:  # perhaps with a lock that nobody here will ever open
+        """Takes the requests of these kinds that have arrived. Cheap if there is none."""
+        if self.is_inherited:  # a thread of the parent may have held the lock at the fork
             return []
         if self._has_helper and not self.waiting:
             return []
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """The same for the helper, which reads them."""
+        """Like requests, for the helper, which reads the socket."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -488,9 +490,9 @@ class Wire:
         """STATUS is started, done or failed."""
         if request.reply is None:
             return self.mark("ack", True, id=request.id, status=status, path=path)
-        lines = ["KIND=ack", f"ID={_clean(request.id)}", f"STATUS={status}", f"PID={self._pid}"]
+        lines = ["KIND=ack", f"ID={clean(request.id)}", f"STATUS={status}", f"PID={self._pid}"]
         if path is not None:
-            lines.append(f"PATH={_clean(path)}")
+            lines.append(f"PATH={clean(path)}")
         try:
             with datagram_socket() as s:
                 s.settimeout(_PATIENCE_S)
@@ -501,14 +503,15 @@ class Wire:
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:
-        """To wait on in a thread; None while nobody listens."""
+        """The socket that a thread can wait on; None while this process does not listen."""
         return self._replies
 
     def close(self) -> None:
         sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
-        self.on_close()  # who waits on the number of a socket would soon wait on another file
+        # a thread that waits on the number of a closed socket would soon wait on another file
+        self.on_close()
         for s in sockets:
             if s is not None:
                 s.close()
@@ -523,26 +526,42 @@ _wire: Optional[Wire] = None
 
 
 def wire() -> Wire:
-    """The wire of this process. In a forked child it is the parent's, which stays silent there."""
+    """Returns the wire of this process. In a forked child it is the parent's, which sends nothing
+    there."""
     global _wire
     if _wire is None:
         _wire = Wire(_process.take_hooked())
     return _wire
 
 
-def reset(make: Callable[[], Wire] = Wire) -> None:
-    """Forgets the wire: a process that was forked on purpose to be a rank of its own, and tests."""
-    global _wire
+_figures: Optional[Wire] = None
+
+
+def figures_wire() -> Wire:
+    """Returns the wire for figures that ebb's own code reads. If the process has sent nothing yet,
+    it is a separate one, because children of such a process are not workers."""
+    global _figures
     if _wire is not None:
-        _wire.close()
-    _wire = None
+        return _wire
+    if _figures is None:
+        _figures = Wire()
+    return _figures
+
+
+def reset(make: Callable[[], Wire] = Wire) -> None:
+    """Forgets the wire: for a process that was forked to be a rank of its own, and for tests."""
+    global _wire, _figures
+    for w in (_wire, _figures):
+        if w is not None:
+            w.close()
+    _wire = _figures = None
     _process.take_hooked()
     if make is not Wire:
         _wire = make()
 
 
 def rank_of_environment() -> Optional[int]:
-    """The rank as launchers tell it; None outside of any."""
+    """Returns the rank in the launcher's environment variables; None without a launcher."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         value = os.environ.get(name, "")
         if value.isdecimal():

@@ -1,4 +1,4 @@
-"""Images that do not fill up memory: decoded when they are looked at, kept up to a budget.
+"""Images that do not fill memory: decoded when they are used, and cached up to a budget.
 
 A list of opened PIL images looks small, since PIL reads pixels late. But it reads them into the
 object that the list holds, so over the first epoch the list grows to the size of all its pixels.
@@ -35,7 +35,7 @@ class BadImage(OSError):
 
 
 def _pixel_bytes(image: "Image") -> int:
-    """Of one pixel as PIL stores it: three channels take as much room as four."""
+    """Bytes per pixel as PIL stores it: three channels take as much memory as four."""
     if image.mode in ("1", "L", "P"):
         return 1
     return 2 if image.mode.startswith("I;16") else 4
@@ -45,11 +45,11 @@ def _bytes_of(image: "Image") -> int:
     return image.width * image.height * _pixel_bytes(image)
 
 
-# ---- on demand ----
+# ---- decoding on demand ----
 
 
 class _Store:
-    """The sources, and what is decoded of them in this process."""
+    """The sources, and their decoded images in this process."""
 
     def __init__(
         self, sources: "list[Union[str, bytes]]", budget: int, mode: Optional[str]
@@ -84,7 +84,7 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        except (FileNotFoundError, PermissionError, MemoryError):  # they say it all
+        except (FileNotFoundError, PermissionError, MemoryError):  # their messages are sufficient
             raise
         except Exception as error:
             raise BadImage(f"image {key} ({self.name(key)}) cannot be decoded: {error}") from error
@@ -97,7 +97,7 @@ class _Store:
             return image
 
     def keep(self, key: int, image: "Image") -> bool:
-        """False: it alone is more than the budget."""
+        """Returns False if the image alone exceeds the budget."""
         need = _bytes_of(image)
         if need > self.budget:
             return False
@@ -111,15 +111,15 @@ class _Store:
 
     def get(self, key: int) -> "Image":
         if self.pid != os.getpid():
-            # Forked: what the parent keeps is not ours, and neither is a lock that one of its
-            # threads may have held.
+            # After a fork, the parent's images and lock are dropped: one of its threads may have
+            # held the lock.
             self.forget()
         image = self.take(key)
         if image is None:
             image = self.decode(key)
             if not self.keep(key, image):
                 return image
-        # What is kept stays as it is, whatever the caller does to theirs.
+        # The caller may change its image, so the cache keeps a copy.
         mine = image.copy()
         mine.format = image.format
         return mine
@@ -184,11 +184,11 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
 
     @property
     def kept_bytes(self) -> int:
-        """Decoded pixels that are kept at the moment, in this process."""
+        """Bytes of decoded pixels that are cached in this process."""
         return self._store.bytes if self._store.pid == os.getpid() else 0
 
 
-# ---- for a list that is somebody else's ----
+# ---- keep_nothing: for a list of images that the user cannot replace ----
 
 
 def _is_decoded(image: "Image") -> bool:
@@ -197,7 +197,7 @@ def _is_decoded(image: "Image") -> bool:
 
 
 def _opened_again(image: Any) -> "Optional[Image]":
-    """The same file in another object; None where it cannot be had."""
+    """Opens the same file in another object; None if it cannot be opened."""
     from PIL import Image
 
     name = getattr(image, "filename", None)
@@ -205,7 +205,7 @@ def _opened_again(image: Any) -> "Optional[Image]":
     if name and os.path.isfile(name):
         again = Image.open(name)
     elif file is not None and not file.closed:
-        # by its bytes, and then as if nobody had read: decoders go on from where they were
+        # copies the file's bytes and restores the position, because decoders continue from there
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -241,7 +241,7 @@ class _Hands:
         self.given: "dict[int, Image]" = {}
 
     def copy(self, value: Any) -> Any:
-        """Containers are rebuilt, images copied; all else is handed on."""
+        """Rebuilds containers and copies images; everything else is passed on."""
         if isinstance(value, self.image_class):
             copied = _copy_of(value)
             self.given[id(copied)] = copied
@@ -264,7 +264,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """What is in the batch stays open."""
+        """Keeps images that are in the batch open."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))
@@ -292,12 +292,12 @@ class _Hands:
 
 
 class keep_nothing:
-    """keep_nothing(collate): the collate function, without a trace in memory.
+    """keep_nothing(collate): a collate function that cannot keep its inputs in memory.
 
     It sees copies of the examples. Images that were opened and not decoded yet are opened again, so
     those of the data set stay as small as they were; and when the batch is made every copy that is
-    not in it is closed, so whoever still holds one holds no pixels. What the function makes itself
-    and keeps is beyond reach.
+    not in it is closed, so a copy that is still referenced holds no pixels. Objects that the
+    function makes itself and keeps are not covered.
     """
 
     def __init__(self, collate: Callable[..., Any]) -> None:
@@ -315,8 +315,8 @@ class keep_nothing:
 
     @property
     def hoarded(self) -> int:
-        """Images of the last call that are not in its batch, and that somebody holds all the same:
-        more than 0 means that the collate function keeps what it is given."""
+        """Number of images of the last call that are not in its batch but are still referenced.
+        Above 0, the collate function keeps its inputs."""
         return sum(ref() is not None for ref in self._closed)
 
     def __getstate__(self) -> "dict[str, Any]":
@@ -326,7 +326,7 @@ class keep_nothing:
         self.__init__(state["collate"])  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # trainers look at the attributes of their collators
+        # trainers inspect the attributes of their collators
         if name == "collate" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.collate, name)

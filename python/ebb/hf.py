@@ -1,10 +1,10 @@
 """For the Hugging Face Trainer: marks, memory in its logs, checkpoints on request, resuming from
-the last whole one, and a cleanup that measures itself.
+the last complete one, and a cleanup that measures itself.
 
     from ebb.hf import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
 
-Nothing of it raises into the job. docs/python.md says what is sent when.
+Nothing here raises into the job. docs/guide/python.md lists what is sent when.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
 
-_log = logging.getLogger("transformers.ebb")  # shown and silenced together with the trainer's own
+# shown and silenced together with the trainer's own messages
+_log = logging.getLogger("transformers.ebb")
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """A hook that fails leaves the job as it was."""
+    """A hook that fails must not affect the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -44,13 +45,13 @@ def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
 _note = functools.partial(note, "hf")
 
 
-# ---- what is known of the length of a training ----
+# ---- length of a training run ----
 
 
 def _length(thing: Any) -> Optional[int]:
     try:
         return len(thing)
-    except Exception:  # an iterable data set; or one whose __len__ is not ready
+    except Exception:  # an iterable data set, or one whose __len__ raises
         return None
 
 
@@ -62,14 +63,14 @@ def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
     if args.max_steps <= 0 and epochs >= 1 and epochs == int(epochs):
         whole, rest = divmod(state.max_steps, int(epochs))
         if rest == 0 and whole > 0:
-            return int(whole)  # as the trainer itself has counted
+            return int(whole)  # as counted by the trainer itself
     return max(1, -(-batches // int(args.gradient_accumulation_steps)))
 
 
 def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
     try:
         return int(trainer.get_total_train_batch_size(args))
-    except Exception:  # no trainer, or one that has no such method
+    except Exception:  # no trainer, or one without this method
         per_rank = args.train_batch_size * args.gradient_accumulation_steps
         return int(per_rank * args.world_size) or None
 
@@ -79,7 +80,7 @@ def _is_model_only(args: Any) -> bool:
 
 
 class _Training:
-    """One training, from its begin to its end."""
+    """One training run, from begin to end."""
 
     def __init__(self, args: Any) -> None:
         self.asked = Asked()
@@ -87,25 +88,25 @@ class _Training:
             args.process_index if args.world_size > 1 else rank_of_environment()
         )
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
-        self.is_saving = False  # between the marks of a save's begin and end
-        self.folder = args.output_dir  # of the checkpoints
-        self.is_ours = False  # the save of this step: nobody but ebb wanted it
+        self.is_saving = False  # between the marks for the begin and end of a save
+        self.folder = args.output_dir  # folder of the checkpoints
+        self.is_ours = False  # the save of this step was requested by ebb alone
         self.is_evaluating = False
         self.has_length = False
-        self.is_even = False  # nothing but the next step is expected
+        self.is_even = False  # only a step can follow
 
 
 class EbbCallback(TrainerCallback):
-    """Tells ebb where the training is, and does what it asks for.
+    """Sends the steps of the training to ebb, and carries out its requests.
 
     log_every: None puts memory into each of the trainer's own logs, N into one every N steps as
         well, 0 into none.
-    resume: go on from the last whole checkpoint when ebb starts the job again (EBB_RESUME=1).
+    resume: resume from the last complete checkpoint when ebb starts the job again (EBB_RESUME=1).
     """
 
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         if log_every is not None and log_every < 0:
-            raise ValueError(f"log_every is {log_every}; it counts steps")
+            raise ValueError(f"log_every is {log_every}; it must be a number of steps, at least 0")
         self.log_every = log_every
         self.resume = resume
         self._training: Optional[_Training] = None
@@ -113,7 +114,8 @@ class EbbCallback(TrainerCallback):
         install()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a trainer may be copied or sent elsewhere with its callbacks; what is under way stays here
+        # a trainer may be copied or pickled with its callbacks; a training in progress is not
+        # copied
         return {"log_every": self.log_every, "resume": self.resume}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -171,7 +173,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # most short steps need no more than this
+            if t is not None and t.is_even:  # most short steps need nothing else
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return
@@ -206,7 +208,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # one that max_steps or a stop cut short is no pass over the data
+        # an epoch that was cut short by max_steps or a stop is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -257,7 +259,7 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """True: the job does not know of this save, so it need not know that it failed."""
+        """Returns True if the job did not start this save, so that it need not see its failure."""
         t = self._training
         if t is None:
             return False
@@ -276,7 +278,7 @@ class EbbCallback(TrainerCallback):
         t = self._now(args)
         path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
-        if args.should_save:  # what this process writes; the others have a small part only
+        if args.should_save:  # the files of this process; other ranks write only a small part
             rank = args.process_index if args.world_size > 1 else None
             lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
         self._save_is_over(t)
@@ -297,14 +299,14 @@ class EbbCallback(TrainerCallback):
 
     def _log_now(self, control: Any) -> None:
         if control.should_log:
-            return  # where the trainer logs anyway, memory comes with it
+            return  # the trainer logs at this step, including memory
         trainer = self._trainer()
         if trainer is not None:
             trainer.log(_memory.for_logs())
 
 
 class _DefaultCallback(EbbCallback):
-    """The one that is there without being asked for: it adds nothing to anybody's logs."""
+    """The callback that is added automatically; it adds nothing to the trainer's logs."""
 
     def __init__(self) -> None:
         super().__init__(log_every=0)
@@ -314,12 +316,13 @@ class _DefaultCallback(EbbCallback):
 
 
 def last_checkpoint(args: Any) -> Optional[str]:
-    """The newest whole checkpoint of this run in ARGS.output_dir (TrainingArguments), or None."""
+    """Returns the newest complete checkpoint of this run in ARGS.output_dir (TrainingArguments), or
+    None."""
     return _checkpoints.last_whole(args.output_dir, _is_model_only(args), args.world_size)[0]
 
 
-_resumed: set[str] = set()  # folders from which this process has gone on
-_chosen: set[str] = set()  # the checkpoints in them
+_resumed: set[str] = set()  # folders from which this process has resumed
+_chosen: set[str] = set()  # the checkpoints it resumed from
 
 
 def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
@@ -329,7 +332,7 @@ def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
 
 
 def _resume_from(args: Any) -> Optional[str]:
-    """Where to go on, once for each folder: a second train() in a script begins anew."""
+    """Returns where to resume, once per folder: a second train() in a script starts anew."""
     folder = os.path.abspath(args.output_dir)
     if folder in _resumed:
         return None
@@ -340,24 +343,24 @@ def _resume_from(args: Any) -> Optional[str]:
     if path is None:
         text = text or "there is no checkpoint"
         wire().mark("resume", True, state="beginning", path=folder, text=text, rank=rank)
-        _log.warning("ebb: no whole checkpoint in %s: starting from the beginning", folder)
+        _log.warning("ebb: no complete checkpoint in %s: starting from the beginning", folder)
     else:
         step = _checkpoints.step_of(path)
         wire().mark("resume", True, state="checkpoint", step=step, path=path, text=text, rank=rank)
-        _log.info("ebb: going on from %s", path)
+        _log.info("ebb: resuming from %s", path)
     return path
 
 
 def _with_resume(
     trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[Any, Any]:
-    """The arguments of train(), with the checkpoint to go on from where none was given."""
+    """Returns the arguments of train(), with the checkpoint to resume from if none was given."""
     bound = inspect.signature(train).bind(trainer, *args, **kwargs)
     given = bound.arguments.get("resume_from_checkpoint")
     if bound.arguments.get("trial") is not None:
         return args, kwargs
     if given is not None and given is not False and given is not True:
-        _note(f"not going on from the last checkpoint: the script names {given}")
+        _note(f"not resuming from the last checkpoint: the script passes {given}")
         return args, kwargs
     path = _resume_from(trainer.args)
     if path is not None:
@@ -367,9 +370,9 @@ def _with_resume(
 
 
 def _mend(trainer: Any, path: str, result: Any) -> bool:
-    """transformers 5 saves some models under the names of the Hub, and its Trainer loads them back
-    by the names of the model: what has another name is left as it was initialised, with a warning
-    only (huggingface/transformers#48805). from_pretrained knows both names."""
+    """transformers 5 saves some models under the parameter names of the Hub, and its Trainer loads
+    them by the names of the model: parameters with other names keep their initial values, with only
+    a warning (huggingface/transformers#48805). from_pretrained knows both names."""
     import torch
 
     if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
@@ -397,7 +400,7 @@ _is_default = False
 
 
 def _prepare(trainer: Any) -> list[EbbCallback]:
-    """One callback is enough: the user's own, if there is one."""
+    """Adds one callback, unless the user has added one."""
     found = _callbacks(trainer)
     if not found and _is_default:
         trainer.add_callback(_DefaultCallback())
@@ -427,7 +430,7 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    c._close(is_clean=False)  # nothing is open where it was
+                    c._close(is_clean=False)  # ends an unfinished training run of this callback
                 except Exception:
                     pass
 
@@ -441,7 +444,8 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = _callbacks(self)
             bound = inspect.signature(save).bind(self, *args, **kwargs).arguments
-            folder = self._get_output_dir(bound.get("trial"))  # each trial of a search has its own
+            # each trial of a search has its own folder
+            folder = self._get_output_dir(bound.get("trial"))
             for c in found:
                 c._save_begins(self.args, folder)
         except Exception:
@@ -453,7 +457,7 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
             is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
             if not all([c._save_failed() for c in found]) or not found or is_shared:
                 raise
-            _log.warning("ebb: the checkpoint it asked for failed", exc_info=True)
+            _log.warning("ebb: the requested checkpoint failed", exc_info=True)
             return None
 
     return hooked
@@ -478,7 +482,7 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log comes too late: what writes the logs out was called before us
+    # on_log comes too late: the callbacks that write the logs were called before ours
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -505,7 +509,7 @@ def install(default: bool = False) -> None:
     global _is_default
     try:
         from transformers import trainer as module
-    except Exception as problem:  # it needs accelerate, and says so when it is used
+    except Exception as problem:  # it requires accelerate, and raises when it is used
         _note(f"the Trainer cannot be hooked: {problem}")
         return
     for name, hook in _HOOKS.items():

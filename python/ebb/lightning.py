@@ -32,11 +32,11 @@ _log = logging.getLogger("lightning.pytorch.ebb")
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _FOLDER = "ebb-checkpoints"
-_KEPT = 2  # of the checkpoints that were made on request
+_KEPT = 2  # checkpoints made on request that are kept
 
 
 def _packages() -> list[Any]:
-    """Those in use; where none is yet, the first that is installed."""
+    """Returns the packages in use; if there is none yet, the first that is installed."""
     found = [sys.modules[n] for n in _PACKAGES if hasattr(sys.modules.get(n), "Callback")]
     for name in _PACKAGES if not found else ():
         try:
@@ -49,7 +49,7 @@ def _packages() -> list[Any]:
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """A hook that fails leaves the job as it was."""
+    """A hook that fails must not affect the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
@@ -61,11 +61,11 @@ def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
     return safe
 
 
-# ---- what is known of the length of a training ----
+# ---- length of a training run ----
 
 
 def _batches(trainer: Any) -> Optional[int]:
-    """In an epoch, of this rank."""
+    """Returns the batches per epoch of this rank."""
     count = trainer.num_training_batches
     return int(count) if count and math.isfinite(count) else None
 
@@ -73,7 +73,7 @@ def _batches(trainer: Any) -> Optional[int]:
 def _steps_per_epoch(trainer: Any, module: Any) -> Optional[int]:
     batches = _batches(trainer)
     if batches is None or not module.automatic_optimization:
-        return None  # who steps by hand steps as often as he likes
+        return None  # with manual optimization the number of steps is unknown
     return -(-batches // int(trainer.accumulate_grad_batches))
 
 
@@ -85,7 +85,7 @@ def _max_steps(trainer: Any, steps_per_epoch: Optional[int]) -> Optional[int]:
 
 
 def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
-    """Length of the data set, and examples a step over all ranks."""
+    """Returns the length of the data set, and the examples per step over all ranks."""
     loader = trainer.train_dataloader
     try:
         examples: Optional[int] = len(loader.dataset)
@@ -98,7 +98,7 @@ def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
 
 
 class _Training:
-    """One training, from its begin to its end."""
+    """One training run, from begin to end."""
 
     def __init__(self, trainer: Any) -> None:
         self.asked = Asked()
@@ -106,27 +106,28 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        self.is_even = False  # nothing but the next step is expected, …
+        self.is_even = False  # only a step can follow, …
         self.batch = 0  # … after this batch of an epoch …
-        self.batches: Optional[int] = None  # … of so many …
-        self.epoch = 0  # … with this number, …
+        self.batches: Optional[int] = None  # … with this many batches …
+        self.epoch = 0  # … and this number, …
         self.last = math.inf  # … and before this step
 
 
 class _Hooks:
-    """The hooks themselves: their class is made below, from what is installed."""
+    """The hooks themselves: their class is created below, from the installed packages."""
 
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         super().__init__()
         if log_every is not None and log_every < 0:
-            raise ValueError(f"log_every is {log_every}; it counts steps")
+            raise ValueError(f"log_every is {log_every}; it must be a number of steps, at least 0")
         self.log_every = log_every
         self.resume = resume
         self._training: Optional[_Training] = None
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer is copied or sent to its ranks with its callbacks; what is under way stays here
+        # a trainer is copied or sent to its ranks with its callbacks; a training in progress is not
+        # copied
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
@@ -179,7 +180,7 @@ class _Hooks:
         try:
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # most short steps need no more than this
+                w = wire()  # most short steps need nothing else
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step
@@ -207,7 +208,7 @@ class _Hooks:
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
-        if trainer.is_last_batch:  # else it was cut short
+        if trainer.is_last_batch:  # otherwise it was cut short
             epoch, step = trainer.current_epoch + 1, trainer.global_step
             wire().mark("epoch", True, step=step, epoch=epoch, rank=t.rank)
 
@@ -235,7 +236,7 @@ class _Hooks:
                 t.asked.started()
                 trainer.save_checkpoint(path)
             except Exception:
-                trainer.strategy.barrier("Trainer.save_checkpoint")  # where the others wait
+                trainer.strategy.barrier("Trainer.save_checkpoint")  # the other ranks wait there
                 t.asked.failed()
             else:
                 if trainer.is_global_zero:
@@ -256,7 +257,7 @@ class _Hooks:
     # ---- memory in the loggers ----
 
     def _log_now(self, trainer: Any, step: int) -> bool:
-        """False: it never logs."""
+        """Returns False if it never logs."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every
         if not every or not trainer.loggers:
             return False
@@ -273,7 +274,7 @@ _made: dict[tuple[Any, ...], type] = {}
 
 def _class_for(bases: tuple[Any, ...]) -> type:
     if bases not in _made:
-        # both packages call their hooks by name and ask for their own base class now and then
+        # both packages call hooks by name, but sometimes check for their own base class
         _made[bases] = type("EbbCallback", (_Hooks, *bases), {"__module__": __name__})
     return _made[bases]
 
@@ -290,7 +291,7 @@ def _own_folder(trainer: Any) -> str:
 
 
 def _by_age(paths: list[str]) -> list[str]:
-    """The newest first."""
+    """Returns the newest first."""
     return sorted(paths, key=lambda p: os.stat(p).st_mtime_ns, reverse=True)
 
 
@@ -306,8 +307,8 @@ def _keep_newest(folder: str) -> None:
 
 
 def _lacks(path: str) -> Optional[str]:
-    """What PATH lacks for going on from it; None if it is whole."""
-    if os.path.isdir(path):  # of a strategy in which each rank writes its part
+    """Describes what is missing in PATH for resuming from it; None if it is complete."""
+    if os.path.isdir(path):  # written by a strategy in which each rank writes its part
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
         return "its end"
@@ -316,8 +317,8 @@ def _lacks(path: str) -> Optional[str]:
             name = next(n for n in z.namelist() if n.endswith("/data.pkl"))
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
-        return None  # another format: it may well be one that Lightning can read
-    # keys stand in a pickle as they are
+        return None  # another format, which Lightning may be able to read
+    # the keys appear verbatim in the pickle
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
 
@@ -338,20 +339,21 @@ def _find(trainer: Any) -> tuple[Optional[str], list[str]]:
         if lacks is None and _checkpoints.is_of_this_run(path):
             return path, passed
         name = os.path.basename(path)
-        passed.append(f"{name} lacks {lacks}" if lacks else f"{name} is of an earlier run")
+        passed.append(f"{name} lacks {lacks}" if lacks else f"{name} belongs to an earlier run")
     return None, passed
 
 
 def last_checkpoint(trainer: Any) -> Optional[str]:
-    """The newest whole checkpoint of this run: one that ebb asked for, or of a ModelCheckpoint."""
+    """Returns the newest complete checkpoint of this run: one that ebb requested, or one of a
+    ModelCheckpoint."""
     return _find(trainer)[0]
 
 
-_resumed: set[str] = set()  # folders from which this process has gone on
+_resumed: set[str] = set()  # folders from which this process has resumed
 
 
 def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of fit(), with the checkpoint to go on from where none was given."""
+    """Returns the arguments of fit(), with the checkpoint to resume from if none was given."""
     signature = inspect.signature(fit)
     bound = signature.bind(trainer, *args, **kwargs)
     folder = os.path.abspath(trainer.default_root_dir)
@@ -364,12 +366,12 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     if path is None:
         text = text or "there is no checkpoint"
         wire().mark("resume", True, state="beginning", path=folder, text=text, rank=rank)
-        _log.warning("ebb: no whole checkpoint in %s: starting from the beginning", folder)
+        _log.warning("ebb: no complete checkpoint in %s: starting from the beginning", folder)
         return args, kwargs
     wire().mark("resume", True, state="checkpoint", path=path, text=text, rank=rank)
     bound.arguments["ckpt_path"] = path
     if "weights_only" in signature.parameters and bound.arguments.get("weights_only") is None:
-        bound.arguments["weights_only"] = False  # this run has written it
+        bound.arguments["weights_only"] = False  # safe, as this run has written it
     return bound.args[1:], bound.kwargs
 
 
@@ -390,11 +392,11 @@ _is_default = False
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
-    """One callback is enough, and none is needed where every trainer is to have it."""
+    """Adds one callback, unless there is one or every trainer gets one anyway."""
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]
-        trainer.callbacks.insert(0, found[0])  # those that save come last, and must stay there
+        trainer.callbacks.insert(0, found[0])  # callbacks that save come last, and must stay there
     for c in found[1:]:
         trainer.callbacks.remove(c)
     return found[:1]
@@ -458,5 +460,5 @@ def install(default: bool = False) -> None:
                 setattr(trainer, name, hooked)
 
 
-# Last: where this imports Lightning, the shim comes back here to install.
+# Last: if this imports Lightning, the shim calls back into this module to install.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

@@ -1,4 +1,4 @@
-"""What is alive in this process: a census of tensors and Python objects, and what grew.
+"""Live objects of this process: a census of tensors and Python objects, and its growth.
 
     a = ebb.torch.census()
     …
@@ -28,8 +28,8 @@ __all__ = [
 
 
 def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3.0) -> Census:
-    """Counts live tensors (a storage once, however many share it) and Python objects, and looks who
-    holds the largest. Inside a run it is kept in the run folder, unless KEEP is false."""
+    """Counts live tensors (a shared storage only once) and Python objects, and finds what refers to
+    the largest. Inside a run, the census is kept in the run folder, unless KEEP is false."""
     c = _census.take(step, "call", budget_s)
     if keep and wire().is_there:
         try:
@@ -42,11 +42,12 @@ def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3
 def census_diff(
     a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20
 ) -> list[Growth]:
-    """What changed from A to B, the most growth first. Either may be one read from its file."""
+    """Returns the changes from A to B, largest growth first. Either may be a census read from its
+    file."""
     return _census.diff(a, b, top)
 
 
 def census_every(n: int) -> None:
-    """From now on a census at every step that N divides, kept in the run folder; 0 ends it. The
-    variable EBB_CENSUS_EVERY does the same from outside."""
+    """Takes a census at every N-th step from now on, kept in the run folder; 0 ends it. The
+    environment variable EBB_CENSUS_EVERY does the same."""
     _control.every(n)

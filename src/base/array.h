@@ -8,7 +8,7 @@
 
 enum { ARRAY_FIRST = 16 };
 
-/* AT_PTR is the address of the array's pointer; of memory that is not there nothing changes. */
+/* AT_PTR is the address of the array's pointer. If memory runs out, nothing changes. */
 static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 {
     void *at;
@@ -22,6 +22,23 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
     return true;
 }
 
-/* Room for one more behind COUNT elements of AT, which has room for CAP; false: out of memory. */
+/* Makes room for one more element after the COUNT elements of AT, which has room for CAP. False:
+ * out of memory. */
 #define ARRAY_ROOM(at, count, cap)                                                                 \
     ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))
+
+/* Sets I to the first index below COUNT for which IS_BEFORE, an expression of I, is false; COUNT
+ * if there is none. Binary search: IS_BEFORE must be true up to some index and false from there
+ * on. */
+#define ARRAY_SEARCH(i, count, is_before)                                                          \
+    __extension__({                                                                                \
+        size_t low_ = 0, high_ = (count);                                                          \
+        while (low_ < high_) {                                                                     \
+            const size_t i = low_ + (high_ - low_) / 2;                                            \
+            if (is_before)                                                                         \
+                low_ = (i) + 1;                                                                    \
+            else                                                                                   \
+                high_ = i;                                                                         \
+        }                                                                                          \
+        low_;                                                                                      \
+    })

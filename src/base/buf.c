@@ -1,4 +1,4 @@
-/* The growable buffer, its integers, the cursor that reads them back, and CRC-32C. */
+/* The growable buffer, encoding and decoding of integers, and CRC-32C. */
 #include "base/buf.h"
 
 #include <endian.h>
@@ -27,7 +27,8 @@ int buf_reserve(struct buf *b, size_t more)
         return -ENOMEM;
     if (more <= b->cap - b->len)
         return 0;
-    /* no object may be larger than PTRDIFF_MAX; staying below it also makes the sums safe */
+    /* No object may be larger than PTRDIFF_MAX. This also prevents overflow in the additions
+     * below. */
     if (more > (size_t)PTRDIFF_MAX - b->len) {
         b->failed = true;
         return -ENOMEM;
@@ -142,7 +143,7 @@ void buf_add_u64le(struct buf *b, uint64_t v)
     buf_add(b, &le, sizeof le);
 }
 
-/* Nothing is left of a bad cursor, so that loops over cur_left end. */
+/* Marks the cursor as bad. A bad cursor has no bytes left, so loops over cur_left end. */
 static void cur_fail(struct cur *c)
 {
     c->bad = true;
@@ -224,10 +225,11 @@ const char *cur_blob(struct cur *c, size_t *ret_len)
     return data;
 }
 
-/* crc_table[k][b]: what byte b contributes when k more bytes follow it in the group of eight. */
+/* crc_table[k][b]: the contribution of byte b if k more bytes follow in the group of eight. */
 static uint32_t crc_table[8][256];
 
-/* A constructor, because filling it at first use would be a race between threads. */
+/* A constructor fills the table, because filling it at first use would be a race between threads.
+ */
 __attribute__((constructor)) static void crc_table_fill(void)
 {
     for (uint32_t b = 0; b < 256; b++) {

@@ -1,4 +1,4 @@
-/* A growable byte buffer, and the variable-length integers that the recording is made of. */
+/* A growable byte buffer, and the variable-length integers of the recording. */
 #pragma once
 
 #include <stdarg.h>
@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed is a valid empty buffer. Errors stick: after one failed growth `failed` is set, later
- * appends do nothing, and one check at the end is enough. */
+/* A zeroed struct is a valid empty buffer. After a failed growth `failed` is set and later appends
+ * do nothing, so one check at the end is enough. */
 struct buf {
     char *data;
     size_t len;
@@ -16,27 +16,27 @@ struct buf {
 };
 
 void buf_fini(struct buf *b);                /* frees and zeroes; accepts a zeroed buffer */
-void buf_clear(struct buf *b);               /* keeps the memory; clears `failed` */
+void buf_clear(struct buf *b);               /* does not free memory; clears `failed` */
 int buf_reserve(struct buf *b, size_t more); /* 0 or -ENOMEM; data may move */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);
 void buf_add_byte(struct buf *b, uint8_t byte);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-/* The content with a NUL behind it (not counted in len); "" if empty or failed. */
+/* The content with a NUL after it (not counted in len); "" if empty or failed. */
 const char *buf_str(struct buf *b);
 
-/* LEB128; at most 10 bytes. */
+/* Appends V as LEB128, at most 10 bytes. */
 void buf_add_varint(struct buf *b, uint64_t v);
 void buf_add_zigzag(struct buf *b, int64_t v);
-/* LEN as varint, then the bytes. */
+/* Appends LEN as varint, then the bytes. */
 void buf_add_blob(struct buf *b, const void *data, size_t len);
 void buf_add_u16le(struct buf *b, uint16_t v);
 void buf_add_u32le(struct buf *b, uint32_t v);
 void buf_add_u64le(struct buf *b, uint64_t v);
 
-/* A cursor over bytes that may be hostile. Errors stick: after the first short or malformed
- * read `bad` is set and every get returns 0 (an empty blob). */
+/* A cursor over bytes that may be hostile. After the first short or malformed read `bad` is set
+ * and every get returns 0 (or an empty blob), so one check at the end is enough. */
 struct cur {
     const uint8_t *p;
     const uint8_t *end;
@@ -46,7 +46,7 @@ struct cur {
 static inline struct cur cur_of(const void *data, size_t len)
 {
     const uint8_t *p = data;
-    return (struct cur){p, len ? p + len : p, false}; /* NULL + 0 is not defined in C */
+    return (struct cur){p, len ? p + len : p, false}; /* NULL + 0 is undefined in C */
 }
 static inline size_t cur_left(const struct cur *c)
 {
@@ -58,7 +58,8 @@ uint8_t cur_byte(struct cur *c);
 uint16_t cur_u16le(struct cur *c);
 uint32_t cur_u32le(struct cur *c);
 uint64_t cur_u64le(struct cur *c);
-/* Points into the underlying bytes; *ret_len is 0 and the result non-NULL when bad. */
+/* The result points into the underlying bytes. If the cursor is bad, *ret_len is 0 and the result
+ * is not NULL. */
 const char *cur_blob(struct cur *c, size_t *ret_len);
 
 /* CRC-32C (Castagnoli) of DATA, continuing from CRC (0 to begin). */

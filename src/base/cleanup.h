@@ -1,4 +1,4 @@
-/* Locals that clean up after themselves at the end of their scope. */
+/* Locals that are freed or closed at the end of their scope. */
 #pragma once
 
 #include <stdlib.h>
@@ -9,14 +9,14 @@ static inline void cleanup_free(void *p)
     free(*(void **)p);
 }
 
-/* preserves errno only where close succeeds; a failed close of a read-only fd tells us nothing */
+/* preserves errno only if close succeeds; a failed close of a read-only fd is harmless */
 static inline void cleanup_close(const int *fd)
 {
     if (*fd >= 0)
         close(*fd);
 }
 
-/* Closes it where it is open, and forgets it. */
+/* Closes the fd if it is open, and sets it to -1. */
 static inline void close_fd(int *fd)
 {
     cleanup_close(fd);

@@ -1,9 +1,9 @@
-/* The clocks, as nanoseconds. */
+/* The clocks, in nanoseconds. */
 #include "base/clock.h"
 
 #include <time.h>
 
-/* These clocks cannot fail on any kernel we run on: the ids are built in. */
+/* These clocks cannot fail on any supported kernel. */
 static uint64_t read_ns(clockid_t id)
 {
     struct timespec ts = {0};

@@ -1,4 +1,4 @@
-/* The clocks, read in one place so that everything else can take time as an argument. */
+/* Reads the clocks. All other code takes time as an argument. */
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,8 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_US UINT64_C(1000)
 
-uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC: what every t_ns in this program is */
-uint64_t clock_wall_ns(void); /* since 1970 */
-uint64_t clock_boot_ns(void); /* as the first, and on while the machine sleeps */
+uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC, the clock of every t_ns in this program */
+uint64_t clock_wall_ns(void); /* nanoseconds since 1970 */
+/* Like clock_mono_ns, but includes the time while the machine is suspended. */
+uint64_t clock_boot_ns(void);
 uint64_t clock_thread_cpu_ns(void);

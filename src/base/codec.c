@@ -1,4 +1,4 @@
-/* From the members of a struct to JSON and back, by a table of fields. */
+/* Converts the members of a struct to JSON and back, by a table of fields. */
 #include "base/codec.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/text.h"
 
 static void *member_of(const struct codec *f, const void *s)
 {
@@ -24,7 +25,7 @@ static bool *has_of(const struct codec *f, const void *s)
     return (bool *)((char *)(uintptr_t)s + f->has);
 }
 
-/* Of these a NULL is what a false has_… is of others. */
+/* True for pointers, for which NULL means absent. Other members have a has_… member. */
 static bool is_pointer(const struct codec *f)
 {
     return f->type == CODEC_STRING || f->type == CODEC_LIST || f->type == CODEC_STRINGS;
@@ -107,17 +108,6 @@ static uint32_t name_read(const struct codec *f, const char *name)
     return 0;
 }
 
-static void text_read(char *out, size_t size, const json_t *v)
-{
-    const char *text = json_string_value(v);
-    size_t len = strlen(text);
-    if (len >= size) /* not within a character */
-        for (len = size - 1; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
-            len--;
-    memcpy(out, text, len);
-    out[len] = '\0';
-}
-
 static int list_read(const struct codec *f, const json_t *list, void *s)
 {
     size_t count = json_array_size(list);
@@ -144,7 +134,7 @@ static int list_read(const struct codec *f, const json_t *list, void *s)
     return 0;
 }
 
-/* 1: it was there, 0: not, or not of its type. */
+/* 1: the member was set; 0: V is missing or has another type. */
 static int member_read(const struct codec *f, const json_t *v, void *s)
 {
     void *at = member_of(f, s);
@@ -184,7 +174,7 @@ static int member_read(const struct codec *f, const json_t *v, void *s)
     case CODEC_TEXT:
         if (!json_is_string(v))
             return 0;
-        text_read(at, f->size, v);
+        text_copy(at, f->size, json_string_value(v));
         return 1;
     case CODEC_STRING:
         if (!json_is_string(v))

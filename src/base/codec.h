@@ -1,4 +1,4 @@
-/* A struct and its JSON from one table of fields, so that what is written can be read back. */
+/* Converts a struct to JSON and back by one table of fields. */
 #pragma once
 
 #include <jansson.h>
@@ -11,36 +11,37 @@ struct err;
 enum codec_type {
     CODEC_END = 0,
     CODEC_BOOL,
-    CODEC_INT,     /* int32_t, int64_t; an enum whose numbers count */
-    CODEC_UINT,    /* uint32_t, uint64_t, size_t */
-    CODEC_REAL,    /* double; what is not finite is null */
-    CODEC_NAME,    /* an enum by its names: 0 for a name that is not known */
-    CODEC_TEXT,    /* char[N], cut at a character's end */
-    CODEC_STRING,  /* char *, owned; NULL is null */
-    CODEC_STRUCT,  /* within the struct; without a key its members are keys beside the others */
+    CODEC_INT,    /* int32_t, int64_t; an enum stored by its number */
+    CODEC_UINT,   /* uint32_t, uint64_t, size_t */
+    CODEC_REAL,   /* double; null if not finite */
+    CODEC_NAME,   /* an enum stored by its name; an unknown name becomes 0 */
+    CODEC_TEXT,   /* char[N], truncated at a character boundary */
+    CODEC_STRING, /* char *, owned; NULL is null */
+    /* a struct within the struct; if it has no key, its members are added to the outer object */
+    CODEC_STRUCT,
     CODEC_LIST,    /* pointer to COUNT structs, owned */
     CODEC_STRINGS, /* pointer to COUNT strings, owned */
 };
 
-/* What is written for a member that has none: its has_… is false, a pointer is NULL. */
+/* How a member is written if it is absent (its has_… is false or its pointer is NULL). */
 enum codec_absent { CODEC_REQUIRED = 0, CODEC_OR_NULL, CODEC_OR_NOTHING };
 
-/* One member; a table of them, ended by {0}, is a struct's codec. */
+/* One member. The codec of a struct is a table of members, ended by {0}. */
 struct codec {
     const char *key;
     enum codec_type type;
     enum codec_absent absent;
-    size_t offset, size;      /* of the member; of an element of a list */
-    size_t has;               /* offset of its bool, where it may be absent */
-    size_t count;             /* offset of a list's size_t */
-    const struct codec *of;   /* a struct's or an element's fields, ended by CODEC_END */
-    const char *const *names; /* by value, ended by NULL */
+    size_t offset, size;      /* of the member; for a list, the size of an element */
+    size_t has;               /* offset of its has_… member, if it may be absent */
+    size_t count;             /* offset of the size_t with a list's length */
+    const struct codec *of;   /* fields of the struct or list element, ended by CODEC_END */
+    const char *const *names; /* names by value, ended by NULL */
 };
 
 #define CODEC_AT(s, m, k, t)                                                                       \
     .key = (k), .type = (t), .offset = offsetof(s, m), .size = sizeof((s *)0)->m
 #define CODEC_HAS(s, m, how) .absent = (how), .has = offsetof(s, has_##m)
-/* A member that is always written, one that is null, one that is left out where it is absent. */
+/* CODEC_FIELD is always written, the other two are null or left out if absent. */
 #define CODEC_FIELD(s, m, k, t)                                                                    \
     {                                                                                              \
         CODEC_AT(s, m, k, t)                                                                       \
@@ -82,13 +83,14 @@ struct codec {
         .count = offsetof(s, n)                                                                    \
     }
 
-/* NULL: out of memory. */
+/* Converts *FROM to an object. NULL: out of memory. */
 json_t *codec_json(const struct codec *fields, const void *from);
-/* Adds the keys to O, over those that it has. 0 or -ENOMEM. */
+/* Sets the keys in O and replaces existing ones. 0 or -ENOMEM. */
 int codec_put(const struct codec *fields, const void *from, json_t *o);
-/* Into zeroed memory. A document of others is survived: what is missing or of a wrong type is as if
- * absent, lists are cut at CODEC_LIST_MAX. 0 or -ENOMEM, and then RET is empty. */
+/* Reads an object into zeroed memory. Foreign documents are accepted: missing members and those of
+ * a wrong type are absent, and lists are truncated at CODEC_LIST_MAX. 0, or -ENOMEM with RET
+ * empty. */
 enum { CODEC_LIST_MAX = 4096 };
 int codec_read(const struct codec *fields, const json_t *doc, void *ret, struct err *err);
-/* Frees what it owns; the rest is as before. */
+/* Frees owned members and leaves the others unchanged. */
 void codec_fini(const struct codec *fields, void *s);

@@ -1,4 +1,4 @@
-/* System calls without the C library's wrapper, and what little else newer C libraries have. */
+/* System calls without the C library's wrapper, and small functions of newer C libraries. */
 #include "base/compat.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ void compat_explicit_bzero(void *bytes, size_t len)
     __asm__ volatile(""
                      :
                      : "r"(bytes)
-                     : "memory"); /* the compiler must take the zeros to be read */
+                     : "memory"); /* the compiler must assume that the zeros are read */
 }
 
 const char *compat_sigabbrev_np(int signo)

@@ -1,6 +1,6 @@
-/* Stand-ins for functions that glibc has only since 2.25 to 2.32. Where the C library lacks some,
- * the build puts this header in front of every source file (cmake/compat.cmake), and macros replace
- * those. */
+/* Replacements for functions that glibc has only since 2.25 to 2.32. If the C library lacks any,
+ * the build includes this header before every source file (cmake/compat.cmake), and macros
+ * redirect the calls. */
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +15,7 @@ int compat_statx(int folder, const char *path, int flags, unsigned mask, struct 
 ssize_t compat_getdents64(int fd, void *ret, size_t len);
 pid_t compat_gettid(void);
 void compat_explicit_bzero(void *bytes, size_t len);
-/* "TERM" for SIGTERM; NULL for real-time signals and numbers that are no signal's. */
+/* "TERM" for SIGTERM; NULL for real-time signals and invalid numbers. */
 const char *compat_sigabbrev_np(int signo);
 
 #ifdef EBB_NO_REALLOCARRAY
@@ -35,7 +35,8 @@ const char *compat_sigabbrev_np(int signo);
 #endif
 #endif
 #ifdef EBB_NO_STATX
-#define statx(...) compat_statx(__VA_ARGS__) /* with arguments: the struct keeps its name */
+/* a function-like macro, so that struct statx keeps its name */
+#define statx(...) compat_statx(__VA_ARGS__)
 #endif
 #ifdef EBB_NO_GETDENTS64
 #define getdents64 compat_getdents64
@@ -44,7 +45,7 @@ const char *compat_sigabbrev_np(int signo);
 #define gettid compat_gettid
 #endif
 #ifdef EBB_NO_EXPLICIT_BZERO
-#include <string.h> /* may define it inline: before the macro */
+#include <string.h> /* may define it inline: include before the macro */
 #define explicit_bzero compat_explicit_bzero
 #endif
 #ifdef EBB_NO_SIGABBREV_NP

@@ -1,4 +1,4 @@
-/* Sentences about failures: written whole, cut where they must be, never overrun. */
+/* Formats error messages, truncated to the size of struct err. */
 #include "base/err.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* snprintf cuts at a byte; take back the torn UTF-8 character, if that is what the cut left. */
+/* Removes a UTF-8 character that snprintf has cut in the middle. */
 static void trim_torn_character(char *s, size_t len)
 {
     size_t start = len;
@@ -21,14 +21,14 @@ static void trim_torn_character(char *s, size_t len)
         s[start - 1] = '\0';
 }
 
-/* With IS_PREFIX what ERR says goes behind it. */
+/* Formats a message. If IS_PREFIX, the old message is appended. */
 __attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bool is_prefix,
                                                              const char *fmt, va_list ap)
 {
     if (!err)
         return;
     int saved = errno;
-    struct err made = {""}; /* the arguments may point into *err */
+    struct err made = {""}; /* a copy, as the arguments may point into *err */
     const int size = (int)sizeof made.text;
     int n = vsnprintf(made.text, sizeof made.text, fmt, ap);
     if (n >= 0 && n < size && is_prefix && err->text[0])

@@ -1,17 +1,16 @@
-/* Why something failed, in one sentence for a person. */
+/* An error message for the user. */
 #pragma once
 
-/* Holds the offending value and what to do next; the text is escaped for a terminal when it is
- * printed, so raw names may go into it. */
+/* The message contains the offending value and what to do next. It may contain raw names, as it is
+ * escaped when it is printed. */
 struct err {
     char text[512];
 };
 
-/* Writes the sentence (no newline, no program name) and returns CODE, so that a caller can say
- * `return err_set(err, -EINVAL, "...")`. ERR may be NULL. Long texts are cut, never overrun.
- * Preserves errno. */
+/* Sets the message (no newline, no program name) and returns CODE, for `return err_set(err,
+ * -EINVAL, "...")`. ERR may be NULL. Long texts are truncated. Preserves errno. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Puts "PREFIX: " before what ERR already says. Returns CODE. */
+/* Prepends "PREFIX: " to the message. Returns CODE. */
 int err_prefix(struct err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

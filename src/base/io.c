@@ -1,4 +1,4 @@
-/* Whole-file reads and writes: interrupted and short system calls are carried on, not reported. */
+/* Reads and writes whole files, and continues interrupted and short system calls. */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ static int read_fd_whole(int fd, size_t max, struct buf *ret)
     enum { STEP = 64 * 1024 };
     const size_t before = ret->len;
     for (;;) {
-        /* one byte more than allowed is asked for: only reading it tells that the file is longer */
+        /* read one byte more than allowed, which shows that the file is longer */
         size_t allowed = max - (ret->len - before);
         size_t step = allowed < STEP ? allowed + 1 : STEP;
         ssize_t n = buf_reserve(ret, step);
@@ -149,7 +149,8 @@ int io_random_hex(size_t bytes, char *ret)
     return 0;
 }
 
-/* ".BASE.tmp.RANDOM": other programs write into the same folders, hostile ones among them. */
+/* The name is ".BASE.tmp.RANDOM", because other programs, possibly hostile ones, write into the
+ * same folders. */
 int io_create_temporary(int folder, const char *base, char *name, size_t size)
 {
     char random[2 * TEMPORARY_BYTES + 1];
@@ -209,8 +210,7 @@ static int replace_in_folder(int folder, const char *base, const void *data, siz
         unlinkat(folder, temporary, 0);
         return r;
     }
-    /* some filesystems cannot sync a folder and say EINVAL; the new file is in place all the same
-     */
+    /* some file systems cannot sync a folder and return EINVAL, but the new file is in place */
     if (fsync(folder) < 0 && errno != EINVAL)
         return -errno;
     return 0;
@@ -233,7 +233,7 @@ int io_replace_file(int dirfd, const char *name, const void *data, size_t len)
     return replace_in_folder(folder, base, data, len);
 }
 
-/* 0 if PATH is a folder afterwards, whoever made it. */
+/* Creates one folder. 0 if PATH is a folder afterwards, even if another process created it. */
 static int make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -242,7 +242,7 @@ static int make_one(const char *path)
     struct stat st;
     if (stat(path, &st) < 0)
         return r;
-    /* not only for EEXIST: a read-only mount may say EROFS of a folder that is there */
+    /* checked after any error: a read-only mount may return EROFS for an existing folder */
     if (S_ISDIR(st.st_mode))
         return 0;
     return r == -EEXIST ? -ENOTDIR : r;

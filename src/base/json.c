@@ -1,4 +1,4 @@
-/* JSON in and out through jansson: any bytes in, only sound documents out, hostile input capped. */
+/* JSON through jansson: accepts any bytes, produces only valid documents, limits hostile input. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ json_t *json_text(const char *s, size_t len)
         if (n > 0)
             buf_add(&clean, s + i, n);
         else
-            buf_add_str(&clean, "\xEF\xBF\xBD"); /* U+FFFD for each byte that is not UTF-8 */
+            buf_add_str(&clean, "\xEF\xBF\xBD"); /* U+FFFD for each invalid byte */
         i += n > 0 ? n : 1;
     }
     json_t *string = clean.failed ? NULL : json_stringn_nocheck(buf_str(&clean), clean.len);
@@ -74,8 +74,8 @@ static int add_chunk(const char *data, size_t len, void *user)
 
 int json_print(struct buf *out, const json_t *doc, int indent)
 {
-    /* 15 digits: every decimal of that length survives a double, so 0.1 is not 0.10000000000000001
-     */
+    /* 15 digits: a decimal of that length survives a double, so 0.1 is not written as
+     * 0.10000000000000001 */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
     flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;
     size_t before = out->len;
@@ -97,8 +97,9 @@ int json_write(int fd, const json_t *doc, int indent)
     return r;
 }
 
-/* jansson recurses for every level, up to 2048 of them, so the depth is looked at before. Text
- * that is not JSON may be counted wrongly; the parser refuses it afterwards. */
+/* True if S is nested too deeply. jansson recurses for every level, up to 2048, so the depth is
+ * checked before. The count may be wrong for text that is not JSON, which the parser refuses
+ * afterwards. */
 static bool is_too_deep(const char *s, size_t len)
 {
     int depth = 0;
@@ -134,7 +135,7 @@ json_t *json_parse(const char *s, size_t len, struct err *err)
         return NULL;
     }
     json_error_t why = {0};
-    /* NUL is allowed because json_text writes it: what we wrote, we can read */
+    /* NUL is allowed because json_text writes it, and ebb must be able to read its own output */
     json_t *doc = json_loadb(len ? s : "", len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!doc)
         err_set(err, -EINVAL, "not valid JSON at line %d, column %d: %s", why.line, why.column,
@@ -162,7 +163,8 @@ int json_refuse(struct err *err, const char *key, const json_t *value, const cha
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
     size_t len = text ? strlen(text) : 0;
     size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
-    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80) /* not in the middle of a character */
+    /* do not cut in the middle of a character */
+    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80)
         n--;
     err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "", why);
     free(text);

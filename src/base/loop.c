@@ -1,4 +1,5 @@
-/* The event loop on epoll: sources in a list, the dead ones kept until no event can name them. */
+/* The event loop on epoll. Sources are in a list; removed ones are kept until no event can refer
+ * to them. */
 #include "base/cleanup.h"
 #include "base/loop.h"
 
@@ -21,8 +22,8 @@ struct loop_source {
     struct loop_source *prev;
     struct loop_source *next;
     enum source_kind kind;
-    bool is_dead; /* removed while events were handed out; freed after the batch */
-    int fd;       /* the caller's, or our timerfd; -1 for a signal */
+    bool is_dead; /* removed while events were dispatched; freed after the batch */
+    int fd;       /* the caller's fd, or our timerfd; -1 for a signal */
     uint32_t wanted;
     int signo;
     union {
@@ -35,13 +36,13 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    int signal_fd;    /* -1 until the first signal; its epoll events carry no source */
-    sigset_t signals; /* what signal_fd delivers */
+    int signal_fd;    /* -1 until the first signal is added; its epoll events have no source */
+    sigset_t signals; /* signals that signal_fd delivers */
     sigset_t original;
     bool has_original;
     bool should_stop;
     bool has_dead;
-    unsigned depth; /* batches in progress: a callback may call loop_once */
+    unsigned depth; /* batches in progress, as a callback may call loop_once */
     struct loop_source *sources;
 };
 
@@ -74,7 +75,8 @@ static struct loop_source *source_new(struct loop *loop, enum source_kind kind, 
     return s;
 }
 
-/* At the head: a source added by a callback is not met by the walk that is under way. */
+/* Adds a source at the head of the list, so that the current walk does not visit a source added by
+ * a callback. */
 static int source_link(struct loop_source *s, struct loop_source **ret)
 {
     struct loop *loop = s->loop;
@@ -137,13 +139,13 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A start in the past fires at once, and the periods before now were not slept over: begin at
-     * the last point of the grid. */
+    /* A start in the past fires at once. The periods before now were not missed, so the grid
+     * starts at its last point before now. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
     if (first_ns == 0)
-        first_ns = 1; /* 0 would disarm */
+        first_ns = 1; /* 0 would disarm the timer */
     struct itimerspec spec = {.it_value = timespec_of(first_ns),
                               .it_interval = timespec_of(period_ns)};
     return timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0 ? -errno : 0;
@@ -183,11 +185,11 @@ void loop_disarm_timer(struct loop_source *source)
 {
     assert(source->kind == SOURCE_TIMER && !source->is_dead);
     struct itimerspec never = {0};
-    /* also takes back an expiry that is pending: the read then says EAGAIN */
+    /* also cancels a pending expiry: reading the timerfd then returns EAGAIN */
     timerfd_settime(source->fd, 0, &never, NULL);
 }
 
-/* Makes signal_fd deliver exactly SET, creating it where needed. */
+/* Makes signal_fd deliver exactly the signals in SET, and creates it if necessary. */
 static int signal_fd_update(struct loop *loop, const sigset_t *set)
 {
     int fd = signalfd(loop->signal_fd, set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -205,12 +207,13 @@ static int signal_fd_update(struct loop *loop, const sigset_t *set)
     return 0;
 }
 
-/* Blocked first, then delivered here: in between it stays pending. */
+/* Blocks the signal first, then adds it to signal_fd. A signal that arrives in between remains
+ * pending. */
 static int signal_capture(struct loop *loop, int signo)
 {
     sigset_t one, before;
     sigemptyset(&one);
-    /* these two cannot be blocked, and signalfd would ignore them without a word */
+    /* these two cannot be blocked, and signalfd would silently ignore them */
     if (signo == SIGKILL || signo == SIGSTOP || sigaddset(&one, signo) < 0)
         return -EINVAL;
     int r = -pthread_sigmask(SIG_BLOCK, &one, &before);
@@ -253,7 +256,7 @@ void loop_original_mask(const struct loop *loop, sigset_t *ret)
         pthread_sigmask(SIG_SETMASK, NULL, ret);
 }
 
-/* After the last source of SIGNO is gone, the signal does again what it did before. */
+/* If no source of SIGNO is left, stops receiving it and unblocks it if it was unblocked before. */
 static void signal_release(struct loop *loop, int signo)
 {
     for (const struct loop_source *s = loop->sources; s; s = s->next) {
@@ -293,7 +296,7 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    assert(loop->depth == 0); /* freed by one of its own callbacks */
+    assert(loop->depth == 0); /* must not be called from one of the loop's callbacks */
     for (struct loop_source *s = loop->sources, *next; s; s = next) {
         next = s->next;
         if (s->kind == SOURCE_TIMER)
@@ -310,7 +313,7 @@ void loop_free(struct loop *loop)
 static void dispatch_timer(struct loop_source *s)
 {
     uint64_t expirations = 0;
-    /* EAGAIN: set anew or disarmed by a callback earlier in this batch */
+    /* EAGAIN: an earlier callback of this batch changed or disarmed the timer */
     if (read(s->fd, &expirations, sizeof expirations) != sizeof expirations || expirations == 0)
         return;
     s->on_timer(s->user, clock_mono_ns(), expirations - 1);
@@ -318,7 +321,7 @@ static void dispatch_timer(struct loop_source *s)
 
 static void dispatch_signals(struct loop *loop)
 {
-    /* at most a batch in a round, so that a storm of signals cannot starve the other sources */
+    /* at most one batch per round, so that a flood of signals does not starve other sources */
     for (int i = 0; i < BATCH; i++) {
         struct signalfd_siginfo info;
         if (read(loop->signal_fd, &info, sizeof info) != sizeof info)
@@ -343,7 +346,7 @@ static void dispatch(struct loop *loop, const struct epoll_event *ev)
         dispatch_timer(s);
         return;
     }
-    /* a callback earlier in this batch may have stopped asking for some of them */
+    /* an earlier callback of this batch may have changed the wanted events */
     uint32_t events = ev->events & (s->wanted | EPOLLHUP | EPOLLERR);
     if (events != 0)
         s->on_fd(s->user, s->fd, events);

@@ -1,4 +1,4 @@
-/* Strict, locale-free parsing of whole and decimal numbers. */
+/* Parses whole and decimal numbers strictly, independent of the locale. */
 #include "base/number.h"
 
 #include <errno.h>
@@ -26,7 +26,9 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
         if (!is_digit(s[i]))
             return -EINVAL;
         if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_sub_overflow(v, s[i] - '0', &v)) { /* downwards: INT64_MIN fits */
+            __builtin_sub_overflow(
+                v, s[i] - '0',
+                &v)) { /* accumulates a negative number, as INT64_MIN has no positive counterpart */
             for (; i < len; i++)
                 if (!is_digit(s[i]))
                     return -EINVAL;
@@ -39,7 +41,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
     return 0;
 }
 
-static locale_t c_locale; /* (locale_t)0 where there was no memory */
+static locale_t c_locale; /* (locale_t)0 if out of memory */
 
 __attribute__((constructor)) static void c_locale_make(void)
 {

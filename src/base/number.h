@@ -1,19 +1,20 @@
-/* Numbers as programs write them in text: strict, and the same in every locale. */
+/* Parses numbers strictly, independent of the locale. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whole decimal number of LEN bytes with an optional '-': 0, -EINVAL if it is none, -ERANGE. */
+/* Parses a whole decimal number of LEN bytes with an optional '-'. 0, -EINVAL if invalid, -ERANGE.
+ */
 int number_parse_i64(const char *s, size_t len, int64_t *ret);
-/* Decimal with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); no spaces, no hex, no
- * inf or nan. 0, -EINVAL, or -ERANGE when it is too large for a double. */
+/* Parses a decimal with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); no spaces, no
+ * hex, no inf or nan. 0, -EINVAL, or -ERANGE if too large for a double. */
 int number_parse_double(const char *s, size_t len, double *ret);
 
-/* Converts any double to a whole number: values out of range become the nearest one in range, NaN
- * becomes 0. C leaves both undefined. */
-uint64_t number_to_u64(double v); /* without its fraction */
-int64_t number_to_i64(double v);  /* rounded */
+/* Convert any double to a whole number: values out of range become the nearest one in range, NaN
+ * becomes 0. A C cast would be undefined for both. */
+uint64_t number_to_u64(double v); /* truncates */
+int64_t number_to_i64(double v);  /* rounds */
 
 static inline uint64_t u64_min(uint64_t a, uint64_t b)
 {
@@ -25,7 +26,7 @@ static inline uint64_t u64_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A - B; 0 where B is larger. */
+/* A - B; 0 if B is larger. */
 static inline uint64_t u64_minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;

@@ -1,4 +1,4 @@
-/* The places that `make install`, wheels, tarballs and the build use for ebb's own files. */
+/* Finds ebb's other files in `make install`, wheels, tarballs and the build. */
 #include "base/place.h"
 
 #include <glob.h>
@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Something of ours: where it may lie, from the folder of the program. */
+/* A part of ebb, and where it may be, relative to the program's folder. */
 struct part {
-    const char *file; /* in the place, if that is a folder; else NULL */
+    const char *file; /* if the part is a folder, a file that must be in it; otherwise NULL */
     const char *places[8];
 };
 
@@ -48,7 +48,8 @@ static const struct part wslay = {
         },
 };
 
-/* Its code will run with our rights: it must belong to somebody who could do us harm anyway. */
+/* True if PATH may be used. Its code will run with our permissions, so its owner must be root,
+ * this user, or the owner of the program. */
 static bool is_trusted(const struct part *part, const char *path, uid_t owner)
 {
     char file[PATH_MAX + 32];
@@ -59,7 +60,7 @@ static bool is_trusted(const struct part *part, const char *path, uid_t owner)
            (st.st_uid == 0 || st.st_uid == geteuid() || st.st_uid == owner);
 }
 
-/* Characters of a pattern in the way to the program are none of ours. */
+/* Escapes pattern characters in the path of the program. */
 static void escape_pattern(const char *path, char ret[2 * PATH_MAX])
 {
     for (; *path; *ret++ = *path++)

@@ -1,4 +1,4 @@
-/* Sizes, times and numbers from a command line, strictly: what is not understood is not guessed. */
+/* Parses sizes, times and numbers of a command line. */
 #include "base/quantity.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* Values are cut in sentences, so that the advice behind them is never cut off. */
+/* Values are truncated in errors, so that the advice after them is always visible. */
 #define SHOWN "\"%.100s\""
 
 enum { FRACTION_DIGITS_MAX = 18 };
 
-/* WHOLE + FRACTION / FRACTION_ONE, as written. */
+/* A decimal number as written: WHOLE + FRACTION / FRACTION_ONE. */
 struct decimal {
     uint64_t whole;
-    bool overflows; /* whole does not fit; it holds UINT64_MAX */
+    bool overflows; /* the whole part does not fit and is UINT64_MAX */
     bool has_fraction;
     uint64_t fraction;
     uint64_t fraction_one;
@@ -31,7 +31,8 @@ static bool is_decimal_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits, and optionally a point and digits. Returns what comes behind them, or NULL. */
+/* Parses digits, optionally followed by a point and digits. Returns the rest of the text, or NULL.
+ */
 static const char *parse_decimal(const char *s, struct decimal *ret)
 {
     struct decimal d = {.fraction_one = 1};
@@ -50,7 +51,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
         d.has_fraction = true;
         for (int n = 0; is_decimal_digit(*s); s++, n++) {
             if (n >= FRACTION_DIGITS_MAX)
-                continue; /* finer than anything we can hold */
+                continue; /* finer than the result can represent */
             d.fraction = d.fraction * 10 + (uint64_t)(*s - '0');
             d.fraction_one *= 10;
         }
@@ -59,7 +60,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
     return s;
 }
 
-/* D * UNIT, rounded down: false if it does not fit. */
+/* Computes D * UNIT, rounded down. False if it does not fit. */
 static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret, bool *ret_is_exact)
 {
     uint128 part = (uint128)d->fraction * unit;
@@ -71,7 +72,7 @@ static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret,
     return true;
 }
 
-/* "", "B", "K", "KB", "KiB" and so on: the bytes in one, or 0. */
+/* The size in bytes of "", "B", "K", "KB", "KiB" and so on; 0 if the suffix is unknown. */
 static uint64_t size_unit(const char *suffix)
 {
     if (strcasecmp(suffix, "") == 0 || strcasecmp(suffix, "B") == 0)
@@ -94,8 +95,8 @@ static int parse_percent(const char *what, const char *s, const struct decimal *
     bool is_exact = true;
     if (!scale_decimal(d, 100, &permyriad, &is_exact) || permyriad < 1 || permyriad > 10000 ||
         (permyriad == 10000 && !is_exact))
-        return err_set(err, -ERANGE, "%s: " SHOWN " is not a share between 0.01%% and 100%%", what,
-                       s);
+        return err_set(err, -ERANGE, "%s: " SHOWN " is not a percentage between 0.01%% and 100%%",
+                       what, s);
     *ret = (struct quantity_size){.is_percent = true, .permyriad = (uint32_t)permyriad};
     return 0;
 }
@@ -107,7 +108,7 @@ int quantity_parse_size(const char *what, const char *s, struct quantity_size *r
     if (suffix && strcmp(suffix, "%") == 0)
         return parse_percent(what, s, &d, ret, err);
     uint64_t unit = suffix ? size_unit(suffix) : 0;
-    /* a fraction of a byte is a unit that was forgotten */
+    /* a fraction of a byte means that the unit is missing */
     if (unit == 0 || (unit == 1 && d.has_fraction))
         return err_set(err, -EINVAL,
                        "%s: " SHOWN " is not a size; write it like 512M, 24G, 1.5GiB or 80%%", what,
@@ -116,11 +117,11 @@ int quantity_parse_size(const char *what, const char *s, struct quantity_size *r
     bool is_exact = true;
     if (!scale_decimal(&d, unit, &bytes, &is_exact))
         return err_set(err, -ERANGE,
-                       "%s: " SHOWN " is more than 64 bits can count; write it like 512M, 24G or "
+                       "%s: " SHOWN " is too large; write it like 512M, 24G or "
                        "80%%",
                        what, s);
     if (bytes == 0)
-        return err_set(err, -ERANGE, "%s: " SHOWN " is too small; the least is 1 byte", what, s);
+        return err_set(err, -ERANGE, "%s: " SHOWN " is too small; the minimum is 1 byte", what, s);
     *ret = (struct quantity_size){.bytes = bytes};
     return 0;
 }
@@ -145,7 +146,7 @@ static uint64_t time_unit_ns(const char *name)
     return 0;
 }
 
-/* A limit as one would type it: in the largest unit that holds it exactly. */
+/* Writes a limit as a user would type it: in the largest unit that represents it exactly. */
 static const char *spell_limit(char *out, size_t size, uint64_t ns)
 {
     for (size_t i = 0; i < TIME_UNITS && ns > 0; i++) {
@@ -185,13 +186,13 @@ int quantity_parse_duration(const char *what, const char *s, uint64_t min_ns, ui
     bool is_exact = true;
     bool fits = scale_decimal(&d, unit, &ns, &is_exact);
     if (!fits && max_ns == UINT64_MAX)
-        return err_set(err, -ERANGE, "%s: " SHOWN " is too long; the most is about 500 years", what,
-                       s);
+        return err_set(err, -ERANGE, "%s: " SHOWN " is too long; the maximum is about 500 years",
+                       what, s);
     if (!fits || ns > max_ns || (ns == max_ns && !is_exact))
-        return err_set(err, -ERANGE, "%s: " SHOWN " is too long; the most is %s", what, s,
+        return err_set(err, -ERANGE, "%s: " SHOWN " is too long; the maximum is %s", what, s,
                        spell_limit(limit, sizeof limit, max_ns));
     if (ns < min_ns)
-        return err_set(err, -ERANGE, "%s: " SHOWN " is too short; the least is %s", what, s,
+        return err_set(err, -ERANGE, "%s: " SHOWN " is too short; the minimum is %s", what, s,
                        spell_limit(limit, sizeof limit, min_ns));
     *ret_ns = ns;
     return 0;

@@ -1,4 +1,4 @@
-/* A stretch of somebody else's bytes, which need not end in NUL, and what it is compared with. */
+/* A range of foreign bytes, which need not end in NUL, and comparisons. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static inline struct span span_of(const char *text)
     return (struct span){text, strlen(text)};
 }
 
-/* What is left of S behind its first N bytes, of which it has as many. */
+/* S without its first N bytes. S must have at least N. */
 static inline struct span span_from(struct span s, size_t n)
 {
     return (struct span){s.p + n, s.len - n};
@@ -39,13 +39,13 @@ static inline bool span_ends(struct span s, const char *text)
     return s.len >= n && memcmp(s.p + s.len - n, text, n) == 0;
 }
 
-/* Where TEXT first stands in S; NULL if nowhere. */
+/* The first occurrence of TEXT in S; NULL if there is none. */
 static inline const char *span_find(struct span s, const char *text)
 {
     return s.len > 0 ? memmem(s.p, s.len, text, strlen(text)) : NULL;
 }
 
-/* Whether one of LIST, which ends in NULL, stands in S. */
+/* True if S contains one of the strings in LIST, which ends in NULL. */
 static inline bool span_holds_any(struct span s, const char *const *list)
 {
     for (; *list; list++)
@@ -59,7 +59,7 @@ static inline bool span_is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Without the blanks at both ends. */
+/* S without blanks at both ends. */
 static inline struct span span_trimmed(struct span s)
 {
     while (s.len > 0 && span_is_blank(s.p[s.len - 1]))
@@ -69,7 +69,7 @@ static inline struct span span_trimmed(struct span s)
     return s;
 }
 
-/* A C string of it, for free(); strndup would need a NUL. NULL: no memory. */
+/* A copy as a C string, for free(); strndup would read beyond S. NULL: out of memory. */
 static inline char *span_copy(struct span s)
 {
     char *copy = malloc(s.len + 1);

@@ -1,7 +1,8 @@
-/* Names made harmless for a terminal, and sizes and times in words. */
+/* Escapes names for a terminal, and formats sizes and times. */
 #include "base/text.h"
 
 #include <stdbool.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +20,7 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
         *ret = p[0];
         return 1;
     }
-    /* the smallest code point that needs this length: anything below is an overlong form */
+    /* the smallest code point of this length: anything below is overlong */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC0 ? 2 : 0;
     if (n == 0 || p[0] > 0xF4 || n > len)
@@ -36,7 +37,7 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
     return n;
 }
 
-/* Would it move the cursor, break the line, or turn the reading direction? */
+/* True if the character would move the cursor, break the line, or change the reading direction. */
 static bool is_harmful(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7F && c <= 0x9F) ||      /* C0, DEL, C1 */
@@ -55,7 +56,8 @@ static size_t char_columns(uint32_t c)
     int w = wcwidth((wchar_t)c);
     if (w >= 0)
         return (size_t)w;
-    /* no UTF-8 locale: only the plain blocks of combining and zero-width characters are known */
+    /* without a UTF-8 locale only the basic blocks of combining and zero-width characters are
+     * known */
     bool is_combining = is_between(c, 0x0300, 0x036F) || is_between(c, 0x1AB0, 0x1AFF) ||
                         is_between(c, 0x1DC0, 0x1DFF) || is_between(c, 0x200B, 0x200D) ||
                         is_between(c, 0x20D0, 0x20FF) || is_between(c, 0xFE00, 0xFE0F) ||
@@ -63,7 +65,7 @@ static size_t char_columns(uint32_t c)
     return is_combining ? 0 : 1;
 }
 
-/* What one character, or one bad byte, of the input becomes. Never cut in the middle. */
+/* The output for one character or one invalid byte, which is never split. */
 struct unit {
     char bytes[16];
     size_t len;
@@ -79,7 +81,8 @@ __attribute__((format(printf, 2, 3))) static void unit_set(struct unit *u, const
     u->len = u->columns = n > 0 ? (size_t)n : 0;
 }
 
-/* LEN is not 0. Returns how many bytes of S were used. */
+/* Takes the next character or invalid byte of S. LEN must not be 0. Returns the number of bytes
+ * taken. */
 static size_t unit_next(const char *s, size_t len, struct unit *u)
 {
     uint32_t c = 0;
@@ -122,7 +125,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
     if (out_size == 0)
         return out;
     size_t pos = 0, columns = 0;
-    size_t cut = 0; /* the longest beginning that leaves room for the dots */
+    size_t cut = 0; /* length of the longest prefix that leaves room for the ellipsis */
     bool has_room_for_dots = width >= 1 && out_size > dots_len;
     struct unit u;
     for (size_t i = 0; i < len;) {
@@ -147,7 +150,7 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* one that begins with a quote is quoted too, or it would read as the start of a quoted one */
+    /* an argument that begins with a quote is quoted as well, or it would look like a quoted one */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);
@@ -168,6 +171,16 @@ static void add_argument(struct buf *out, const char *arg, size_t len)
     buf_add_byte(out, '\'');
 }
 
+void text_copy(char *to, size_t size, const char *from)
+{
+    size_t len = from ? strnlen(from, size - 1) : 0;
+    while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80) /* not in the middle of UTF-8 */
+        len--;
+    if (len > 0)
+        memcpy(to, from, len);
+    to[len] = '\0';
+}
+
 void text_command(struct buf *out, const char *args, size_t len)
 {
     for (size_t i = 0; i < len;) {
@@ -179,7 +192,7 @@ void text_command(struct buf *out, const char *args, size_t len)
     }
 }
 
-/* BYTES in units of 2^SHIFT, times SCALE, rounded to nearest. BYTES * SCALE / 2^SHIFT fits. */
+/* BYTES in units of 2^SHIFT, times SCALE, rounded to nearest. The result must fit. */
 static uint64_t in_units(uint64_t bytes, unsigned shift, uint64_t scale)
 {
     uint64_t whole = bytes >> shift;
@@ -227,6 +240,34 @@ char *text_size_signed(char out[TEXT_SIZE_MAX], int64_t bytes)
     return out;
 }
 
+char *text_about_size(char out[TEXT_SIZE_MAX], double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = bytes > 0 ? fmin(bytes, 9e18) : 0;
+    size_t unit = 0;
+    for (; v >= (unit ? 995 : 1023.5) && unit + 1 < sizeof units / sizeof *units; unit++)
+        v /= 1024;
+    if (unit && v >= 99.5)
+        v = 10 * round(v / 10);
+    snprintf(out, TEXT_SIZE_MAX, unit && v < 9.95 ? "%.1f %s" : "%.0f %s", v, units[unit]);
+    return out;
+}
+
+char *text_about_time(char out[TEXT_TIME_MAX], double s)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+    size_t i = 0;
+    s = s > 0 ? fmin(s, 1e9) : 0;
+    while (i < 3 && s >= 99.5 * units[i].seconds)
+        i++;
+    double v = s / units[i].seconds;
+    snprintf(out, TEXT_TIME_MAX, v >= 9.95 ? "%.0f %s" : "%.2g %s", v, units[i].unit);
+    return out;
+}
+
 static uint64_t rounded(uint64_t ns, uint64_t unit_ns)
 {
     return ns / unit_ns + (ns % unit_ns >= unit_ns - unit_ns / 2);
@@ -234,7 +275,7 @@ static uint64_t rounded(uint64_t ns, uint64_t unit_ns)
 
 char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns)
 {
-    /* each step asks for the rounded value, so that 59.97 s is "1 min 00 s" and not "60.0 s" */
+    /* each branch tests the rounded value, so that 59.97 s is "1 min 00 s" and not "60.0 s" */
     uint64_t us = rounded(ns, NS_PER_US);
     uint64_t ms = rounded(ns, NS_PER_MS);
     uint64_t tenths = rounded(ns, NS_PER_S / 10);

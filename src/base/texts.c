@@ -1,4 +1,4 @@
-/* Kept texts and numbers: two hash tables with open addressing, at most half full. */
+/* Interned texts, and a map of numbers: hash tables with open addressing, at most half full. */
 #include "base/texts.h"
 
 #include <errno.h>

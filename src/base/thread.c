@@ -1,9 +1,10 @@
-/* Threads beside the event loop. */
+/* Helpers for threads besides the event loop's. */
 #include "base/thread.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 int thread_start(size_t stack_bytes, void *(*fn)(void *), void *arg, pthread_t *ret)
 {
@@ -28,4 +29,11 @@ void thread_cond_init(pthread_cond_t *cond)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(cond, &attr);
     pthread_condattr_destroy(&attr);
+}
+
+struct timespec thread_deadline(uint64_t wait_ns)
+{
+    uint64_t now = clock_mono_ns();
+    uint64_t at = wait_ns > INT64_MAX - now ? INT64_MAX : now + wait_ns;
+    return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
 }

@@ -1,4 +1,4 @@
-/* Words as a shell makes them, without everything else that a shell does; names of signals. */
+/* Splits text into words as a shell does, without expansion, and names signals. */
 #include "base/words.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define BLANKS " \t\r\n\v\f"
 
-/* Copies the inside of the quote that S begins with; *at moves behind what was written. Returns
- * what comes behind the closing quote, or NULL if there is none. */
+/* Copies the content of the quote at S to *at, which advances. Returns the text after the closing
+ * quote, or NULL if the quote is not closed. */
 static const char *copy_quoted(const char *s, char **at)
 {
     char quote = *s++;
@@ -26,7 +26,8 @@ static const char *copy_quoted(const char *s, char **at)
     return *s ? s + 1 : NULL;
 }
 
-/* Copies one word and its NUL. Returns what comes behind the word, or NULL if it does not end. */
+/* Copies one word and its NUL. Returns the text after the word, or NULL if a quote in it is not
+ * closed. */
 static const char *copy_word(const char *s, char **at)
 {
     while (*s && !strchr(BLANKS, *s)) {
@@ -46,8 +47,8 @@ static const char *copy_word(const char *s, char **at)
 
 int words_split(const char *what, const char *s, char ***ret, struct err *err)
 {
-    /* No more words than every second byte, and the NUL of the last besides what S has; the
-     * pointers come first, the bytes behind them. */
+    /* At most every second byte begins a word, and there is one more NUL than S has. The pointers
+     * come first in the allocation, the bytes after them. */
     size_t len = strlen(s), most = len / 2 + 2;
     char **words = malloc(most * sizeof *words + len + 1);
     if (!words)
@@ -69,7 +70,7 @@ int words_split(const char *what, const char *s, char ***ret, struct err *err)
     return 0;
 }
 
-/* Digits alone, at most 64: the number, else -1. */
+/* The value of one or two digits; -1 if S is anything else. */
 static int small_number(const char *s)
 {
     int n = 0;
@@ -83,7 +84,7 @@ static int small_number(const char *s)
     return n;
 }
 
-/* "RTMIN", "RTMIN+2", "RTMAX-1": the number, else -1. */
+/* The number of "RTMIN", "RTMIN+2" or "RTMAX-1"; -1 if NAME is anything else. */
 static int real_time_signal(const char *name)
 {
     bool is_min = strncasecmp(name, "RTMIN", 5) == 0;
@@ -121,10 +122,10 @@ int words_signal(const char *what, const char *s, int *ret, struct err *err)
     int n = small_number(s);
     if (n < 0)
         n = named_signal(name);
-    /* numbers between the last with a name and SIGRTMIN are the C library's own */
+    /* the C library reserves the numbers between the last named signal and SIGRTMIN */
     if (n <= 0 || n > SIGRTMAX || (n < SIGRTMIN && !sigabbrev_np(n)))
         return err_set(err, -EINVAL,
-                       "%s: \"%.100s\" is no signal; write it like USR1, SIGUSR2 or 10", what, s);
+                       "%s: unknown signal \"%.100s\"; write it like USR1, SIGUSR2 or 10", what, s);
     *ret = n;
     return 0;
 }

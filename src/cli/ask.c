@@ -1,4 +1,5 @@
-/* Asking the supervisor or the processes of a run: our own socket beside theirs, for the answer. */
+/* Sends queries to the supervisor or the processes of a run, and binds a socket next to theirs for
+ * the answer. */
 #include "cli/ask.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ int ask_bind(const char *marks, const char *what, struct sockaddr_un *ret)
     (void)unlink(ret->sun_path);
     if (bind(fd, (const struct sockaddr *)ret, sizeof *ret) < 0)
         return -errno;
-    /* the folder lets in nobody but the job's user and root, who may be the one that asks */
+    /* Root may send the query, so any user may write to the socket; the folder's mode keeps out
+     * everyone but the job's user and root. */
     if (chmod(ret->sun_path, 0666) < 0) {
         int r = -errno;
         (void)unlink(ret->sun_path);
@@ -63,13 +65,13 @@ json_t *ask_supervisor(const char *marks, const char *query, uint64_t timeout_ns
     json_t *answer = NULL;
     AUTO_CLOSE int fd = ask_bind(marks, "ask", &own);
     if (fd < 0) {
-        err_set(err, fd, "cannot ask the run's supervisor: %s", strerror(-fd));
+        err_set(err, fd, "cannot send a query to the run's supervisor: %s", strerror(-fd));
         return NULL;
     }
     int len = snprintf(text, sizeof text, "%sREPLY=%s\n", query, own.sun_path);
-    int r = mark_send_wait(marks, text, (size_t)len, SEND_WAIT_MS);
+    int r = mark_send(marks, text, (size_t)len, SEND_WAIT_MS);
     if (r < 0)
-        err_set(err, r, "cannot ask the run's supervisor: %s", strerror(-r));
+        err_set(err, r, "cannot send a query to the run's supervisor: %s", strerror(-r));
     else
         answer = wait_answer(fd, timeout_ns, err);
     (void)unlink(own.sun_path);

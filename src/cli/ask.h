@@ -1,4 +1,5 @@
-/* Asking the supervisor or the processes of a run: our own socket beside theirs, for the answer. */
+/* Sends queries to the supervisor or the processes of a run, and binds a socket next to theirs for
+ * the answer. */
 #pragma once
 
 #include <jansson.h>
@@ -7,9 +8,11 @@
 
 #include "base/err.h"
 
-/* A datagram socket "MARKS.WHAT-PID" beside the run's own, MARKS: its fd, or -errno. Whoever may be
- * asked may answer there; it is to be unlinked by the caller. */
+/* Binds a datagram socket "MARKS.WHAT-PID" for the answer, next to the run's own socket MARKS.
+ * Returns its fd or -errno. The caller unlinks it. */
 int ask_bind(const char *marks, const char *what, struct sockaddr_un *ret);
-/* The supervisor's answer to QUERY ("KIND=query\nNAME=…\n", REPLY is added): its JSON, or NULL with
- * a sentence where none came within TIMEOUT_NS. */
+/* Sends QUERY ("KIND=query
+ * NAME=…
+ * ") with a REPLY line added. Returns the supervisor's answer as JSON, or NULL and an error if none
+ * arrived within TIMEOUT_NS. */
 json_t *ask_supervisor(const char *marks, const char *query, uint64_t timeout_ns, struct err *err);

@@ -25,7 +25,7 @@ struct census_options {
 
 /* ---- growth ---- */
 
-/* KIND and name of each row, with its count and bytes. */
+/* Maps kind and name of each row to its count and bytes. */
 static json_t *index_of(const json_t *census)
 {
     json_t *table = json_object(), *row;
@@ -74,7 +74,7 @@ static int census_by_growth(const void *a, const void *b)
     return (n < m) - (n > m);
 }
 
-/* What changed, the most growth first. */
+/* The rows that changed, largest growth first. */
 static json_t *growth_json(const json_t *before, const json_t *now)
 {
     json_t *old = index_of(before), *new = index_of(now), *list = json_array(), *row;
@@ -100,7 +100,8 @@ static json_t *growth_json(const json_t *before, const json_t *now)
     return sorted;
 }
 
-/* Puts the census at PATH into ONE, and what grew since the one before of the same process. */
+/* Reads the census at PATH into ONE, and adds the growth since the previous census of the same
+ * process. */
 static void add_census(json_t *one, const char *path)
 {
     struct err err = {""};
@@ -129,7 +130,7 @@ static void add_census(json_t *one, const char *path)
     json_decref(before);
 }
 
-/* ---- a run that listens ---- */
+/* ---- a run whose processes take requests ---- */
 
 static int ask_run(const char *marks, int32_t only_pid, const struct census_options *o,
                    json_t *processes, struct err *err)
@@ -151,7 +152,7 @@ static int ask_run(const char *marks, int32_t only_pid, const struct census_opti
 
 /* ---- a run that has ended ---- */
 
-/* The last of each process. */
+/* Adds the last census of each process. */
 static void add_kept(const char *folder, json_t *processes)
 {
     struct census_files files;
@@ -174,16 +175,18 @@ static int census_of_ended(const char *folder, json_t *processes, struct err *er
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/run.json", folder) >= (int)sizeof path)
-        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
+        return err_set(err, -ENAMETOOLONG, "path too long: %s", folder);
     if (access(path, F_OK) < 0)
-        return err_set(err, -ENOENT, "%s is not a run folder: there is no run.json", folder);
-    memcpy(strrchr(path, '/'), "/census", sizeof "/census"); /* one byte shorter than run.json */
+        return err_set(err, -ENOENT, "%s is not a run folder: run.json is missing", folder);
+    /* "/census" is one byte shorter than "/run.json" */
+    memcpy(strrchr(path, '/'), "/census", sizeof "/census");
     add_kept(path, processes);
     if (json_array_size(processes) > 0)
         return 0;
     return err_set(err, -ENOENT,
-                   "the run in %s has ended and kept no census; EBB_CENSUS_EVERY=100 before `ebb "
-                   "run` keeps one every 100 steps, and `ebb census` takes one while it runs",
+                   "the run in %s has ended and has no census; `ebb census` takes one while a "
+                   "job runs, and EBB_CENSUS_EVERY=100 in the environment of `ebb run` takes "
+                   "one every 100 steps",
                    folder);
 }
 
@@ -196,12 +199,12 @@ static int census_take(const struct run_target *run, const struct census_options
     if (r < 0 || json_array_size(processes) > 0)
         return r;
     return err_set(err, -ENOENT,
-                   "no process takes requests yet in the run at %s: none has reported a step or "
-                   "imported what is hooked; ebb.step(n) in its loop makes it take them",
+                   "no process of the run at %s takes requests yet: none has reported a step or "
+                   "imported a hooked package; call ebb.step(n) in the training loop",
                    run->folder[0] ? run->folder : run->marks);
 }
 
-/* False: every process that was asked gave an error. */
+/* False: every process answered with an error. */
 static bool has_any(const json_t *processes)
 {
     const json_t *one;
@@ -244,7 +247,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "timeout", DURATION, "TIME", offsetof(struct census_options, timeout_ns),
                .fallback = "30s", .min = 100, .help = "how long to wait for answers"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct census_options, top), .fallback = "10", .min = 1,
-               .max = 200, .help = "rows of each table"),
+               .max = 200, .help = "maximum number of rows of each table"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct census_options, json),
                .help = "print one JSON object, with all rows"),
     {0},
@@ -252,17 +255,19 @@ static const struct option_desc options_table[] = {
 
 const struct cli_command cmd_census = {
     .name = "census",
-    .operands = "RUN_DIR|PID",
-    .summary = "live tensors and Python objects of a job, and what grew",
+    .operands = "[RUN_DIR|PID]",
+    .summary = "live tensors and Python objects of a job, and their growth",
     .description =
-        "Asks the Python processes of a run to count what is alive in them: tensors by device, "
-        "type and shape, objects by type, and what keeps the largest alive. They count at the end "
-        "of a "
-        "step, or after two seconds without one in a thread of their own; nothing is attached to "
-        "them. Each census is kept in the run folder, and the next one shows what grew since.\n\n"
-        "Of a run that has ended, the last censuses kept are shown. EBB_CENSUS_EVERY=N before `ebb "
-        "run` keeps one every N steps.\n\n"
-        "The status is 2 where there is nothing to show, or no process answered.",
+        "Asks the Python processes of a run to count their live tensors by device, type and "
+        "shape, and their live objects by type, and to find out what keeps the largest ones "
+        "alive. They count at the end of a step, or in a thread of their own if no step ends "
+        "within two seconds; ebb does not attach to them. Each census is stored in the run "
+        "folder, and the next one shows the growth since.\n"
+        "\n"
+        "For a run that has ended, the last stored censuses are shown. EBB_CENSUS_EVERY=N in "
+        "the environment of `ebb run` takes one every N steps.\n"
+        "\n"
+        "The exit status is 2 if there is nothing to show, or no process answered.",
     .examples = "ebb census ebb-runs/latest\n"
                 "ebb census 4711 --top 20\n",
     .options = options_table,

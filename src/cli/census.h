@@ -1,4 +1,4 @@
-/* Asking processes of a run for a census. */
+/* Requests a census from the processes of a run. */
 #pragma once
 
 #include <jansson.h>
@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 
-/* Asks every process that has a socket beside MARKS (the run's own) for a census, or ONLY_PID alone
- * where that is not 0, and waits for the answers. A list, one for each that was asked: `pid`, and
- * `path` of what it wrote or `error`, one sentence. Empty: nobody listens. NULL with a sentence
- * where nobody can be asked. */
+/* Requests a census from every process that has a socket next to MARKS (the run's own), or only
+ * from ONLY_PID unless that is 0, and waits for the answers. Returns a list with one object per
+ * process: `pid`, and either the `path` of its census or `error`. The list is empty if no process
+ * takes requests. NULL and an error: no request could be sent. */
 json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, struct err *err);

@@ -1,4 +1,5 @@
-/* Asking the processes of a run for a census, each on its own socket, and waiting for them. */
+/* Requests a census from the processes of a run, each on its own socket, and waits for the answers.
+ */
 #include "cli/census.h"
 
 #include <dirent.h>
@@ -36,7 +37,7 @@ struct asking {
     json_t *answers;
 };
 
-/* "marks.4711" beside "marks": a process that listens. */
+/* Parses "marks.4711", the socket of a process next to "marks". */
 static bool pid_of_name(const char *name, const char *marks, int32_t *ret)
 {
     size_t len = strlen(marks);
@@ -99,15 +100,16 @@ static void ask_all(struct asking *a)
                                   a->own.sun_path);
     size_t kept = 0;
     for (size_t i = 0; i < a->count; i++) {
-        int r = mark_send_wait(a->asked[i].address.sun_path, text, len, SEND_WAIT_MS);
-        if (r == -ECONNREFUSED || r == -ENOENT) /* of a process that has ended */
+        int r = mark_send(a->asked[i].address.sun_path, text, len, SEND_WAIT_MS);
+        if (r == -ECONNREFUSED || r == -ENOENT) /* the process of that socket has exited */
             continue;
         a->asked[kept] = a->asked[i];
         a->waiting++;
         if (r < 0)
             census_take_answer(a, &a->asked[kept], NULL, 0,
                                r == -EAGAIN
-                                   ? "it does not take requests: it is stopped, or too busy"
+                                   ? "the process does not take requests: it is stopped, or too "
+                                     "busy"
                                    : strerror(-r));
         kept++;
     }
@@ -152,7 +154,7 @@ static void census_receive(struct asking *a, int fd)
     }
 }
 
-/* A socket that nobody holds any more refuses. */
+/* A socket that no process has open refuses a connection. */
 static bool has_gone(const struct asked *one)
 {
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -171,12 +173,15 @@ static void wait_for_all(struct asking *a, int fd, uint64_t timeout_ns)
             census_receive(a, fd);
         for (size_t i = 0; i < a->count; i++)
             if (!a->asked[i].is_done && has_gone(&a->asked[i]))
-                census_take_answer(a, &a->asked[i], NULL, 0, "it ended before it answered");
+                census_take_answer(a, &a->asked[i], NULL, 0,
+                                   "the process exited before it "
+                                   "answered");
     }
     for (size_t i = 0; i < a->count; i++)
         census_take_answer(
             a, &a->asked[i], NULL, 0,
-            "no answer in time; it may be busy in one long call (--timeout waits longer)");
+            "no answer in time; the process may be busy in one long call (--timeout waits "
+            "longer)");
 }
 
 json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, struct err *err)
@@ -200,6 +205,6 @@ json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, str
     if (r == 0)
         return answers;
     json_decref(answers);
-    err_set(err, r, "cannot ask the run at %s: %s", marks, strerror(-r));
+    err_set(err, r, "cannot send a request to the run at %s: %s", marks, strerror(-r));
     return NULL;
 }

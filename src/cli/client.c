@@ -1,4 +1,4 @@
-/* The client's half of HTTP/1.1: a request is written, an answer read to its end. */
+/* The client side of HTTP/1.1: writes a request and reads the whole answer. */
 #include "cli/client.h"
 
 #include <errno.h>
@@ -19,22 +19,22 @@
 #include "cli/state_dir.h"
 
 enum {
-    HEAD_MAX = 16 << 10,  /* of an answer */
-    DOC_MAX = 16 << 20,   /* of a JSON document, which is all that is kept in memory */
-    ERROR_MAX = 64 << 10, /* of a refusal's body */
-    PATIENCE_S = 30,      /* with a server that is busy */
+    HEAD_MAX = 16 << 10, /* bytes of an answer's headers */
+    DOC_MAX = 16 << 20, /* bytes of a JSON document, the only kind of body that is kept in memory */
+    ERROR_MAX = 64 << 10, /* bytes of an error's body */
+    PATIENCE_S = 30,      /* how long to wait for a busy server */
 };
 
-/* A connection, and what of the answer was read so far. */
+/* A connection, and the part of the answer that was read so far. */
 struct talk {
     int fd;
     uint64_t deadline_ns;
     struct buf in;
-    size_t at; /* of it is consumed */
+    size_t at; /* bytes of IN that are consumed */
     bool is_over;
 };
 
-/* ---- where ---- */
+/* ---- the server's socket ---- */
 
 static int find_socket(const char *given, char ret[PATH_MAX], struct err *err)
 {
@@ -54,8 +54,8 @@ static int fail_connect(const char *path, int code, struct err *err)
 {
     if (code == -ENOENT || code == -ECONNREFUSED)
         return err_set(err, -ENOENT,
-                       "there is no server at %.200s; start one with `ebb serve`, or name its "
-                       "socket with --socket or $EBB_SERVER",
+                       "no server at %.200s; start one with `ebb serve`, or give its socket "
+                       "with --socket or $EBB_SERVER",
                        path);
     if (code == -EACCES || code == -EPERM)
         return err_set(err, code, "the server at %.200s belongs to another user", path);
@@ -66,7 +66,7 @@ static int connect_to(const char *path, int *ret, struct err *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a.sun_path)
-        return err_set(err, -ENAMETOOLONG, "%.200s is too long for the path of a socket", path);
+        return err_set(err, -ENAMETOOLONG, "path too long for a socket: %.200s", path);
     memcpy(a.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -80,7 +80,7 @@ static int connect_to(const char *path, int *ret, struct err *err)
     return 0;
 }
 
-/* ---- bytes ---- */
+/* ---- reading and writing bytes ---- */
 
 static int wait_for(const struct talk *t, short events, struct err *err)
 {
@@ -112,7 +112,7 @@ static int send_all(const struct talk *t, const char *data, size_t len, struct e
     return 0;
 }
 
-/* More of the answer: 1, 0 at its end, or -errno. */
+/* Reads more of the answer: 1; 0: end of the stream; -errno. */
 static int read_more(struct talk *t, struct err *err)
 {
     enum { CHUNK = 64 << 10 };
@@ -142,15 +142,15 @@ static int read_more(struct talk *t, struct err *err)
 
 static int cut_short(struct err *err)
 {
-    return err_set(err, -EBADMSG, "the server's answer is cut short");
+    return err_set(err, -EBADMSG, "the server's answer is incomplete");
 }
 
 static int no_http(struct err *err)
 {
-    return err_set(err, -EBADMSG, "what answers there is not an ebb server");
+    return err_set(err, -EBADMSG, "the program that answers is not an ebb server");
 }
 
-/* The next line without its end; LEN may be 0. The pointer is valid until more is read. */
+/* Reads the next line, without its end; LEN may be 0. The pointer is valid until more is read. */
 static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
 {
     for (;;) {
@@ -242,7 +242,7 @@ static int read_head(struct talk *t, struct head *h, struct client_answer *a, st
 
 /* ---- the body ---- */
 
-/* Gives LEN bytes to FN, or with LEN UINT64_MAX all there are until the end. */
+/* Passes LEN bytes to FN; LEN UINT64_MAX: all bytes until the end of the stream. */
 static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *user, struct err *err)
 {
     bool is_open = len == UINT64_MAX;
@@ -251,7 +251,7 @@ static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *us
         size_t n = there < len ? there : (size_t)len;
         if (n && fn(user, t->in.data + t->at, n) != 0)
             return -ECANCELED;
-        if (n) /* the reader may be slow (a pager) */
+        if (n) /* restart the time limit: the reader of our output may be slow */
             t->deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
         t->at += n;
         if (!is_open)
@@ -286,7 +286,7 @@ static int pass_chunks(struct talk *t, client_body_fn *fn, void *user, struct er
         text[digits] = '\0';
         uint64_t size = strtoull(text, &end, 16);
         if (size == 0)
-            return 0; /* trailers are ignored, and the connection is not used again */
+            return 0; /* trailers are ignored, because the connection is not used again */
         r = size > UINT64_MAX / 2 ? no_http(err) : pass_bytes(t, size, fn, user, err);
         if (r == 0)
             r = read_line(t, &line, &len, err);
@@ -337,7 +337,7 @@ static int take_doc(struct talk *t, const struct head *h, struct client_answer *
     return err_set(err, -EREMOTEIO, "the server answers with HTTP status %u", h->status);
 }
 
-/* ---- all together ---- */
+/* ---- the whole request ---- */
 
 static int send_request(const struct talk *t, const struct client_request *q, struct err *err)
 {

@@ -1,5 +1,5 @@
 /* HTTP to the job server over its unix socket: one request, one answer, with a limit on time and on
- * everything that comes back. */
+ * everything the server sends. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 
-/* What every command of a client has. Must be at the start of its own struct. */
+/* Options of every client command. Must be the first member of the command's own struct. */
 struct client_options {
     const char *socket;
     bool json;
@@ -20,47 +20,48 @@ struct client_options {
 #define CLIENT_JSON_OPTION(text)                                                                   \
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct client_options, json), .help = (text))
 
-/* Exit status where there is no server or it refuses. */
+/* Exit status if there is no server or the server refuses. */
 enum { CLIENT_FAILED = 2 };
 
-/* Part of an answer's body, as it comes. 0, or anything else to give up. */
+/* Called with a part of an answer's body when it arrives. Returns 0; anything else cancels the
+ * request. */
 typedef int client_body_fn(void *user, const char *data, size_t len);
 
 struct client_request {
-    const char *socket; /* as given; NULL: the usual */
+    const char *socket; /* the value of --socket; NULL: the default socket */
     const char *method;
-    const char *path;   /* with its query */
-    const json_t *body; /* borrowed; NULL: none */
-    unsigned wait_s;    /* how long the server may take beyond what it needs */
-    /* of a good answer (2xx) that is not JSON; NULL: it must be JSON */
+    const char *path;   /* including the query */
+    const json_t *body; /* borrowed; NULL: no body */
+    unsigned wait_s;    /* additional time for the server to answer, for long polls */
+    /* takes the body of a successful answer (2xx) that is not JSON; NULL: the body must be JSON */
     client_body_fn *fn;
     void *user;
 };
 
 struct client_answer {
-    unsigned status; /* of HTTP */
-    json_t *doc;     /* the caller's; NULL where there is none */
+    unsigned status; /* HTTP status */
+    json_t *doc;     /* the caller owns it; NULL: no document */
     bool has_offset, has_end;
     uint64_t offset, end;   /* X-Log-Offset, X-Log-End */
-    uint64_t retry_after_s; /* Retry-After; 0 where there is none */
+    uint64_t retry_after_s; /* Retry-After; 0: missing */
 };
 
-/* 0 with an answer of 2xx; -ENOENT (no server), -EREMOTEIO (it refused: ret->status is set),
- * -ETIMEDOUT, -EBADMSG… with a sentence. -ECANCELED: FN gave up. */
+/* 0: the answer is 2xx. -ENOENT: no server; -EREMOTEIO: the server refused, and ret->status is set;
+ * -ETIMEDOUT, -EBADMSG…; all with an error. -ECANCELED: FN has cancelled. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
-/* The answer alone, from a connected socket; FD stays open. */
+/* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
-void client_answer_fini(struct client_answer *answer); /* accepts a zeroed one */
+void client_answer_fini(struct client_answer *answer); /* accepts a zeroed struct */
 
-/* A whole answer of JSON: *RET is the caller's. 0, or the sentence is printed and CLIENT_FAILED is
- * returned. COMMAND begins the sentence. */
+/* Requests a JSON document; the caller owns *RET. 0, or CLIENT_FAILED after printing an error,
+ * which begins with COMMAND. */
 int client_json(const char *command, const char *socket, const char *method, const char *path,
                 const json_t *body, json_t **ret);
 
-/* The number of a job on a command line. */
+/* Parses a job id on a command line. */
 int client_parse_id(const char *command, const char *text, int64_t *ret);
-/* S for a query, into OUT; false if it does not fit. */
+/* Encodes S for a query into OUT; false: it does not fit. */
 bool client_encode(const char *s, char *out, size_t size);
-/* DOC as one line on standard output: the exit status. */
+/* Prints DOC as one line on standard output. Returns the exit status. */
 int client_print_json(const json_t *doc);

@@ -1,4 +1,4 @@
-/* Completions for bash, zsh and fish, out of the same tables as everything else. */
+/* Prints completions for bash, zsh and fish from the same tables as the help. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 
-/* What an operand is completed as. */
+/* How an operand is completed. */
 enum operand { OPERAND_NONE, OPERAND_FILE, OPERAND_COMMAND, OPERAND_PROGRAM };
 
 static enum operand operand_of(const struct cli_command *command)
@@ -20,12 +20,12 @@ static enum operand operand_of(const struct cli_command *command)
     return OPERAND_NONE;
 }
 
-/* S without the characters that mean something in its place: each is written after a backslash. */
+/* Appends S with a backslash before each character that is in SPECIAL. */
 static void add_escaped(struct buf *out, const char *s, const char *special)
 {
     for (; *s; s++) {
         if (*s == '\'') {
-            buf_add_str(out, "'\\''"); /* everything here stands between single quotes */
+            buf_add_str(out, "'\\''"); /* all text here is between single quotes */
             continue;
         }
         if (strchr(special, *s))
@@ -34,7 +34,7 @@ static void add_escaped(struct buf *out, const char *s, const char *special)
     }
 }
 
-/* "bash|zsh|fish" with SEPARATOR between the words. */
+/* Appends the words of "bash|zsh|fish" with SEPARATOR between them. */
 static void add_words(struct buf *out, const char *words, char separator)
 {
     for (; *words; words++)
@@ -87,7 +87,7 @@ static void bash_command(struct buf *out, const struct cli_command *command)
                     "        [[ \" ${COMP_WORDS[*]:1:COMP_CWORD-1} \" == *' -- '* ]] && return\n"
                     "        [[ $cur == -* ]] || return\n");
     } else if (operand_of(command) == OPERAND_FILE) {
-        buf_add_str(out, "        [[ $cur == -* ]] || return # a file: bash's own\n");
+        buf_add_str(out, "        [[ $cur == -* ]] || return # bash completes file names\n");
     }
     buf_add_str(out, "        ;;\n");
 }

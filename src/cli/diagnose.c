@@ -1,4 +1,5 @@
-/* `ebb diagnose`: every explanation of a job's memory with what speaks for it and against it. */
+/* `ebb diagnose`: every possible explanation of a job's memory, with the evidence for and against
+ * it. */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -11,27 +12,35 @@
 #include "judge/recorded.h"
 #include "present/diagnose.h"
 #include "present/document.h"
+#include "present/summary.h"
 
 struct diagnose_options {
     struct csv_options csv;
     bool json, all;
 };
 
-static int diagnose(const char *folder, const struct csv_options *csv, struct diagnosis *ret,
-                    struct err *err)
+static int diagnose(const char *folder, const struct csv_options *csv, struct recorded *ret,
+                    struct diagnosis *ret_diagnosis, struct err *err)
 {
     struct run_settings settings = run_settings_read;
-    struct recorded recorded;
     struct facts *facts = NULL;
     settings.csv = *csv;
-    int r = recorded_read(folder, &settings, NULL, &recorded, err);
+    int r = recorded_read(folder, &settings, NULL, ret, err);
     if (r == 0)
-        r = facts_new(&recorded, &facts, err);
+        r = facts_new(ret, &facts, err);
     if (r == 0)
-        r = diagnosis_make(facts, ret, err);
+        r = diagnosis_make(facts, ret_diagnosis, err);
     facts_free(facts);
-    recorded_fini(&recorded);
     return r;
+}
+
+static void print_diagnosis(struct doc *d, const struct recorded *recorded,
+                            const struct diagnosis *diagnosis, bool all)
+{
+    const struct summary s = {.outcome = &recorded->outcome,
+                              .verdicts = &recorded->verdicts,
+                              .diagnosis = diagnosis->has_grown ? diagnosis : NULL};
+    diagnose_doc(d, diagnosis, all, summary_lead(d, &s, NULL));
 }
 
 static int diagnose_exec(const struct cli_call *call)
@@ -39,7 +48,8 @@ static int diagnose_exec(const struct cli_call *call)
     const struct diagnose_options *o = call->options;
     struct run_target run;
     struct err err = {""};
-    struct diagnosis found;
+    struct diagnosis found = {0};
+    struct recorded recorded = {0};
     struct doc doc = {0};
     struct stat st;
     if (stat(call->argv[0], &st) == 0 && S_ISREG(st.st_mode)) {
@@ -48,22 +58,27 @@ static int diagnose_exec(const struct cli_call *call)
         if (run_target_find_recorded(call->argv[0], &run, &err) < 0)
             return cli_failf(2, "diagnose: %s", err.text);
         if (run_target_refresh(&run, run.pid, &err) < 0)
-            cli_say("diagnose: %s; the heap is as it was written before", err.text);
+            cli_say("diagnose: %s; using the last heap reading", err.text);
     }
-    if (diagnose(run.folder, &o->csv, &found, &err) < 0)
-        return cli_failf(2, "diagnose: %s", err.text);
-    if (!o->json)
-        diagnose_doc(&doc, &found, o->all);
-    int status = o->json ? cli_print_json(diagnosis_json(&found)) : cli_print_doc(&doc);
+    int status;
+    if (diagnose(run.folder, &o->csv, &recorded, &found, &err) < 0) {
+        status = cli_failf(2, "diagnose: %s", err.text);
+    } else if (o->json) {
+        status = cli_print_json(diagnosis_json(&found));
+    } else {
+        print_diagnosis(&doc, &recorded, &found, o->all);
+        status = cli_print_doc(&doc);
+    }
     diagnosis_fini(&found);
+    recorded_fini(&recorded);
     return status;
 }
 
 static const struct option_desc options_table[] = {
-    OPTION_ROW(
-        0, "all", FLAG, NULL, offsetof(struct diagnose_options, all),
-        .help = "with the evidence on what is ruled out or cannot be tested, and every part of the "
-                "ledger"),
+    OPTION_ROW(0, "all", FLAG, NULL, offsetof(struct diagnose_options, all),
+               .help =
+                   "also print the evidence on causes that are ruled out or cannot be tested, and "
+                   "every part of the memory"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct diagnose_options, json),
                .help = "print one JSON object"),
     CSV_OPTION_ROWS(struct diagnose_options, csv),
@@ -72,16 +87,18 @@ static const struct option_desc options_table[] = {
 
 const struct cli_command cmd_diagnose = {
     .name = "diagnose",
-    .operands = "RUN_DIR|FILE.ebb|FILE.csv|PID",
-    .summary = "why memory is what it is: every hypothesis with its evidence, and what to do",
+    .operands = "[RUN_DIR|FILE.ebb|FILE.csv|PID]",
+    .summary = "the cause of memory growth: every hypothesis with its evidence, and what to do",
     .description =
-        "Takes the memory of the process that grows apart (heap by call site, what the allocator "
-        "keeps, mapped files, shared memory, …), at the start of the training and now, so that it "
-        "adds up to its RSS; then tests every usual explanation of memory that grows against what "
-        "was measured, with what speaks for it (+), against it (−) and what was not measured (?); "
-        "and says what to do, with the effect by this run's own numbers.\n\n"
-        "The more a run has, the more can be told: steps and epochs (marks), the heap profile, two "
-        "censuses (EBB_CENSUS_EVERY=100 in the environment of ebb run). What is missing is named, "
+        "Splits the memory of the process that grows into parts (heap by call site, memory "
+        "retained by the allocator, mapped files, shared memory, …), at the start of training "
+        "and now, so that they add up to its RSS. Then tests every common cause of memory "
+        "growth against the measurements, and prints the evidence for it (+), against it (−) "
+        "and what was not measured (?). Advice comes with its effect, computed from this run's "
+        "own numbers.\n"
+        "\n"
+        "The diagnosis uses steps and epochs (marks), the heap profile and two censuses "
+        "(EBB_CENSUS_EVERY=100 in the environment of ebb run). Missing measurements are listed, "
         "never assumed.",
     .examples = "ebb diagnose ebb-runs/latest\n"
                 "ebb diagnose 4711\n"

@@ -1,4 +1,4 @@
-/* `ebb doctor`: what this machine allows, really tried, and what to change. */
+/* `ebb doctor`: tests which features this machine allows, and prints what to change. */
 #include "cli/doctor.h"
 
 #include <stdarg.h>
@@ -129,14 +129,15 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_doctor = {
     .name = "doctor",
     .operands = "",
-    .summary = "what this machine allows, and what to change",
+    .summary = "which features of ebb work on this machine, and what to change",
     .description =
-        "Tries what ebb needs, with your rights, and prints for each whether it works. What does "
-        "not "
-        "comes with its meaning and the command that changes it. Nothing is changed: a cgroup made "
-        "to see whether one can be made is removed at once.\n\n"
-        "note: ebb works, with less or slower. problem: a part of ebb will not work. The status is "
-        "0 whatever is found.",
+        "Tests every feature of the system that ebb uses, with your permissions, and prints "
+        "whether it works; if it does not, also the consequence and the command that changes "
+        "it. Nothing is changed: a cgroup that is made for a test is removed at once.\n"
+        "\n"
+        "note: ebb works, but with less information or more slowly.\n"
+        "problem: a part of ebb does not work.\n"
+        "The exit status is 0 whatever is found.",
     .examples = "ebb doctor\n"
                 "ebb doctor --json | jq '.checks[] | select(.level != \"ok\")'\n",
     .options = options_table,

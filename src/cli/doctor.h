@@ -12,9 +12,9 @@ enum doctor_level { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_PROBLEM };
 
 struct doctor_finding {
     enum doctor_level level;
-    const char *name, *advice; /* ADVICE may be NULL */
+    const char *name, *advice; /* advice may be NULL */
     struct buf fact;
-    json_t *data; /* or NULL */
+    json_t *data; /* may be NULL */
 };
 
 struct doctor {
@@ -23,22 +23,22 @@ struct doctor {
     size_t count, cap;
 };
 
-/* A finding about NAME. ADVICE, one sentence of what it means and what to do, is NULL where all
- * is fine; DATA (taken over) holds the figures for programs, or is NULL. FACT may hold raw text.
- * NAME and ADVICE are static. */
+/* Adds a finding about NAME. ADVICE is one sentence with the consequence and the remedy, or NULL if
+ * all is well. DATA (owned by D from then on) has the figures for programs, or is NULL. FACT may
+ * contain raw text. NAME and ADVICE are static. */
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 
 typedef void doctor_look(struct doctor *d);
-/* doctor_kernel.c: what the kernel lets us do */
+/* doctor_kernel.c: features of the kernel */
 doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
     doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
     doctor_look_subreaper, doctor_look_files, doctor_look_locked;
 /* doctor_cgroup.c */
 doctor_look doctor_look_cgroup;
-/* doctor_memory.c: limits, and what the machine does with memory */
+/* doctor_memory.c: limits, and the machine's memory settings */
 doctor_look doctor_look_limit, doctor_look_memory, doctor_look_address_space,
     doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm;
-/* doctor_job.c: what jobs find here */
+/* doctor_job.c: the environment of a job */
 doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch,
     doctor_look_parts;

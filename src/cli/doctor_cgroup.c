@@ -1,4 +1,4 @@
-/* `ebb doctor`: which cgroups there are, and whether a job gets one of its own. */
+/* `ebb doctor`: which cgroups exist, and whether a job gets one of its own. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -15,22 +15,22 @@
 #include "guard/cgroup.h"
 #include "guard/cgroup_place.h"
 
-/* Is the memory controller handed down to the groups below? */
+/* Whether the memory controller is enabled for child groups. */
 static bool lists_memory(const char *controllers)
 {
     const char *at = strstr(controllers, "memory");
     return at && (at == controllers || at[-1] == ' ') && strchr(" \n", at[strlen("memory")]);
 }
 
-/* What a job of ours would get. */
+/* The cgroup that a job would get. */
 struct trial {
-    int error; /* -errno; 0 with at least one group */
+    int error; /* -errno; 0: at least one group was made */
     bool is_limited, has_kill;
-    struct err why; /* what is missing */
+    struct err why; /* why a part is missing */
 };
 
-/* Where ours is the root, a group below it is given the memory controller by the first that asks
- * for it: that is taken back, as nothing is to be changed. */
+/* If our own group is the root, making a group below it enables the memory controller there. That
+ * is undone, because `ebb doctor` must not change anything. */
 static void restore_control(int group, const char *before)
 {
     char now[1024];
@@ -41,11 +41,11 @@ static void restore_control(int group, const char *before)
         (void)io_write_all(fd, "-memory", strlen("-memory"));
 }
 
-/* Makes the group of a job, as `ebb run` does, and takes it away again. */
+/* Makes the group of a job, as `ebb run` does, and removes it. */
 static void try_group(const struct doctor *d, const struct guard_place *v2, struct trial *ret)
 {
     enum { PATIENCE_MS = 1000 };
-    static const uint64_t LARGE = UINT64_C(1) << 50; /* binds nothing */
+    static const uint64_t LARGE = UINT64_C(1) << 50; /* too large to have an effect */
     struct guard_cgroup g = guard_cgroup_none;
     char name[64], before[1024] = "";
     *ret = (struct trial){0};
@@ -73,24 +73,24 @@ static bool has_systemd(void)
 static const char *advice_for(int error)
 {
     if (error == EROFS)
-        return "The cgroup mount is read-only, as in most containers: ebb defends the limit it "
-               "finds or is given, and sets none in the kernel; `docker run --cgroupns=private "
-               "--privileged` would "
-               "let it.";
+        return "The cgroup mount is read-only, as in most containers: ebb enforces the limit "
+               "that it finds or that you give, but cannot set one in the kernel; `docker run "
+               "--cgroupns=private --privileged` allows that.";
     if (has_systemd())
-        return "ebb then counts a job's memory by its processes and sets no hard limit: start it "
-               "with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
-    return "ebb then counts a job's memory by its processes and sets no hard limit: run it as "
-           "root, "
-           "or have root make a cgroup, chown it to you and put your shell into it.";
+        return "ebb then measures a job's memory by its processes and sets no hard limit: start "
+               "it with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
+    return "ebb then measures a job's memory by its processes and sets no hard limit: run it as "
+           "root, or let root make a cgroup, chown it to you and put your shell into it.";
 }
 
 static const char *no_memory_advice(void)
 {
-    return has_systemd() ? "ebb counts a job's memory by its processes and sets no hard limit: "
-                           "start it with `systemd-run --user --scope -p Delegate=yes ebb run …`."
-                         : "ebb counts a job's memory by its processes and sets no hard limit: as "
-                           "root, `echo +memory >cgroup.subtree_control` in that group.";
+    return has_systemd() ? "ebb measures a job's memory by its processes and sets no hard "
+                           "limit: start it with `systemd-run --user --scope -p Delegate=yes "
+                           "ebb run …`."
+                         : "ebb measures a job's memory by its processes and sets no hard "
+                           "limit: as root, run `echo +memory >cgroup.subtree_control` in that "
+                           "group.";
 }
 
 static void look_at_group(struct doctor *d, const char *version, const struct guard_place *own,
@@ -108,15 +108,16 @@ static void look_at_group(struct doctor *d, const char *version, const struct gu
     buf_fini(&mount);
     if (t.error < 0)
         doctor_add(d, DOCTOR_NOTE, "cgroup", data, advice_for(-t.error),
-                   "%s; a job gets none of its own: %s", version,
+                   "%s; a job cannot have its own cgroup: %s", version,
                    t.why.text[0] ? t.why.text : strerror(-t.error));
     else if (!t.is_limited)
         doctor_add(d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
-                   "%s, ours is %s; a job gets its own, but without a memory limit: %s", version,
-                   group, t.why.text);
+                   "%s, ours is %s; a job gets its own cgroup, but without a memory limit: %s",
+                   version, group, t.why.text);
     else
         doctor_add(d, DOCTOR_OK, "cgroup", data, NULL,
-                   "%s, ours is %s; a job gets its own, with a memory limit, and is killed %s",
+                   "%s, ours is %s; a job gets its own cgroup with a memory limit, and is "
+                   "killed %s",
                    version, group, t.has_kill ? "at once" : "process by process");
 }
 
@@ -132,6 +133,6 @@ void doctor_look_cgroup(struct doctor *d)
         look_at_group(d, "v2", &v2, &v2);
     else
         doctor_add(d, DOCTOR_NOTE, "cgroup", NULL,
-                   "ebb counts a job's memory by its processes and sets no hard limit.",
+                   "ebb measures a job's memory by its processes and sets no hard limit.",
                    "no memory controller is mounted");
 }

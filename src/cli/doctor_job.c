@@ -1,4 +1,5 @@
-/* `ebb doctor`: what jobs find here: GPUs, the allocator, Python and torch, our own parts. */
+/* `ebb doctor`: the environment of a job: GPUs, the allocator, Python and torch, ebb's own parts.
+ */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -55,11 +56,12 @@ static void add_no_nvml(struct doctor *d)
     if (access("/dev/nvidiactl", F_OK) == 0)
         doctor_add(
             d, DOCTOR_NOTE, "GPU", NULL,
-            "ebb cannot see its memory: install the driver's libnvidia-ml.so.1, or start the "
+            "ebb cannot read GPU memory: install the driver's libnvidia-ml.so.1, or start the "
             "container with `docker run --gpus all`.",
             "an NVIDIA device exists, but NVML cannot be loaded");
     else
-        doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL, "none with NVML here");
+        doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL,
+                   "no GPU with NVML found");
 }
 
 void doctor_look_gpu(struct doctor *d)
@@ -75,7 +77,7 @@ void doctor_look_gpu(struct doctor *d)
             add_gpus(d, snapshot);
         else
             doctor_add(d, DOCTOR_PROBLEM, "GPU", NULL,
-                       "ebb goes on without GPU memory: see whether `nvidia-smi` answers, and "
+                       "ebb works without GPU memory: check whether `nvidia-smi` answers, and "
                        "`dmesg` for Xid errors.",
                        "NVML is installed but did not answer within 3 s");
         gpu_free(gpu);
@@ -83,7 +85,7 @@ void doctor_look_gpu(struct doctor *d)
     free(snapshot);
 }
 
-/* Variables that change how memory is kept. */
+/* Variables that change how malloc keeps memory. */
 static const char *const malloc_variables[] = {
     "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_",  "MALLOC_CONF",
     "GLIBC_TUNABLES",   "PYTHONMALLOC",           "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -114,7 +116,7 @@ void doctor_look_malloc(struct doctor *d)
     }
     json_object_set_new(data, "preloaded", json_text0(allocator));
     doctor_add(d, DOCTOR_OK, "malloc", data, NULL, "%s%s",
-               allocator ? allocator : "the C library's",
+               allocator ? allocator : "the C library's allocator",
                text.len ? buf_str(&text) : ", with default settings");
     buf_fini(&text);
 }
@@ -134,8 +136,8 @@ void doctor_look_python(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "Python", NULL, NULL, "none on PATH");
 }
 
-/* torch/version.py of PYTHON: beside its bin folder (a virtual environment or an installation), of
- * the machine, or of the user. */
+/* Finds torch/version.py for PYTHON: next to its bin folder (a virtual environment or an
+ * installation), in the system's folders, or in the user's. */
 static bool find_torch(const char *python, char ret[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -161,6 +163,57 @@ static bool find_torch(const char *python, char ret[PATH_MAX])
     return is_found;
 }
 
+/* ---- GPU memory by line ---- */
+
+enum { LIBRARY_MAX = 16 << 20 };
+
+static bool has_cuda(const char *torch)
+{
+    struct buf path = {0};
+    buf_printf(&path, "%s/lib/libc10_cuda.so", torch);
+    bool has = access(buf_str(&path), R_OK) == 0;
+    buf_fini(&path);
+    return has;
+}
+
+/* Whether its allocator calls the function by which ebb sees blocks. True if that is not known. */
+static bool has_reports(const char *torch)
+{
+    static const char name[] = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
+    struct buf path = {0}, file = {0};
+    buf_printf(&path, "%s/lib/libc10_cuda.so", torch);
+    bool is_known = io_read_plain(AT_FDCWD, buf_str(&path), LIBRARY_MAX, &file) == 0;
+    bool has = is_known && memmem(buf_str(&file), file.len, name, sizeof name) != NULL;
+    buf_fini(&path);
+    buf_fini(&file);
+    return has || !is_known;
+}
+
+static bool uses_async_backend(void)
+{
+    static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && strstr(value, "cudaMallocAsync"))
+            return true;
+    }
+    return false;
+}
+
+/* The advice; NULL: GPU memory has lines, or this torch has no CUDA. */
+static const char *gpu_lines_trouble(const char *torch)
+{
+    if (!has_cuda(torch))
+        return NULL;
+    if (!has_reports(torch))
+        return "`ebb heap --gpu` has no lines: the allocator of this torch does not call "
+               "c10::reportMemoryUsageToProfiler as torch 1.10 and later do.";
+    return uses_async_backend()
+               ? "`ebb heap --gpu` has no lines: backend:cudaMallocAsync reports no blocks; unset "
+                 "it in PYTORCH_CUDA_ALLOC_CONF."
+               : NULL;
+}
+
 void doctor_look_torch(struct doctor *d)
 {
     char path[PATH_MAX], text[1024], version[64] = "";
@@ -178,14 +231,17 @@ void doctor_look_torch(struct doctor *d)
         found += strspn(found, "'\"");
         snprintf(version, sizeof version, "%.*s", (int)strcspn(found, "'\"\n"), found);
     }
-    *strrchr(path, '/') = '\0'; /* without version.py */
-    doctor_add(d, DOCTOR_OK, "torch",
-               json_pack("{s:o, s:o}", "path", json_text0(path), "version",
-                         json_text0(version[0] ? version : NULL)),
-               NULL, "%s%sin %s", version, version[0] ? " " : "", path);
+    *strrchr(path, '/') = '\0'; /* remove "version.py" from the path */
+    const char *trouble = gpu_lines_trouble(path);
+    doctor_add(d, trouble ? DOCTOR_NOTE : DOCTOR_OK, "torch",
+               json_pack("{s:o, s:o, s:b}", "path", json_text0(path), "version",
+                         json_text0(version[0] ? version : NULL), "gpu_lines",
+                         has_cuda(path) && !trouble),
+               trouble, "%s%sin %s%s", version, version[0] ? " " : "", path,
+               trouble ? ", GPU memory without lines" : "");
 }
 
-/* A program that was copied without them runs, and reports nothing about steps or the heap. */
+/* If only the program was copied, it runs, but reports no steps and profiles no heap. */
 void doctor_look_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];
@@ -194,12 +250,12 @@ void doctor_look_parts(struct doctor *d)
                              json_text0(has_heap ? heap : NULL));
     if (has_shim && has_heap)
         doctor_add(d, DOCTOR_OK, "parts of ebb", data, NULL,
-                   "for Python and for the heap are installed");
+                   "the Python package and the heap library are installed");
     else
         doctor_add(d, DOCTOR_NOTE, "parts of ebb", data,
-                   "jobs are recorded without it: no steps but those of marks, or no heap; copy "
-                   "what `make install PREFIX=…` puts into PREFIX as a whole.",
-                   "%s not beside this program",
+                   "Steps come from marks only, or the heap is not profiled: copy everything "
+                   "that `make install PREFIX=…` puts into PREFIX.",
+                   "%s not next to this program",
                    has_heap   ? "the Python package is"
                    : has_shim ? "libebb-heap.so is"
                               : "the Python package and libebb-heap.so are");

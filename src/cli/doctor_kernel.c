@@ -1,4 +1,4 @@
-/* `ebb doctor`: what the kernel lets us do, tried on ourselves. */
+/* `ebb doctor`: tests features of the kernel on our own process. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "guard/reflex.h"
 #include "proc/machine.h"
 
-/* glibc of Debian 12 knows them; older ones may not */
+/* Debian 12's glibc defines these numbers; older ones may not */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -42,11 +42,11 @@ void doctor_look_kernel(struct doctor *d)
         return;
     if (major < 5 || (major == 5 && minor < 4)) {
         level = DOCTOR_PROBLEM;
-        advice = "It is older than 5.4, which ebb is made for: use a newer one.";
+        advice = "It is older than 5.4, the oldest kernel that ebb supports: use a newer one.";
     } else if (major < 6 || (major == 6 && minor < 4)) {
         level = DOCTOR_NOTE;
-        advice = "Before 6.4 even the page faults of a job may wait while its PSS is read: leave "
-                 "--pss out.";
+        advice = "Before 6.4 even page faults of a job may wait while its PSS is read: do not "
+                 "use --pss.";
     }
     doctor_add(d, level, "kernel", json_pack("{s:s}", "release", name.release), advice, "%s on %s",
                name.release, name.machine);
@@ -60,26 +60,27 @@ void doctor_look_children(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "process tree", NULL, NULL, "/proc/PID/task/*/children exists");
     else
         doctor_add(d, DOCTOR_NOTE, "process tree", NULL,
-                   "ebb finds the processes of a job by scanning all of /proc, which takes longer "
-                   "the more there are: a kernel with CONFIG_PROC_CHILDREN avoids it.",
-                   "there is no /proc/PID/task/*/children");
+                   "ebb finds the processes of a job by scanning all of /proc, which takes "
+                   "longer on a machine with many processes: a kernel with CONFIG_PROC_CHILDREN "
+                   "avoids it.",
+                   "/proc/PID/task/*/children does not exist");
 }
 
-/* hidepid hides even that the processes of others exist. */
+/* With hidepid, processes of other users are not visible at all. */
 void doctor_look_processes(struct doctor *d)
 {
     char text[16];
     ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof text);
     if (r >= 0)
-        doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL, "can be seen in /proc");
+        doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL, "are visible in /proc");
     else
         doctor_add(d, DOCTOR_NOTE, "other processes", NULL,
-                   "`ebb watch --system` shows your own alone: run it as root, or `mount -o "
-                   "remount,hidepid=0 /proc` as root.",
-                   "cannot be seen in /proc, which is mounted with hidepid");
+                   "`ebb watch --system` shows only your own processes: run it as root, or "
+                   "`mount -o remount,hidepid=0 /proc` as root.",
+                   "are not visible in /proc, which is mounted with hidepid");
 }
 
-/* Reads the entry of a page that is surely ours alone: 0 or -errno. */
+/* Reads the pagemap entry of a page that is certainly not shared: 0 or -errno. */
 static int read_own_page(uint64_t *ret)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -99,9 +100,9 @@ static int read_own_page(uint64_t *ret)
 
 void doctor_look_pagemap(struct doctor *d)
 {
-    static const char advice[] = "Unique memory is not available, so the memory of a tree is given "
-                                 "as a low and a high bound; "
-                                 "nothing but another kernel or container runtime changes that.";
+    static const char advice[] = "Unique memory is not available, so ebb prints a lower and an "
+                                 "upper bound of a job's memory; only another kernel or "
+                                 "container runtime changes that.";
     uint64_t entry = 0;
     int r = read_own_page(&entry);
     if (r < 0)
@@ -129,12 +130,12 @@ void doctor_look_pressure(struct doctor *d)
         machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (fd < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
-                   "ebb reads it at every tick instead of being woken: run as root, or use Linux "
-                   "6.5 or newer, where every user may.",
-                   "PSI can be read, but a trigger cannot be made: %s", strerror(-fd));
+                   "ebb reads it at every tick instead of being woken: run as root, or use "
+                   "Linux 6.5 or newer, where every user may create triggers.",
+                   "PSI can be read, but a trigger cannot be created: %s", strerror(-fd));
     else
         doctor_add(d, DOCTOR_OK, "memory pressure", NULL, NULL,
-                   "PSI can be read, and triggers can be made");
+                   "PSI can be read, and triggers can be created");
 }
 
 enum { CAP_SYS_PTRACE_BIT = 19 };
@@ -156,8 +157,8 @@ void doctor_look_ptrace(struct doctor *d)
     json_t *data = scope < 0 ? NULL : json_pack("{s:i}", "ptrace_scope", scope);
     if (scope == 3)
         doctor_add(d, DOCTOR_NOTE, "ptrace", data,
-                   "Nobody may look into a running process until the next boot; what ebb does "
-                   "through /proc works all the same.",
+                   "No process may be traced until the next boot; ebb only uses /proc, which "
+                   "works nevertheless.",
                    "forbidden to all: kernel.yama.ptrace_scope is 3");
     else if (has_ptrace_capability())
         doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed by CAP_SYS_PTRACE");
@@ -165,17 +166,16 @@ void doctor_look_ptrace(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed for processes of the same user");
     else
         doctor_add(d, DOCTOR_NOTE, "ptrace", data,
-                   "A job that `ebb run` started is not concerned; to look into others, `sysctl -w "
-                   "kernel.yama.ptrace_scope=0` as root.",
+                   "Jobs that `ebb run` starts are not affected; to trace other processes, run "
+                   "`sysctl -w kernel.yama.ptrace_scope=0` as root.",
                    "restricted: kernel.yama.ptrace_scope is %d", scope);
 }
 
 void doctor_look_pidfd(struct doctor *d)
 {
     static const char advice[] =
-        "ebb names processes by them so that it never signals a wrong one: "
-        "use Linux 5.3 or newer, or a sandbox that lets these calls "
-        "through.";
+        "ebb identifies processes by pidfds, so that it never signals the wrong one: use Linux "
+        "5.3 or newer, or a sandbox that allows these calls.";
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
         doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_open fails: %s", strerror(-fd));
@@ -186,20 +186,20 @@ void doctor_look_pidfd(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "can be opened and signalled");
 }
 
-/* On a process that is not dying the kernel refuses with EINVAL: the call exists. */
+/* For a process that is not being killed, the kernel refuses with EINVAL, which shows that the call
+ * exists. */
 void doctor_look_mrelease(struct doctor *d)
 {
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
-        return; /* doctor_look_pidfd reports that */
+        return; /* doctor_look_pidfd reports this */
     int error = syscall(SYS_process_mrelease, fd, 0) < 0 ? errno : 0;
     if (error == 0 || error == EINVAL)
         doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "works");
     else
         doctor_add(
             d, DOCTOR_NOTE, "process_mrelease", NULL,
-            "The memory of a killed job is released about half as fast: Linux 5.15 and newer "
-            "have it.",
+            "The memory of a killed job is released only half as fast: use Linux 5.15 or newer.",
             "fails: %s", strerror(error));
 }
 
@@ -209,13 +209,15 @@ void doctor_look_subreaper(struct doctor *d)
     if (prctl(PR_GET_CHILD_SUBREAPER, &was) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
         doctor_add(
             d, DOCTOR_PROBLEM, "subreaper", NULL,
-            "A daemon that a job leaves behind gets out of sight: use Linux 3.4 or newer, or "
-            "a sandbox that lets prctl through.",
+            "A daemon that a job leaves behind is lost: use Linux 3.4 or newer, or a sandbox "
+            "that allows prctl.",
             "PR_SET_CHILD_SUBREAPER fails: %s", strerror(errno));
         return;
     }
     prctl(PR_SET_CHILD_SUBREAPER, was);
-    doctor_add(d, DOCTOR_OK, "subreaper", NULL, NULL, "orphans of a job come back to ebb");
+    doctor_add(d, DOCTOR_OK, "subreaper", NULL, NULL,
+               "orphaned processes of a job become "
+               "children of ebb");
 }
 
 void doctor_look_files(struct doctor *d)
@@ -228,14 +230,15 @@ void doctor_look_files(struct doctor *d)
     json_t *data =
         json_pack("{s:o, s:o}", "soft", json_u64(limit.rlim_cur), "hard", json_u64(limit.rlim_max));
     doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "open files", data,
-               is_low ? "ebb keeps a few for each process, and in a large tree has to open them "
-                        "anew at every tick: `ulimit -Hn 4096` as root, or LimitNOFILE=."
+               is_low ? "ebb keeps a few open files per process; with more processes it has to "
+                        "open them again at every tick: `ulimit -Hn 4096` as root, or "
+                        "LimitNOFILE=."
                       : NULL,
                "%" PRIu64 ", can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
                (uint64_t)limit.rlim_max);
 }
 
-/* Tried with the guard's own: how much there is to lock is its business. */
+/* Starts a reflex to test it, because the reflex knows how much memory it has to lock. */
 void doctor_look_locked(struct doctor *d)
 {
     struct reflex *reflex = NULL;
@@ -249,7 +252,7 @@ void doctor_look_locked(struct doctor *d)
         text_size(most, limit.rlim_cur);
     if (reflex_new(&(struct reflex_options){.kill_fd = -1}, &reflex, &err) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "locked memory", NULL,
-                   "Jobs run without a guard: see whether memory or threads are short here.", "%s",
+                   "Jobs run without a guard: check whether memory or threads are exhausted.", "%s",
                    err.text);
         return;
     }
@@ -259,10 +262,11 @@ void doctor_look_locked(struct doctor *d)
                              is_endless ? json_null() : json_u64(limit.rlim_cur));
     doctor_add(d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
                is_locked ? NULL
-                         : "The guard's last line still kills, but under pressure may have to wait "
-                           "for its own pages: `ulimit -l 1024`, LimitMEMLOCK=1M, or `docker run "
-                           "--ulimit memlock=1048576`.",
-               is_locked ? "the guard's last line is locked in memory (RLIMIT_MEMLOCK: %s)"
-                         : "the guard's last line cannot be locked in memory (RLIMIT_MEMLOCK: %s)",
+                         : "The guard still kills, but under memory pressure it may have to "
+                           "wait for its own pages: `ulimit -l 1024`, LimitMEMLOCK=1M, or "
+                           "`docker run --ulimit memlock=1048576`.",
+               is_locked ? "the guard's kill thread is locked in memory (RLIMIT_MEMLOCK: %s)"
+                         : "the guard's kill thread cannot be locked in memory (RLIMIT_MEMLOCK: "
+                           "%s)",
                most);
 }

@@ -1,4 +1,4 @@
-/* `ebb doctor`: the limit that would kill a job, and what this machine does with memory. */
+/* `ebb doctor`: the limit at which a job would be killed, and the machine's memory settings. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static void add_limit(struct doctor *d, const struct machine_limit *limit)
     bool has_where = limit->kind != LIMIT_HOST;
     bool is_low = limit->headroom_bytes < limit->limit_bytes / 10;
     doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "effective limit", data,
-               is_low ? "Less than a tenth is left: end something before starting a job, or raise "
-                        "that limit."
+               is_low ? "Less than a tenth is left: stop other processes before you start a "
+                        "job, or raise the limit."
                       : NULL,
                "%s by %s%s%s, of which %s is left", text_size(size, limit->limit_bytes),
                limit_kind_name(limit->kind), has_where ? " " : "", has_where ? limit->where : "",
@@ -42,8 +42,8 @@ void doctor_look_limit(struct doctor *d)
         add_limit(d, &limit);
     else
         doctor_add(d, DOCTOR_PROBLEM, "effective limit", NULL,
-                   "ebb cannot know when a job will be killed: give `ebb run --limit SIZE`.",
-                   "is not known: %s", strerror(-r));
+                   "ebb cannot predict when a job will be killed: use `ebb run --limit SIZE`.",
+                   "unknown: %s", strerror(-r));
     machine_free(machine);
 }
 
@@ -56,11 +56,11 @@ static void add_swap(struct doctor *d, const struct proc_meminfo *info)
     bool is_heavy = used > info->swap_total_bytes / 4;
     if (info->swap_total_bytes == 0)
         doctor_add(d, DOCTOR_OK, "swap", data, NULL,
-                   "none: where memory ends, the kernel kills at once");
+                   "none: when memory runs out, the kernel kills at once");
     else
         doctor_add(d, is_heavy ? DOCTOR_NOTE : DOCTOR_OK, "swap", data,
-                   is_heavy ? "Resident memory falls as it is swapped out, which hides growth from "
-                              "other tools; ebb counts swap with it, but a job will be slow."
+                   is_heavy ? "Swapped-out memory is not resident, which hides growth from "
+                              "other tools; ebb counts swap as memory, but the job will be slow."
                             : NULL,
                    "%s, of which %s is used", text_size(size, info->swap_total_bytes),
                    text_size(used_text, used));
@@ -73,7 +73,8 @@ void doctor_look_memory(struct doctor *d)
     ssize_t n = io_read_small(d->root.proc_fd, "meminfo", text, sizeof text);
     if (n < 0 || proc_meminfo_parse(text, (size_t)n, &info) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "memory", NULL,
-                   "ebb cannot know how much is left on this machine: mount a whole /proc.",
+                   "ebb cannot find out how much memory this machine has left: mount a complete "
+                   "/proc.",
                    "/proc/meminfo cannot be read");
         return;
     }
@@ -97,8 +98,8 @@ void doctor_look_address_space(struct doctor *d)
     else
         doctor_add(d, DOCTOR_NOTE, "address space",
                    json_pack("{s:o}", "limit_bytes", json_u64(least)),
-                   "What a job reserves counts here, not what it uses, and CUDA and torch reserve "
-                   "much: `ulimit -v unlimited; ulimit -d unlimited`.",
+                   "The limit applies to reserved address space, not to memory in use, and CUDA "
+                   "and torch reserve a lot: run `ulimit -v unlimited; ulimit -d unlimited`.",
                    "limited to %s by ulimit", text_size(size, least));
 }
 
@@ -110,11 +111,11 @@ void doctor_look_overcommit(struct doctor *d)
     bool is_strict = text[0] == '2';
     doctor_add(d, is_strict ? DOCTOR_NOTE : DOCTOR_OK, "overcommit",
                json_pack("{s:i}", "mode", text[0] - '0'),
-               is_strict ? "Allocations fail before memory ends, and what is only reserved counts: "
-                           "`sysctl -w vm.overcommit_memory=0` as root."
+               is_strict ? "Allocations fail before memory runs out, because memory that is "
+                           "only reserved counts: `sysctl -w vm.overcommit_memory=0` as root."
                          : NULL,
                "vm.overcommit_memory is %c: %s", text[0],
-               is_strict        ? "what is promised is kept"
+               is_strict        ? "strict: the total of all allocations is limited"
                : text[0] == '1' ? "every allocation succeeds"
                                 : "allocations that are clearly too large fail");
 }
@@ -134,11 +135,10 @@ void doctor_look_huge_pages(struct doctor *d)
     bool is_always = strcmp(mode, "always") == 0;
     doctor_add(d, is_always ? DOCTOR_NOTE : DOCTOR_OK, "huge pages",
                json_pack("{s:o}", "mode", json_text0(mode)),
-               is_always
-                   ? "Memory grows in jumps of 2 MiB, and a page freed in part stays whole; if "
-                     "that is in doubt, compare after `echo madvise "
-                     ">/sys/kernel/mm/transparent_hugepage/enabled` as root."
-                   : NULL,
+               is_always ? "Memory grows in steps of 2 MiB, and a huge page that is partly freed "
+                           "stays resident; to compare, run `echo madvise "
+                           ">/sys/kernel/mm/transparent_hugepage/enabled` as root."
+                         : NULL,
                "transparent huge pages: %s", mode);
 }
 
@@ -148,9 +148,8 @@ void doctor_look_shm(struct doctor *d)
     char size[TEXT_SIZE_MAX], used_text[TEXT_SIZE_MAX];
     if (statvfs("/dev/shm", &fs) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "/dev/shm", NULL,
-                   "Data loaders with workers fail without it: `mount -t tmpfs tmpfs /dev/shm` as "
-                   "root.",
-                   "is not there: %s", strerror(errno));
+                   "Data loaders with workers require it: `mount -t tmpfs tmpfs /dev/shm` as root.",
+                   "missing: %s", strerror(errno));
         return;
     }
     uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;
@@ -159,10 +158,11 @@ void doctor_look_shm(struct doctor *d)
     doctor_add(
         d, is_small || is_full ? DOCTOR_NOTE : DOCTOR_OK, "/dev/shm",
         json_pack("{s:o, s:o}", "total_bytes", json_u64(total), "used_bytes", json_u64(used)),
-        is_full    ? "What is left there by jobs that died takes memory until it is removed: "
-                     "look with `ls -l /dev/shm`."
-        : is_small ? "Data loaders with workers pass batches through it and die when it is full: "
-                     "`docker run --shm-size=8g`, or `mount -o remount,size=8G /dev/shm` as root."
+        is_full    ? "Files that dead jobs left there take memory until they are removed: list "
+                     "them with `ls -l /dev/shm`."
+        : is_small ? "Data loaders with workers pass batches through it and crash when it is "
+                     "full: `docker run --shm-size=8g`, or `mount -o remount,size=8G /dev/shm` "
+                     "as root."
                    : NULL,
         "%s, of which %s is used", text_size(size, total), text_size(used_text, used));
 }

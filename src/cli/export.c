@@ -1,4 +1,5 @@
-/* `ebb export`: a recording as a table or as JSON lines, and a heap, for other tools. */
+/* `ebb export`: writes a recording as a table or as JSON lines, or a heap profile, for other tools.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "present/report.h"
 #include "profile/export.h"
 #include "profile/folder.h"
 #include "trace/export.h"
@@ -18,6 +20,7 @@
 
 struct export_options {
     bool csv, jsonl, pprof, collapsed, speedscope;
+    bool gpu;
     int64_t pid; /* 0: not given */
     bool debuginfod;
     const char *sysroot;
@@ -29,8 +32,8 @@ static bool is_file(const struct export_options *options)
     return options->output && strcmp(options->output, "-") != 0;
 }
 
-/* Standard output, or what -o names; what was in it is gone only once we know that it is not INPUT.
- */
+/* Opens standard output or the file given by -o. The file is truncated only after checking that it
+ * is not INPUT. */
 static int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
                        struct err *err)
 {
@@ -46,7 +49,7 @@ static int export_open(const struct export_options *options, const struct stat *
     bool is_known = fstat(fd, &st) == 0;
     if (is_known && st.st_dev == input->st_dev && st.st_ino == input->st_ino) {
         close(fd);
-        return err_set(err, -EINVAL, "--output: %s is the recording itself; name another file",
+        return err_set(err, -EINVAL, "--output: %s is the recording itself; choose another file",
                        name);
     }
     bool is_cut = !is_known || !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
@@ -60,7 +63,7 @@ static int export_open(const struct export_options *options, const struct stat *
     return 0;
 }
 
-/* Writes all that is left, R being the result so far: 0 or -errno with a sentence. */
+/* Writes the remaining output. R is the result so far: 0, or -errno with an error. */
 static int export_close(const struct export_options *options, FILE *out, int r, struct err *err)
 {
     const char *name = options->output ? options->output : "to standard output";
@@ -78,7 +81,7 @@ static int export_status(const struct export_options *options, int r, const stru
     return r < 0 ? cli_failf(2, "export: %s", err->text) : 0;
 }
 
-/* The recording at PATH, a run folder or the file itself; all zero if it is not to be seen. */
+/* stat of the recording at PATH, a run folder or the file itself; zeroed if it cannot be read. */
 static struct stat recording_stat(const char *path)
 {
     struct stat st;
@@ -87,27 +90,15 @@ static struct stat recording_stat(const char *path)
     return r == 0 ? st : (struct stat){0};
 }
 
-/* One sentence if something could not be read. */
+/* Reports the parts of the recording that could not be read. */
 static void export_report_damage(const struct trace_reader *reader, const char *path)
 {
     struct trace_reader_damage damage;
-    char size[TEXT_SIZE_MAX];
     struct buf parts = {0};
     trace_reader_damage(reader, &damage);
-    if (damage.bad_bytes)
-        buf_printf(&parts, ", %s in the middle", text_size(size, damage.bad_bytes));
-    if (damage.cut_bytes)
-        buf_printf(&parts, ", %s of an unfinished block at the end",
-                   text_size(size, damage.cut_bytes));
-    if (damage.lost_blocks)
-        buf_printf(&parts, ", %" PRIu64 " lost block%s", damage.lost_blocks,
-                   damage.lost_blocks == 1 ? "" : "s");
-    if (damage.unknown_blocks)
-        buf_printf(&parts, ", %" PRIu64 " block%s of a kind this version does not know",
-                   damage.unknown_blocks, damage.unknown_blocks == 1 ? "" : "s");
+    report_add_damage(&parts, &damage);
     if (parts.len)
-        cli_say("export: %s is damaged; not read: %s; the rest is exported", path,
-                buf_str(&parts) + 2);
+        cli_say("export: %s is damaged; not read: %s; the rest is exported", path, buf_str(&parts));
     buf_fini(&parts);
 }
 
@@ -132,14 +123,13 @@ static int export_recording(const char *path, const struct export_options *optio
 
 /* ---- a heap ---- */
 
-/* Which of several was taken, and what of it could not be read. */
+/* Prints which of several processes was chosen, and which part of its profile could not be read. */
 static void export_report_choice(const struct folder_heap *h, const struct export_options *options)
 {
     char size[TEXT_SIZE_MAX];
     if (h->others && options->pid == 0)
-        cli_say("export: %s of %zu processes is exported, the one that grows or holds most; --pid "
-                "names "
-                "another",
+        cli_say("export: exporting process %s, one of %zu, because it grows or uses most; --pid "
+                "chooses another",
                 h->name, h->others + 1);
     if (h->damage.bad_bytes || h->damage.cut_bytes)
         cli_say("export: %s is damaged; not read: %s; the rest is exported", h->name,
@@ -153,7 +143,7 @@ static int write_heap(const struct folder_heap *h, const struct export_options *
     struct names *names = NULL;
     int r = names_new(h->profile, &symbols, &names);
     if (r < 0)
-        return err_set(err, r, "cannot name its functions: %s", strerror(-r));
+        return err_set(err, r, "cannot read the names of functions: %s", strerror(-r));
     r = (options->pprof       ? profile_export_pprof
          : options->collapsed ? profile_export_collapsed
                               : profile_export_speedscope)(h->profile, names, out, err);
@@ -169,7 +159,8 @@ static int export_heap(const char *path, const struct export_options *options)
     if (options->pprof && (!options->output || strcmp(options->output, "-") == 0) &&
         isatty(STDOUT_FILENO))
         return cli_failf(2, "export: --pprof is not text; write it to a file with -o FILE");
-    int r = folder_heap_read(path, (int32_t)options->pid, &h, &err);
+    int r = folder_heap_read(path, (int32_t)options->pid, options->gpu ? FOLDER_GPU : FOLDER_HOST,
+                             &h, &err);
     struct stat input = {.st_dev = h.dev, .st_ino = h.ino};
     if (r == 0)
         r = export_open(options, &input, &out, &err);
@@ -186,15 +177,16 @@ static int export_exec(const struct cli_call *call)
     const struct export_options *o = call->options;
     int formats = o->csv + o->jsonl + o->pprof + o->collapsed + o->speedscope;
     if (formats == 0)
-        return cli_failf(2, "export: no format is given; give --csv, --jsonl, --pprof, --collapsed "
+        return cli_failf(2, "export: no format given; use --csv, --jsonl, --pprof, --collapsed "
                             "or --speedscope");
     if (formats > 1)
-        return cli_failf(2, "export: several formats are given; give one");
+        return cli_failf(2, "export: several formats given; use one");
     if (!o->csv && !o->jsonl)
         return export_heap(call->argv[0], o);
-    if (o->pid || o->debuginfod || o->sysroot)
-        return cli_failf(2, "export: %s is for --pprof, --collapsed and --speedscope",
+    if (o->pid || o->gpu || o->debuginfod || o->sysroot)
+        return cli_failf(2, "export: %s requires --pprof, --collapsed or --speedscope",
                          o->pid          ? "--pid"
+                         : o->gpu        ? "--gpu"
                          : o->debuginfod ? "--debuginfod"
                                          : "--sysroot");
     return export_recording(call->argv[0], o);
@@ -202,44 +194,49 @@ static int export_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "csv", FLAG, NULL, offsetof(struct export_options, csv),
-               .help = "a table: one row for each process and tick"),
+               .help = "a CSV table with one row per process and tick"),
     OPTION_ROW(0, "jsonl", FLAG, NULL, offsetof(struct export_options, jsonl),
-               .help = "one JSON object a line: everything that was recorded"),
+               .help = "the whole recording, one JSON object per line"),
     OPTION_ROW(0, "pprof", FLAG, NULL, offsetof(struct export_options, pprof),
-               .help = "the heap of one process for pprof: what lives and what was allocated"),
+               .help = "the heap of one process for pprof: live and allocated bytes"),
     OPTION_ROW(0, "collapsed", FLAG, NULL, offsetof(struct export_options, collapsed),
-               .help = "its living bytes as one stack a line, for flame graphs"),
+               .help = "its live bytes, one stack per line, for flame graphs"),
     OPTION_ROW(0, "speedscope", FLAG, NULL, offsetof(struct export_options, speedscope),
                .help = "the same as JSON for speedscope"),
+    OPTION_ROW(0, "gpu", FLAG, NULL, offsetof(struct export_options, gpu),
+               .help = "GPU memory of the process; the outermost frame is the GPU"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct export_options, pid), .min = 1,
                .max = INT32_MAX,
-               .help = "of this process; else of the one that grows or holds most"),
+               .help = "the process whose heap is exported (default: the one that grows or uses "
+                       "most)"),
     OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct export_options, sysroot),
-               .help = "look for libraries below DIR first, for a run of another machine"),
+               .help = "search for libraries in DIR first, for a run from another machine"),
     OPTION_ROW(0, "debuginfod", FLAG, NULL, offsetof(struct export_options, debuginfod),
                .help = "fetch debug information from the servers in $DEBUGINFOD_URLS"),
     OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct export_options, output),
-               .help = "write to FILE, replacing what is in it, instead of standard output"),
+               .help = "write to FILE, which is overwritten, instead of standard output"),
     {0},
 };
 
 const struct cli_command cmd_export = {
     .name = "export",
-    .operands = "RUN_DIR|FILE.ebb|FILE.ebbheap",
-    .summary = "write a recording or a heap in a form for other tools",
+    .operands = "[RUN_DIR|FILE.ebb|FILE.ebbheap]",
+    .summary = "convert a recording or a heap profile for other tools",
     .description =
-        "Reads the recording of a run, also one that is still being written, and writes it in the "
-        "format asked for; exactly one must be given.\n\n"
-        "In the table the columns are t (seconds since the recording began), pid, start, role and "
-        "name of the process, its readings in bytes, what was stale, and step, epoch and phase. A "
-        "reading that was not taken at that moment is empty, not zero.\n\n"
-        "A heap is that of one process at its last reading, with native and Python frames in each "
-        "stack. Functions are named from the files that were loaded, if they are still here and "
-        "the "
-        "same, else by library and address; nothing is fetched over the network unless "
-        "--debuginfod asks for it.\n\n"
-        "A damaged recording is exported as far as it can be read; one sentence on stderr then "
-        "reports how much could not be.",
+        "Reads the recording of a run, which may still be running, and writes it in the given "
+        "format; exactly one format is required.\n"
+        "\n"
+        "The columns of the table are t (seconds since the start of the recording), pid, start, "
+        "role and name of the process, its readings in bytes, which readings were stale, and "
+        "step, epoch and phase. A reading that was not taken at that time is empty, not zero.\n"
+        "\n"
+        "A heap is that of one process at its last reading, with native and Python frames in "
+        "each stack. Functions are named from the files that were loaded, if those still exist "
+        "unchanged, else by library and address; nothing is fetched over the network unless "
+        "--debuginfod is given.\n"
+        "\n"
+        "A damaged recording is exported as far as it can be read; a line on stderr then "
+        "reports how much could not be read.",
     .examples = "ebb export ebb-runs/latest --csv -o run.csv\n"
                 "ebb export trace.ebb --jsonl | jq 'select(.type == \"mark\")'\n"
                 "ebb export ebb-runs/latest --pprof -o heap.pb.gz\n"

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/run_target.h"
-#include "profile/marks.h"
+#include "judge/recorded.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/kept.h"
@@ -26,7 +26,7 @@
 
 enum { OTHERS_SHOWN = 8 };
 
-/* Two steps: "40..80", or 40 with the other one behind it. */
+/* The two steps of --diff: "40..80", or 40 followed by an operand. */
 struct heap_diff {
     bool is_given, has_to;
     int64_t from, to;
@@ -43,7 +43,7 @@ struct heap_options {
     struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
-    bool tree, stacks, json, debuginfod;
+    bool gpu, tree, stacks, json, debuginfod;
 };
 
 /* ---- one process ---- */
@@ -63,8 +63,8 @@ static enum growth_by parse_by(const char *word)
     return GROWTH_BY_LOCATION;
 }
 
-static int process_view(const struct shown *s, const struct profile *p, const struct marks *marks,
-                        struct profile_view *ret, struct err *err)
+static int process_view(const struct shown *s, const struct profile *p,
+                        const struct recorded *recorded, struct profile_view *ret, struct err *err)
 {
     const struct heap_options *o = s->o;
     const struct heap_diff *steps = o->survivors.is_given ? &o->survivors : &o->diff;
@@ -72,13 +72,15 @@ static int process_view(const struct shown *s, const struct profile *p, const st
         .symbols = {.debuginfod = o->debuginfod, .sysroot = o->sysroot},
         .growth = {.by = parse_by(o->by),
                    .minds_program = !o->by,
+                   .job_leak = o->gpu ? verdicts_gpu_leak(&recorded->verdicts)
+                                      : recorded->verdicts.job.result.leak,
                    .has_since = o->since.is_given,
                    .since_step = o->since.step,
                    .has_diff = o->diff.is_given,
                    .has_survivors = o->survivors.is_given,
                    .from_step = steps->from,
                    .to_step = steps->to},
-        .marks = marks,
+        .marks = &recorded->marks,
         .top = (size_t)o->top,
         .stacks = o->stacks || o->json || parse_by(o->by) == GROWTH_BY_STACK,
         .tree = o->tree,
@@ -86,7 +88,7 @@ static int process_view(const struct shown *s, const struct profile *p, const st
     return profile_view_of(p, &wants, ret, err);
 }
 
-/* ---- all of it ---- */
+/* ---- all processes ---- */
 
 static int print_json(const struct profile_view *v, const struct folder_heap *h,
                       const struct kept_list *kept)
@@ -125,26 +127,30 @@ static int show_once(const struct shown *s, const struct run_target *run)
     struct folder_heap heap = {0};
     struct err err = {""};
     struct profile_view view = {0};
-    struct marks marks = {0};
+    struct recorded recorded = {0};
     struct doc doc = {0};
     int status;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
     int r = run_target_refresh(run, pid, &err);
     if (r < 0 && !has_ended(run))
-        cli_say("heap: %s; this is what it wrote before", err.text);
-    r = folder_heap_read(run->folder, pid, &heap, &err);
+        cli_say("heap: %s; showing the last reading", err.text);
+    /* if the recording cannot be read, there are no marks, and each row is judged by itself */
+    (void)recorded_read(run->folder, &(struct run_settings){.dead = RUN_DEAD_READ}, NULL, &recorded,
+                        &err);
+    r = folder_heaps_pick(recorded_heaps(&recorded), pid, s->o->gpu ? FOLDER_GPU : FOLDER_HOST,
+                          &heap, &err);
+    if (r < 0)
+        err_prefix(&err, r, "%s", run->folder);
     if (r == -ENOENT && run->obstacle[0])
         err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
-    if (r == 0) {
-        marks_read(run->folder, &marks);
-        r = process_view(s, heap.profile, &marks, &view, &err);
-    }
+    if (r == 0)
+        r = process_view(s, heap.profile, &recorded, &view, &err);
     if (r < 0) {
-        marks_fini(&marks);
+        recorded_fini(&recorded);
         folder_heap_fini(&heap);
         return cli_failf(2, "heap: %s", err.text);
     }
-    const struct kept_list *kept = kept_of(&marks.kept, view.pid);
+    const struct kept_list *kept = kept_of(&recorded.marks.kept, view.pid);
     if (s->o->json) {
         status = print_json(&view, &heap, kept);
     } else if (s->o->tree) {
@@ -155,7 +161,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
         put_others(&doc, &heap);
         status = cli_print_doc(&doc);
     }
-    marks_fini(&marks);
+    recorded_fini(&recorded);
     profile_view_fini(&view);
     folder_heap_fini(&heap);
     return status;
@@ -179,7 +185,7 @@ static int show_again_and_again(const struct shown *s, const struct run_target *
 
 /* ---- the command ---- */
 
-/* The second step of --diff may stand behind the first, as an operand. */
+/* The second step of --diff may follow as an operand. */
 static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret)
 {
     int64_t step;
@@ -199,8 +205,8 @@ static int take_operands(const struct cli_call *call, struct heap_diff *diff, co
         }
     }
     if (diff->is_given && !diff->has_to)
-        return cli_failf(2, "heap: --diff needs two steps; write them as --diff 40..80");
-    return cli_failf(2, "heap: one run folder or pid is meant, not %d", call->argc);
+        return cli_failf(2, "heap: --diff requires two steps, such as --diff 40..80");
+    return cli_failf(2, "heap: expected one run folder or pid, not %d", call->argc);
 }
 
 static int heap_exec(const struct cli_call *call)
@@ -214,10 +220,10 @@ static int heap_exec(const struct cli_call *call)
     if (status)
         return status;
     if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
-        return cli_failf(2, "heap: --since, --diff and --survivors ask for different things; give "
-                            "one of them");
+        return cli_failf(2, "heap: --since, --diff and --survivors exclude each other; give one "
+                            "of them");
     if (o.survivors.is_given && !o.survivors.has_to)
-        return cli_failf(2, "heap: --survivors needs two steps; write them as --survivors 40..80");
+        return cli_failf(2, "heap: --survivors requires two steps, such as --survivors 40..80");
     if (run_target_find_recorded(operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     snprintf(s.meaning, sizeof s.meaning, "growth");
@@ -253,33 +259,36 @@ static int parse_diff(const char *what, const char *text, void *at, struct err *
 }
 
 static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "gpu", FLAG, NULL, offsetof(struct heap_options, gpu),
+               .help = "GPU memory instead of host memory, by PyTorch's caching allocator"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct heap_options, top), .fallback = "10", .min = 1,
-               .max = 512, .help = "rows of the table"),
+               .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(
         0, "by", CHOICE, "location|function|program|file|lib|stack",
         offsetof(struct heap_options, by),
         .help =
-            "what makes a row (default: a location; small ones that were reached from one function "
-            "of the job's own files are one row; program: all of them)"),
+            "what a row stands for (default: a location, where small ones that were called from "
+            "one function of the job's own files share a row; program: that for all of them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
-               .help = "what lives as a tree of calls, from the outermost"),
+               .help = "live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
-               .help = "with the whole stack of each row"),
+               .help = "print the whole stack of each row"),
     OPTION_ROW(0, "since", PARSED, "STEP", offsetof(struct heap_options, since),
                .parse = parse_since,
-               .help = "only what was allocated since this step and is still alive"),
+               .help = "only memory allocated since this step and still live"),
     OPTION_ROW(0, "diff", PARSED, "STEP..STEP", offsetof(struct heap_options, diff),
-               .parse = parse_diff, .help = "what changed from one step to another"),
+               .parse = parse_diff, .help = "the change from one step to another"),
     OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", offsetof(struct heap_options, survivors),
                .parse = parse_diff,
-               .help = "what was allocated before the first step and is still alive at the second"),
+               .help = "memory allocated before the first step and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
-               .help = "this process of the run (default: the one that grows or holds most)"),
+               .help = "the process to show (default: the one that grows or uses most)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
-               .max = 3600000, .help = "again and again, until the job ends"),
-    OPTION_ROW(
-        0, "sysroot", PATH, "DIR", offsetof(struct heap_options, sysroot),
-        .help = "look for libraries and their symbols here first, for a recording made elsewhere"),
+               .max = 3600000, .help = "repeat at this interval until the job ends"),
+    OPTION_ROW(0, "sysroot", PATH, "DIR", offsetof(struct heap_options, sysroot),
+               .help =
+                   "search for libraries and their symbols in this folder first, for a recording "
+                   "from another machine"),
     OPTION_ROW(0, "debuginfod", FLAG, NULL, offsetof(struct heap_options, debuginfod),
                .help = "fetch missing debug information from the servers in DEBUGINFOD_URLS"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct heap_options, json),
@@ -289,20 +298,23 @@ static const struct option_desc options_table[] = {
 
 const struct cli_command cmd_heap = {
     .name = "heap",
-    .operands = "RUN_DIR|PID…",
+    .operands = "[RUN_DIR|PID…]",
     .summary = "live allocations by call site, and which of them grow",
     .description =
         "Shows the call sites of a job by growth: over the run, per step and per minute, with a "
-        "verdict on each; how much is live now, within which bounds, and how old it is; and "
-        "where: the Python line first, below it (←) the function of the job's own files that "
-        "called it where that is another one, and its caller, then the C function. Where many "
-        "small lines were reached from one such function, they are one row with the largest of "
-        "them below it. `ebb run` samples the allocations of its job for this, one in 512 KiB on "
-        "average; every figure is an estimate with bounds of 95 %.\n\n"
-        "Of a running job the heap is read once more, if the last time was a second ago (of a long "
-        "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
-        "last seen.\n\n"
-        "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",
+        "verdict on each; live memory with its bounds and its age; and the place: the Python "
+        "line first, below it (←) the function of the job's own files that called it, if that "
+        "is another one, and its caller, then the C function. If many small lines were called "
+        "from one such function, they share a row, with the largest of them below it. `ebb run` "
+        "samples the allocations of its job for this, one in 512 KiB on average; every figure "
+        "is an estimate with bounds of 95 %.\n"
+        "\n"
+        "For a running job the heap is read again, unless the last reading is less than a "
+        "second old (in a long run, less than 1/2000 of its duration). For a job that has "
+        "ended, it is the last reading of the process.\n"
+        "\n"
+        "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same data for other "
+        "tools.",
     .examples = "ebb heap ebb-runs/latest\n"
                 "ebb heap 4711 --every 2s\n"
                 "ebb heap ebb-runs/latest --diff 100..200 --by function\n",

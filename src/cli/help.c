@@ -1,4 +1,4 @@
-/* Help in text, and the command that prints it, the manual page and the completions. */
+/* Help as text, and the command that prints help, the manual page and completions. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static void add_spaces(struct buf *out, size_t n)
         buf_add_byte(out, ' ');
 }
 
-/* Characters, which are columns for all that we write about ourselves. */
+/* Number of characters, which equals the number of columns in all of ebb's own texts. */
 static size_t help_columns(const char *s, size_t len)
 {
     size_t n = 0;
@@ -26,7 +26,7 @@ static size_t help_columns(const char *s, size_t len)
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
 {
-    bool is_first = true; /* word of its line */
+    bool is_first = true; /* the first word of its line */
     for (const char *end = s + len; s < end;) {
         size_t gap = 0;
         while (s < end && (*s == ' ' || *s == '\n'))
@@ -88,7 +88,7 @@ static void add_description(struct buf *out, const char *text, size_t width)
 
 enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help on the next line */
 
-/* "  -o, --output FILE" */
+/* Writes "  -o, --output FILE". */
 static size_t option_left(char *out, size_t size, const struct option_desc *o)
 {
     char letter[8] = "    ";
@@ -139,7 +139,7 @@ static void add_examples(struct buf *out, const char *examples)
     }
 }
 
-/* A summary of the list ("make a recording of a CSV table") as a sentence. */
+/* Appends a summary of the list ("make a recording of a CSV table") as a sentence. */
 static void add_sentence(struct buf *out, const char *summary, size_t width)
 {
     struct buf text = {0};
@@ -182,8 +182,8 @@ void cli_help_list(struct buf *out, size_t width)
                  width);
     }
     static const char end[] =
-        "`ebb help COMMAND` explains one. Sizes are written 512M, 24G or 80%, "
-        "times 500ms, 10s or 5m.";
+        "`ebb help COMMAND` explains a command. Sizes are written 512M, 24G or 80%, times "
+        "500ms, 10s or 5m.";
     buf_add_byte(out, '\n');
     cli_wrap(out, end, sizeof end - 1, 0, 0, width);
 }
@@ -199,7 +199,8 @@ static int help_exec(const struct cli_call *call)
     const char *name = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     if (!!name + options->man + !!options->completions > 1)
-        return cli_failf(2, "help: a COMMAND, --man and --completions are three things; give one");
+        return cli_failf(2, "help: COMMAND, --man and --completions exclude each other; give "
+                            "one of them");
     const struct cli_command *command = name ? cli_find_command(name) : NULL;
     if (name && !command)
         return cli_unknown_command(name);
@@ -226,8 +227,8 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_help = {
     .name = "help",
     .operands = "[COMMAND]",
-    .summary = "explain a command, or list them all",
-    .description = "Without a COMMAND it lists what there is. `ebb COMMAND --help` prints the same "
+    .summary = "explain a command, or list all commands",
+    .description = "Without COMMAND, lists all commands. `ebb COMMAND --help` prints the same "
                    "as `ebb help COMMAND`.",
     .examples = "ebb help export\n"
                 "ebb help --man >ebb.1 && man -l ebb.1\n"

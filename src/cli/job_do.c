@@ -1,4 +1,4 @@
-/* `ebb cancel`, `checkpoint`, `rerun` and `wait`: what can be done with jobs of the server. */
+/* `ebb cancel`, `checkpoint`, `rerun` and `wait`: commands on jobs of the server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "cli/job_wait.h"
 #include "present/jobs.h"
 
-/* POST jobs/ID/WHAT: 0 or the exit status, with a sentence printed. *RET, the caller's, may be
- * NULL. */
+/* Sends POST jobs/ID/WHAT. 0, or the exit status after printing an error. The caller owns *RET; RET
+ * may be NULL. */
 static int post(const char *what, const char *socket, const char *text, const json_t *body,
                 json_t **ret)
 {
@@ -45,7 +45,7 @@ static const struct option_desc cancel_table[] = {
                .max = 24 * 3600 * 1000,
                .help = "time between SIGTERM and the kill (default: the server's setting)"),
     OPTION_ROW('r', "reason", TEXT, "TEXT", offsetof(struct cancel_options, reason),
-               .help = "the reason, kept with the job"),
+               .help = "reason, stored with the job"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -70,12 +70,11 @@ static int cancel_exec(const struct cli_call *call)
 const struct cli_command cmd_cancel = {
     .name = "cancel",
     .operands = "ID…",
-    .summary = "end jobs of the server",
-    .description = "A job that waits is taken out of the queue. One that runs gets SIGTERM, and "
-                   "what is left of "
-                   "it after the grace SIGKILL, all of it; it is not started again. `ebb wait` "
-                   "waits for that. "
-                   "The exit status is 2 if one of them could not be cancelled.",
+    .summary = "cancel jobs of the server",
+    .description = "A queued job is removed from the queue. A running job gets SIGTERM and, "
+                   "after the grace period, all of its remaining processes get SIGKILL; it is "
+                   "not restarted. `ebb wait` waits for its end. The exit status is 2 if one of "
+                   "the jobs could not be cancelled.",
     .examples = "ebb cancel 17\n"
                 "ebb cancel --grace 1m --reason 'wrong data' 17 18\n",
     .options = cancel_table,
@@ -103,9 +102,10 @@ static int checkpoint_exec(const struct cli_call *call)
 const struct cli_command cmd_checkpoint = {
     .name = "checkpoint",
     .operands = "ID",
-    .summary = "ask a job of the server for a checkpoint",
-    .description = "As the guard would ask: by the marks socket, --checkpoint-signal or "
-                   "--checkpoint-cmd. The job goes on. `ebb show` shows whether it was written.",
+    .summary = "request a checkpoint from a job of the server",
+    .description = "Requests a checkpoint in the same way as the guard: over the marks socket, "
+                   "by --checkpoint-signal or by --checkpoint-cmd. The job continues. `ebb "
+                   "show` shows whether the checkpoint was written.",
     .options = checkpoint_table,
     .options_size = sizeof(struct client_options),
     .usage_status = 2,
@@ -113,7 +113,7 @@ const struct cli_command cmd_checkpoint = {
 };
 
 static const struct option_desc rerun_table[] = {
-    CLIENT_JSON_OPTION("print the new job as one line of JSON instead of its number"),
+    CLIENT_JSON_OPTION("print the new job as one line of JSON instead of its id"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -137,8 +137,9 @@ static int rerun_exec(const struct cli_call *call)
 const struct cli_command cmd_rerun = {
     .name = "rerun",
     .operands = "ID",
-    .summary = "give the server a job once more",
-    .description = "A new job with the same request as an earlier one; prints its number.",
+    .summary = "submit a job of the server again",
+    .description = "Submits a new job with the same request as an earlier one, and prints its "
+                   "id.",
     .options = rerun_table,
     .options_size = sizeof(struct client_options),
     .usage_status = 2,
@@ -155,7 +156,7 @@ struct wait_options {
 
 static const struct option_desc wait_table[] = {
     OPTION_ROW('t', "timeout", DURATION, "TIME", offsetof(struct wait_options, timeout_ns),
-               .help = "not longer than this; then the exit status is 3"),
+               .help = "wait at most this long; after that the exit status is 3"),
     OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct wait_options, quiet),
                .help = "print nothing"),
     CLIENT_JSON_OPTION("print each job as one line of JSON"),
@@ -176,7 +177,7 @@ static int print_end(const struct wait_options *o, int64_t id, const json_t *job
     return cli_print(&text);
 }
 
-/* Waits for one of them: *RET_STATUS is what that comes to; or the exit status of ours. */
+/* Waits for one job. 0 and *RET_STATUS, the status for that job; or our own exit status. */
 static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status)
 {
     json_t *job;
@@ -217,10 +218,10 @@ const struct cli_command cmd_wait = {
     .operands = "ID…",
     .summary = "wait for jobs of the server to end",
     .description =
-        "Prints a line for each, in the order given, when it has ended. The exit status is the "
-        "job's own, as `ebb run` would have had it (124: stopped by the guard), of several the "
-        "highest; 125 if it was cancelled or lost, or could not be started; 3 if --timeout was "
-        "over first; 2 if the server is not there or does not know the job.",
+        "Prints a line for each job when it has ended, in the order given. The exit status is "
+        "the job's own, as with `ebb run` (124: stopped by the guard); for several jobs, the "
+        "highest. 125: a job was cancelled or lost, or could not be started; 3: --timeout has "
+        "passed; 2: the server does not answer or does not know the job.",
     .examples = "ebb wait $(ebb submit -- python train.py)\n"
                 "ebb wait --timeout 2h 17 18 19\n",
     .options = wait_table,

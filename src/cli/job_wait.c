@@ -1,4 +1,4 @@
-/* Long polls: for the end of a job, and for more of its output. */
+/* Long polls: for the end of a job, and for new output. */
 #include "cli/job_wait.h"
 
 #include <errno.h>
@@ -36,14 +36,14 @@ int job_exit_status(const json_t *job)
     return n > 0 && n < 256 ? (int)n : JOB_WAIT_NO_STATUS;
 }
 
-/* ---- a server that may be started anew meanwhile ---- */
+/* ---- a server that may be restarted meanwhile ---- */
 
 struct patience {
     bool was_there;
-    uint64_t gone_ns; /* since when it is not; 0: it is */
+    uint64_t gone_ns; /* since when it does not answer; 0: it answers */
 };
 
-/* R and STATUS are of the last answer: whether to ask again, after a while. */
+/* Whether to retry after a pause. R and STATUS are those of the last answer. */
 static bool try_again(struct patience *p, int r, unsigned status)
 {
     bool is_away = r == -ENOENT || r == -ECONNRESET || r == -EPIPE ||
@@ -63,8 +63,8 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
-/* Too many requests wait at the server: one that does not get to wait asks again, and is answered
- * at once where there is news. UNTIL_NS bounds the pause. */
+/* Whether the server refused because too many requests wait. Pauses, at most until UNTIL_NS; the
+ * caller then asks again, and gets an answer at once if there is news. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)
@@ -78,7 +78,7 @@ static bool was_busy(int r, const struct client_answer *answer, uint64_t until_n
     return true;
 }
 
-/* *RET is NULL where the server let nobody wait any more. */
+/* *RET is NULL if the server had too many waiting requests. */
 static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
                    uint64_t until_ns, struct patience *patience, json_t **ret)
 {
@@ -106,7 +106,8 @@ static int get_job(const char *command, const char *socket, int64_t id, unsigned
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret)
 {
     struct patience patience = {0};
-    for (unsigned wait_s = 0;;) { /* asked once without waiting, to know that the job exists */
+    for (unsigned wait_s = 0;
+         ;) { /* first asks without waiting, to find out whether the job exists */
         json_t *job;
         int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)
@@ -138,7 +139,7 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* One answer's worth: how far it came. 0, AGAIN, or the exit status. */
+/* Prints one answer and moves the offset. 0, AGAIN, or the exit status. */
 static int print_some(const char *command, const char *socket, const char *path, unsigned wait_s,
                       struct patience *patience, uint64_t *offset, uint64_t *ret_end)
 {
@@ -154,7 +155,7 @@ static int print_some(const char *command, const char *socket, const char *path,
     int r = client_ask(&request, &answer, &err);
     uint64_t from = answer.has_offset ? answer.offset : *offset;
     if (from > *offset && p.bytes && *offset > 0)
-        cli_say("%s: %llu bytes between are no longer kept", command,
+        cli_say("%s: %llu bytes of the log were dropped here", command,
                 (unsigned long long)(from - *offset));
     *offset = from + p.bytes;
     *ret_end = answer.has_end ? answer.end : *offset;
@@ -168,7 +169,8 @@ static int print_some(const char *command, const char *socket, const char *path,
                    ? CLI_PIPE_STATUS
                    : cli_failf(CLIENT_FAILED, "%s: cannot write to standard output: %s", command,
                                strerror(-p.error));
-    /* cut off because we were slow, or the server has gone: what is missing is asked for again */
+    /* The answer was truncated because we were slow or the server stopped: request the missing part
+     * again. */
     if (try_again(patience, r, http_status) || (p.bytes && r == -EBADMSG))
         return AGAIN;
     return r < 0 ? cli_failf(CLIENT_FAILED, "%s: %s", command, err.text) : 0;
@@ -195,7 +197,7 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
             continue;
         if (is_ended)
             return 0;
-        json_t *job; /* all it wrote before its end is in the log by then */
+        json_t *job; /* the log is complete once the job has ended */
         status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)
             return status;

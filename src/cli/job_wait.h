@@ -1,20 +1,20 @@
-/* Waiting for jobs of a server, and what their end means to a shell. */
+/* Waits for jobs of a server, and converts their end to an exit status. */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A job that did not end by itself; and --timeout. */
+/* Exit statuses: the job did not end by itself; --timeout passed. */
 enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
 bool job_is_ended(const json_t *job);
-/* Of a job that has ended: its own status; 125 where it was cancelled or lost. */
+/* For a job that has ended: its own status; 125 if it was cancelled or lost. */
 int job_exit_status(const json_t *job);
-/* GET of the job, once it has ended, or UNTIL_NS is over: *RET, the caller's, may not have ended
- * then. A server that answered and stops is given half a minute to return: jobs outlive it. 0, or
- * the exit status with a sentence printed. */
+/* Waits until the job has ended, or until UNTIL_NS; in that case *RET may be a job that still runs.
+ * The caller owns *RET. If the server stops, waits half a minute for it to return, because jobs
+ * outlive it. 0, or the exit status after printing an error. */
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret);
-/* Prints the log from OFFSET on, with FOLLOW until the job has ended. 0 or the exit status. */
+/* Prints the log from OFFSET on; with FOLLOW, until the job has ended. 0 or the exit status. */
 int job_print_log(const char *command, const char *socket, int64_t id, uint64_t offset,
                   bool follow);

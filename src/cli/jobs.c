@@ -1,4 +1,4 @@
-/* `ebb jobs` and `ebb show`: what the server has. */
+/* `ebb jobs` and `ebb show`: the jobs of the server, and one of them or a run. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/run_end.h"
 #include "present/document.h"
 #include "present/jobs.h"
 
@@ -22,17 +23,14 @@ struct jobs_options {
 static const struct option_desc jobs_table[] = {
     OPTION_ROW(
         's', "state", TEXT, "STATE", offsetof(struct jobs_options, state),
-        .help =
-            "only these: queued, starting, running, checkpointing, stopping, succeeded, failed, "
-            "cancelled, lost, several with commas, or active, or ended"),
+        .help = "only jobs in these states, separated by commas: queued, starting, running, "
+                "checkpointing, stopping, succeeded, failed, cancelled, lost; or active, or ended"),
     OPTION_ROW('n', "name", TEXT, "NAME", offsetof(struct jobs_options, name),
-               .help = "only those of this name"),
-    OPTION_ROW(
-        'a', "all", FLAG, NULL, offsetof(struct jobs_options, all),
-        .help =
-            "all jobs of the server (default: those that have not ended, and the newest 20 of the "
-            "others)"),
-    CLIENT_JSON_OPTION("print one job a line as JSON"),
+               .help = "only jobs with this name"),
+    OPTION_ROW('a', "all", FLAG, NULL, offsetof(struct jobs_options, all),
+               .help =
+                   "all jobs (default: those that have not ended, and the newest 20 that have)"),
+    CLIENT_JSON_OPTION("print one JSON object per line and job"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -64,7 +62,7 @@ static int query(const struct jobs_options *o, const char *state, int64_t before
     return 0;
 }
 
-/* Adds the newest MOST of STATE (NULL: any) to LIST. */
+/* Adds the newest MOST jobs in STATE (NULL: any) to LIST. */
 static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
 {
     int64_t before = 0;
@@ -93,7 +91,7 @@ static int jobs_gather(const struct jobs_options *o, const char *state, size_t m
     return 0;
 }
 
-/* As wide as the terminal, or PIPE_WIDTH where there is none. */
+/* Prints as wide as the terminal; without a terminal, PIPE_WIDTH wide. */
 static int print_doc(struct doc *d, size_t pipe_width)
 {
     struct buf text = {0};
@@ -121,7 +119,7 @@ static int print_list(const struct jobs_options *o, const json_t *list)
         return 0;
     }
     if (json_array_size(list) == 0) {
-        cli_say("jobs: there are none%s", o->state || o->name ? " like that" : "");
+        cli_say("jobs: no jobs%s", o->state || o->name ? " like that" : "");
         return 0;
     }
     jobs_doc(&doc, list, now_s());
@@ -149,12 +147,11 @@ static int jobs_exec(const struct cli_call *call)
 const struct cli_command cmd_jobs = {
     .name = "jobs",
     .operands = "",
-    .summary = "the jobs of the server",
+    .summary = "list the jobs of the server",
     .description =
-        "A line for each job, the newest first: its memory now and at its peak, the verdict, how "
-        "far it is and for how long it runs (a queued one: waits), and why it is as it is. What "
-        "has "
-        "no room on the terminal is left out; a pipe gets all of it.",
+        "Prints a line for each job, newest first: its memory now and at its peak, the verdict, "
+        "its progress, how long it has been running or queued, and the reason of its state. "
+        "Columns that do not fit on the terminal are left out; a pipe gets all of them.",
     .examples = "ebb jobs\n"
                 "ebb jobs --state failed,lost --json | jq .cause\n",
     .options = jobs_table,
@@ -163,10 +160,10 @@ const struct cli_command cmd_jobs = {
     .exec = jobs_exec,
 };
 
-/* ---- one ---- */
+/* ---- one job ---- */
 
 static const struct option_desc show_table[] = {
-    CLIENT_JSON_OPTION("print it as JSON, as docs/api.md has it"),
+    CLIENT_JSON_OPTION("print run.json, or the job (docs/reference/api.md)"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -177,6 +174,8 @@ static int show_exec(const struct cli_call *call)
     char path[64];
     int64_t id;
     json_t *job = NULL;
+    if (call->argv[0][strspn(call->argv[0], "0123456789")])
+        return run_end_show(call->argv[0], o->json);
     int status = client_parse_id("show", call->argv[0], &id);
     if (status)
         return status;
@@ -194,12 +193,18 @@ static int show_exec(const struct cli_call *call)
 
 const struct cli_command cmd_show = {
     .name = "show",
-    .operands = "ID",
-    .summary = "all about one job of the server",
-    .description = "Its command, times, memory, progress, verdict, what the machine got back, and "
-                   "every change of its state. The recording is a run folder as any other: ebb "
-                   "verdict, report, heap and the others read it.",
-    .examples = "ebb show 17\n"
+    .operands = "[RUN_DIR|FILE.ebb|ID]",
+    .summary = "show the full summary of a run, or a job of the server",
+    .description =
+        "For a run (default: the latest): the verdict with its evidence, growing call sites, "
+        "memory, processes, GPUs, actions of the guard, the diagnosis, and ebb's own cost. `ebb "
+        "run` prints the first lines of it at the end.\n"
+        "\n"
+        "For a job of the server, given by its id: its command, times, memory, progress, "
+        "verdict and every change of its state.",
+    .examples = "ebb show\n"
+                "ebb show ebb-runs/train-20260131-120000\n"
+                "ebb show 17\n"
                 "ebb show --json 17 | jq .memory.peak_bytes\n",
     .options = show_table,
     .options_size = sizeof(struct client_options),

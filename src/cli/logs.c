@@ -20,9 +20,9 @@ enum { TAIL_FIRST = 64 << 10, TAIL_MOST = 1 << 20, LINES_MAX = 1000000 };
 
 static const struct option_desc logs_table[] = {
     OPTION_ROW('f', "follow", FLAG, NULL, offsetof(struct logs_options, follow),
-               .help = "go on until the job has ended"),
+               .help = "follow the log until the job has ended"),
     OPTION_ROW('n', "tail", INT, "N", offsetof(struct logs_options, tail), .max = LINES_MAX,
-               .help = "begin with the last N lines (default: with the first)"),
+               .help = "start with the last N lines (default: with the first line)"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -36,7 +36,7 @@ static int logs_keep(void *user, const char *data, size_t len)
     return b->failed ? -ENOMEM : 0;
 }
 
-/* Where the last LINES of TEXT begin; false where it has no more than that. */
+/* Finds the start of the last LINES of TEXT; false: it has no more lines than that. */
 static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
 {
     size_t at = text->len;
@@ -51,7 +51,7 @@ static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
     return at > 0;
 }
 
-/* The end of the log, of which the last lines are printed: the offset behind it. */
+/* Prints the last lines of the log, from its last part; RET is the offset after them. */
 static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset)
 {
     struct buf text = {0};
@@ -103,10 +103,10 @@ static int logs_exec(const struct cli_call *call)
 const struct cli_command cmd_logs = {
     .name = "logs",
     .operands = "ID",
-    .summary = "the output of a job of the server",
+    .summary = "print the output of a job of the server",
     .description =
-        "Prints the output of a job as it is. Of a long one the server keeps the "
-        "beginning and the newest part (ebb serve --log-max); a gap between them is reported "
+        "Prints the output of a job unchanged. If the output is long, the server keeps its "
+        "beginning and its newest part (ebb serve --log-max); the gap between them is reported "
         "on standard error.",
     .examples = "ebb logs 17\n"
                 "ebb logs -f --tail 20 17\n",

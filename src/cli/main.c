@@ -10,10 +10,10 @@
 #include "base/io.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cmd_run,    &cmd_watch,  &cmd_verdict, &cmd_diagnose, &cmd_heap,   &cmd_census,
-    &cmd_report, &cmd_export, &cmd_mark,    &cmd_doctor,   &cmd_serve,  &cmd_submit,
-    &cmd_jobs,   &cmd_show,   &cmd_logs,    &cmd_wait,     &cmd_cancel, &cmd_checkpoint,
-    &cmd_rerun,  &cmd_help,   &cmd_version, NULL,
+    &cmd_run,        &cmd_watch,  &cmd_show,   &cmd_verdict, &cmd_diagnose, &cmd_explain,
+    &cmd_heap,       &cmd_census, &cmd_report, &cmd_export,  &cmd_mark,     &cmd_doctor,
+    &cmd_serve,      &cmd_submit, &cmd_jobs,   &cmd_logs,    &cmd_wait,     &cmd_cancel,
+    &cmd_checkpoint, &cmd_rerun,  &cmd_help,   &cmd_version, NULL,
 };
 
 const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};
@@ -34,7 +34,7 @@ const struct cli_command *cli_find_command(const char *name)
     return command ? command : find_in(cli_hidden_commands, name);
 }
 
-/* Names are UTF-8 whatever the locale says, and numbers are written as in C. */
+/* Names are UTF-8 in every locale, and numbers are written as in C. */
 static void set_locale(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
@@ -45,8 +45,8 @@ int cli_unknown_command(const char *name)
 {
     if (name[0] == '-')
         return cli_failf(2,
-                         "there is no option %.100s; options come behind a command, and `ebb "
-                         "help` lists the commands",
+                         "unknown option %.100s; options follow a command, and `ebb help` lists "
+                         "the commands",
                          name);
     const char *names[32];
     size_t count = 0;
@@ -54,8 +54,8 @@ int cli_unknown_command(const char *name)
         names[count] = cli_commands[count]->name;
     const char *nearest = option_nearest(name, names, count);
     if (nearest)
-        return cli_failf(2, "there is no command \"%.100s\"; did you mean %s?", name, nearest);
-    return cli_failf(2, "there is no command \"%.100s\"; `ebb help` lists them", name);
+        return cli_failf(2, "unknown command \"%.100s\"; did you mean %s?", name, nearest);
+    return cli_failf(2, "unknown command \"%.100s\"; `ebb help` lists all commands", name);
 }
 
 static int print_help(const struct cli_command *command)
@@ -77,7 +77,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     return status;
 }
 
-/* `ebb` alone did not ask for help and did nothing: the list goes to stderr, with status 2. */
+/* `ebb` without arguments is not a request for help: the list goes to stderr, with status 2. */
 static int nothing_asked(void)
 {
     struct buf out = {0};

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "version.h"
 
-/* Text as roff wants it: plain ASCII, no line that begins like a request, dashes that stay
- * dashes when copied. */
+/* Appends text for roff: plain ASCII, no line that looks like a request, dashes that stay dashes
+ * when copied. */
 static void man_text(struct buf *out, const char *s, size_t len)
 {
     uint32_t c = 0;
@@ -65,7 +65,7 @@ static void man_option(struct buf *out, const struct option_desc *o)
     buf_add_str(out, ".\n");
 }
 
-/* Verbatim lines in one block of their own. */
+/* Consecutive verbatim lines form one block. */
 static void man_description(struct buf *out, const char *text)
 {
     struct cli_block block;
@@ -125,25 +125,23 @@ static void add_command(struct buf *out, const struct cli_command *command)
 
 static const char page_end[] =
     ".SH \"EXIT STATUS\"\n"
-    "\\fBebb run\\fR exits with the status of the job: 128 and the number of the signal that "
-    "ended\n"
-    "it, 127 where there is no such command, 126 where it cannot be executed, 125 where ebb\n"
-    "itself could not do what was asked, and 124 where the guard stopped the job for good.\n"
-    "Every other command exits with 0, or with 2 and one sentence on standard error where the\n"
-    "request cannot be carried out.\n"
+    "\\fBebb run\\fR exits with the status of the job: 128 + N if signal N killed it, 127 if the\n"
+    "command was not found, 126 if it cannot be executed, 125 if ebb itself failed, and 124 if\n"
+    "the guard stopped the job and it was not restarted. Every other command exits with 0, or\n"
+    "with 2 and an error message if it fails.\n"
     ".SH ENVIRONMENT\n"
-    ".TP\n\\fBEBB_SOCKET\\fR\nset for the job: where it sends marks, and where \\fBebb mark\\fR "
-    "sends.\n"
-    ".TP\n\\fBEBB_RUN_DIR\\fR\nset for the job: the folder of the run.\n"
-    ".TP\n\\fBEBB_SEGMENT\\fR\nset for the job: which start this is, from 0.\n"
-    ".TP\n\\fBEBB_RESUME\\fR\nset to 1 for the job when it is started again.\n"
-    ".TP\n\\fBEBB_LIMIT_BYTES\\fR\nset for the job: the memory that the guard defends.\n"
-    ".TP\n\\fBNO_COLOR\\fR\nif set, and not to nothing, no colours.\n"
+    ".TP\n\\fBEBB_SOCKET\\fR\nset for the job: the socket to which it and \\fBebb mark\\fR send "
+    "marks.\n"
+    ".TP\n\\fBEBB_RUN_DIR\\fR\nset for the job: the run folder.\n"
+    ".TP\n\\fBEBB_SEGMENT\\fR\nset for the job: the number of this start, from 0.\n"
+    ".TP\n\\fBEBB_RESUME\\fR\nset to 1 for the job after a restart.\n"
+    ".TP\n\\fBEBB_LIMIT_BYTES\\fR\nset for the job: the memory limit that the guard enforces.\n"
+    ".TP\n\\fBNO_COLOR\\fR\nif set and not empty, output has no colours.\n"
     ".SH FILES\n"
-    ".TP\n\\fIebb\\-runs/NAME\\-DATE/\\fR\none run: its recording \\fItrace.ebb\\fR, "
-    "\\fIlog.txt\\fR and\n"
+    ".TP\n\\fIebb\\-runs/NAME\\-DATE/\\fR\na run: its recording \\fItrace.ebb\\fR, \\fIlog.txt\\fR "
+    "and\n"
     "\\fIrun.json\\fR.\n"
-    ".TP\n\\fIebb\\-runs/latest\\fR\npoints at the newest run.\n";
+    ".TP\n\\fIebb\\-runs/latest\\fR\na link to the newest run.\n";
 
 void cli_man(struct buf *out)
 {
@@ -155,11 +153,12 @@ void cli_man(struct buf *out)
                EBB_VERSION);
     for (size_t i = 0; cli_commands[i]; i++)
         add_synopsis(out, cli_commands[i]);
-    buf_add_str(out, ".fi\n.SH DESCRIPTION\n"
-                     "ebb watches the memory of a job and of everything it starts, records it, and "
-                     "prints what it saw.\n"
+    buf_add_str(out, ".fi\n"
+                     ".SH DESCRIPTION\n"
+                     "ebb watches the memory of a job and of all processes it starts, records "
+                     "it, and explains its growth.\n"
                      "Sizes are written 512M, 24G or 80%, times 500ms, 10s or 5m.\n"
-                     "Options may be cut short as long as they stay clear.\n"
+                     "Options may be abbreviated as long as they are unambiguous.\n"
                      ".SH COMMANDS\n");
     for (size_t i = 0; cli_commands[i]; i++)
         add_command(out, cli_commands[i]);

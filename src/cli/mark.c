@@ -13,10 +13,11 @@ struct mark_options {
     bool quiet;
 };
 
-/* A script must not hang on us: a receiver that is this long behind does not get the mark. */
+/* A script must not hang on `ebb mark`: if the receiver is behind for this long, the mark is
+ * dropped. */
 enum { WAIT_MS = 200 };
 
-/* Each argument must be right by itself, so that the wrong one can be named. */
+/* Checks each argument alone, so that the error can name the invalid one. */
 static int check_argument(const char *argument, struct err *err)
 {
     struct mark mark;
@@ -24,13 +25,13 @@ static int check_argument(const char *argument, struct err *err)
     size_t key = strspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     if (strchr(argument, '\n'))
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\" holds a line break; a mark has one line for "
-                       "each KEY=VALUE",
+                       "mark: \"%.100s\" contains a line break; a mark has one line for each "
+                       "KEY=VALUE",
                        argument);
     if (argument[key] != '=' || key == 0 || argument[0] < 'A')
         return err_set(err, -EINVAL,
-                       "mark: \"%.100s\" is not KEY=VALUE; write it like STEP=3, the "
-                       "key in capitals",
+                       "mark: \"%.100s\" is not KEY=VALUE; write it like STEP=3, with the key "
+                       "in capitals",
                        argument);
     buf_printf(&text, "KIND=other\n%s\n", argument);
     int r = mark_parse(buf_str(&text), text.len, &mark);
@@ -75,13 +76,15 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
         if (options->quiet)
             return 0;
         return cli_failf(2, "mark: EBB_SOCKET is not set, so this is not inside `ebb run`; give "
-                            "--socket PATH, or --quiet where that is fine");
+                            "--socket PATH, or --quiet to ignore that");
     }
-    int r = mark_send_wait(path, text->data, text->len, WAIT_MS);
+    int r = mark_send(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
-        return 0; /* the run that the socket belonged to is over */
+        return 0; /* the run of that socket has ended */
     if (r == -EAGAIN)
-        return cli_failf(2, "mark: nobody takes marks from %s at the moment; this one is lost",
+        return cli_failf(2,
+                         "mark: no process receives marks from %s at the moment; the mark is "
+                         "lost",
                          path);
     return cli_failf(2, "mark: cannot send to %s: %s", path, strerror(-r));
 }
@@ -100,7 +103,7 @@ static const struct option_desc options_table[] = {
     OPTION_ROW(0, "socket", PATH, "PATH", offsetof(struct mark_options, socket),
                .help = "send to this socket instead of $EBB_SOCKET"),
     OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct mark_options, quiet),
-               .help = "outside a run do nothing, successfully"),
+               .help = "outside a run, do nothing and exit with status 0"),
     {0},
 };
 
@@ -109,9 +112,9 @@ const struct cli_command cmd_mark = {
     .operands = "KEY=VALUE…",
     .summary = "report a step or a phase from a script",
     .description =
-        "Sends one mark to the `ebb run` that the script runs in. KIND is needed: begin, step, "
-        "substep, eval, save, epoch, end, phase, or a word of your own. STEP, EPOCH, "
-        "STEPS_PER_EPOCH, MAX_STEPS and RANK are numbers; other keys are kept as they are.",
+        "Sends one mark to the `ebb run` that the script runs in. KIND is required: begin, "
+        "step, substep, eval, save, epoch, end, phase, or a word of your own. STEP, EPOCH, "
+        "STEPS_PER_EPOCH, MAX_STEPS and RANK are numbers; other keys are stored as they are.",
     .examples = "ebb mark KIND=step STEP=3\n"
                 "ebb mark -q KIND=phase NAME=eval STATE=begin\n",
     .options = options_table,

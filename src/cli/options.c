@@ -1,4 +1,5 @@
-/* Command lines by table: getopt_long does the splitting, this the values and the sentences. */
+/* Parses command lines by table: getopt_long splits them, this file reads the values and makes the
+ * errors. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -13,7 +14,7 @@ enum { LONG_BASE = 256 }; /* getopt's value for the option at INDEX is LONG_BASE
 const struct option_desc cli_help_option = {
     .name = "help", .letter = 'h', .type = OPTION_FLAG, .help = "show this help"};
 
-/* A command's table and --help, in the forms that getopt wants. */
+/* A command's table and --help, in getopt's format. */
 struct table {
     const struct cli_command *command;
     const struct option_desc *options[OPTIONS_MAX + 1];
@@ -38,7 +39,7 @@ static void table_add(struct table *t, const struct option_desc *o, size_t *lett
 const struct option_desc *cli_option_at(const struct cli_command *command, size_t index)
 {
     const struct option_desc *const tables[] = {command->options, command->more_options};
-    bool is_help_due = true; /* before the first heading, or at the end */
+    bool is_help_due = true; /* --help comes before the first heading, or at the end */
     for (size_t i = 0; i < 2; i++) {
         for (const struct option_desc *o = tables[i]; o && o->name; o++) {
             if (o->scope == OPTION_HIDDEN || (i == 1 && o->scope != OPTION_ANYWHERE))
@@ -61,7 +62,8 @@ static void table_init(struct table *t, const struct cli_command *command)
     *t = (struct table){.command = command};
     if (command->stop_at_operand)
         t->letters[letters++] = '+';
-    t->letters[letters++] = ':'; /* tell a missing argument from an unknown option */
+    /* makes getopt distinguish a missing argument from an unknown option */
+    t->letters[letters++] = ':';
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         table_add(t, o, &letters);
@@ -79,7 +81,7 @@ static const struct option_desc *table_find(const struct table *t, int value)
     return NULL;
 }
 
-/* A long option that getopt did not know: TEXT is "--name" or "--name=value". */
+/* Reports a long option that getopt does not know: TEXT is "--name" or "--name=value". */
 static int unknown_long(const struct table *t, const char *text, struct err *err)
 {
     const char *command = t->command->name;
@@ -97,28 +99,28 @@ static int unknown_long(const struct table *t, const char *text, struct err *err
                        fits[1]);
     const char *nearest = option_nearest(name, names, t->count);
     if (nearest)
-        return err_set(err, -EINVAL, "%s: there is no option --%s; did you mean --%s?", command,
-                       name, nearest);
-    return err_set(err, -EINVAL, "%s: there is no option --%s; `ebb help %s` lists them", command,
-                   name, command);
+        return err_set(err, -EINVAL, "%s: unknown option --%s; did you mean --%s?", command, name,
+                       nearest);
+    return err_set(err, -EINVAL, "%s: unknown option --%s; `ebb help %s` lists all options",
+                   command, name, command);
 }
 
-/* An unknown letter: perhaps one dash too few ("-csv"). */
+/* Reports an unknown letter, which may be a long option with one dash missing ("-csv"). */
 static int unknown_letter(const struct table *t, int letter, int argc, char **argv, struct err *err)
 {
     const char *command = t->command->name;
     for (int a = 1; a < argc; a++) {
         for (size_t i = 0; i < t->count; i++) {
             if (argv[a][0] == '-' && strcmp(argv[a] + 1, t->options[i]->name) == 0)
-                return err_set(err, -EINVAL, "%s: there is no option %s; did you mean --%s?",
-                               command, argv[a], t->options[i]->name);
+                return err_set(err, -EINVAL, "%s: unknown option %s; did you mean --%s?", command,
+                               argv[a], t->options[i]->name);
         }
     }
-    return err_set(err, -EINVAL, "%s: there is no option -%c; `ebb help %s` lists them", command,
+    return err_set(err, -EINVAL, "%s: unknown option -%c; `ebb help %s` lists all options", command,
                    letter, command);
 }
 
-/* What getopt's '?' means here. */
+/* Makes the error for getopt's '?'. */
 static int explain_refusal(const struct table *t, int argc, char **argv, struct err *err)
 {
     const char *text = argv[optind - 1];
@@ -132,21 +134,21 @@ static int explain_refusal(const struct table *t, int argc, char **argv, struct 
     return unknown_letter(t, optopt, argc, argv, err);
 }
 
-/* 0 at the end of the options, 1 if help was asked for, -EINVAL. */
+/* 0 at the end of the options; 1: --help was given; -EINVAL. */
 static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
 {
     int value;
     char what[64];
     opterr = 0;
-    optind = 0; /* glibc: begin anew */
+    optind = 0; /* resets glibc's getopt */
     while ((value = getopt_long(argc, argv, t->letters, t->longs, NULL)) != -1) {
         if (value == '?')
             return explain_refusal(t, argc, argv, err);
         const struct option_desc *o = table_find(t, value == ':' ? optopt : value);
-        assert(o && "getopt returned what no table told it");
+        assert(o && "getopt returned an option of no table");
         if (value == ':')
-            return err_set(err, -EINVAL, "%s: --%s needs a value: --%s %s", t->command->name,
+            return err_set(err, -EINVAL, "%s: --%s requires a value: --%s %s", t->command->name,
                            o->name, o->name, o->arg);
         if (o == &cli_help_option)
             return 1;
@@ -157,7 +159,7 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
     return 0;
 }
 
-/* Their number, by the command's description of them. */
+/* Checks the number of operands by the command's description of them. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
 {
@@ -167,8 +169,9 @@ static int check_operands(const struct cli_command *command, int count, char **o
                        command->name, command->options ? "[OPTION…] " : "", wanted);
     int most = strstr(wanted, "…") ? count : wanted[0] ? 1 : 0;
     if (count > most)
-        return err_set(err, -EINVAL, "%s: \"%.100s\" is one too many; it takes %s", command->name,
-                       operands[most], wanted[0] ? wanted : "options only");
+        return err_set(err, -EINVAL, "%s: unexpected operand \"%.100s\"; write ebb %s%s%s%s",
+                       command->name, operands[most], command->name,
+                       command->options ? " [OPTION…]" : "", wanted[0] ? " " : "", wanted);
     return 0;
 }
 
@@ -194,6 +197,11 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
     }
     call.argc = argc - optind;
     call.argv = argv + optind;
+    if (call.argc == 0 && strncmp(command->operands, "[RUN_DIR", 8) == 0) {
+        static char path[] = "ebb-runs/latest", *latest[] = {path, NULL};
+        call.argc = 1;
+        call.argv = latest;
+    }
     *ret = call;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* `ebb report`: a run, or two side by side, as one page, as text or as Markdown. */
+/* `ebb report`: one run, or two side by side, as a page, as text or as Markdown. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,11 +26,11 @@ struct report_options {
 
 enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 
-/* What is to be shown: one run, or two and whether the change between them helped. */
+/* The runs to show: one, or two and whether the change between them helped. */
 struct shown {
     const struct report_options *o;
     struct report run, after;
-    struct comparison compared; /* with --compare */
+    struct comparison compared; /* if --compare */
 };
 
 static void shown_fini(struct shown *s)
@@ -43,7 +43,7 @@ static int nonce_of(char out[2 * NONCE_BYTES + 1], struct err *err)
 {
     unsigned char bytes[NONCE_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return err_set(err, -EIO, "no random bytes to be had: %s", strerror(errno));
+        return err_set(err, -EIO, "cannot read random bytes: %s", strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
     return 0;
@@ -57,7 +57,7 @@ static int make_page(const struct shown *s, const struct doc *d, struct buf *out
         return r;
     r = report_page(out, s->o->compare ? "two runs" : report_title(&s->run), d, &s->run,
                     s->o->compare ? &s->after : NULL, nonce);
-    return r < 0 ? err_set(err, r, "the page cannot be made: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(err, r, "cannot create the page: %s", strerror(-r)) : 0;
 }
 
 static int make_json(const struct shown *s, struct buf *out, struct err *err)
@@ -89,7 +89,7 @@ static int make(const struct shown *s, struct buf *out, struct err *err)
     return r < 0 ? r : out->failed ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* ---- where to ---- */
+/* ---- output ---- */
 
 static bool is_folder(const char *path)
 {
@@ -97,7 +97,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The page goes into the run's folder, or beside the recording. */
+/* The default is a page in the run's folder, or next to the recording. */
 static int default_path(const struct shown *s, const char *run, char out[PATH_SIZE],
                         struct err *err)
 {
@@ -106,14 +106,15 @@ static int default_path(const struct shown *s, const char *run, char out[PATH_SI
     int n = is_folder(run) ? snprintf(out, PATH_SIZE, "%s/%s", run, name)
             : slash        ? snprintf(out, PATH_SIZE, "%.*s/%s", (int)(slash - run), run, name)
                            : snprintf(out, PATH_SIZE, "%s", name);
-    return n < PATH_SIZE ? 0 : err_set(err, -ENAMETOOLONG, "%s is too long a path", run);
+    return n < PATH_SIZE ? 0 : err_set(err, -ENAMETOOLONG, "path too long: %s", run);
 }
 
 static int write_file(const char *path, const struct buf *out, struct err *err)
 {
     AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int r = fd < 0 ? -errno : io_write_all(fd, out->data, out->len);
-    return r < 0 ? err_set(err, r, "cannot write %s: %s; -o FILE says where to", path, strerror(-r))
+    return r < 0 ? err_set(err, r, "cannot write %s: %s; choose another file with -o FILE", path,
+                           strerror(-r))
                  : 0;
 }
 
@@ -150,9 +151,9 @@ static int deliver(const struct shown *s, const char *run, struct buf *out)
 
 static int report_read_runs(const struct cli_call *call, struct shown *s, struct err *err)
 {
-    int r = report_read(call->argv[0], &s->o->csv, &s->run, err);
+    int r = report_read(call->argv[0], &s->o->csv, false, &s->run, err);
     if (r == 0 && s->o->compare)
-        r = report_read(call->argv[1], &s->o->csv, &s->after, err);
+        r = report_read(call->argv[1], &s->o->csv, false, &s->after, err);
     if (r == 0 && s->o->compare)
         r = report_read_early(&s->run, &s->after, &s->o->csv, err);
     if (r == 0 && s->o->compare)
@@ -164,15 +165,15 @@ static int check(const struct cli_call *call)
 {
     const struct report_options *o = call->options;
     if (o->text + o->markdown + o->json > 1)
-        return cli_failf(2, "report: several forms are given; give one of --text, --markdown and "
+        return cli_failf(2, "report: several formats given; use one of --text, --markdown and "
                             "--json");
     if (o->compare && call->argc != 2)
-        return cli_failf(2, "report: --compare needs two runs, before and after: ebb report "
+        return cli_failf(2, "report: --compare requires two runs, before and after: ebb report "
                             "--compare RUN_A RUN_B");
     if (!o->compare && call->argc != 1)
         return cli_failf(2,
-                         "report: \"%.100s\" is one too many; --compare puts two runs side by "
-                         "side",
+                         "report: unexpected operand \"%.100s\"; --compare puts two runs side "
+                         "by side",
                          call->argv[1]);
     return 0;
 }
@@ -197,35 +198,37 @@ static int report_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW('o', "output", PATH, "FILE", offsetof(struct report_options, output),
-               .help =
-                   "write to FILE, or to standard output for - (default report.html in the run's "
-                   "folder; text goes to standard output)"),
+               .help = "write to FILE; -: standard output (default: report.html in the run's "
+                       "folder; text goes to standard output)"),
     OPTION_ROW(0, "text", FLAG, NULL, offsetof(struct report_options, text),
-               .help = "text for a terminal, with plots"),
+               .help = "print text for a terminal, with plots"),
     OPTION_ROW(0, "markdown", FLAG, NULL, offsetof(struct report_options, markdown),
-               .help = "text for a bug report, with versions and evidence"),
+               .help = "print Markdown for a bug report, with versions and evidence"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct report_options, json),
-               .help = "everything that is in the page, for programs"),
+               .help = "print the content of the page as JSON"),
     OPTION_ROW(0, "compare", FLAG, NULL, offsetof(struct report_options, compare),
-               .help = "two runs, before and after a change: whether it helped"),
+               .help = "compare two runs, before and after a change, and decide whether it "
+                       "helped"),
     CSV_OPTION_ROWS(struct report_options, csv),
     {0},
 };
 
 const struct cli_command cmd_report = {
     .name = "report",
-    .operands = "RUN_DIR|FILE.ebb|FILE.csv…",
-    .summary = "a run as one page to send to a colleague",
+    .operands = "[RUN_DIR|FILE.ebb|FILE.csv…]",
+    .summary = "write a run as one HTML page that you can send to a colleague",
     .description =
-        "Writes one HTML file that needs nothing else: the verdict, memory over time and over "
-        "steps with epochs, evaluations, checkpoints and restarts marked, the process table, the "
-        "call sites that grow with a flame graph, what the guard did, and the machine. It loads "
-        "nothing from anywhere, and can be printed.\n\n"
+        "Writes one self-contained HTML file: the verdict; memory over time and over steps with "
+        "epochs, evaluations, checkpoints and restarts marked; the process table; growing call "
+        "sites with a flame graph; actions of the guard; and the machine. It loads nothing over "
+        "the network, and can be printed.\n"
+        "\n"
         "With --compare the first run is the one before a change, the second the one after it. "
-        "Whether it helped is decided by the intervals of their rates of growth, a step where both "
-        "have steps, else a minute: if they overlap, nothing was shown.\n\n"
-        "What cannot be read of a run is named in the report. Text of other programs is shown as "
-        "text.",
+        "The change helped if the intervals of their growth rates do not overlap, per step if "
+        "both have steps, else per minute; if they overlap, nothing was shown.\n"
+        "\n"
+        "Parts of a run that cannot be read are named in the report. Text of other programs is "
+        "shown as text.",
     .examples = "ebb report ebb-runs/latest\n"
                 "ebb report ebb-runs/latest --text\n"
                 "ebb report ebb-runs/latest --markdown >issue.md\n"

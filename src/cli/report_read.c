@@ -1,4 +1,4 @@
-/* Gathering a run for its report: run.json, the recording, the verdict, the heap, the diagnosis. */
+/* Reads a run for its report: run.json, the recording, the verdict, the heap, the diagnosis. */
 #include "cli/report_read.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "profile/folder.h"
 #include "profile/view.h"
 
-enum { HEAP_ROWS = 25 };
+enum { HEAP_ROWS = 25, BRIEF_ROWS = 3 };
 
 /* ---- the recording, and run.json ---- */
 
@@ -41,27 +41,113 @@ static int read_recording(struct report *r, const struct csv_options *csv, struc
 
 /* ---- the heap ---- */
 
-/* Of the process that grows; of another where that has none. */
-static void read_heap(struct report *r)
+static struct profile_wants heap_wants(const struct report *r, enum verdict_leak leak,
+                                       bool is_brief)
+{
+    return (struct profile_wants){.growth = {.minds_program = true, .job_leak = leak},
+                                  .marks = &r->recorded.marks,
+                                  .top = is_brief ? BRIEF_ROWS : HEAP_ROWS,
+                                  .stacks = !is_brief,
+                                  .tree = !is_brief};
+}
+
+/* Most jobs use no GPU: a missing profile is not reported. */
+static void read_gpu(struct report *r, bool is_brief)
+{
+    struct folder_heap heap = {0};
+    struct err err = {""};
+    const struct profile_wants wants =
+        heap_wants(r, verdicts_gpu_leak(&r->recorded.verdicts), is_brief);
+    if (folder_heaps_pick(recorded_heaps(&r->recorded), 0, FOLDER_GPU, &heap, &err) == 0)
+        r->has_gpu = profile_view_of(heap.profile, &wants, &r->gpu, &err) == 0;
+    folder_heap_fini(&heap);
+}
+
+/* ---- GPU requests that failed ---- */
+
+/* Counts all of them, and reads the profile of the process in which the first one occurred. */
+static void read_gpu_failures(struct report *r)
+{
+    const struct folder_heaps *heaps = recorded_heaps(&r->recorded);
+    const struct profile *first = NULL;
+    struct err err = {""};
+    for (size_t i = 0; i < heaps->count; i++) {
+        const struct profile *p = heaps->at[i].profile->gpu;
+        if (!p || !p->oom_count)
+            continue;
+        r->gpu_failures += p->oom_count;
+        if (p->n_ooms && (!first || p->ooms[0].t_ns < first->ooms[0].t_ns))
+            first = p;
+    }
+    const struct profile_wants wants = heap_wants(r, VERDICT_LEAK_UNKNOWN, true);
+    if (first)
+        (void)profile_view_of(first, &wants, &r->gpu_failed, &err);
+}
+
+/* ---- why GPU memory has no lines ---- */
+
+static bool has_module(const struct profile *p, const char *end)
+{
+    size_t len = strlen(end);
+    for (size_t i = 0; i < p->n_modules; i++) {
+        const struct profile_text *path = &p->modules[i].path;
+        if (path->len >= len && memcmp(path->at + path->len - len, end, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if torch itself reported CUDA memory, or if the driver did and a sampled stack went through
+ * torch's CUDA library. */
+static bool uses_torch_on_gpu(const struct run *run, const struct folder_heaps *heaps)
+{
+    struct run_entity **figures = NULL, **gpus = NULL;
+    size_t n = run_list(run, RUN_FIGURE, &figures), m = run_list(run, RUN_GPU, &gpus);
+    struct series_point most;
+    bool is_used = false, has_memory = false, has_library = false;
+    for (size_t i = 0; figures && i < n; i++)
+        is_used = is_used ||
+                  (strcmp(figures[i]->name, "cuda_allocated_bytes") == 0 && figures[i]->signal[0] &&
+                   series_max(figures[i]->signal[0], 0, UINT64_MAX, &most) && most.v > 0);
+    for (size_t i = 0; gpus && i < m; i++)
+        has_memory = has_memory || gpus[i]->gpu_peak_bytes > 0;
+    for (size_t i = 0; i < heaps->count; i++)
+        has_library = has_library || has_module(heaps->at[i].profile, "/libc10_cuda.so");
+    free(figures);
+    free(gpus);
+    return is_used || (has_memory && has_library);
+}
+
+static void read_gpu_trouble(struct report *r)
+{
+    const struct folder_heaps *heaps = recorded_heaps(&r->recorded);
+    for (size_t i = 0; i < heaps->count; i++)
+        if (heaps->at[i].profile->gpu)
+            return;
+    if (heaps->count && r->recorded.run && uses_torch_on_gpu(r->recorded.run, heaps))
+        r->gpu_trouble = "GPU memory has no lines: PyTorch's allocator reported no block to ebb "
+                         "(backend:cudaMallocAsync, or a torch that ebb does not know)";
+}
+
+/* Reads the heap of the process that grows, or of another one if that has no profile. */
+static void read_heap(struct report *r, bool is_brief)
 {
     struct folder_heap heap = {0};
     struct err err = {""}, why = {""};
     char size[TEXT_SIZE_MAX];
     int e = -ENOENT;
     if (r->recorded.verdicts.has_grower && r->recorded.verdicts.grower.has_pid)
-        e = folder_heap_read(r->path, r->recorded.verdicts.grower.pid, &heap, &err);
+        e = folder_heaps_pick(recorded_heaps(&r->recorded), r->recorded.verdicts.grower.pid,
+                              FOLDER_HOST, &heap, &err);
     if (e < 0)
-        e = folder_heap_read(r->path, 0, &heap, &err);
+        e = folder_heaps_pick(recorded_heaps(&r->recorded), 0, FOLDER_HOST, &heap, &err);
     uint64_t lost = e < 0 ? 0 : heap.damage.bad_bytes + heap.damage.cut_bytes;
     if (lost) {
         err_set(&why, 0, "%s is damaged; not read: %s", heap.name, text_size(size, lost));
         report_add_trouble(r, why.text);
     }
-    const struct profile_wants wants = {.growth = {.minds_program = true},
-                                        .marks = &r->recorded.marks,
-                                        .top = HEAP_ROWS,
-                                        .stacks = true,
-                                        .tree = true};
+    const struct profile_wants wants =
+        heap_wants(r, r->recorded.verdicts.job.result.leak, is_brief);
     if (e == 0)
         e = profile_view_of(heap.profile, &wants, &r->heap, &err);
     r->has_heap = e == 0;
@@ -70,7 +156,7 @@ static void read_heap(struct report *r)
         r->heap_trouble = strdup(err.text);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole run ---- */
 
 static void read_diagnosis(struct report *r)
 {
@@ -85,14 +171,14 @@ static void read_diagnosis(struct report *r)
     facts_free(facts);
 }
 
-int report_read(const char *path, const struct csv_options *csv, struct report *ret,
+int report_read(const char *path, const struct csv_options *csv, bool is_brief, struct report *ret,
                 struct err *err)
 {
     struct err why = {""};
     struct stat st;
     *ret = (struct report){.path = path};
     if (stat(path, &st) < 0)
-        return err_set(err, -errno, "%s: %s; a run folder or a recording is meant", path,
+        return err_set(err, -errno, "%s: %s; give a run folder or a recording", path,
                        strerror(errno));
     int r = read_recording(ret, csv, &why);
     if (r < 0 && !ret->recorded.run_json)
@@ -102,8 +188,12 @@ int report_read(const char *path, const struct csv_options *csv, struct report *
         ret->has_verdicts = verdicts_read(json_object_get(ret->recorded.run_json, "verdict"),
                                           &ret->recorded.verdicts) == 0;
     }
-    if (S_ISDIR(st.st_mode))
-        read_heap(ret);
+    if (S_ISDIR(st.st_mode)) {
+        read_heap(ret, is_brief);
+        read_gpu(ret, is_brief);
+        read_gpu_failures(ret);
+        read_gpu_trouble(ret);
+    }
     if (ret->recorded.run && ret->has_verdicts)
         read_diagnosis(ret);
     return 0;
@@ -111,7 +201,7 @@ int report_read(const char *path, const struct csv_options *csv, struct report *
 
 /* ---- two runs ---- */
 
-/* The first step of a run and how many there were up to its last: false without steps. */
+/* The first step of a run, and the number of steps up to its last; false: no steps. */
 static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_count)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];
@@ -142,7 +232,7 @@ int report_read_early(struct report *before, const struct report *after,
     if (settings.has_until ? b->now_ns >= a->now_ns : steps_after >= steps)
         return 0;
     if (settings.has_until && a->table.is_rows)
-        return 0; /* --until would be a value of its time column */
+        return 0; /* in a table, --until would be a value of the time column */
     settings.until_ns = b->now_ns;
     if (settings.has_until) {
         text_duration(before->early_length, b->now_ns);

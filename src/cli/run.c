@@ -1,5 +1,5 @@
-/* ebb run: a job isolated, recorded, guarded and summed up; this process is its client in the
- * foreground. */
+/* ebb run: starts a job that is isolated, recorded and guarded, and prints its summary. This
+ * process is the job's client in the foreground. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -23,13 +23,13 @@
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
 
-/* ---- before the start: everything that can be wrong with the request ---- */
+/* ---- checks before the start ---- */
 
 static int check_command(const char *name, char ret_path[PATH_MAX])
 {
     int r = run_program_find(name, ret_path);
     if (r == -ENOENT || r == -ENOTDIR)
-        return cli_failf(127, "there is no command \"%s\"%s", name,
+        return cli_failf(127, "command not found: \"%s\"%s", name,
                          strchr(name, '/') ? "" : " in $PATH");
     if (r < 0)
         return cli_failf(126, "\"%s\" cannot be executed: %s", name, strerror(-r));
@@ -42,7 +42,8 @@ static const char *run_base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* A folder the user asked for must be had; the one by default is left out with a sentence. */
+/* If --run-dir cannot be made, ebb run fails; if the default folder cannot be made, the job runs
+ * without a recording. */
 static int run_make_folder(const struct run_options *o, const char *name, struct rundir *ret)
 {
     struct err err = {""};
@@ -73,16 +74,16 @@ static int run_finish(const struct run_options *o, struct run_client_end *end, p
         run_end_print(end->doc, o->quiet, o->json);
     else if (!end->status_known)
         cli_say("the supervisor of the job was lost; %s",
-                o->guard.keep_on_exit ? "the job goes on, its output is in log.txt"
-                                      : "what was left of the job is being ended");
+                o->guard.keep_on_exit ? "the job continues, and its output goes to log.txt"
+                                      : "the remaining processes of the job are being ended");
     json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
         ;
     return end->status_known ? end->status : 125;
 }
 
-/* The job's own Pythons read EBB_SHIM, too (one may have the folder from a run around ours), and
- * EBB_VERBOSE. */
+/* EBB_SHIM and EBB_VERBOSE are set for the job's own Python processes, too: one of them may have
+ * the folder from an outer `ebb run`. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");
@@ -95,7 +96,7 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return place_find_shim(space) ? space : NULL;
 }
 
-/* What is preloaded into the job; a sentence is printed where nothing can be. */
+/* Chooses the library to preload into the job; prints the reason if there is none. */
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
 {
@@ -110,7 +111,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     else if (place_find_heap(space))
         s->heap.library = space;
     else
-        s->heap.trouble = "libebb-heap.so is not beside this program";
+        s->heap.trouble = "libebb-heap.so is not next to this program";
 }
 
 static int run_job(const struct cli_call *call)
@@ -140,7 +141,7 @@ static int run_job(const struct cli_call *call)
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
     run_client_terminal(o->no_terminal || o->is_detached, &s.tty);
     if (o->is_detached)
-        s.streams.is_one_pipe = true; /* to log.txt */
+        s.streams.is_one_pipe = true; /* both go to log.txt */
     else
         run_client_streams(&s.tty, &s.streams);
     s.log_max_bytes = o->log_max_bytes;
@@ -151,7 +152,7 @@ static int run_job(const struct cli_call *call)
     proc_raise_nofile(&s.nofile);
     run_client_hold_signals(&s.mask);
     if (!o->guard.no_cgroup)
-        (void)guard_place_vacate(&root); /* where it fails, the job has no cgroup of its own */
+        (void)guard_place_vacate(&root); /* if it fails, the job has no cgroup of its own */
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
@@ -165,7 +166,7 @@ static int run_job(const struct cli_call *call)
 static int check_lock(const struct run_options *o, struct err *err)
 {
     if (o->lock_fd >= 0 && !o->is_detached)
-        return err_set(err, -EINVAL, "run: --lock-fd %d: it is for --detached", (int)o->lock_fd);
+        return err_set(err, -EINVAL, "run: --lock-fd %d requires --detached", (int)o->lock_fd);
     return lost_take_lock("run", o->lock_fd, err);
 }
 
@@ -174,8 +175,8 @@ static int run_exec(const struct cli_call *call)
     struct run_options *o = call->options;
     struct err err = {""};
     if (call->argc < 1)
-        return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
-                              "train.py");
+        return cli_failf(125, "run: command missing; write it after --, as in: ebb run -- "
+                              "python train.py");
     if (check_lock(o, &err) < 0)
         return cli_fail(125, &err);
     if (run_options_complete(o, call->given, &err) < 0)
@@ -188,38 +189,47 @@ static int run_exec(const struct cli_call *call)
 const struct cli_command cmd_run = {
     .name = "run",
     .operands = "-- CMD [ARG…]",
-    .summary = "run a job: recorded, guarded, and summed up at the end",
+    .summary = "run a job with a recording, a guard, and a summary at the end",
     .description =
-        "Starts CMD as if it were started by hand, samples all its processes once a second (five "
-        "times a second in its first two minutes), records the samples in a run folder together "
-        "with the job's output and its marks, and prints a summary at the end.\n\n"
-        "The run folder is ebb-runs/NAME-DATE below the working directory: trace.ebb (the "
+        "Starts CMD, samples all its processes once per second (five times per second in the "
+        "first two minutes), records the samples in a run folder together with the job's output "
+        "and its marks, and prints a summary at the end.\n"
+        "\n"
+        "The run folder is ebb-runs/NAME-DATE in the working directory: trace.ebb (the "
         "recording), log.txt (the output), run.json (the facts of the summary). ebb-runs/latest "
-        "points at the newest.\n\n"
-        "The guard stops the job before its memory is gone: it warns, asks for a checkpoint, waits "
-        "for it while memory permits, sends SIGTERM, and kills. Without options it defends the "
-        "limit that binds the job anyway (of a cgroup, the machine or an rlimit) and sets none. "
-        "With --limit it defends that, and the kernel gets the same limit for the job's own cgroup "
-        "where ebb may make one. With --restart the job is started again, to go on from its "
-        "checkpoint.\n\n"
-        "A --config FILE has options of the recording and the guard by their long names, one per "
-        "line; # begins a comment:\n\n"
+        "links to the newest run.\n"
+        "\n"
+        "The guard stops the job before memory runs out: it warns, requests a checkpoint, waits "
+        "for it while memory permits, sends SIGTERM, and kills. By default it enforces the "
+        "job's effective limit (of a cgroup, the machine or an rlimit). With --limit it "
+        "enforces that limit, and the kernel enforces it, too, if ebb may create a cgroup for "
+        "the job. With --restart the job is restarted and continues from its checkpoint.\n"
+        "\n"
+        "A --config FILE contains options of the recording and the guard by their long names, "
+        "one per line; # begins a comment:\n"
+        "\n"
         "  limit = 24G\n"
         "  checkpoint-signal = USR1\n"
         "  restart\n"
-        "  resume-args = --resume last\n\n"
-        "The exit status is the job's own; 128 + N if signal N ended it; 124 if the guard stopped "
-        "it for good; 125 if ebb itself could not; 126 if CMD cannot be executed and 127 if there "
-        "is none. Trouble of ebb's own, such as a full disk, never ends the job.\n\n"
-        "The job finds EBB_SOCKET (where it can send marks), EBB_RUN_DIR, EBB_SEGMENT (which start "
-        "this is), EBB_RESUME (1 if not the first) and EBB_LIMIT_BYTES (what is defended) in its "
-        "environment. Processes that it leaves behind are ended with it.\n\n"
-        "A folder of ebb's in front of PYTHONPATH makes PyTorch, the Hugging Face Trainer and "
+        "  resume-args = --resume last\n"
+        "\n"
+        "The exit status is the job's own; 128 + N if signal N killed it; 124 if the guard "
+        "stopped it and it was not restarted; 125 if ebb itself failed; 126 if CMD cannot be "
+        "executed; 127 if CMD was not found. Problems of ebb itself, such as a full disk, never "
+        "end the job.\n"
+        "\n"
+        "The environment of the job contains EBB_SOCKET (to which it can send marks), "
+        "EBB_RUN_DIR, EBB_SEGMENT (the number of this start, from 0), EBB_RESUME (1 after a "
+        "restart) and EBB_LIMIT_BYTES (the limit that the guard enforces). Processes that the "
+        "job leaves behind are ended with it.\n"
+        "\n"
+        "ebb puts a folder first in PYTHONPATH, so that PyTorch, the Hugging Face Trainer and "
         "Lightning report their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "
-        "environment leaves that out.\n\n"
-        "A library of ebb's in front of LD_PRELOAD samples what the job allocates, with its Python "
-        "and C stacks, so that `ebb heap` can show live and growing call sites; --no-heap or "
-        "EBB_HEAP=0 in the environment leaves that out.",
+        "environment disables that.\n"
+        "\n"
+        "ebb puts a library first in LD_PRELOAD, which samples the job's allocations with their "
+        "Python and C stacks, so that `ebb heap` can show live and growing call sites; "
+        "--no-heap or EBB_HEAP=0 in the environment disables that.",
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
                 "ebb run --interval 200ms --name build -- make -j8\n",

@@ -1,5 +1,5 @@
 /* One poll loop between the supervisor's channel and the user's terminal or pipes. Nothing in it
- * blocks for long: a reader that has gone for lunch must not keep a signal from the job. */
+ * blocks for long: a slow reader of the output must not keep a signal from the job. */
 #include "cli/run_client.h"
 
 #include <errno.h>
@@ -20,30 +20,32 @@
 #include "supervise/channel.h"
 
 enum {
-    OUTPUT_BACKLOG = 64 << 10, /* shown before more is taken in */
-    INPUT_BACKLOG = 16 << 10,  /* typed and not yet with the job, before more is read */
-    WRITE_OTHER = 4096,        /* PIPE_BUF: after POLLOUT so much does not block */
+    OUTPUT_BACKLOG = 64 << 10, /* unwritten output, beyond which no more is read */
+    /* typed input that the job has not taken yet, beyond which no more is read */
+    INPUT_BACKLOG = 16 << 10,
+    WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
-    PIPE_BYTES = 64 << 10, /* of a new pipe, */
-    PIPE_LARGE = 1 << 20,  /* and as large as anybody may make it */
-    BACKGROUND_MS = 1000,  /* how often a background client checks whether it still is one */
+    PIPE_BYTES = 64 << 10, /* size of a new pipe … */
+    PIPE_LARGE = 1 << 20,  /* … and the largest size without privileges */
+    /* how often a background client checks whether it is in the foreground again */
+    BACKGROUND_MS = 1000,
 };
 
-/* One of our own output streams, and what waits for it. */
+/* One of our own output streams, and the output that waits for it. */
 struct outlet {
     int fd;
-    int from; /* pipe with the job's output; -1 none, or all of it was read */
+    int from; /* pipe with the job's output; -1: none, or it was read to its end */
     const char *name;
-    /* To a pipe the kernel moves the bytes, through one of our own: the supervisor would have to
-     * wait for the lock of FROM as long as somebody keeps that of FD. */
-    int through[2]; /* -1: read and written */
-    size_t held;    /* in it */
+    /* If FD is a pipe, the kernel moves the bytes through a pipe of ours: otherwise the supervisor
+     * would have to wait for the lock of FROM as long as another process holds the lock of FD. */
+    int through[2]; /* -1: use read and write */
+    size_t held;    /* bytes in THROUGH */
     bool is_large;
-    size_t most; /* bytes a write, else */
+    size_t most; /* otherwise: maximum size of a write */
     bool gone, has_reported;
     struct buf wait;
-    size_t wait_at;  /* written of it */
-    struct buf rest; /* comes after all that is in the pipe */
+    size_t wait_at;  /* bytes of WAIT that are written */
+    struct buf rest; /* output that follows everything in the pipe */
 };
 
 struct client {
@@ -51,27 +53,27 @@ struct client {
     const struct supervisor_tty *tty;
     struct run_client_end *end;
     bool raw;              /* the terminal is in raw mode */
-    struct termios before; /* as it was when it was made so */
-    bool keys_ended;       /* nothing more will be typed */
-    size_t under_way;      /* input sent and not yet taken */
+    struct termios before; /* the terminal's settings before raw mode */
+    bool keys_ended;       /* no more input will come */
+    size_t under_way;      /* bytes of input that were sent and not acknowledged */
     int signals;           /* signalfd */
     struct outlet out, err, terminal;
-    bool started; /* a detached job */
+    bool started; /* the detached job has started */
     bool ended;
 };
 
-/* ---- what our streams are ---- */
+/* ---- properties of our streams ---- */
 
-/* Whatever name it was opened by: /dev/tty has a number of its own. */
+/* Compares the device, because /dev/tty has a device number of its own. */
 static bool is_same_terminal(int a, int b)
 {
     unsigned of_a, of_b;
     return ioctl(a, TIOCGDEV, &of_a) == 0 && ioctl(b, TIOCGDEV, &of_b) == 0 && of_a == of_b;
 }
 
-/* A file that was opened twice is written to in two places, unless both append. Where the kernel
- * does not know (kcmp may be denied in a container) those that stand at the same offset are taken
- * for one. */
+/* Whether both are the same open file. A file that was opened twice is written to in two places,
+ * unless both append. If the kernel does not say (kcmp may be denied in a container), two fds at
+ * the same offset count as one. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;
@@ -106,7 +108,7 @@ void run_client_terminal(bool none, struct supervisor_tty *ret)
         return;
     }
     ioctl(fd, TIOCGWINSZ, &ret->size);
-    if (!ret->in) /* then ours stays as it is, and does to the output what it should */
+    if (!ret->in) /* then the user's terminal keeps its settings and processes the output */
         ret->termios.c_oflag &= (tcflag_t)~OPOST;
 }
 
@@ -120,10 +122,10 @@ static bool is_raw(const struct termios *t)
     return !(t->c_lflag & (ICANON | ECHO | ISIG));
 }
 
-/* Keys go to the job's terminal as they are; that one does the echo and makes signals of them.
- * Where the output is not on the terminal other programs may write there: it still does their line
- * ends. A terminal that is raw already is left so at the end as well: another `ebb run` made it
- * raw, and puts it back. */
+/* In raw mode, keys go to the job's terminal unchanged; that terminal echoes them and makes signals
+ * of them. If the output is not on the terminal, other programs may write there, so it still
+ * translates line ends. A terminal that is raw already stays raw at the end: an outer `ebb run`
+ * made it raw, and restores it. */
 static void terminal_raw(struct client *c, bool raw)
 {
     if (c->raw == raw || (raw && !in_foreground(c)))
@@ -137,12 +139,12 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* A background process that sets the terminal is stopped by SIGTTOU: it is blocked. */
+    /* SIGTTOU, which would stop a background process that sets the terminal, is blocked. */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
 
-/* ---- showing ---- */
+/* ---- writing output ---- */
 
 static void outlet_init(struct outlet *o, int fd, int from, const char *name)
 {
@@ -177,7 +179,7 @@ static void outlet_through_close(struct outlet *o)
     o->held = 0;
 }
 
-/* Nothing more goes there. */
+/* Drops all further output to O. */
 static void outlet_drop(struct outlet *o)
 {
     outlet_from_close(o);
@@ -196,8 +198,8 @@ static bool outlet_waits(const struct outlet *o)
     return o->wait.len || o->held || o->rest.len || left > 0;
 }
 
-/* A reader that has left is told to the job as it would be by hand; any other trouble costs what
- * could not be written, and is reported once. */
+/* If the reader has closed its end, the job's own writes fail, as without ebb. After any other
+ * error the output is lost, and the error is reported once. */
 static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);
@@ -206,7 +208,7 @@ static void outlet_failed(struct outlet *o, int error)
         outlet_drop(o); /* the supervisor's next write to the pipe fails, and then the job's */
     } else if (!o->has_reported) {
         o->has_reported = true;
-        cli_say("cannot write to %s: %s; the job goes on", o->name, strerror(error));
+        cli_say("cannot write to %s: %s; the job continues", o->name, strerror(error));
     }
 }
 
@@ -238,7 +240,8 @@ static void outlet_splice(struct outlet *o)
         if (n <= 0)
             return;
         o->held = (size_t)n;
-        if (n >= PIPE_BYTES && !o->is_large) /* as the supervisor does with its own */
+        /* like the supervisor: a larger pipe for a job that writes much */
+        if (n >= PIPE_BYTES && !o->is_large)
             o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
     }
     n = splice(o->through[0], NULL, o->fd, NULL, o->held, SPLICE_F_NONBLOCK);
@@ -265,7 +268,7 @@ static void outlet_add(struct outlet *o, const char *data, size_t len)
         buf_add(&o->rest, data, len);
 }
 
-/* What came over the channel is next. */
+/* Continues with the output that arrived over the channel. */
 static void outlet_begin_rest(struct outlet *o)
 {
     if (o->from >= 0 || o->wait.len || o->held || !o->rest.len)
@@ -288,7 +291,7 @@ static void client_say(struct client *c, const char *text, size_t len)
     terminal_raw(c, raw);
 }
 
-/* ---- stopping and going on ---- */
+/* ---- stop and continue ---- */
 
 static void send_signal(struct client *c, int signo)
 {
@@ -296,7 +299,8 @@ static void send_signal(struct client *c, int signo)
     channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
 }
 
-/* The job was stopped by Ctrl-Z: so are we, and when the shell brings us back, it goes on. */
+/* The job was stopped by Ctrl-Z, so we stop, too; when the shell continues us, the job continues.
+ */
 static void stop_with_job(struct client *c)
 {
     terminal_raw(c, false);
@@ -348,7 +352,7 @@ static void take_frames(struct client *c)
         c->ended = true;
 }
 
-/* ---- what the user does ---- */
+/* ---- signals and keys ---- */
 
 static void take_signal(struct client *c)
 {
@@ -357,12 +361,13 @@ static void take_signal(struct client *c)
     if (read(c->signals, &info, sizeof info) != (ssize_t)sizeof info)
         return;
     if (info.ssi_signo == SIGCONT) {
-        terminal_raw(c, true); /* perhaps in the foreground again */
+        terminal_raw(c, true); /* we may be in the foreground again */
     } else if (info.ssi_signo == SIGWINCH) {
         int fd = c->tty->in ? STDIN_FILENO : STDOUT_FILENO;
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
-    } else if (c->ended) { /* there is only a slow reader left to wait for: no more */
+    } else if (c->ended) { /* the job has ended and only a slow reader is left: stop waiting for it
+                            */
         outlet_drop(&c->out);
         outlet_drop(&c->err);
         outlet_drop(&c->terminal);
@@ -379,13 +384,13 @@ static void take_keys(struct client *c)
         c->under_way += (size_t)n;
         channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR && in_foreground(c))) {
-        c->keys_ended = true; /* in the background EIO means: not now */
+        c->keys_ended = true; /* in the background EIO means "not now" */
     }
 }
 
 /* ---- the loop ---- */
 
-/* For room where something waits, else for something to come. */
+/* Polls for space if output is waiting, else for new output. */
 static struct pollfd outlet_poll(struct outlet *o)
 {
     outlet_begin_rest(o);
@@ -500,7 +505,7 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     terminal_raw(&c, true);
     while (!c.ended)
         client_turn(&c);
-    while (is_waiting(&c)) /* the end has come; what was written before it is still shown */
+    while (is_waiting(&c)) /* the end has arrived; output from before it is still written */
         client_turn(&c);
     terminal_raw(&c, false);
     outlet_drop(&c.out);

@@ -1,5 +1,5 @@
-/* The foreground side of `ebb run`: shows what the job writes, passes on keys, signals and the
- * window's size, stops and goes on with the job. */
+/* The client of `ebb run` in the foreground: prints the job's output, forwards keys, signals and
+ * the window's size, stops and continues with the job. */
 #pragma once
 
 #include <jansson.h>
@@ -9,21 +9,23 @@
 #include "supervise/supervisor.h"
 
 struct run_client_end {
-    json_t *doc; /* run.json; NULL if the supervisor was lost */
+    json_t *doc; /* run.json; NULL: the supervisor was lost */
     bool status_known;
-    int status; /* the job's, as we are to end with */
+    int status; /* exit status of the job, which is ours as well */
 };
 
-/* Which of our streams are the user's terminal, and how it is set. NONE: none of them. */
+/* Finds out which of our streams are the user's terminal, and the terminal's settings. NONE: use no
+ * terminal. */
 void run_client_terminal(bool none, struct supervisor_tty *ret);
-/* What of our streams the job is to find closed, and whether two of them are one place. */
+/* Finds out which standard streams are closed, so that they are closed for the job, too, and
+ * whether two of them are the same file. */
 void run_client_streams(const struct supervisor_tty *tty, struct supervisor_streams *ret);
-/* To be called before there is a job: signals that come from now on wait for run_client, which
- * passes them on. What was blocked before, the job is to find again. */
+/* To be called before the job starts: signals that arrive from now on wait for run_client, which
+ * forwards them. ret_before is the signal mask for the job. */
 void run_client_hold_signals(sigset_t *ret_before);
-/* Of a detached job: until its first process has started (true), or it is known that there will be
- * none (false, and *ret as below). FD is taken over. */
+/* Waits until the first process of a detached job has started (true), or cannot be started (false,
+ * and *ret is set). Takes ownership of FD. */
 bool run_client_until_started(int fd, struct run_client_end *ret);
-/* Until the job has ended. The fds are taken over. */
+/* Runs until the job has ended. Takes ownership of the fds. */
 void run_client(const struct supervisor_client *s, const struct supervisor_tty *tty,
                 struct run_client_end *ret);

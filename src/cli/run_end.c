@@ -1,115 +1,70 @@
-/* The summary of a run, with what its heap and its recording explain. */
+/* The summary at the end of a run, and `ebb show`. */
 #include "cli/run_end.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "diagnose/diagnosis.h"
-#include "judge/recorded.h"
-#include "present/summary.h"
-#include "profile/folder.h"
-#include "profile/marks.h"
-#include "profile/view.h"
-#include "run/outcome.h"
-
-enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
-
-/* What was measured of the run; NULL where its baseline is flat and there is nothing to explain, or
- * there is no recording. */
-static struct facts *facts_of(const char *folder, const struct verdicts *v)
-{
-    struct recorded recorded;
-    struct facts *facts = NULL;
-    enum verdict_word word = v->job.result.word;
-    if (!folder || !v->has_job || word == VERDICT_STABLE || word == VERDICT_SPIKING)
-        return NULL;
-    if (recorded_read(folder, NULL, NULL, &recorded, NULL) < 0 ||
-        facts_new(&recorded, &facts, NULL) < 0)
-        facts = NULL;
-    recorded_fini(&recorded);
-    return facts;
-}
-
-/* How many of the rows surely grew, and have a verdict that does not say that it is over. */
-static size_t growing_count(const struct profile_view *v)
-{
-    size_t n = 0;
-    while (n < v->n_rows && v->rows[n].verdict.leak != VERDICT_LEAK_NO &&
-           v->rows[n].growth_bytes - 2 * v->rows[n].growth_sigma_bytes > GROWING_LEAST)
-        n++;
-    return n;
-}
-
-/* The diagnosis has them from one of its moments to another, which in a short run may be the same:
- * then they are worked out over all of it. RET stays empty where there is nothing. */
-static void growing_read(const char *folder, const struct facts *facts, struct profile_view *ret)
-{
-    const struct facts_heap *h = facts ? &facts->heap : NULL;
-    const struct profile *p = h ? h->profile : NULL;
-    struct profile_wants wants = {.growth = {.by = GROWTH_BY_LOCATION, .minds_program = true},
-                                  .top = GROWING_MAX};
-    struct folder_heap found = {0};
-    struct marks marks;
-    if (p && profile_view_make(p, h->names, &h->growth, GROWING_MAX, false, ret) == 0) {
-        if (growing_count(ret))
-            return;
-        profile_view_fini(ret);
-    }
-    if (!p && folder_heap_read(folder, 0, &found, NULL) == 0)
-        p = found.profile;
-    if (p) {
-        marks_read(folder, &marks);
-        wants.marks = &marks;
-        (void)profile_view_of(p, &wants, ret, NULL);
-        marks_fini(&marks);
-    }
-    folder_heap_fini(&found);
-}
+#include "cli/csv_options.h"
+#include "cli/report_read.h"
+#include "present/document.h"
+#include "present/report.h"
+#include "present/verdict.h"
 
 static void print_text(const struct summary *s)
 {
-    struct winsize size = {0};
     struct buf text = {0};
-    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-    summary_terminal(&text, s, cli_colour(STDERR_FILENO), size.ws_col);
+    struct doc d = {0};
+    summary_brief(&d, s);
+    doc_terminal(&text, &d, cli_colour(STDERR_FILENO), cli_width(STDERR_FILENO));
     io_write_all(STDERR_FILENO, text.data, text.len);
+    doc_fini(&d);
     buf_fini(&text);
+}
+
+/* If memory is flat, there is nothing to explain, and the recording need not be read. */
+static bool is_to_explain(const struct verdicts *v)
+{
+    const struct judged *worst = verdict_worst(v);
+    return worst && worst->result.word != VERDICT_STABLE && worst->result.word != VERDICT_SPIKING;
+}
+
+/* Requests on GPUs that fail, and memory in pieces there, are not in the verdict. */
+static bool has_used_gpus(const json_t *doc)
+{
+    const json_t *list = json_object_get(json_object_get(doc, "heap"), "processes");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_object_get(json_array_get(list, i), "gpus"))
+            return true;
+    return false;
 }
 
 static void print_ended(json_t *doc, const struct outcome *o, bool as_json)
 {
-    const char *folder = o->about.run_dir;
-    json_t *heap = json_object_get(doc, "heap");
+    const struct csv_options no_csv = {0};
     struct verdicts verdicts = {0};
-    struct diagnosis diagnosis = {0};
-    struct profile_view view = {0};
+    struct summary s = {.outcome = o, .verdicts = &verdicts};
+    struct report r = {0};
     verdicts_read(json_object_get(doc, "verdict"), &verdicts);
-    struct facts *facts = facts_of(folder, &verdicts);
-    if (folder && json_is_true(json_object_get(heap, "on")))
-        growing_read(folder, facts, &view);
-    bool is_explained =
-        facts && diagnosis_make(facts, &diagnosis, NULL) == 0 && diagnosis.has_grown;
-    const struct summary s = {.outcome = o,
-                              .verdicts = &verdicts,
-                              .growing = view.rows,
-                              .n_growing = growing_count(&view),
-                              .diagnosis = is_explained ? &diagnosis : NULL};
+    if (o->about.run_dir && (is_to_explain(&verdicts) || has_used_gpus(doc)) &&
+        report_read(o->about.run_dir, &no_csv, true, &r, NULL) == 0) {
+        s = report_summary(&r);
+        s.outcome = o;
+        s.verdicts = &verdicts;
+    }
     if (as_json) {
-        if (view.pid)
-            json_object_set_new(heap, "growing", profile_rows_json(&view, s.n_growing));
-        if (is_explained)
-            json_object_set_new(doc, "diagnosis", diagnosis_brief_json(&diagnosis));
+        if (r.has_heap || r.has_gpu)
+            json_object_set_new(json_object_get(doc, "heap"), "growing",
+                                profile_rows_json(report_worst_heap(&r), s.n_growing));
+        if (s.diagnosis)
+            json_object_set_new(doc, "diagnosis", diagnosis_brief_json(s.diagnosis));
         json_write(STDERR_FILENO, doc, 0);
     } else {
         print_text(&s);
     }
-    facts_free(facts);
-    profile_view_fini(&view);
-    diagnosis_fini(&diagnosis);
+    report_fini(&r);
     verdicts_fini(&verdicts);
 }
 
@@ -126,4 +81,25 @@ void run_end_print(json_t *doc, bool is_quiet, bool as_json)
     else if (!is_quiet)
         print_ended(doc, &o, as_json);
     outcome_fini(&o);
+}
+
+int run_end_show(const char *path, bool as_json)
+{
+    const struct csv_options no_csv = {0};
+    struct report r = {0};
+    struct err err = {""};
+    struct doc d = {0};
+    int status;
+    if (report_read(path, &no_csv, true, &r, &err) < 0) {
+        status = cli_failf(2, "show: %s", err.text);
+    } else if (as_json) {
+        status = r.recorded.run_json ? cli_print_json(json_incref(r.recorded.run_json))
+                                     : cli_failf(2, "show: %s has no run.json", path);
+    } else {
+        const struct summary s = report_summary(&r);
+        summary_full(&d, &s);
+        status = cli_print_doc(&d);
+    }
+    report_fini(&r);
+    return status;
 }

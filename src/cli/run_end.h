@@ -1,9 +1,11 @@
-/* How `ebb run` ends: the summary of the run. */
+/* The summary of a run: short at the end of `ebb run`, in full in `ebb show`. */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* DOC is run.json at the end. One sentence where the job could not be started; else the summary on
- * standard error, or DOC itself AS_JSON, with the call sites that grow and the diagnosis. */
+/* DOC is run.json at the end. Prints an error if the job could not be started; else the summary on
+ * standard error or, if AS_JSON, DOC itself with the growing call sites and the diagnosis added. */
 void run_end_print(json_t *doc, bool is_quiet, bool as_json);
+/* Prints `ebb show` for the run folder or recording at PATH; returns the exit status. */
+int run_end_show(const char *path, bool as_json);

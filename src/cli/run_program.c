@@ -1,5 +1,5 @@
-/* The file of the job's program: where it is, and whether its ELF headers allow preloading a
- * library into it. */
+/* The file of the job's program: its path, and whether its ELF headers allow preloading a library.
+ */
 #include "cli/run_program.h"
 
 #include <elf.h>
@@ -56,14 +56,15 @@ static const Elf64_Phdr *find_header(const struct program *p, uint32_t type)
     return NULL;
 }
 
-/* A text of the file, cut to what RET can hold; "" where there is none. */
+/* Reads a text from the file, truncated to SIZE; "": there is none. */
 static void read_text(int fd, uint64_t at, char *ret, size_t size)
 {
     ssize_t n = at < INT64_MAX / 2 ? pread(fd, ret, size - 1, (off_t)at) : -1;
     ret[n > 0 ? n : 0] = '\0';
 }
 
-/* Where in the file that is which will be mapped at ADDRESS; UINT64_MAX: nowhere. */
+/* The offset in the file of the bytes that will be mapped at ADDRESS; UINT64_MAX: not in the file.
+ */
 static uint64_t offset_of(const struct program *p, uint64_t address)
 {
     for (unsigned i = 0; i < p->count; i++) {
@@ -91,7 +92,7 @@ static bool is_sanitizer(const char *library)
     return false;
 }
 
-/* Does it need the library of a sanitizer? */
+/* Whether it needs a sanitizer's library. */
 static bool is_sanitized(const struct program *p)
 {
     const Elf64_Phdr *dynamic = find_header(p, PT_DYNAMIC);
@@ -118,7 +119,7 @@ static const char *elf_obstacle(int fd, const char *head, size_t len)
     struct program p;
     char loader[PATH_MAX];
     if (head[EI_CLASS] == OTHER_CLASS)
-        return "it is of another word size than ebb";
+        return "its word size differs from ebb's";
     if (!read_headers(fd, head, len, &p))
         return NULL;
     const Elf64_Phdr *named = find_header(&p, PT_INTERP);
@@ -132,7 +133,8 @@ static const char *elf_obstacle(int fd, const char *head, size_t len)
     return NULL;
 }
 
-/* "#!/usr/bin/env python3" → the interpreter; of env the program is not known here. */
+/* Reads the interpreter from "#!/usr/bin/python3". For "#!/usr/bin/env python3" that is env, and
+ * the program behind it is unknown here. */
 static bool script_interpreter(const char *head, size_t len, char ret[PATH_MAX])
 {
     size_t at = 2, n = 0;
@@ -157,7 +159,7 @@ const char *run_program_obstacle(const char *path)
         if (memcmp(head, ELFMAG, SELFMAG) == 0) {
             if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
                 ((st.st_mode & S_ISGID) && st.st_gid != getegid()))
-                return "it changes its user or group when it starts";
+                return "it is setuid or setgid";
             return elf_obstacle(fd, head, (size_t)len);
         }
         if (memcmp(head, "#!", 2) != 0 || !script_interpreter(head, (size_t)len, next))
@@ -191,7 +193,8 @@ int run_program_find(const char *name, char ret_path[PATH_MAX])
         int r = program_check(ret_path);
         if (r == 0)
             return 0;
-        if (r == -EACCES && access(ret_path, F_OK) == 0) /* not merely a folder without rights */
+        /* EACCES may also mean a folder that we may not enter. */
+        if (r == -EACCES && access(ret_path, F_OK) == 0)
             found = r;
         if (!at[len])
             break;

@@ -1,12 +1,13 @@
-/* The file of the job's program: where it is, and whether it can take a preloaded library. */
+/* The file of the job's program: its path, and whether a library can be preloaded into it. */
 #pragma once
 
 #include <limits.h>
 
-/* As a shell looks for NAME: 0 and the path, -ENOENT, or why the best match cannot be executed. */
+/* Searches for NAME as a shell does: 0 and the path; -ENOENT; or the error that keeps the best
+ * match from being executed. */
 int run_program_find(const char *name, char ret_path[PATH_MAX]);
 
-/* Why the program at PATH will not take a preloaded library of this machine's glibc: one sentence
- * that begins with what it is ("a static program"), or NULL where nothing prevents it. A
- * script is judged by its interpreter. What cannot be read is taken to allow it. */
+/* Why a library built for this machine's glibc cannot be preloaded into the program at PATH, as a
+ * clause ("it is a static program"); NULL: nothing prevents it. For a script, its interpreter is
+ * checked. A file that cannot be read counts as allowing it. */
 const char *run_program_obstacle(const char *path);

@@ -1,4 +1,4 @@
-/* The run that a folder or a pid stands for, and a fresh reading of its heap. */
+/* Finds the run that a folder or a pid refers to, and requests a new reading of its heap. */
 #include "cli/run_target.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include "cli/ask.h"
 #include "proc/procfs.h"
 #include "proc/tree.h"
+#include "run/outcome.h"
 
 enum { RUN_JSON_MAX = 16 << 20, ENVIRON_MAX = 64 << 20, ANSWER_S = 10 };
 
@@ -38,26 +39,25 @@ static void target_take_obstacle(struct run_target *run, const json_t *heap)
 static int target_by_folder(const char *folder, struct run_target *run, struct err *err)
 {
     AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct buf text = {0};
-    struct err why = {""};
+    json_t *doc = NULL;
+    struct outcome o;
     if (fd < 0)
         return err_set(err, -errno, "%s: %s; give a run folder or a pid", folder, strerror(errno));
     if (strlen(folder) >= sizeof run->folder)
-        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
-    int r = io_read_all(fd, "run.json", RUN_JSON_MAX, &text);
-    json_t *facts = r == 0 ? json_parse(buf_str(&text), text.len, &why) : NULL;
-    const char *state = json_string_value(json_object_get(facts, "state"));
+        return err_set(err, -ENAMETOOLONG, "path too long: %s", folder);
+    /* without a valid run.json the folder is all that is known */
+    (void)outcome_read_folder(fd, RUN_JSON_MAX, &doc, &o);
     memcpy(run->folder, folder, strlen(folder) + 1);
-    if (state && strcmp(state, "running") == 0)
-        target_take_socket(run, json_string_value(json_object_get(facts, "socket")));
-    target_take_obstacle(run, json_object_get(facts, "heap"));
-    json_decref(facts);
-    buf_fini(&text);
+    if (o.about.state && strcmp(o.about.state, "running") == 0)
+        target_take_socket(run, o.about.socket);
+    target_take_obstacle(run, json_object_get(doc, "heap"));
+    outcome_fini(&o);
+    json_decref(doc);
     return 0;
 }
 
-/* Takes the run of PID from its environment as it was when its program started. 1 if it has one, 0,
- * or -errno. */
+/* Finds the run of PID in its environment, as it was when its program started. 1: found; 0: not
+ * found; -errno. */
 static int target_from_environment(const struct proc_root *root, int32_t pid,
                                    struct run_target *run)
 {
@@ -78,7 +78,7 @@ static int target_from_environment(const struct proc_root *root, int32_t pid,
     return marks || folder;
 }
 
-/* A launcher, and `ebb run` itself, stand for the first process below them that has a run. */
+/* If PID is a launcher or `ebb run` itself, finds the run of its first descendant that has one. */
 static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_target *run,
                          struct err *err)
 {

@@ -1,4 +1,5 @@
-/* `ebb series`: the samples of a run for the job server, which does not read recordings itself. */
+/* `ebb series`: prints the samples of a run for the job server, which does not read recordings
+ * itself. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/json.h"
+#include "run/outcome.h"
 #include "run/samples.h"
 
 struct series_options {
@@ -31,30 +32,25 @@ static int parse_seconds(const char *what, const char *text, void *at, struct er
 
 static const struct option_desc series_table[] = {
     OPTION_ROW(0, "from", PARSED, "S", offsetof(struct series_options, from_ns),
-               .parse = parse_seconds, .help = "from so many seconds after the job's start"),
+               .parse = parse_seconds, .help = "start at this many seconds after the job's start"),
     OPTION_ROW(0, "to", PARSED, "S", offsetof(struct series_options, to_ns), .parse = parse_seconds,
-               .help = "up to so many (default: to the end)"),
+               .help = "end at this many seconds after the job's start (default: the end)"),
     OPTION_ROW(0, "points", INT, "N", offsetof(struct series_options, points), .fallback = "600",
                .min = SAMPLES_POINTS_MIN, .max = SAMPLES_POINTS_MAX,
                .help = "at most this many points of each series"),
     OPTION_ROW(0, "id", INT, "N", offsetof(struct series_options, id),
-               .help = "the job's number, for the document"),
+               .help = "id of the job, for the document"),
     {0},
 };
 
-/* 0: not known. */
+/* 0: unknown. */
 static uint64_t started_wall_ns(const char *path)
 {
-    struct buf text = {0};
-    struct err err;
+    struct outcome o;
     AUTO_CLOSE int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0)
-        io_read_all(folder, "run.json", 16 << 20, &text);
-    json_t *doc = text.len ? json_parse(text.data, text.len, &err) : NULL;
-    const json_t *v = json_object_get(doc, "started_s");
-    double s = json_is_number(v) ? json_number_value(v) : 0;
-    json_decref(doc);
-    buf_fini(&text);
+    (void)outcome_read_folder(folder, 16 << 20, NULL, &o);
+    double s = o.about.started_s;
+    outcome_fini(&o);
     return s > 0 && s < 1e10 ? (uint64_t)(s * (double)NS_PER_S) : 0;
 }
 
@@ -92,8 +88,8 @@ static int series_exec(const struct cli_call *call)
 const struct cli_command cmd_series = {
     .name = "series",
     .operands = "RUN_DIR",
-    .summary = "the samples of a run, thinned, as JSON",
-    .description = "For the job server: the document \"Samples\" of docs/api.md.",
+    .summary = "print samples of a run as JSON, reduced to --points",
+    .description = "For the job server: the document \"Samples\" of docs/reference/api.md.",
     .options = series_table,
     .options_size = sizeof(struct series_options),
     .usage_status = 2,

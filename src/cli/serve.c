@@ -1,4 +1,4 @@
-/* ebb serve: the flags and the config file of the job server. */
+/* ebb serve: options and config file of the job server. */
 #include "server/http/serve.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int parse_gpus(const char *what, const char *text, void *at, struct err *
     return 0;
 }
 
-/* One of an age, a number or a size. */
+/* Parses an age, a number or a size. */
 static int parse_keep_part(const char *what, const char *text, struct jobs_keep *keep,
                            struct err *err)
 {
@@ -77,8 +77,8 @@ static int parse_keep_part(const char *what, const char *text, struct jobs_keep 
         return 0;
     }
     return err_set(err, -EINVAL,
-                   "%s: \"%.100s\" is neither an age (30d), a number of jobs (200) nor a size "
-                   "(50G); several have commas between them, and all keeps everything",
+                   "%s: \"%.100s\" is not an age (30d), a number of jobs (200) or a size (50G), "
+                   "several separated by commas, or all",
                    what, text);
 }
 
@@ -101,8 +101,7 @@ static int parse_keep(const char *what, const char *text, void *at, struct err *
 #define AT(member) offsetof(struct options, member)
 static const struct option_desc serve_table[] = {
     OPTION_ROW('l', "listen", TEXT, "ADDR:PORT", AT(listen), .fallback = "127.0.0.1:7433",
-               .help = "address for HTTP; port 0 takes a free one, none listens on the unix socket "
-                       "alone"),
+               .help = "address for HTTP; port 0 chooses a free one; none: only the unix socket"),
     OPTION_ROW(0, "socket", PATH, "PATH", AT(socket),
                .help = "unix socket for the server's own user (default: sock in the state "
                        "folder)"),
@@ -110,52 +109,57 @@ static const struct option_desc serve_table[] = {
                .help = "folder of the database, the tokens and the runs (default: "
                        "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb)"),
     OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
-               .help = "a name by which browsers may call this server, besides localhost and "
-                       "addresses; several have commas between them"),
+               .help = "host name that browsers may use for this server, in addition to "
+                       "localhost and addresses; separate several with commas"),
     OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
-               .help = "no token: every user of this machine may run anything as this one; on "
-                       "loopback only"),
-    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "What jobs may have", .fallback = "1",
-               .min = 1, .max = 1024, .help = "jobs that run at once, at most"),
+               .help = "no token: every user of this machine may run commands as this user; "
+                       "only with a loopback address"),
+    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .fallback = "1",
+               .min = 1, .max = 1024, .help = "maximum number of jobs that run at the same time"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
-               .help = "memory for all jobs together; a share is of the limit that binds this "
-                       "server; none: not counted"),
+               .help = "memory for all jobs together; a share refers to the server's effective "
+                       "limit; none: memory is not counted"),
     OPTION_ROW(0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
-               .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver reports"),
+               .help = "number of GPUs for jobs, from GPU 0 on; auto: all that the driver "
+                       "reports"),
     OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
                .max = 3600000, .help = "sample jobs this often, unless a request sets it"),
     OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
                .help = "time between a cancel and the kill, unless a request sets it"),
-    OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "What is kept",
+    OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "Retention",
                .fallback = "30d,50G", .parse = parse_keep,
                .help =
-                   "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
-                   "or several of these; all: every one"),
+                   "ended jobs to keep, by age (30d), number (200), size of their folders (50G) "
+                   "or several of these; all: keep all"),
     OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), .min = LOGS_CAP_MIN,
-               .fallback = "64M", .help = "output to keep of a job: how it began, and the newest"),
-    OPTION_ROW(0, "import", PATH, "FILE", AT(import), .heading = "An existing front end",
-               .help = "take in a job file of another server first"),
+               .fallback = "64M",
+               .help = "maximum size of a job's output; its beginning and "
+                       "its newest part are kept"),
+    OPTION_ROW(0, "import", PATH, "FILE", AT(import),
+               .heading = "Other front ends, clients and logs",
+               .help = "first import a job file of another server"),
     OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
-               .help = "keep a job file current for others to read"),
+               .help = "write a job file for other front ends, and keep it up to date"),
     OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
-               .min = 1, .max = 100000, .help = "live streams at once, at most"),
-    OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-               .min = 32, /* a quarter is for clients without a token: a browser opens six */
-               .max = 100000, .help = "other connections at once, at most"),
+               .min = 1, .max = 100000, .help = "maximum number of live streams"),
+    OPTION_ROW(
+        0, "max-connections", INT, "N", AT(connections), .fallback = "256",
+        .min = 32, /* a quarter is for clients without a token; a browser opens six connections */
+        .max = 100000, .help = "maximum number of other connections"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
-               .help = "of the lines on standard error; auto: text on a terminal"),
+               .help = "format of the log on standard error; auto: text on a terminal, else JSON"),
     OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level), .fallback = "info",
-               .help = "the least that is logged"),
+               .help = "least severe level that is logged"),
     OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
-               .help = "read options from this file, one name = value a line; the command line "
-                       "wins"),
-    OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and end"),
+               .help = "read options from this file, one name = value per line; the command "
+                       "line wins"),
+    OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and exit"),
     {0},
 };
 
-/* What the options come to, and the memory that they point into. */
+/* The settings made from the options, and the memory that they point into. */
 struct serve_setup {
     struct serve_options serve;
     struct buf hosts;
@@ -170,7 +174,7 @@ static bool is_host_name(const char *s)
     return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
 }
 
-/* "a,b" and several of them, as one list. */
+/* Splits "a,b" of one or more options into one list. */
 static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, struct err *err)
 {
     size_t count = 0;
@@ -187,7 +191,7 @@ static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, 
         if (!is_host_name(name))
             return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is not a host name", name);
         if (count == OPTION_TEXTS_MAX)
-            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is one too many", name);
+            return err_set(err, -EINVAL, "--allow-host: too many names: \"%.100s\"", name);
         w->host_list[count++] = name;
     }
     w->serve.hosts = w->host_list;
@@ -198,7 +202,7 @@ static int find_program(char ret[PATH_MAX], struct err *err)
 {
     ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
     if (n < 0)
-        return err_set(err, -errno, "cannot find this program's own file: %s", strerror(errno));
+        return err_set(err, -errno, "cannot find the file of this program: %s", strerror(errno));
     ret[n] = '\0';
     return 0;
 }
@@ -278,7 +282,7 @@ static int serve_exec(const struct cli_call *call)
     free(w);
     if (r < 0)
         return cli_failf(2, "serve: %s", err.text);
-    if (o->check && puts("the configuration is good") < 0)
+    if (o->check && puts("the configuration is valid") < 0)
         return 2;
     return 0;
 }
@@ -286,24 +290,27 @@ static int serve_exec(const struct cli_call *call)
 const struct cli_command cmd_serve = {
     .name = "serve",
     .operands = "",
-    .summary = "the job server: a queue, live progress, a page, metrics",
+    .summary = "run the job server: a queue, live progress, a web page, metrics",
     .description =
-        "Takes in jobs over HTTP and runs them as `ebb run` does, each with a guard, a recording "
-        "and processes of its own: what a job allocated is gone when it ends, and a job that "
-        "crashes takes nobody along. What was accepted is on disk; jobs run on when the server "
-        "ends "
-        "or is killed, and it finds them again when it is back.\n\n"
+        "Accepts jobs over HTTP and runs each of them with `ebb run`: with a guard, a recording "
+        "and its own processes, so that all of a job's memory is released when it ends, and a "
+        "crash does not affect other jobs. Accepted jobs are on disk. Jobs continue when the "
+        "server exits or is killed, and the next server finds them.\n"
+        "\n"
         "`ebb submit`, `ebb jobs`, `ebb show`, `ebb logs`, `ebb wait`, `ebb cancel`, `ebb "
         "checkpoint` and `ebb rerun` reach it over the unix socket in the state folder. The "
-        "page is at the address of "
-        "--listen; it asks for the token, which is in the file token of the state folder "
-        "(token.read-only has one that changes nothing).\n\n"
-        "A --config FILE has these options by their long names, one a line; # begins a comment:\n\n"
+        "page is at the address of --listen; it asks for the token, which is in the file token "
+        "of the state folder (the token in token.read-only only allows reading).\n"
+        "\n"
+        "A --config FILE contains these options by their long names, one per line; # begins a "
+        "comment:\n"
+        "\n"
         "  listen = 127.0.0.1:7433\n"
         "  slots = 2\n"
         "  memory = 80%\n"
-        "  keep = 30d,50G\n\n"
-        "SIGTERM and Ctrl-C end the server; jobs run on.",
+        "  keep = 30d,50G\n"
+        "\n"
+        "SIGTERM and Ctrl-C stop the server; jobs continue.",
     .examples = "ebb serve\n"
                 "ebb serve --slots 4 --memory 80% --keep 30d,200\n"
                 "ebb serve --config /etc/ebb/serve.conf --check\n",

@@ -1,4 +1,4 @@
-/* The state folder by default. */
+/* The default state folder. */
 #include "cli/state_dir.h"
 
 #include <errno.h>
@@ -33,13 +33,13 @@ int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
     }
     if (given) {
         if (!getcwd(here, sizeof here))
-            return err_set(err, -errno, "the working directory is not known: %s", strerror(errno));
+            return err_set(err, -errno, "cannot find the working directory: %s", strerror(errno));
         return join(ret, here, given, err);
     }
     if (state && state[0] == '/')
         return join(ret, state, "ebb", err);
     if (!home || home[0] != '/')
-        return err_set(err, -ENOENT, "$HOME is not set; name the state folder with --state-dir");
+        return err_set(err, -ENOENT, "$HOME is not set; give the state folder with --state-dir");
     return join(ret, home, ".local/state/ebb", err);
 }
 

@@ -1,12 +1,12 @@
-/* Where `ebb serve` keeps its state, and where its clients look for it. */
+/* The folder in which `ebb serve` keeps its state, and in which clients find its socket. */
 #pragma once
 
 #include <limits.h>
 
 struct err;
 
-/* GIVEN, else $EBB_STATE_DIR, made absolute; without both $XDG_STATE_HOME/ebb or
- * ~/.local/state/ebb. 0, or -errno with a sentence. */
+/* GIVEN, or else $EBB_STATE_DIR, made absolute; if both are missing, $XDG_STATE_HOME/ebb or
+ * ~/.local/state/ebb. 0, or -errno with an error. */
 int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err);
-/* The server's unix socket in it. */
+/* The path of the server's unix socket in that folder. */
 int cli_state_socket(const char *state_dir, char ret[PATH_MAX], struct err *err);

@@ -1,4 +1,4 @@
-/* `ebb submit`: a job for the server. */
+/* `ebb submit`: sends a job to the server. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,36 +23,42 @@ struct submit_options {
     int64_t gpus, priority;
     bool wait, follow;
 };
-_Static_assert(offsetof(struct submit_options, run) == 0, "run_options_table is of this place");
+_Static_assert(offsetof(struct submit_options, run) == 0,
+               "the offsets of run_options_table start at the first member");
 
 #define AT(field) offsetof(struct submit_options, field)
 
 static const struct option_desc submit_table[] = {
     OPTION_ROW('n', "name", TEXT, "NAME", AT(name),
-               .help = "name of the job (default: the command's). The next run of one name is "
-                       "expected to need what earlier ones needed"),
+               .help =
+                   "name of the job (default: the command's); the server learns from earlier runs "
+                   "with that name how much memory to reserve"),
     OPTION_ROW('m', "memory", SIZE, "SIZE", AT(memory),
-               .help = "memory it needs at most: it starts when that is free (default: --limit, or "
-                       "what earlier runs needed)"),
+               .help = "memory to reserve: the job starts when that much is free (default: "
+                       "--limit, or the peak of earlier runs)"),
     OPTION_ROW('g', "gpu", INT, "N", AT(gpus), .max = 64,
-               .help = "GPUs it needs; which it gets is in CUDA_VISIBLE_DEVICES (default: none)"),
-    OPTION_ROW('C', "cwd", PATH, "DIR", AT(cwd), .help = "folder to run it in (default: this one)"),
+               .help = "number of GPUs; CUDA_VISIBLE_DEVICES lists those assigned (default: "
+                       "none)"),
+    OPTION_ROW('C', "cwd", PATH, "DIR", AT(cwd),
+               .help = "working folder of the job (default: "
+                       "this one)"),
     OPTION_ROW('e', "env", TEXTS, "K=V|K", AT(env),
-               .help = "a variable for it, or K alone as it is here; may be given several times. "
-                       "The rest is the server's environment"),
+               .help = "environment variable of the job; K alone copies the value from here; "
+                       "may be given several times. All others come from the server's "
+                       "environment"),
     OPTION_ROW('p', "priority", INT, "N", AT(priority), .min = -100, .max = 100,
-               .help = "before jobs of a lower one: -100 to 100, default 0"),
+               .help = "jobs with a higher priority start first: -100 to 100 (default: 0)"),
     OPTION_ROW('a', "after", TEXTS, "ID", AT(after),
-               .help = "not before this job has succeeded, and not at all if it does not; may be "
+               .help = "start after this job has succeeded, and cancel if it does not; may be "
                        "given several times"),
     OPTION_ROW('w', "wait", FLAG, NULL, AT(wait),
-               .help = "wait for its end, and exit as `ebb wait` does"),
+               .help = "wait for the end of the job, and exit like `ebb wait`"),
     OPTION_ROW('f', "follow", FLAG, NULL, AT(follow),
                .help =
-                   "show its output until its end, and exit as `ebb wait` does; its number goes "
+                   "print its output until it ends, and exit like `ebb wait`; the job's id goes "
                    "to standard error"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(client.json),
-               .help = "print the job as one line of JSON instead of its number"),
+               .help = "print the job as one line of JSON instead of its id"),
     OPTION_ROW(0, "socket", PATH, "PATH", AT(client.socket),
                .help = "the server's socket (default: $EBB_SERVER, or your own server's)"),
     {0},
@@ -60,7 +66,7 @@ static const struct option_desc submit_table[] = {
 
 /* ---- the request ---- */
 
-/* JSON has no bytes that are not UTF-8, and the job would get others than were given. */
+/* JSON can only contain UTF-8: other bytes would be changed before they reach the job. */
 static json_t *submit_string(const char *what, const char *text, struct err *err)
 {
     json_t *s = json_string(text);
@@ -85,8 +91,8 @@ static int submit_put_env(json_t *request, const struct option_texts *env, struc
         const char *value = equals ? equals + 1 : name ? getenv(name) : NULL;
         int r = value && *name ? submit_put_text(o, name, value, err)
                                : err_set(err, -EINVAL,
-                                         "--env: \"%.100s\" is neither K=V nor a variable that is "
-                                         "set here",
+                                         "--env: \"%.100s\" is neither K=V nor the name of a "
+                                         "variable that is set",
                                          text);
         free(name);
         if (r < 0)
@@ -199,7 +205,7 @@ static int submit_exec(const struct cli_call *call)
     json_t *request = json_object(), *job = NULL;
     int status;
     if (call->argc < 1)
-        status = cli_failf(2, "submit: which command? Write it behind --, like: ebb submit -- "
+        status = cli_failf(2, "submit: command missing; write it after --, as in: ebb submit -- "
                               "python train.py");
     else if (submit_build(request, call, &err) < 0)
         status = cli_failf(2, "submit: %s", err.text);
@@ -217,13 +223,14 @@ static int submit_exec(const struct cli_call *call)
 const struct cli_command cmd_submit = {
     .name = "submit",
     .operands = "-- CMD [ARG…]",
-    .summary = "give the server a job to run",
+    .summary = "submit a job to the server",
     .description =
-        "Puts CMD into the queue of `ebb serve` and prints the job's number. It runs as the "
-        "server's user, in this folder, as `ebb run` would run it: recorded, guarded, isolated "
-        "from the others.\n\n"
-        "With --wait or --follow the exit status is that of `ebb wait`; else 0 once the job is "
-        "accepted, which means that it is on disk, and 2 if it is not.",
+        "Puts CMD into the queue of `ebb serve` and prints the job's id. It runs as the "
+        "server's user, in this folder, in the same way as with `ebb run`: recorded, guarded, "
+        "isolated from other jobs.\n"
+        "\n"
+        "With --wait or --follow the exit status is that of `ebb wait`; otherwise 0 if the job "
+        "was accepted and is on disk, else 2.",
     .examples = "ebb submit --memory 24G --gpu 1 -- python train.py --epochs 3\n"
                 "ebb submit --limit 80% --restart --resume-args '--resume last' -- ./train\n"
                 "ebb submit --after 17 --env SEED=3 -- python eval.py\n",

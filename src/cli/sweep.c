@@ -1,4 +1,5 @@
-/* `ebb sweep`: ends what is left of a job that nobody watches any more, for the job server. */
+/* `ebb sweep`: ends the remaining processes of a job whose supervisor and sentinel were killed, for
+ * the job server. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ struct sweep_options {
 static const struct option_desc sweep_table[] = {
     OPTION_ROW(0, "lock-fd", INT, "N", offsetof(struct sweep_options, lock_fd), .fallback = "-1",
                .min = -1, .max = INT32_MAX,
-               .help = "the job's lock, which is kept while this lasts"),
+               .help = "fd of the job's lock, which is held until the end"),
     OPTION_ROW(0, "folder-id", TEXT, "ID", offsetof(struct sweep_options, folder_id),
                .help = "id in RUN_DIR; a folder with another id is neither read nor written"),
     OPTION_ROW(0, "grace", DURATION, "TIME", offsetof(struct sweep_options, grace_ns),
@@ -42,16 +43,16 @@ static int sweep_exec(const struct cli_call *call)
         lost_sign_lock(&root, lock);
     int r = lost_end_job(&root, path, o->folder_id ? o->folder_id : "", o->grace_ns);
     proc_root_close(&root);
-    return r < 0
-               ? cli_failf(2, "sweep: the processes of %s cannot be ended: %s", path, strerror(-r))
-               : 0;
+    return r < 0 ? cli_failf(2, "sweep: cannot end the processes of %s: %s", path, strerror(-r))
+                 : 0;
 }
 
 const struct cli_command cmd_sweep = {
     .name = "sweep",
     .operands = "RUN_DIR",
-    .summary = "end what is left of a job that nobody watches any more",
-    .description = "For the job server: its supervisor and its sentinel were both killed.",
+    .summary = "end the remaining processes of a job whose supervisor was killed",
+    .description = "For the job server, after the job's supervisor and sentinel were both "
+                   "killed.",
     .options = sweep_table,
     .options_size = sizeof(struct sweep_options),
     .usage_status = 2,

@@ -1,4 +1,4 @@
-/* `ebb verdict`: leak or not, from a recording or from anybody's table. */
+/* `ebb verdict`: leak or no leak, from a recording or from any CSV table. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -8,8 +8,10 @@
 #include "base/number.h"
 #include "base/quantity.h"
 #include "cli/csv_options.h"
+#include "diagnose/diagnosis.h"
 #include "judge/recorded.h"
 #include "present/document.h"
+#include "present/summary.h"
 #include "present/verdict.h"
 
 /* The exit statuses. */
@@ -26,38 +28,38 @@ struct verdict_call {
 static const struct option_desc options_table[] = {
     OPTION_ROW(
         0, "limit", SIZE, "SIZE", offsetof(struct verdict_call, limit),
-        .help = "the memory there is, as 24G, or as 80% of what the recording says (default all of "
-                "that)"),
-    OPTION_ROW(0, "steps-per-epoch", INT, "N", offsetof(struct verdict_call, steps_per_epoch),
-               .min = 1, .help = "length of one pass over the data, where no mark tells it"),
-    OPTION_ROW(0, "examples", INT, "N", offsetof(struct verdict_call, examples), .min = 1,
-               .help = "examples in the data; with --batch it gives the length of a pass"),
-    OPTION_ROW(0, "batch", INT, "N", offsetof(struct verdict_call, batch), .min = 1,
-               .help = "examples a step, accumulation and ranks counted"),
-    OPTION_ROW(
-        0, "until", TEXT, "T", offsetof(struct verdict_call, until),
-        .help = "judge only what was known at T: a value of the time column, or seconds since the "
-                "recording began"),
-    OPTION_ROW(0, "until-step", INT, "N", offsetof(struct verdict_call, until_step), .min = 1,
-               .help = "judge only what was known when step N had ended"),
-    OPTION_ROW(
-        0, "no-marks", FLAG, NULL, offsetof(struct verdict_call, no_marks),
         .help =
-            "of a recording: judge as if the job had sent neither marks nor figures of its own"),
+            "the memory limit, such as 24G, or 80% of the recorded limit (default: the recorded "
+            "limit)"),
+    OPTION_ROW(0, "steps-per-epoch", INT, "N", offsetof(struct verdict_call, steps_per_epoch),
+               .min = 1, .help = "length of an epoch, if no mark reports it"),
+    OPTION_ROW(
+        0, "examples", INT, "N", offsetof(struct verdict_call, examples), .min = 1,
+        .help = "number of examples in the dataset; with --batch, it gives the length of an epoch"),
+    OPTION_ROW(0, "batch", INT, "N", offsetof(struct verdict_call, batch), .min = 1,
+               .help = "examples per step, over all ranks and accumulated batches"),
+    OPTION_ROW(0, "until", TEXT, "T", offsetof(struct verdict_call, until),
+               .help =
+                   "use only the data up to time T: a value of the time column, or seconds since "
+                   "the start of the recording"),
+    OPTION_ROW(0, "until-step", INT, "N", offsetof(struct verdict_call, until_step), .min = 1,
+               .help = "use only the data up to the end of step N"),
+    OPTION_ROW(0, "no-marks", FLAG, NULL, offsetof(struct verdict_call, no_marks),
+               .help = "ignore the marks and figures that the job sent"),
     CSV_OPTION_ROWS(struct verdict_call, csv),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct verdict_call, json),
                .help = "print the verdict as JSON"),
     {0},
 };
 
-/* ---- what was asked for ---- */
+/* ---- options ---- */
 
 static uint64_t count_of(int64_t v)
 {
     return v > 0 ? (uint64_t)v : 0;
 }
 
-/* The length of a pass as the user knows it; 0: not told. */
+/* The number of steps per epoch that the options give; 0: unknown. */
 static uint64_t pass_length(const struct verdict_call *o)
 {
     uint64_t examples = count_of(o->examples), batch = count_of(o->batch);
@@ -77,26 +79,30 @@ static const char *table_option(const struct verdict_call *o)
                                 : NULL;
 }
 
-/* Options that do not go with PATH. */
+/* Refuses options that do not apply to PATH. */
 static int check_options(const char *path, const struct verdict_call *o, double until_s,
                          struct err *err)
 {
     if (run_is_recording(path)) {
         if (table_option(o))
-            return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", table_option(o),
-                           path);
+            return err_set(err, -EINVAL, "%s applies only to tables, and %s is a recording",
+                           table_option(o), path);
         if (until_s < 0 || until_s > 9e9)
-            return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
+            return err_set(err, -EINVAL,
+                           "--until %s: give seconds since the start of the "
+                           "recording",
                            o->until);
         return 0;
     }
     if (o->no_marks)
         return err_set(err, -EINVAL,
-                       "--no-marks is for recordings; %s is a table: leave out --marks", path);
+                       "--no-marks applies only to recordings; for the table %s, leave out "
+                       "--marks",
+                       path);
     if (o->limit.is_percent)
         return err_set(err, -EINVAL,
-                       "--limit: a share is of the limit in a recording, and %s has none; give a "
-                       "size, as 24G",
+                       "--limit: a share requires a limit in the recording, and %s has none; "
+                       "give a size such as 24G",
                        path);
     return 0;
 }
@@ -110,11 +116,14 @@ static int judge_path(const char *path, const struct verdict_call *o, double unt
                                           .no_marks = o->no_marks,
                                           .examples = count_of(o->examples),
                                           .batch = count_of(o->batch)};
-    struct run_settings reading = {.dead = RUN_DEAD_READ,
-                                   .has_until = o->until,
-                                   .has_until_step = o->until_step > 0,
-                                   .until_step = count_of(o->until_step),
-                                   .csv = o->csv};
+    /* The text includes the diagnosis, which needs more of the run than the verdict. */
+    struct run_settings reading = run_settings_read;
+    if (o->json)
+        reading = (struct run_settings){.dead = RUN_DEAD_READ};
+    reading.has_until = o->until;
+    reading.has_until_step = o->until_step > 0;
+    reading.until_step = count_of(o->until_step);
+    reading.csv = o->csv;
     reading.csv.has_until = o->until;
     reading.csv.until_s = until_s;
     if (until_s > 0 && until_s <= 9e9)
@@ -133,13 +142,12 @@ static int judge(const char *path, const struct verdict_call *o, struct recorded
         r = judge_path(path, o, until_s, ret, err);
     if (r < 0 || !ret->run)
         return r;
-    const struct trace_reader_damage *d = &ret->run->damage;
-    if (d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks)
-        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
+    if (trace_is_damaged(&ret->run->damage))
+        cli_say("verdict: %s is damaged; using the part that can be read", path);
     return 0;
 }
 
-/* ---- the answer ---- */
+/* ---- output ---- */
 
 static int status_of(const struct verdict_result *one)
 {
@@ -148,18 +156,19 @@ static int status_of(const struct verdict_result *one)
                                           : NOT_KNOWN;
 }
 
-/* Of series that are not of one job the worst counts. */
-static int exit_status(const struct verdicts *v)
+/* The place and the advice come from the diagnosis, which needs a run with its recording. */
+static void print_verdict(struct doc *doc, const struct recorded *recorded)
 {
-    if (v->has_job)
-        return status_of(&v->job.result);
-    int status = v->processes.count ? NO_LEAK : NOT_KNOWN;
-    for (size_t i = 0; i < v->processes.count; i++) {
-        int s = status_of(&v->processes.at[i].result);
-        if (s == LEAK || (s == NOT_KNOWN && status == NO_LEAK))
-            status = s;
-    }
-    return status;
+    struct facts *facts = NULL;
+    struct diagnosis diagnosis = {0};
+    struct summary s = {.outcome = &recorded->outcome, .verdicts = &recorded->verdicts};
+    if (facts_new(recorded, &facts, NULL) == 0 && diagnosis_make(facts, &diagnosis, NULL) == 0 &&
+        diagnosis.has_grown)
+        s.diagnosis = &diagnosis;
+    summary_lead(doc, &s, NULL);
+    verdict_details(doc, &recorded->verdicts, false);
+    facts_free(facts);
+    diagnosis_fini(&diagnosis);
 }
 
 static int exec(const struct cli_call *call)
@@ -173,10 +182,11 @@ static int exec(const struct cli_call *call)
         cli_failf(CANNOT, "verdict: %s", err.text);
     } else {
         if (!o->json)
-            verdict_doc(&doc, &recorded.verdicts);
+            print_verdict(&doc, &recorded);
         status = o->json ? cli_print_json(verdicts_json(&recorded.verdicts)) : cli_print_doc(&doc);
+        const struct judged *worst = verdict_worst(&recorded.verdicts);
         if (status == 0)
-            status = exit_status(&recorded.verdicts);
+            status = worst ? status_of(&worst->result) : NOT_KNOWN;
     }
     recorded_fini(&recorded);
     return status;
@@ -184,23 +194,29 @@ static int exec(const struct cli_call *call)
 
 const struct cli_command cmd_verdict = {
     .name = "verdict",
-    .operands = "FILE.ebb|RUN_DIR|FILE.csv",
+    .operands = "[RUN_DIR|FILE.ebb|FILE.csv]",
     .summary = "leak or not: the verdict on a recording, or on any CSV table",
     .description =
-        "One word for each process and for the whole job:\n\n"
-        "  stable      the floor is flat\n"
-        "  spiking     peaks, and the floor comes back\n"
-        "  plateaued   it grew, then stopped: where, and at which boundary\n"
-        "  filling     growing within the first pass over the data\n"
-        "  stepping    the floor rises at each evaluation, checkpoint or epoch\n"
-        "  leaking     the floor keeps rising\n"
-        "  undecided   not enough yet: what is missing\n\n"
-        "Each comes with its rate, how sure it is, when memory runs out, and why. A recording made "
-        "by ebb run or ebb watch gives the verdict that was given live.\n\n"
-        "A table has a header line, a column of times in seconds or of steps, and one of "
-        "values.\n\n"
-        "The exit status is 0 for no leak, 1 for a leak (leaking, stepping), 3 while it cannot be "
-        "known (filling, undecided), and 2 where there is nothing to judge.",
+        "Prints one word for each process and for the whole job:\n"
+        "\n"
+        "  stable      the baseline is flat\n"
+        "  spiking     memory peaks, and the baseline recovers\n"
+        "  plateaued   memory grew and stopped; at which step, and at which boundary\n"
+        "  filling     memory grows within the first epoch\n"
+        "  stepping    the baseline rises at each evaluation, checkpoint or epoch\n"
+        "  leaking     the baseline keeps rising\n"
+        "  undecided   not enough evidence yet; what is missing\n"
+        "\n"
+        "Each verdict has a rate, a confidence, the time at which memory runs out, and the "
+        "evidence. The worst of host memory and each GPU comes first and decides the exit "
+        "status. For a recording made by ebb run or ebb watch, the verdict is the same as the "
+        "live one.\n"
+        "\n"
+        "A table has a header line, a column of times in seconds or of steps, and a column of "
+        "values.\n"
+        "\n"
+        "The exit status is 0 for no leak, 1 for a leak (leaking, stepping), 3 if undecided so "
+        "far (filling, undecided), and 2 if the file cannot be judged.",
     .examples = "ebb verdict ebb-runs/latest\n"
                 "ebb verdict rss.csv --marks marks.jsonl --limit 24G\n"
                 "ebb verdict log.csv --step-column iter --steps-per-epoch 83 --json\n"

@@ -1,4 +1,4 @@
-/* `ebb version`: what this build is made of. */
+/* `ebb version`: version, platform and libraries of this build. */
 #include "cli/cli.h"
 
 #include <curses.h>
@@ -17,7 +17,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* What it was built for: the C library is the oldest that it runs with. */
+/* The platform that this was built for; the C library is the oldest one it runs with. */
 #define TEXT_OF(x) #x
 #define NUMBER_TEXT(x) TEXT_OF(x)
 #if defined(__x86_64__)
@@ -33,7 +33,7 @@
 #define TARGET MACHINE "-linux-musl"
 #endif
 
-/* Words that tell builds apart in a bug report. */
+/* Words that distinguish builds in a bug report. */
 static const char *const features[] = {
     "recording",
     "terminal-view",
@@ -52,7 +52,7 @@ static const char *ncurses_version(void)
     return space ? space + 1 : s;
 }
 
-/* clang's own text may end in a space. */
+/* clang's text may end in a space. */
 static size_t compiler_len(void)
 {
     size_t len = strlen(COMPILER);
@@ -111,8 +111,8 @@ const struct cli_command cmd_version = {
     .name = "version",
     .operands = "",
     .summary = "print the version",
-    .description = "The version and commit, what it was built for and with: what a bug report "
-                   "should contain.",
+    .description = "Prints the version and commit, the platform, the compiler and the libraries "
+                   "of this build: a bug report should contain them.",
     .options = options_table,
     .options_size = sizeof(struct version_options),
     .usage_status = 2,

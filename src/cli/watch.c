@@ -1,4 +1,4 @@
-/* ebb watch: samples running processes; shown on a terminal, in lines, or as JSON. */
+/* ebb watch: samples running processes, and shows them on a terminal, as lines, or as JSON. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -25,6 +25,7 @@
 #include "trace/rundir.h"
 #include "present/lines.h"
 #include "present/screen.h"
+#include "present/document.h"
 #include "present/summary.h"
 
 struct watch_options {
@@ -36,23 +37,24 @@ struct watch_options {
 
 static const struct option_desc watch_table[] = {
     OPTION_ROW('p', "pid", TEXTS, "PID", offsetof(struct watch_options, choice.pids),
-               .help = "watch this process and all below it; may be given several times"),
+               .help = "watch this process and its descendants; may be given several times"),
     OPTION_ROW('f', "find-training", FLAG, NULL,
                offsetof(struct watch_options, choice.find_training),
-               .help = "find the training job and watch it; of several, list them and ask"),
+               .help = "find the training job and watch it; if there are several, list them and "
+                       "exit"),
     OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, choice.system),
                .help = "watch every process of the machine"),
     OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct watch_options, interval_ns),
                .fallback = "1s", .min = 50, .max = 3600000, .help = "sample this often"),
     OPTION_ROW(0, "for", DURATION, "TIME", offsetof(struct watch_options, for_ns), .min = 1,
-               .help = "end after this time (default: when the job ends, or at Ctrl-C)"),
+               .help = "stop after this time (default: when the job ends, or at Ctrl-C)"),
     OPTION_ROW('r', "record", FLAG, NULL, offsetof(struct watch_options, record),
                .help = "record into a run folder, as ebb run does"),
     OPTION_ROW(
         'd', "run-dir", PATH, "DIR", offsetof(struct watch_options, run_dir),
         .help = "record into this folder, which must not exist yet (default: ebb-runs/NAME-DATE)"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct watch_options, json),
-               .help = "one JSON object per line for each sample, and one for the summary"),
+               .help = "print one JSON object per line for each sample, and one for the summary"),
     OPTION_ROW(0, "no-unique", FLAG, NULL, offsetof(struct watch_options, no_unique),
                .help = "do not read unique memory"),
     OPTION_ROW(0, "pss", FLAG, NULL, offsetof(struct watch_options, pss),
@@ -65,21 +67,21 @@ struct watch {
     struct proc_root root;
     struct loop *loop;
     struct engine *engine;
-    struct screen *screen; /* NULL: lines */
+    struct screen *screen; /* NULL: output as lines */
     struct watch_frame frame;
     struct rundir dir;
     struct watch_targets targets;
     char title[128];
-    char name[PROCESS_COMM_MAX + 1]; /* of the run folder */
+    char name[PROCESS_COMM_MAX + 1]; /* name of the run folder */
     struct outcome outcome;
     uint64_t started_wall_ns;
     struct buf line;
-    bool is_empty;        /* the job has ended */
-    const char *ended_by; /* or what ended the watching */
-    int write_error;      /* of stdout */
+    bool is_empty;        /* all watched processes have exited */
+    const char *ended_by; /* else why ebb stopped watching, for the summary */
+    int write_error;      /* errno of a write to standard output */
 };
 
-/* ---- what to watch ---- */
+/* ---- targets ---- */
 
 static int add_targets(struct watch *w, struct err *err)
 {
@@ -113,7 +115,7 @@ static void name_it(struct watch *w)
 
 /* ---- the document ---- */
 
-/* What is known before anything was measured. */
+/* Fills in the facts that are known before the first sample. */
 static void about_start(struct watch *w)
 {
     struct outcome_about *a = &w->outcome.about;
@@ -122,11 +124,11 @@ static void about_start(struct watch *w)
     char text[TEXT_LOCAL_MAX];
     outcome_about_start(a, w->name, w->dir.fd >= 0 ? w->dir.path : NULL);
     outcome_set_text(&a->started, text_local_time(text, w->started_wall_ns));
-    if (node) /* it may be gone at the end */
+    if (node) /* the process may have exited by the end */
         a->command = outcome_words(node->info.cmdline, node->info.cmdline_len, &a->command_count);
 }
 
-/* run.json, and the recording's header. */
+/* The facts for run.json and the recording's header. */
 static json_t *facts_json(const struct watch *w)
 {
     json_t *doc = json_object(), *pids = json_array();
@@ -152,9 +154,9 @@ static json_t *ended_json(struct watch *w)
     return doc;
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-/* A closed pipe is not a failure: the watching ends, quietly. */
+/* A closed pipe is not an error: ebb stops watching without a message. */
 static void write_out(struct watch *w)
 {
     int r = w->line.failed ? -ENOMEM : io_write_all(STDOUT_FILENO, w->line.data, w->line.len);
@@ -178,7 +180,7 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
         return;
     }
     if (w->frame.frame.count == 0)
-        return; /* the end, which the summary reports */
+        return; /* no process is left: the summary reports the end */
     if (w->options->json)
         lines_json(&w->line, &w->frame.frame);
     else
@@ -195,7 +197,7 @@ static void on_empty(void *user, struct engine *e, uint64_t now_ns)
     loop_stop(w->loop);
 }
 
-static void on_say(void *user, const char *sentence)
+static void on_report(void *user, const char *sentence)
 {
     struct watch *w = user;
     if (w->screen)
@@ -243,7 +245,7 @@ static void on_keys(void *user, int fd, uint32_t events)
         watch_stop(w, "a closed terminal");
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static int listen_to_all(struct watch *w)
 {
@@ -291,21 +293,21 @@ static int begin_screen(struct watch *w, struct err *err)
     return r;
 }
 
-/* Everything that can be wrong with the request shows here. */
+/* Sets everything up. All errors in the request are found here. */
 static int begin(struct watch *w, struct err *err)
 {
     const struct watch_options *o = w->options;
     const struct engine_options options = {
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &w->root};
     const struct engine_callbacks callbacks = {
-        .tick = watch_on_tick, .empty = on_empty, .say = on_say, .user = w};
+        .tick = watch_on_tick, .empty = on_empty, .report = on_report, .user = w};
     struct rlimit before;
     proc_raise_nofile(&before);
     int r = loop_new(&w->loop);
     if (r == 0)
         r = listen_to_all(w);
     if (r < 0)
-        return err_set(err, r, "cannot begin to watch: %s", strerror(-r));
+        return err_set(err, r, "cannot start watching: %s", strerror(-r));
     r = engine_new(w->loop, &options, &callbacks, &w->engine, err);
     if (r == 0)
         r = add_targets(w, err);
@@ -320,7 +322,7 @@ static int begin(struct watch *w, struct err *err)
         return r;
     engine_sample_now(w->engine);
     r = engine_start(w->engine);
-    return r < 0 ? err_set(err, r, "cannot begin to watch: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(err, r, "cannot start watching: %s", strerror(-r)) : 0;
 }
 
 static void print_summary(struct watch *w, json_t *doc)
@@ -335,8 +337,10 @@ static void print_summary(struct watch *w, json_t *doc)
         struct verdicts verdicts = {0};
         const struct summary summary = {.outcome = &w->outcome, .verdicts = &verdicts};
         w->line.failed |= judge_verdicts(engine_verdict(w->engine), &verdicts) < 0;
-        summary_terminal(&w->line, &summary, cli_colour(STDOUT_FILENO),
-                         (int)cli_width(STDOUT_FILENO));
+        struct doc text = {0};
+        summary_full(&text, &summary);
+        doc_terminal(&w->line, &text, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+        doc_fini(&text);
         verdicts_fini(&verdicts);
     }
     write_out(w);
@@ -375,7 +379,7 @@ static int watch_run(struct watch *w)
         cli_say("%s", w->targets.notice);
     int r = loop_run(w->loop);
     status = watch_end(w);
-    return r < 0 ? cli_failf(2, "cannot go on watching: %s", strerror(-r)) : status;
+    return r < 0 ? cli_failf(2, "cannot continue watching: %s", strerror(-r)) : status;
 }
 
 static int watch_exec(const struct cli_call *call)
@@ -386,7 +390,7 @@ static int watch_exec(const struct cli_call *call)
                       .started_wall_ns = clock_wall_ns()};
     struct err err = {""};
     if (call->argc > 0)
-        return cli_failf(2, "watch: \"%.100s\" is not expected here; --pid PID names a process",
+        return cli_failf(2, "watch: unexpected operand \"%.100s\"; give a process with --pid PID",
                          call->argv[0]);
     if (proc_root_open("/proc", "/sys/fs/cgroup", &w.root, &err) < 0)
         return cli_fail(2, &err);
@@ -407,16 +411,18 @@ const struct cli_command cmd_watch = {
     .operands = "",
     .summary = "watch a running job: a live view on a terminal, lines elsewhere",
     .description =
-        "Watches processes that run already, and all below them. On a terminal it shows them as a "
-        "tree with the memory of each, how fast it grows, and the headroom; the key "
-        "? explains what is shown. Where the output is not a terminal it prints a line for each "
-        "sample.\n\n"
-        "The memory of the job counts each page once, however many processes share it; where "
-        "that cannot be known exactly, a lower and an upper bound are given.\n\n"
-        "A --pid of a launcher (uv run, torchrun, accelerate, a shell) says so and follows to "
-        "the process that does the work.\n\n"
-        "It ends when the job ends, after --for, at the key q or at Ctrl-C; then it prints a "
-        "summary. The job itself is never touched.",
+        "Watches running processes and their descendants. On a terminal it shows them as a tree "
+        "with the memory of each, its growth rate, and the headroom; the key ? explains the "
+        "columns. If the output is not a terminal, it prints a line for each sample.\n"
+        "\n"
+        "The memory of the job counts each page once, even if several processes share it; if "
+        "that cannot be measured exactly, a lower and an upper bound are printed.\n"
+        "\n"
+        "If --pid is a launcher (uv run, torchrun, accelerate, a shell), ebb prints that and "
+        "watches the process that does the work.\n"
+        "\n"
+        "ebb watch ends when the job ends, after --for, at the key q or at Ctrl-C; then it "
+        "prints a summary. It never affects the job.",
     .examples = "ebb watch --pid 4711\n"
                 "ebb watch --find-training --record\n"
                 "ebb watch --system --interval 5s\n"

@@ -1,4 +1,4 @@
-/* From the engine's nodes and samples to plain rows. */
+/* Converts the engine's processes and samples to plain rows. */
 #include "cli/watch_frame.h"
 
 #include <errno.h>
@@ -74,8 +74,9 @@ static void fill_verdict(struct watch_frame *f, struct engine *e)
     f->judged = engine_verdict_count(e);
     verdicts_fini(&f->verdicts);
     bool is_made = judge_verdicts(engine_verdict(e), &f->verdicts) == 0;
-    f->frame.verdicts =
-        is_made && engine_verdict_known(e) && f->verdicts.has_job ? &f->verdicts : NULL;
+    f->frame.verdicts = is_made && judge_has_verdict(engine_verdict(e)) && f->verdicts.has_job
+                            ? &f->verdicts
+                            : NULL;
     const struct judge_tree *tree = judge_tree(engine_verdict(e));
     f->frame.tree_rate_known = tree && tree->result.rate_bytes_per_min.known;
     f->frame.tree_rate_bytes_per_min =

@@ -1,4 +1,4 @@
-/* What the engine knows, as the frame that the views show. */
+/* Converts the engine's state to the frame that the views show. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,14 +11,14 @@
 
 struct engine;
 
-/* Zeroed is a valid empty one. Its memory is used again at each tick. */
+/* A zeroed struct is valid and empty. Its memory is reused at each tick. */
 struct watch_frame {
     struct frame frame;
     size_t rows_cap;
-    uint64_t judged; /* how often, when the verdicts were made */
+    uint64_t judged; /* number of verdict computations that this frame shows */
     struct verdicts verdicts;
 };
 
 void watch_frame_fini(struct watch_frame *f);
-/* Fills in everything but title and notice. 0 or -ENOMEM. */
+/* Fills in everything except title and notice. 0 or -ENOMEM. */
 int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns);

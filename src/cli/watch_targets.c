@@ -1,4 +1,4 @@
-/* The processes that `ebb watch` watches: given, followed from a launcher, or searched for. */
+/* Finds the processes that `ebb watch` watches: given, found below a launcher, or searched for. */
 #include "cli/watch_targets.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void add_pid(struct watch_targets *t, int32_t pid)
     t->pids[t->count++] = pid;
 }
 
-/* One --pid, or the process that does the work for it. */
+/* Adds the process of one --pid or, if that is a launcher, the process that does the work. */
 static int take_pid(struct watch_targets *t, const struct proc_root *root, const char *text,
                     struct err *err)
 {
@@ -42,7 +42,7 @@ static int take_pid(struct watch_targets *t, const struct proc_root *root, const
         r = find_real_process(root, (int32_t)pid, &real, why, err);
     if (r < 0)
         return r;
-    if (real == getpid()) { /* the shell that started us has nothing else below it */
+    if (real == getpid()) { /* the given shell has started only this ebb */
         real = (int32_t)pid;
         why[0] = '\0';
     }
@@ -63,8 +63,7 @@ static void list_candidates(const struct find_candidate *c, size_t count)
         buf_add_byte(&out, '\n');
         buf_printf(&out, "%22s%s\n", "", c[i].reasons);
     }
-    buf_printf(&out, "Which one? Say, for instance: ebb watch --pid %d\n",
-               (int)c[0].process.id.pid);
+    buf_printf(&out, "Choose one, for instance: ebb watch --pid %d\n", (int)c[0].process.id.pid);
     (void)io_write_all(STDERR_FILENO, out.data, out.len);
     buf_fini(&out);
 }
@@ -82,9 +81,9 @@ static int take_training(struct watch_targets *t, const struct proc_root *root)
     if (count < 0) {
         status = cli_fail(2, &err);
     } else if (count == 0) {
-        status = cli_failf(2, "no training job found: no process that we may look into has torch, "
-                              "jax or tensorflow mapped, holds a GPU or is a Python with a "
-                              "trainer on its command line; --pid PID watches any process");
+        status = cli_failf(2, "no training job found: no process that you may inspect has "
+                              "torch, jax or tensorflow mapped, uses a GPU or is a Python with "
+                              "a trainer on its command line; --pid PID watches any process");
     } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
         list_candidates(c, (size_t)count);
         status = 2;
@@ -105,9 +104,10 @@ int watch_targets_choose(const struct watch_choice *choice, const struct proc_ro
     int ways = (choice->pids.count > 0) + choice->find_training + choice->system;
     if (ways != 1)
         return cli_failf(2,
-                         "watch: %s: --pid PID for a process and all below it, --find-training "
-                         "to look for the job, or --system for all processes",
-                         ways ? "choose one of three" : "no target given; there are three ways");
+                         "watch: %s: --pid PID for a process and its descendants, "
+                         "--find-training to search for the job, or --system for all processes",
+                         ways ? "several targets given; choose one of three"
+                              : "no target given; choose one of three");
     for (size_t i = 0; i < choice->pids.count; i++)
         if (take_pid(ret, root, choice->pids.v[i], &err) < 0)
             return cli_fail(2, &err);

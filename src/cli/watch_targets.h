@@ -1,4 +1,5 @@
-/* What `ebb watch` watches: processes by pid, the training job that it finds, or all. */
+/* The targets of `ebb watch`: processes by pid, the training job that it finds, or all processes.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -18,12 +19,12 @@ struct watch_choice {
 
 /* Zeroed is valid and empty. */
 struct watch_targets {
-    int32_t pids[OPTION_TEXTS_MAX]; /* none of --system */
+    int32_t pids[OPTION_TEXTS_MAX]; /* empty with --system */
     size_t count;
-    char notice[WATCH_NOTICE_MAX]; /* why these; or "" */
+    char notice[WATCH_NOTICE_MAX]; /* why these were chosen; or "" */
 };
 
-/* 0, or the exit status: an error, or the candidates to choose from, was printed. */
+/* 0, or the exit status after printing an error or the candidates to choose from. */
 int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
                          struct watch_targets *ret);
 void watch_notice_add(struct watch_targets *t, const char *sentence);

@@ -1,4 +1,4 @@
-/* What to do: only what the evidence calls for, and with this run's own figures. */
+/* Advice: only measures that the evidence supports, with numbers of this run. */
 #include "diagnose/advice.h"
 
 #include <inttypes.h>
@@ -9,7 +9,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A planned restart leaves this part of the limit for the spikes of a step. */
+/* A planned restart uses this fraction of the limit, and leaves the rest for spikes within a
+ * step. */
 static const double restart_share = 0.8;
 static const double least_share = 0.15;
 
@@ -41,22 +42,28 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
 
 /* ---- one hypothesis each ---- */
 
+static const char *about_of(struct sizes *s, double bytes)
+{
+    return text_about_size(s->text[0], bytes);
+}
+
 static const char *site_text(char out[PLACE_MAX], const struct hypothesis *h)
 {
     return h->site ? place_text(out, h->site) : "";
 }
 
-static void a_step_less(const struct question *q, const struct hypothesis *h, struct advice *a)
+static void saves_per_step(const struct question *q, const struct hypothesis *h, struct advice *a)
 {
     struct sizes s;
     double rate = q->f->main->verdict.per_step;
     if (h->site && h->site->verdict.rate_bytes_per_step.known)
         rate = h->site->verdict.rate_bytes_per_step.value;
     if (rate > 0)
-        effect(a, "%s a step less", size_of(&s, 0, rate));
+        effect(a, "saves %s/step", about_of(&s, rate));
 }
 
-/* Images are what a first pass most often decodes: said where the call site tells. */
+/* Most caches that fill during the first epoch hold decoded images; the call site shows whether
+ * this one does. */
 static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;
@@ -72,52 +79,73 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     struct sizes s;
     if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
         add(l, h->id,
-            "this is no leak: %s was asked for at once at %s, and becomes resident as it is "
-            "written to. To need less, ask for less",
-            size_of(&s, 0, h->site->live_bytes), site_text(place, h));
+            "not a leak: %s was allocated at once at %s and becomes resident as it is written; to "
+            "use less memory, allocate less",
+            about_of(&s, h->site->live_bytes), site_text(place, h));
         return;
     }
     struct advice *a =
         add(l, h->id,
-            "this is no leak. To need less, make each example when it is asked for and do not "
-            "keep it%s%s%s",
+            "not a leak; to use less memory, load each example on demand and do not keep it%s%s%s",
             h->site ? ": " : "", site_text(place, h),
-            is_image(h) ? "; for images ebb.data.LazyImages(paths, budget=…) does so" : "");
+            is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
     if (h->word != POSSIBLE)
-        effect(a, "%s less", size_of(&s, 0, h->share * q->total));
+        effect(a, "saves %s", about_of(&s, h->share * q->total));
 }
 
-static void advise_keeper(const struct question *q, const struct hypothesis *h, struct list *l)
+/* The growing container to bound. Containers of libraries are skipped, since the user cannot change
+ * them. */
+static const struct kept *program_container(const struct facts *f)
+{
+    const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
+    for (size_t i = 0; kept && i < kept->count; i++)
+        if (!kept->at[i].is_library)
+            return &kept->at[i];
+    return NULL;
+}
+
+static void advise_call_site(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     char place[PLACE_MAX];
-    const struct kept_list *kept = kept_of(&q->f->kept, q->f->main->id.pid);
-    a_step_less(q, h,
-                kept ? add(l, h->id, "let go of what %s makes: %s keeps it", site_text(place, h),
-                           kept->at[0].name)
-                     : add(l, h->id, "see who keeps what %s makes: a list, a cache, a closure",
-                           site_text(place, h)));
+    const struct kept *kept = program_container(q->f);
+    struct advice *a;
+    if (kept)
+        a = add(l, h->id, "bound or clear %s: it keeps what %s allocates", kept->name,
+                site_text(place, h));
+    else if (h->site && made_by_torch(&q->f->heap, h->site))
+        a = add(
+            l, h->id,
+            "at %s, keep numbers instead of tensors: .item(), or .detach() if it must be a tensor",
+            site_text(place, h));
+    else
+        a = add(l, h->id, "find the list, cache or closure that keeps the result of %s alive",
+                site_text(place, h));
+    saves_per_step(q, h, a);
 }
 
 static void advise_graph(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     char place[PLACE_MAX];
-    a_step_less(q, h,
-                add(l, h->id,
-                    "keep numbers, not tensors with their graph: loss.item() or "
-                    "loss.detach()%s%s",
-                    h->site ? "; the graph is made at " : "", site_text(place, h)));
+    saves_per_step(q, h,
+                   add(l, h->id,
+                       "%s%s%skeep the number, not its graph: loss.item() or loss.detach()",
+                       h->site ? "at " : "", site_text(place, h), h->site ? ", " : ""));
 }
 
-/* "__main__.history[14]['batch']", where the census found a way to it. */
+/* Names the object to release, "__main__.history[14]['batch']", if the census found a path to
+ * it. */
 static void advise_census(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     const json_t *one = json_array_get(json_object_get(q->f->census_last, "largest"), 0);
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
     if (what && chain && strncmp(chain, "…", strlen("…")) != 0 && !strstr(chain, "nothing that gc"))
-        a_step_less(q, h, add(l, h->id, "let go of %.100s, held by %.200s", what, chain));
+        saves_per_step(q, h, add(l, h->id, "release %.100s, kept alive by %.200s", what, chain));
     else
-        a_step_less(q, h, add(l, h->id, "ask the running job who holds them: ebb census PID"));
+        saves_per_step(q, h,
+                       add(l, h->id,
+                           "record the references that keep them alive: EBB_CENSUS_EVERY=100 ebb "
+                           "run -- COMMAND"));
 }
 
 static void advise_eval(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -126,31 +154,27 @@ static void advise_eval(const struct question *q, const struct hypothesis *h, st
     struct advice *a =
         add(l, h->id,
             h->id == HYPOTHESIS_EVAL_STEP
-                ? "let go of what each evaluation or checkpoint makes: predictions, "
-                  "figures, copies of the state"
-                : "no leak. Where the spike is too high, do not gather everything an "
-                  "evaluation makes (Hugging Face: batch_eval_metrics=True, "
-                  "preprocess_logits_for_metrics)");
+                ? "release what each evaluation or checkpoint allocates: predictions, figures, "
+                  "copies of the state"
+                : "not a leak; to lower the spike, do not collect all outputs of an evaluation "
+                  "(Hugging Face: batch_eval_metrics=True, preprocess_logits_for_metrics)");
     if (h->id == HYPOTHESIS_EVAL_STEP)
-        effect(a, "%s less by now", size_of(&s, 0, h->share * q->total));
+        effect(a, "saves %s so far", about_of(&s, h->share * q->total));
 }
 
 static void advise_retention(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     struct sizes s;
     double kept = 0;
-    const struct growth_row *row = keeper(q, &kept);
+    const struct growth_row *row = keeping_site(q, &kept);
     bool leaves_holes = row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row);
     effect(add(l, h->id,
                leaves_holes
-                   ? "the memory is free, but lies in holes between what is kept: torch asks for "
-                     "aligned pieces, and glibc cannot use the hole of one for another of its "
-                     "size. MALLOC_MMAP_THRESHOLD_=131072 gives large ones back, so does another "
-                     "allocator"
-                   : "the memory is free, but not given back: fewer arenas "
-                     "(MALLOC_ARENA_MAX=2), a trim now and then (MemoryCleanup(trim=True)), or "
-                     "another allocator"),
-           "at most %s less", size_of(&s, 0, h->share * q->total));
+                   ? "set MALLOC_MMAP_THRESHOLD_=131072, or preload jemalloc: the memory is free, "
+                     "but lies in holes between live tensors, and glibc does not return it"
+                   : "set MALLOC_ARENA_MAX=2, trim with MemoryCleanup(trim=True), or preload "
+                     "jemalloc: the memory is free, but the allocator does not return it"),
+           "saves up to %s", about_of(&s, h->share * q->total));
 }
 
 static double unique_of(const struct facts *f, enum process_role role)
@@ -171,37 +195,46 @@ static void advise_workers(const struct question *q, const struct hypothesis *h,
     if (h->id == HYPOTHESIS_COPY_ON_WRITE) {
         effect(add(l, h->id,
                    "keep the data in one array, a table or a mapped file instead of a list "
-                   "of Python objects; or use fewer workers"),
-               "up to %s less", size_of(&s, 0, h->share * fmax(q->total, data)));
+                   "of Python objects, or use fewer workers"),
+               "saves up to %s", about_of(&s, h->share * fmax(q->total, data)));
         return;
     }
     if (compile > 0)
         effect(add(l, h->id,
-                   "fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or none "
+                   "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or none "
                    "(TORCH_COMPILE_DISABLE=1)"),
-               "up to %s less", size_of(&s, 0, compile));
+               "saves up to %s", about_of(&s, compile));
     if (data > 0)
-        effect(add(l, h->id, "fewer data-loader workers"), "up to %s less", size_of(&s, 0, data));
+        effect(add(l, h->id, "use fewer data-loader workers"), "saves up to %s",
+               about_of(&s, data));
 }
 
 static void advise_kind(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     struct sizes s;
-    const char *what = h->id == HYPOTHESIS_PINNED ? "pin_memory=False"
+    const char *what = h->id == HYPOTHESIS_PINNED ? "set pin_memory=False"
+                       : h->id == HYPOTHESIS_PROCESSES
+                           ? "close process pools after use (with Pool(...) as pool:), or create "
+                             "workers once (persistent_workers=True)"
+                       : h->id == HYPOTHESIS_SHARED_MEMORY && unmapped_growth(q) > 0
+                           ? "unlink shared memory after its last use (SharedMemory.unlink()), or "
+                             "remove the files that the job writes to /dev/shm"
+                       : h->id == HYPOTHESIS_SHARED_MEMORY && is_leak(q->word)
+                           ? "drop batches after their step: something keeps tensors that workers "
+                             "sent in shared memory"
                        : h->id == HYPOTHESIS_SHARED_MEMORY
-                           ? "fewer batches under way: num_workers, prefetch_factor"
+                           ? "keep fewer batches in flight: lower num_workers or prefetch_factor"
                        : h->id == HYPOTHESIS_COMPILE
                            ? "compile for changing shapes (dynamic=True), or not at "
                              "all (TORCH_COMPILE_DISABLE=1)"
                        : h->id == HYPOTHESIS_MAPPED_FILES
-                           ? "nothing: the kernel takes file pages back when memory "
-                             "is needed"
+                           ? "nothing to do: the kernel reclaims file pages when memory is needed"
                            : NULL;
     if (!what)
         return;
     struct advice *a = add(l, h->id, "%s", what);
     if (h->id != HYPOTHESIS_MAPPED_FILES)
-        effect(a, "up to %s less", size_of(&s, 0, h->share * q->total));
+        effect(a, "saves up to %s", about_of(&s, h->share * q->total));
 }
 
 static void advise(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -211,7 +244,7 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
         advise_first_touch(q, h, l);
         break;
     case HYPOTHESIS_CALL_SITE:
-        advise_keeper(q, h, l);
+        advise_call_site(q, h, l);
         break;
     case HYPOTHESIS_AUTOGRAD:
         advise_graph(q, h, l);
@@ -235,19 +268,28 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
         add(l, h->id, "watch the job itself: ebb run -- COMMAND, or ebb watch --find-training");
         break;
     case HYPOTHESIS_GPU:
-        add(l, h->id, "look at the tensors on the GPU: ebb census PID");
+        if (h->site)
+            advise_call_site(q, h, l);
+        else
+            add(l, h->id,
+                "record the tensors on the GPU and their references: EBB_CENSUS_EVERY=100 ebb run "
+                "-- COMMAND");
+        break;
+    case HYPOTHESIS_GPU_FRAGMENTS:
+        add(l, h->id,
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use few different shapes");
         break;
     case HYPOTHESIS_ACCUMULATION:
-        add(l, h->id, "no leak: a smaller batch a device makes what a step needs smaller");
+        add(l, h->id, "not a leak; a smaller batch per device lowers the memory of a step");
         break;
     default:
         advise_kind(q, h, l);
     }
 }
 
-/* ---- of the whole ---- */
+/* ---- the run as a whole ---- */
 
-/* Finishing within the limit although it leaks. */
+/* Advice for finishing within the limit despite the leak. */
 static void advise_restart(const struct question *q, enum hypothesis_id because, struct list *l)
 {
     const struct facts *f = q->f;
@@ -260,9 +302,8 @@ static void advise_restart(const struct question *q, enum hypothesis_id because,
     if (steps < 1 || steps >= (double)f->max_steps)
         return;
     add(l, because,
-        "to finish all the same: ebb run --restart --restart-every %.0fsteps stays "
-        "below %s",
-        steps, size_of(&s, 0, f->limit_bytes));
+        "to finish despite the leak: ebb run --restart --restart-every %.0fsteps stays below %s",
+        steps, about_of(&s, f->limit_bytes));
 }
 
 static void advise_cleanup(const struct question *q, enum hypothesis_id because, struct list *l)
@@ -273,13 +314,12 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
     if (!c->count || !(span > 0) || c->freed_bytes > 0.1 * q->total)
         return;
     add(l, because,
-        "remove the cleanup: %" PRIu64 " times freed %s in all and took %.1f %% of the "
-        "time",
-        c->count, size_of(&s, 0, fmax(0, c->freed_bytes)), c->cost_s / span * 100);
+        "remove MemoryCleanup: %" PRIu64 " calls freed %s in all and took %.1f %% of the time",
+        c->count, about_of(&s, fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* One way to the same thing is enough: the first that names the line. */
-static bool is_said(const struct list *l, const struct hypothesis *h)
+/* One piece of advice per cause is enough: the first one that names the line. */
+static bool is_covered(const struct list *l, const struct hypothesis *h)
 {
     bool is_general = h->id == HYPOTHESIS_TENSORS || h->id == HYPOTHESIS_PYTHON_OBJECTS ||
                       h->id == HYPOTHESIS_CALL_SITE;
@@ -290,27 +330,44 @@ static bool is_said(const struct list *l, const struct hypothesis *h)
     return false;
 }
 
-/* Of a cache that a pass has filled "do not keep it: LINE" is said; who keeps it adds to that only
- * where it is known. */
-static bool is_said_of_fill(const struct question *q, const struct hypothesis *first,
-                            const struct hypothesis *h)
+/* Advice on a cache filled in the first epoch names its line; advice on the call site would repeat
+ * it, unless it names the container. */
+static bool is_covered_by_fill(const struct question *q, const struct hypothesis *first,
+                               const struct hypothesis *h)
 {
     return h->id == HYPOTHESIS_CALL_SITE && first->id == HYPOTHESIS_FIRST_TOUCH && h->site &&
-           first->site == h->site && !kept_of(&q->f->kept, q->f->main->id.pid);
+           first->site == h->site && !program_container(q->f);
 }
 
-/* It grows, and nothing that was measured says why. */
+/* Retained memory between live blocks is a symptom if the memory that stays alive is known. */
+static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
+                       const struct hypothesis *h)
+{
+    if (h->id != HYPOTHESIS_RETENTION)
+        return false;
+    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
+        enum hypothesis_id id = ranked[i].id;
+        bool is_cause = id == HYPOTHESIS_CALL_SITE || id == HYPOTHESIS_AUTOGRAD ||
+                        id == HYPOTHESIS_TENSORS || id == HYPOTHESIS_PYTHON_OBJECTS ||
+                        id == HYPOTHESIS_EVAL_STEP;
+        if (is_cause && (ranked[i].word == LIKELY || ranked[i].word == NEARLY_CERTAIN))
+            return true;
+    }
+    return kept_of(&q->f->kept, q->f->main->id.pid);
+}
+
+/* Advice for growth that no measurement explains. */
 static void advise_measuring(const struct question *q, const struct hypothesis *first,
                              struct list *l)
 {
     if (l->count || !q->has_grown || (first->word != CANNOT_TEST && first->word != POSSIBLE))
         return;
-    if (!q->f->heap.profile)
+    if (!q->f->heap.is_on)
         add(l, first->id,
-            "record it with the profiler, for the line that holds the memory: ebb run "
-            "-- COMMAND");
+            "run it with the heap profiler to see the allocating line: ebb run -- COMMAND");
     if (!q->f->census_first)
-        add(l, first->id, "and with two censuses of what is alive: EBB_CENSUS_EVERY=100");
+        add(l, first->id,
+            "record two censuses of live objects: EBB_CENSUS_EVERY=100 ebb run -- COMMAND");
 }
 
 size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
@@ -323,10 +380,10 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         const struct hypothesis *h = &ranked[i];
         bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
-        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* it asks for nothing to be done */
+        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* nothing to do about it */
             continue;
-        if (is_worth && h->share >= least_share && !is_said(&l, h) &&
-            !is_said_of_fill(q, &ranked[0], h))
+        if (is_worth && h->share >= least_share && !is_covered(&l, h) &&
+            !is_symptom(q, ranked, h) && !is_covered_by_fill(q, &ranked[0], h))
             advise(q, h, &l);
     }
     advise_measuring(q, &ranked[0], &l);

@@ -1,4 +1,4 @@
-/* Facts, ledger, hypotheses and advice gathered into one diagnosis. */
+/* Combines facts, ledger, hypotheses and advice into one diagnosis. */
 #include "diagnose/diagnosis.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 enum { DIAGNOSIS_FORMAT = 1, ABSENT_MAX = 64 };
 
-/* ---- values; out of memory leaves them out, and *FAILED is set ---- */
+/* ---- values; when out of memory they are left out, and *FAILED is set ---- */
 
 static char *copied(const char *s, bool *failed)
 {
@@ -44,16 +44,16 @@ static bool set_thousandths(double v, double *ret)
     return isfinite(v);
 }
 
-/* ---- what it is about ---- */
+/* ---- verdict and process ---- */
 
-/* "process 4711 python (main): leaking, from 405 MiB to 806 MiB, +1.64 MiB a step" */
+/* "process 4711 python (main): leaking, from 405 MiB to 806 MiB, +1.64 MiB/step" */
 static char *verdict_sentence(const struct question *q, bool *failed)
 {
     const struct facts_process *p = q->f->main;
     char a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
     struct buf text = {0};
     if (!p || isnan(q->growth))
-        return copied("nothing was read of the job's memory", failed);
+        return copied("the job's memory was not sampled", failed);
     double rate = isnan(p->verdict.per_step) ? p->verdict.per_min : p->verdict.per_step;
     buf_printf(&text, "process %d ", (int)p->id.pid);
     buf_add_str(&text, p->name);
@@ -61,8 +61,8 @@ static char *verdict_sentence(const struct question *q, bool *failed)
                verdict_word_name(q->word), text_size(a, number_to_u64(q->base)),
                text_size(b, number_to_u64(q->base + q->growth)));
     if (p->verdict.leak == VERDICT_LEAK_YES && !isnan(rate))
-        buf_printf(&text, ", %s a %s", text_size_signed(a, number_to_i64(rate)),
-                   isnan(p->verdict.per_step) ? "minute" : "step");
+        buf_printf(&text, ", %s/%s", text_size_signed(a, number_to_i64(rate)),
+                   isnan(p->verdict.per_step) ? "min" : "step");
     char *sentence = copied(buf_str(&text), failed);
     buf_fini(&text);
     return sentence;
@@ -146,6 +146,7 @@ static void set_hypothesis(const struct hypothesis *h, struct diagnosis_hypothes
                            bool *failed)
 {
     ret->key = copied(hypothesis_key(h->id), failed);
+    ret->code = copied(hypothesis_code(h->id), failed);
     ret->title = copied(hypothesis_title(h->id), failed);
     ret->word = h->word;
     ret->has_log_odds = set_thousandths(h->log_odds, &ret->log_odds);
@@ -180,7 +181,7 @@ static void set_hypotheses(const struct question *q, struct diagnosis *ret, bool
     free(ranked);
 }
 
-/* ---- containers, and what is missing ---- */
+/* ---- containers, and missing measurements ---- */
 
 static void set_kept(const struct kept_list *l, struct diagnosis *ret, bool *failed)
 {
@@ -202,7 +203,7 @@ static void set_kept(const struct kept_list *l, struct diagnosis *ret, bool *fai
 static void add_absent(struct diagnosis *d, const char *text, bool *failed)
 {
     for (size_t i = 0; i < d->n_absent; i++)
-        if (strcmp(d->absent[i], text) == 0)
+        if (d->absent[i] && strcmp(d->absent[i], text) == 0)
             return;
     char *copy = d->n_absent < ABSENT_MAX ? copied(text, failed) : NULL;
     if (copy)
@@ -215,10 +216,10 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
         bool is_absent;
         const char *text;
     } parts[] = {
-        {f->is_damaged, "a part of the recording is damaged or cut off: this is what can be read"},
-        {!f->has_run_json, "there is no run.json: how it ended, and what was set, is not known"},
-        {f->n_marks == 0, "no marks: steps, epochs and evaluations are not known"},
-        {!f->heap.profile, "no heap profile: which line holds the memory is not known"},
+        {f->is_damaged, "part of the recording is damaged or missing: the diagnosis uses the rest"},
+        {!f->has_run_json, "no run.json: how the job ended and its settings are unknown"},
+        {f->n_marks == 0, "no marks: steps, epochs and evaluations are unknown"},
+        {!f->heap.profile, "no heap profile: the allocating line is unknown"},
     };
     ret->absent = allocated(ABSENT_MAX, sizeof *ret->absent, failed);
     if (!ret->absent)
@@ -232,6 +233,14 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
                 add_absent(ret, ret->hypotheses[i].absent[k], failed);
 }
 
+/* Memory that is judged did not grow; what the allocator reserves for it did. */
+static bool names_fragments(const struct diagnosis *d)
+{
+    const struct diagnosis_hypothesis *h = d->n_hypotheses ? d->hypotheses : NULL;
+    return h && h->key && strcmp(h->key, hypothesis_key(HYPOTHESIS_GPU_FRAGMENTS)) == 0 &&
+           (h->word == LIKELY || h->word == NEARLY_CERTAIN);
+}
+
 int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err)
 {
     struct ledger ledger;
@@ -239,15 +248,16 @@ int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err
     struct diagnosis d = {.format = DIAGNOSIS_FORMAT, .is_running = f->is_running};
     bool failed = false;
     ledger_make(f, &ledger);
-    question_ask(f, &ledger, &q);
+    question_make(f, &ledger, &q);
     d.verdict = verdict_sentence(&q, &failed);
     set_process(f->main, &d, &failed);
-    d.has_grown = q.has_grown;
+    d.has_grown = q.has_grown || (f->gpu.is_known && f->gpu.leak == VERDICT_LEAK_YES);
     d.has_growth_bytes = set_whole(q.growth, &d.growth_bytes);
     d.has_ledger = ledger.is_known;
     if (d.has_ledger)
         set_ledger(&ledger, &d.ledger, &failed);
     set_hypotheses(&q, &d, &failed);
+    d.has_grown = d.has_grown || names_fragments(&d);
     set_kept(f->main ? kept_of(&f->kept, f->main->id.pid) : NULL, &d, &failed);
     set_absent(f, &d, &failed);
     if (failed) {

@@ -1,5 +1,5 @@
-/* The diagnosis of a run as plain data that views show: where the memory is (the ledger), every
- * hypothesis with its evidence, and what to do. docs/diagnose.md. Texts in it are raw. */
+/* The diagnosis of a run as plain data for the views: where the memory is (the ledger), every
+ * hypothesis with its evidence, and advice (docs/internals/diagnose.md). Strings are raw. */
 #pragma once
 
 #include <jansson.h>
@@ -17,13 +17,13 @@ struct diagnosis_frame {
     int32_t line;
 };
 
-/* The line that allocates, and the innermost of the program's own that it was reached from. */
+/* The allocating line, and the innermost line of the program itself on the call path. */
 struct diagnosis_site {
     struct diagnosis_frame frame;
     bool has_in_program, is_own;
     struct diagnosis_frame in_program;
     bool has_place_count;
-    uint64_t place_count; /* lines, where it is several */
+    uint64_t place_count; /* number of allocating lines, if more than one */
 };
 
 /* One part of the process's resident memory. */
@@ -39,26 +39,26 @@ struct diagnosis_ledger {
     bool has_start_s, has_now_s, has_rss_start_bytes, has_rss_now_bytes, has_named_growth_share;
     double start_s, now_s;
     int64_t rss_start_bytes, rss_now_bytes;
-    double named_growth_share; /* of RSS's growth, 0 to 1 */
+    double named_growth_share; /* fraction of the growth of RSS, 0 to 1 */
     struct diagnosis_part *parts;
     size_t n_parts;
 };
 
 struct diagnosis_hypothesis {
-    char *key, *title;
+    char *key, *code, *title;
     enum hypothesis_word word;
     bool has_log_odds, has_share, has_site;
     double log_odds, share;
-    char **pro, **contra, **absent; /* evidence: sentences */
+    char **pro, **contra, **absent; /* sentences of evidence */
     size_t n_pro, n_contra, n_absent;
-    char *decide; /* what would decide it; NULL where it is decided */
+    char *decide; /* what would decide it; NULL if it is decided */
     struct diagnosis_site site;
 };
 
 struct diagnosis_advice {
-    char *because; /* key of a hypothesis */
+    char *because; /* key of the hypothesis */
     char *what;
-    char *effect; /* NULL: this run measured nothing that tells */
+    char *effect; /* NULL: this run did not measure it */
 };
 
 /* A container that gains entries. */
@@ -71,7 +71,7 @@ struct diagnosis_container {
 
 struct diagnosis {
     uint32_t format;
-    char *verdict; /* a sentence */
+    char *verdict; /* one sentence */
     bool has_process, is_running, has_grown, has_growth_bytes, has_ledger;
     struct diagnosis_process {
         int32_t pid;
@@ -87,15 +87,15 @@ struct diagnosis {
     size_t n_advice;
     struct diagnosis_container *kept_by;
     size_t n_kept_by;
-    char **absent; /* what was not measured: sentences */
+    char **absent; /* sentences on what was not measured */
     size_t n_absent;
 };
 
-/* 0, or -ENOMEM with a sentence; RET then holds nothing. */
+/* Returns 0, or -ENOMEM with a message in ERR; on error RET is unchanged. */
 int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err);
-void diagnosis_fini(struct diagnosis *d);          /* accepts a zeroed one */
+void diagnosis_fini(struct diagnosis *d);          /* accepts a zeroed struct */
 json_t *diagnosis_json(const struct diagnosis *d); /* NULL: out of memory */
-/* What run.json has of it: the sentence, the first hypothesis and the advice. */
+/* The part kept in run.json: the verdict sentence, the first hypothesis and the advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);
-/* Either of the two documents, of which any part may be missing. 0 or -ENOMEM. */
+/* Reads either document; any part may be missing. Returns 0 or -ENOMEM. */
 int diagnosis_read(const json_t *doc, struct diagnosis *ret, struct err *err);

@@ -1,4 +1,4 @@
-/* The diagnosis to JSON and back, by tables of fields. */
+/* Converts the diagnosis to JSON and back, by tables of fields. */
 #include "diagnose/diagnosis.h"
 
 #include "base/codec.h"
@@ -47,6 +47,7 @@ static const struct codec ledger_fields[] = {
 
 static const struct codec hypothesis_fields[] = {
     CODEC_OWNED(struct diagnosis_hypothesis, key, "key", CODEC_OR_NULL),
+    CODEC_OWNED(struct diagnosis_hypothesis, code, "code", CODEC_OR_NULL),
     CODEC_OWNED(struct diagnosis_hypothesis, title, "title", CODEC_OR_NULL),
     CODEC_NAMED(struct diagnosis_hypothesis, word, "word", hypothesis_words),
     CODEC_NULL(struct diagnosis_hypothesis, log_odds, "log_odds", CODEC_REAL),

@@ -1,4 +1,4 @@
-/* Putting the facts of a run together. */
+/* Gathers the facts of a run and answers questions about them. */
 #include "diagnose/facts.h"
 
 #include <errno.h>
@@ -12,20 +12,20 @@
 
 enum { EXIT_S = 3 };
 
-/* Without marks what is before this part of its life is its start. */
+/* Fraction of a process's life that counts as start-up if there are no marks. */
 static const double warm_share = 0.1;
-/* Growth that had come to this part of what it came to, within this part of its life, is its start,
- * too. */
+/* Growth that reached this fraction of its final value within this fraction of the process's life
+ * is start-up too. */
 static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
-/* A process whose memory has fallen below this part of what it was is on its way out. */
+/* A process whose memory has fallen below this fraction of its recent maximum is exiting. */
 static const double exit_share = 0.95;
-/* Resident memory that differs by less is the same. */
+/* Resident memory that differs by less than this is unchanged. */
 static const double alike_bytes = 1 << 20;
 
 /* ---- marks ---- */
 
-static void keep(uint64_t *kept, uint64_t now)
+static void keep_known(uint64_t *kept, uint64_t now)
 {
     if (now)
         *kept = now;
@@ -34,10 +34,10 @@ static void keep(uint64_t *kept, uint64_t now)
 static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
 {
     int64_t step = m->has_step && m->step <= INT64_MAX ? (int64_t)m->step : -1;
-    keep(&f->steps_per_epoch, m->steps_per_epoch);
-    keep(&f->max_steps, m->max_steps);
-    keep(&f->examples, m->examples);
-    keep(&f->batch, m->batch);
+    keep_known(&f->steps_per_epoch, m->steps_per_epoch);
+    keep_known(&f->max_steps, m->max_steps);
+    keep_known(&f->examples, m->examples);
+    keep_known(&f->batch, m->batch);
     if (m->kind == VERDICT_MARK_SUBSTEP) {
         f->substeps++;
         return;
@@ -55,16 +55,18 @@ static int facts_take_marks(struct facts *f, const struct marks *marks, struct e
 {
     uint64_t since =
         f->main && f->main->born_s > 0 ? f->start_ns + (uint64_t)(f->main->born_s * 1e9) : 0;
-    int r = marks_of(marks, f->main ? f->main->id.pid : 0, since, &f->told, &f->n_told, err);
+    int r =
+        marks_of(marks, f->main ? f->main->id.pid : 0, since, &f->all_marks, &f->n_all_marks, err);
     if (r < 0)
         return r;
     f->kept = marks->kept;
     f->cleanup = marks->cleanup;
-    f->marks = calloc(f->n_told + 1, sizeof *f->marks);
+    f->marks = calloc(f->n_all_marks + 1, sizeof *f->marks);
     if (!f->marks)
         return err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < f->n_told; i++)
-        take_mark(f, &f->told[i].mark, ((double)f->told[i].t_ns - (double)f->start_ns) / 1e9);
+    for (size_t i = 0; i < f->n_all_marks; i++)
+        take_mark(f, &f->all_marks[i].mark,
+                  ((double)f->all_marks[i].t_ns - (double)f->start_ns) / 1e9);
     if (!f->steps_per_epoch && f->examples && f->batch)
         f->steps_per_epoch = f->examples / f->batch + (f->examples % f->batch != 0);
     return 0;
@@ -88,17 +90,17 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     return (double)NAN;
 }
 
-/* The last moment at which S had not yet begun its fall into the end. */
+/* The last time before END_S at which S had not yet fallen into the exit. */
 static double before_exit(const struct facts_series *s, double end_s)
 {
-    double most = facts_most(s, end_s - EXIT_S, end_s), found = end_s;
+    double most = facts_max(s, end_s - EXIT_S, end_s), found = end_s;
     for (size_t i = 0; i < s->count && s->t_s[i] <= end_s; i++)
         if (s->v[i] >= exit_share * most)
             found = s->t_s[i];
     return found;
 }
 
-/* The first reading of S at or after T_S; T_S where there is none. */
+/* The time of the first reading of S at or after T_S; T_S if there is none. */
 static double reading_after(const struct facts_series *s, double t_s)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -109,23 +111,23 @@ static double reading_after(const struct facts_series *s, double t_s)
 
 bool facts_has_ended(enum verdict_word word)
 {
-    return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
+    return verdict_word_leak(word) == VERDICT_LEAK_NO;
 }
 
-static double leakable_at(const struct facts_process *p, double t_s)
+static double resident_without_files(const struct facts_process *p, double t_s)
 {
     double file = facts_field_at(p, SAMPLE_FILE, t_s);
     return facts_at(&p->field[SAMPLE_RSS], t_s) - (isnan(file) ? 0 : file);
 }
 
-/* When libraries had come in, which is how a program begins; at most UNTIL_S. They bring memory of
- * their own with them: data that is mapped does not. */
+/* When the program had loaded its libraries, at most UNTIL_S. Loading a library adds anonymous
+ * memory as well as file pages; mapping data adds file pages only. */
 static double loaded_s(const struct facts_process *p, double from_s, double until_s)
 {
     const struct facts_series *file = &p->field[SAMPLE_FILE];
     double last = (double)NAN, other = (double)NAN, found = from_s;
     for (size_t i = 0; i < file->count && file->t_s[i] <= until_s; i++) {
-        double now = leakable_at(p, file->t_s[i]);
+        double now = resident_without_files(p, file->t_s[i]);
         if (isnan(file->v[i]))
             continue;
         if (file->v[i] - last > library_bytes && now - other > library_bytes)
@@ -136,24 +138,25 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
     return found;
 }
 
-/* Without marks a program that begins looks like one that grows. What is there when its libraries
- * have come in is the start; or, where growth has ended, and early, what is there when it has. */
+/* The end of start-up for a program without marks, which looks like growth: when its libraries are
+ * loaded or, if growth ended early, when it ended. */
 static double settled_s(const struct facts_process *p, double from_s, double to_s)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
     double until_s = rss->t_s[0] + early_share * (to_s - rss->t_s[0]);
-    double loaded = loaded_s(p, from_s, until_s), last = leakable_at(p, to_s), found = loaded;
+    double loaded = loaded_s(p, from_s, until_s), last = resident_without_files(p, to_s),
+           found = loaded;
     if (!p->verdict.is_known || !facts_has_ended(p->verdict.word))
         return loaded;
     for (size_t i = 0; i + 1 < rss->count && rss->t_s[i] < to_s; i++)
-        if (rss->t_s[i] >= loaded && leakable_at(p, rss->t_s[i]) < settled_share * last)
+        if (rss->t_s[i] >= loaded && resident_without_files(p, rss->t_s[i]) < settled_share * last)
             found = rss->t_s[i + 1];
     return found <= until_s ? found : loaded;
 }
 
-/* The first step makes gradients and an optimizer's state: what is there when it ends is no growth.
- */
-void facts_choose_moments(struct facts *f)
+/* Chooses the two moments that are compared. Growth counts from the end of the first step, which
+ * allocates gradients and optimizer state. */
+static void facts_choose_moments(struct facts *f)
 {
     const struct facts_process *p = f->main;
     double step = first_of(f, VERDICT_MARK_STEP), begin = first_of(f, VERDICT_MARK_BEGIN);
@@ -175,9 +178,9 @@ void facts_choose_moments(struct facts *f)
     f->now_s = fmax(f->now_s, f->start_s);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
-/* The readings at or before T_S and after it; NAN: none. */
+/* The times of the readings at or before T_S and after it; NAN: none. */
 static void neighbours(const struct facts_series *s, double t_s, double *ret_before_s,
                        double *ret_after_s)
 {
@@ -199,9 +202,10 @@ double facts_field_s(const struct facts_process *p, enum sample_process_field fi
     return isnan(before_s) ? after_s : isnan(after_s) ? before_s : t_s;
 }
 
-/* How far memory had come at T_S on its way from FROM_S to TO_S, 0 to 1; where it stayed, the
- * nearer of the two. A process that ends falls, and was where it came from until then. */
-static double way(const struct facts_series *rss, double from_s, double to_s, double t_s)
+/* The fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had happened at
+ * T_S. If memory did not change: 0 or 1, whichever time is nearer. */
+static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
+                                 double t_s)
 {
     double from = facts_at(rss, from_s), whole = facts_at(rss, to_s) - from;
     if (fabs(whole) < alike_bytes)
@@ -217,7 +221,8 @@ double facts_field_at(const struct facts_process *p, enum sample_process_field f
     if (field == SAMPLE_RSS || isnan(before_s) || isnan(after_s))
         return facts_at(s, t_s);
     double before = facts_at(s, before_s), after = facts_at(s, after_s);
-    return before + way(&p->field[SAMPLE_RSS], before_s, after_s, t_s) * (after - before);
+    return before +
+           fraction_of_change(&p->field[SAMPLE_RSS], before_s, after_s, t_s) * (after - before);
 }
 
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)
@@ -229,7 +234,7 @@ const struct facts_figure *facts_figure(const struct facts *f, const char *name)
     return NULL;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err)
 {
@@ -250,6 +255,7 @@ int facts_new(const struct recorded *recorded, struct facts **ret, struct err *e
     }
     facts_choose_moments(f);
     facts_read_heap(recorded, f);
+    facts_read_gpu(recorded, f);
     facts_read_census(recorded->path, f);
     *ret = f;
     return 0;
@@ -264,8 +270,11 @@ void facts_free(struct facts *f)
     free(f->processes);
     free(f->figures);
     free(f->marks);
-    free(f->told);
+    free(f->all_marks);
     growth_fini(&f->heap.growth);
+    growth_fini(&f->gpu_heap.growth);
+    names_free(f->gpu_heap.names);
+    profile_free(f->gpu_heap.profile);
     free(f->heap.start_bytes);
     free(f->heap.floor_bytes);
     free(f->heap.mapped_share);

@@ -1,11 +1,11 @@
-/* The censuses that main took of itself: the first after training began, and the last. */
+/* The censuses of the main process: the first one after training began, and the last. */
 #include <stdio.h>
 
 #include "base/buf.h"
 #include "diagnose/facts_private.h"
 #include "trace/census.h"
 
-/* Of our format, or nothing. */
+/* A census of the known format, or NULL. */
 static json_t *facts_census(const char *path)
 {
     json_t *doc = census_file_read(path, NULL);

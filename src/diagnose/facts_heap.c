@@ -1,4 +1,4 @@
-/* The heap of main at the two moments, by call site. */
+/* The heap of the main process at the two moments, by call site. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* How much of the time between the moments may be lost for a reading at all, and for a better one.
- */
+/* The fraction of the time between the moments that may be given up for a reading at all, and for a
+ * better one. */
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
-/* In a run so short that this is more: else memory of its end would be held against a heap of long
- * before, which is read every two seconds. */
+/* The same for short runs, up to SHORT_S seconds: the heap is read every two seconds, and otherwise
+ * memory at the end would be compared with a much older heap reading. */
 static const double short_share = 0.55;
 static const double short_s = 4;
 static const double much_less = 0.9;
@@ -29,7 +29,7 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* The reading at or before T_NS, else the first; of those that growth is judged by. */
+/* The reading at or before T_NS, else the first, among those that growth is judged by. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;
@@ -63,11 +63,11 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
     return profile_live_at(r) + rss_at(f, r);
 }
 
-/* Of the readings from FROM_S to TO_S the one nearest to NEAR_S, which is either; or another where
- * much less was held: a batch or an evaluation under way is neither level nor growth. NULL: none.
- */
-static const struct profile_reading *settled(const struct facts *f, const struct profile *p,
-                                             double from_s, double to_s, double near_s)
+/* Of the readings from FROM_S to TO_S, the one nearest to NEAR_S, which is one of the two. If live
+ * or resident memory is much lower at another reading, that one: a batch or an evaluation in
+ * progress is not growth. NULL: none. */
+static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
+                                                     double from_s, double to_s, double near_s)
 {
     const struct profile_reading *nearest = NULL, *least = NULL;
     for (size_t i = 0; i < profile_working(p); i++) {
@@ -85,9 +85,8 @@ static const struct profile_reading *settled(const struct facts *f, const struct
     return is_much_less ? least : nearest;
 }
 
-/* The heap is read less often than RSS, but once when the first step has ended, just before RSS is:
- * the moments become those at which both were, where that does not lose much of the time between
- * them. */
+/* Moves the two moments to heap readings, if that does not lose much of the time between them: the
+ * heap is read less often than RSS, but always at the end of the first step, just before RSS. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
     const struct profile_reading *start = NULL, *now = NULL;
@@ -97,9 +96,9 @@ static void align_moments(struct facts *f, const struct profile *p)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         double part = parts[i];
         if (!start)
-            start = settled(f, p, f->begun_s, f->start_s + part * span, f->begun_s);
+            start = settled_reading(f, p, f->begun_s, f->start_s + part * span, f->begun_s);
         if (!now)
-            now = settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
+            now = settled_reading(f, p, f->now_s - part * span, f->now_s, f->now_s);
     }
     double start_s = start ? fmax(f->start_s, seconds_of(f, start)) : f->start_s;
     double now_s = now ? seconds_of(f, now) : f->now_s;
@@ -107,13 +106,6 @@ static void align_moments(struct facts *f, const struct profile *p)
         f->start_s = start_s;
         f->now_s = now_s;
     }
-}
-
-/* The row that SITE belongs to, or their number. */
-static size_t row_of(const struct facts_heap *h, uint32_t site)
-{
-    int32_t row = h->growth.row_of_site[site];
-    return row < 0 ? h->growth.count : (size_t)row;
 }
 
 static void put_starts(struct facts_heap *h, const size_t *rows, const struct profile_reading *r)
@@ -125,7 +117,7 @@ static void put_starts(struct facts_heap *h, const size_t *rows, const struct pr
     }
 }
 
-/* HELD is room for a number of each row. */
+/* HELD: scratch buffer, one number per row. */
 static void put_floor(struct facts_heap *h, const size_t *rows, const struct profile_reading *r,
                       double *held)
 {
@@ -139,19 +131,28 @@ static void put_floor(struct facts_heap *h, const size_t *rows, const struct pro
         h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
 }
 
-static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
+/* Judges the rows of P up to UNTIL_NS (0: all of it); OF is the verdict on that memory. */
+static int judge_rows(const struct facts *f, const struct profile *p,
+                      const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
+                      struct growth *ret, struct err *err)
 {
-    struct growth_options o = {
-        .by = GROWTH_BY_LOCATION, .minds_program = true, .until_ns = moment_ns(f, f->now_s)};
+    struct growth_options o = {.by = GROWTH_BY_LOCATION,
+                               .minds_program = true,
+                               .job_leak = of->is_known ? of->leak : VERDICT_LEAK_UNKNOWN,
+                               .until_ns = until_ns};
     const struct symbols_options symbols = {.debuginfod = false};
     size_t before = 0;
-    while (before < f->n_told && f->told[before].t_ns < h->profile->start_ns)
+    while (before < f->n_all_marks && f->all_marks[before].t_ns < p->start_ns)
         before++;
-    o.marks = f->told + before;
-    o.n_marks = f->n_told - before;
-    int r = names_new(h->profile, &symbols, &h->names);
-    if (r == 0)
-        r = growth_of(h->profile, h->names, &o, &h->growth, err);
+    o.marks = f->all_marks + before;
+    o.n_marks = f->n_all_marks - before;
+    int r = names_new(p, &symbols, ret_names);
+    return r < 0 ? r : growth_of(p, *ret_names, &o, ret, err);
+}
+
+static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *err)
+{
+    int r = judge_rows(f, h->profile, &f->job, moment_ns(f, f->now_s), &h->names, &h->growth, err);
     if (r == 0) {
         size_t n = h->growth.count ? h->growth.count : 1;
         h->start_bytes = calloc(n, sizeof *h->start_bytes);
@@ -163,9 +164,9 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
     return r;
 }
 
-/* Of what a site holds: which part came from malloc, which part are small Python objects, and which
- * part of all Python adds to them, each of which it gives a multiple of 16 bytes. A stack allocates
- * in one way, so this is taken from all samples that were ever kept. */
+/* Bytes of one site: all, allocated by malloc, small Python objects, and what Python adds to those
+ * by rounding up to 16 bytes. A call stack always allocates in the same way, so all samples ever
+ * kept are used. */
 struct kinds {
     double all, of_malloc, of_python, rounding;
 };
@@ -183,7 +184,7 @@ static void add_kind(struct kinds *k, const struct profile_sample *one)
         profile_weight_objects(one->size, one->interval) * (double)(-one->size % SMALL_ALIGNMENT);
 }
 
-/* By site; to be freed. NULL: out of memory. */
+/* Indexed by site; the caller frees it. NULL: out of memory. */
 static struct kinds *kinds_new(const struct profile *p)
 {
     struct kinds *kinds = calloc(p->n_sites ? p->n_sites : 1, sizeof *kinds);
@@ -194,7 +195,7 @@ static struct kinds *kinds_new(const struct profile *p)
     return kinds;
 }
 
-/* What lived at R, by kind. Of a site of which no sample was kept all came from malloc. */
+/* Live bytes at R by kind. A site without samples counts as malloc. */
 static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
                              const struct profile_reading *r)
 {
@@ -211,7 +212,7 @@ static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
     return sum;
 }
 
-/* HELD is room for a number of each row. */
+/* HELD: scratch buffer, one number per row. */
 static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, double *held)
 {
     const struct profile_snapshot *s = profile_snapshot_at(h->profile, t_ns);
@@ -223,7 +224,8 @@ static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, 
         if (row == h->growth.count)
             continue;
         held[row] += bytes;
-        h->mapped_share[row] += one->kind == HEAP_KIND_MAP ? bytes : 0;
+        h->mapped_share[row] +=
+            one->kind == HEAP_KIND_MAP || one->kind == HEAP_KIND_SHARED ? bytes : 0;
     }
     for (size_t i = 0; i < h->growth.count; i++)
         h->mapped_share[i] = held[i] > 0 ? h->mapped_share[i] / held[i] : 0;
@@ -240,8 +242,8 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* A slow allocator is asked seldom: how much less malloc had then than at T_S, MALLOC, by sampling.
- */
+/* A slow allocator reports its count rarely: the sampled growth of malloc's live bytes from its
+ * nearest count to T_S. OF_MALLOC: sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {
@@ -260,8 +262,10 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
     AUTO_FREE double *held = calloc(h->growth.count ? h->growth.count : 1, sizeof *held);
     if (!rows || !held)
         return err_set(err, -1, "out of memory");
-    for (uint32_t site = 0; site < p->n_sites; site++)
-        rows[site] = row_of(h, site);
+    for (uint32_t site = 0; site < p->n_sites; site++) {
+        int32_t row = h->growth.row_of_site[site];
+        rows[site] = row < 0 ? h->growth.count : (size_t)row; /* count: the site has no row */
+    }
     put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));
     for (size_t i = 0; i < h->growth.count; i++)
         h->floor_bytes[i] = h->growth.rows[i].live_bytes;
@@ -272,7 +276,7 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
     return 0;
 }
 
-/* Of the arenas at R what is neither a live object nor added to one. */
+/* Empty memory in Python's arenas at R: neither live objects nor rounding. */
 static double spare_of(const struct profile_reading *r, const struct kinds *kinds)
 {
     double used = kinds->of_python + kinds->rounding;
@@ -319,8 +323,8 @@ static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
     return 0;
 }
 
-/* One reading says nothing of what was made and kept between the moments, if memory moved. */
-static bool is_told_by_one(const struct facts *f, const struct profile *p)
+/* True if both moments have the same heap reading although memory changed between them. */
+static bool has_one_reading(const struct facts *f, const struct profile *p)
 {
     const struct facts_series *rss = &f->main->field[SAMPLE_RSS];
     double moved = facts_at(rss, f->now_s) - facts_at(rss, f->start_s);
@@ -328,15 +332,58 @@ static bool is_told_by_one(const struct facts *f, const struct profile *p)
            reading_at(p, moment_ns(f, f->start_s)) == reading_at(p, moment_ns(f, f->now_s));
 }
 
-/* Why there is none: as the run itself says it, else as its folder does. */
-static void say_why(struct facts *f, const json_t *run_json, const struct err *err)
+/* Sets the reason for a missing profile, from run.json or else from the run folder. */
+static void set_why_not(struct facts *f, const json_t *run_json, bool has_history,
+                        const struct err *err)
 {
     const json_t *heap = json_object_get(run_json, "heap");
     const char *trouble = json_string_value(json_object_get(heap, "trouble"));
+    bool is_off = heap && !json_is_true(json_object_get(heap, "on"));
+    f->heap.is_on = has_history || (heap && !is_off);
     snprintf(f->heap.why_not, sizeof f->heap.why_not, "%.250s",
-             trouble                                              ? trouble
-             : heap && !json_is_true(json_object_get(heap, "on")) ? "the profiler was off"
-                                                                  : err->text);
+             trouble  ? trouble
+             : is_off ? "the profiler was off"
+                      : err->text);
+}
+
+/* Of the GPU on which most is reserved beyond what was ever allocated at once. */
+static void facts_read_reserved(const struct folder_heaps *heaps, struct facts_gpu *ret)
+{
+    double most_spare = -HUGE_VAL;
+    ret->reserved_bytes = ret->most_allocated_bytes = (double)NAN;
+    for (size_t i = 0; i < heaps->count; i++)
+        for (size_t k = 0; k < HEAP_GPUS; k++) {
+            const struct profile_gpu *g = &heaps->at[i].profile->gpus[k];
+            double spare = (double)g->reserved_bytes - (double)g->allocated_peak_bytes;
+            if (g->reports == 0 || spare <= most_spare)
+                continue;
+            most_spare = spare;
+            ret->reserved_bytes = (double)g->reserved_bytes;
+            ret->most_allocated_bytes = (double)g->allocated_peak_bytes;
+        }
+}
+
+void facts_read_gpu(const struct recorded *recorded, struct facts *f)
+{
+    struct folder_heap found = {0};
+    struct facts_gpu *g = &f->gpu_heap;
+    struct err err = {""};
+    struct stat st;
+    g->reserved_bytes = g->most_allocated_bytes = (double)NAN;
+    if (stat(recorded->path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return;
+    facts_read_reserved(recorded_heaps(recorded), g);
+    if (folder_heaps_pick(recorded_heaps(recorded), 0, FOLDER_GPU, &found, &err) < 0)
+        return;
+    g->profile = found.profile;
+    found.profile = NULL;
+    folder_heap_fini(&found);
+    if (judge_rows(f, g->profile, &f->gpu, 0, &g->names, &g->growth, &err) == 0)
+        return;
+    names_free(g->names);
+    profile_free(g->profile);
+    g->names = NULL;
+    g->profile = NULL;
 }
 
 void facts_read_heap(const struct recorded *recorded, struct facts *f)
@@ -344,19 +391,23 @@ void facts_read_heap(const struct recorded *recorded, struct facts *f)
     const char *folder = recorded->path;
     struct folder_heap found = {0};
     struct facts_heap h = {0};
-    struct err err = {"the recording is a trace alone"};
+    struct err err = {"the recording has no run folder"};
     struct stat st;
     bool is_folder = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
-    int r = f->main && is_folder ? folder_heap_read(folder, f->main->id.pid, &found, &err) : -1;
-    if (r == 0) {
+    int r = f->main && is_folder ? folder_heaps_pick(recorded_heaps(recorded), f->main->id.pid,
+                                                     FOLDER_HOST, &found, &err)
+                                 : -1;
+    bool has_history = r == 0;
+    if (has_history) {
+        h.is_on = true;
         h.profile = found.profile;
         found.profile = NULL;
         align_moments(f, h.profile);
-        if (is_told_by_one(f, h.profile)) {
-            err_set(&err, -ENODATA, "the heap was read once while memory moved");
+        if (has_one_reading(f, h.profile)) {
+            err_set(&err, -ENODATA, "the heap was read only once while memory changed");
             r = -ENODATA;
         } else {
-            r = judge(f, &h, &err);
+            r = judge_sites(f, &h, &err);
         }
         if (r == 0)
             r = measure_rows(f, &h, &err);
@@ -374,5 +425,5 @@ void facts_read_heap(const struct recorded *recorded, struct facts *f)
     free(h.mapped_share);
     names_free(h.names);
     profile_free(h.profile);
-    say_why(f, recorded->run_json, &err);
+    set_why_not(f, recorded->run_json, has_history, &err);
 }

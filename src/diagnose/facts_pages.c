@@ -1,15 +1,15 @@
-/* What lay in malloc's heaps at a moment, from counts of pages that take seconds each. */
+/* Resident bytes in malloc's heaps at a moment, from page counts, each of which takes seconds. */
 #include <math.h>
 
 #include "diagnose/facts.h"
 
-/* Counts that differ by less do not tell how the heaps grew with the rest. */
+/* Counts that differ by less do not show how the heaps grew relative to the process. */
 static const double apart_bytes = 1 << 20;
 
-/* One count: of all pages that are the process's own, and of those in the heaps. While memory grows
- * it is of no single moment, but both are of the same pages. */
+/* One page count: all unshared pages of the process, and those in malloc's heaps. While memory
+ * grows a count belongs to no exact moment, but both numbers cover the same pages. */
 struct count {
-    bool is_there;
+    bool is_known;
     double unique, heap;
 };
 
@@ -27,24 +27,25 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* Pages of files that the process has written to are its own, and not anonymous to the kernel. They
- * hardly change; a count that lags behind growth shows fewer. */
+/* File pages that the process has written to are unshared, but not anonymous to the kernel. Their
+ * number hardly changes; a count that lags behind growth shows fewer, so the largest difference is
+ * used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_process *p = f->main;
     double most = 0;
     for (size_t i = 0; i < p->field[SAMPLE_UNIQUE].count; i++) {
         double t_s = p->field[SAMPLE_UNIQUE].t_s[i];
-        if (t_s <= f->now_s && count_at(p, i).is_there)
+        if (t_s <= f->now_s && count_at(p, i).is_known)
             most = fmax(most, count_at(p, i).unique - anonymous_at(p, t_s));
     }
     return most;
 }
 
-/* By how much the heaps grew for each byte of the process, 0 to 1. */
+/* Growth of the heaps per byte of growth of the process, 0 to 1. */
 static double slope_of(struct count a, struct count b)
 {
-    if (!a.is_there || fabs(b.unique - a.unique) < apart_bytes)
+    if (!a.is_known || fabs(b.unique - a.unique) < apart_bytes)
         return b.unique > 0 ? fmin(1, b.heap / b.unique) : 0;
     return fmin(1, fmax(0, (b.heap - a.heap) / (b.unique - a.unique)));
 }
@@ -54,16 +55,16 @@ double facts_heap_pages(const struct facts *f, double t_s)
     const struct facts_process *p = f->main;
     const struct facts_series *s = &p->field[SAMPLE_UNIQUE];
     struct count before = {0}, last = {0};
-    bool is_past = false; /* the last two are around T_S, or before it */
+    bool is_past = false; /* the last two counts are around T_S, or before it */
     for (size_t i = 0; i < s->count && !is_past; i++) {
         struct count one = count_at(p, i);
-        if (!one.is_there)
+        if (!one.is_known)
             continue;
         before = last;
         last = one;
         is_past = s->t_s[i] > t_s;
     }
-    if (!last.is_there)
+    if (!last.is_known)
         return facts_field_at(p, SAMPLE_HEAP, t_s);
     double own = anonymous_at(p, t_s) + written_files(f);
     return fmin(fmax(0, last.heap + slope_of(before, last) * (own - last.unique)), own);

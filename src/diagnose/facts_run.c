@@ -1,4 +1,4 @@
-/* The run as facts: the processes of its last segment, their signals, the job's figures. */
+/* Facts from the run: the processes of its last segment, their signals, the job's figures. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "diagnose/facts_private.h"
 #include "judge/recorded.h"
 
-/* Points of a series are its readings of every bucket that stand out, and its last. */
+/* Each bucket of a series gives its minimum, its maximum and its last reading. */
 enum { POINTS_PER_BUCKET = 3 };
 
 static double facts_seconds(uint64_t ns)
@@ -30,7 +30,7 @@ static size_t points_of_entity(const struct run_entity *e)
     return sum;
 }
 
-/* The room that is left for points. */
+/* Remaining storage for points. */
 struct points {
     double *t_s, *v;
     size_t count;
@@ -45,7 +45,7 @@ static void points_add(struct points *p, uint64_t from_ns, struct series_point p
     p->v[p->count++] = (double)point.v;
 }
 
-/* Of S from FROM_NS on. */
+/* The points of S from FROM_NS on. */
 static struct facts_series points_take(struct points *room, const struct series *s,
                                        uint64_t from_ns)
 {
@@ -76,7 +76,7 @@ static void facts_take_process(struct facts *f, const struct run_entity *e, stru
     memcpy(p->name, e->info.comm, len);
     for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++)
         p->field[i] = points_take(room, e->signal[i], e->execed_ns);
-    p->peak_bytes = facts_most(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
+    p->peak_bytes = facts_max(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
 }
 
 static void facts_take_figure(struct facts *f, const struct run_entity *e, struct points *room,
@@ -90,17 +90,16 @@ static void facts_take_figure(struct facts *f, const struct run_entity *e, struc
 
 static void facts_take_header(struct facts *f, const struct run *run)
 {
-    const struct trace_reader_damage *d = &run->damage;
     const char *thp = json_string_value(json_object_get(run->header, "thp"));
     if (thp && strlen(thp) < sizeof f->thp)
         memcpy(f->thp, thp, strlen(thp) + 1);
     f->start_ns = run->start_mono_ns;
     f->span_s = facts_seconds(run->now_ns);
     f->is_table = run->table.is_rows || run->table.is_imported;
-    f->is_damaged = d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks;
+    f->is_damaged = trace_is_damaged(&run->damage);
 }
 
-/* The limit: the user's, else the newest that was read, else the one found at the start. */
+/* The limit: set by the user, else the newest reading, else the one found at the start. */
 static void facts_take_limit(struct facts *f, const struct recorded *r)
 {
     const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");
@@ -111,14 +110,37 @@ static void facts_take_limit(struct facts *f, const struct recorded *r)
                                               : (double)NAN;
 }
 
+/* ---- GPUs ---- */
+
+static double reserved_growth(const struct run_entity *gpu)
+{
+    struct series_point last;
+    const struct series *s = gpu->signal[GPU_RESERVED];
+    return s && s->count && series_last(s, &last) ? (double)last.v - (double)s->buckets[0].min.v
+                                                  : (double)-INFINITY;
+}
+
+/* The GPU whose reserved memory grew most; NULL: none is known by PyTorch. */
+static const struct run_entity *gpu_that_reserves(struct run_entity *const *gpus, size_t n)
+{
+    const struct run_entity *best = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (gpus[i]->signal[GPU_RESERVED] && gpus[i]->signal[GPU_ALLOCATED] &&
+            (!best || reserved_growth(gpus[i]) > reserved_growth(best)))
+            best = gpus[i];
+    return best;
+}
+
 int facts_take_run(struct facts *f, const struct recorded *recorded)
 {
     const struct run *run = recorded->run;
     const struct run_entity *job = &run->job;
-    struct run_entity **processes, **figures;
+    struct run_entity **processes, **figures, **gpus;
     uint64_t from_ns = run->segment_count ? run->segments[run->segment_count - 1] : 0;
     size_t n = run_list(run, RUN_PROCESS, &processes), m = run_list(run, RUN_FIGURE, &figures);
-    size_t room_for = points_of_entity(job);
+    size_t n_gpus = run_list(run, RUN_GPU, &gpus);
+    const struct run_entity *gpu = gpus ? gpu_that_reserves(gpus, n_gpus) : NULL;
+    size_t room_for = points_of_entity(job) + (gpu ? points_of_entity(gpu) : 0);
     for (size_t i = 0; i < n; i++)
         room_for += points_of_entity(processes[i]);
     for (size_t i = 0; i < m; i++)
@@ -137,10 +159,16 @@ int facts_take_run(struct facts *f, const struct recorded *recorded)
     if (is_complete) {
         f->charge = points_take(&room, job->signal[JOB_CHARGE], from_ns);
         f->tree = points_take(&room, job->signal[JOB_TREE], from_ns);
-        f->gpu_job = points_take(&room, job->signal[JOB_GPU], from_ns);
+        f->tree_high = points_take(&room, job->signal[JOB_TREE_HIGH], from_ns);
+        f->gpu_heap.job = points_take(&room, job->signal[JOB_GPU], from_ns);
+    }
+    if (is_complete && gpu) {
+        f->gpu_heap.reserved = points_take(&room, gpu->signal[GPU_RESERVED], from_ns);
+        f->gpu_heap.allocated = points_take(&room, gpu->signal[GPU_ALLOCATED], from_ns);
     }
     free(processes);
     free(figures);
+    free(gpus);
     facts_take_header(f, run);
     facts_take_limit(f, recorded);
     return is_complete ? 0 : -ENOMEM;

@@ -1,4 +1,4 @@
-/* Questions to a series. */
+/* Queries on a series. */
 #include <math.h>
 
 #include "diagnose/facts.h"
@@ -16,7 +16,7 @@ double facts_at(const struct facts_series *s, double t_s)
     return found;
 }
 
-/* Its place; the number of readings where there is none. */
+/* The index of the reading nearest to T_S, or the number of readings if there is none. */
 static size_t nearest(const struct facts_series *s, double t_s)
 {
     size_t found = s->count;
@@ -39,7 +39,7 @@ double facts_near_s(const struct facts_series *s, double t_s)
     return at < s->count ? s->t_s[at] : (double)NAN;
 }
 
-double facts_most(const struct facts_series *s, double from_s, double to_s)
+double facts_max(const struct facts_series *s, double from_s, double to_s)
 {
     double most = (double)NAN;
     for (size_t i = 0; i < s->count; i++)
@@ -48,7 +48,7 @@ double facts_most(const struct facts_series *s, double from_s, double to_s)
     return most;
 }
 
-double facts_least(const struct facts_series *s, double from_s, double to_s)
+double facts_min(const struct facts_series *s, double from_s, double to_s)
 {
     double least = (double)NAN;
     for (size_t i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* What the judge said, put to the processes; and whose memory is the question. */
+/* Assigns the judge's verdicts to the processes, and picks the process to diagnose. */
 #include <math.h>
 
 #include "diagnose/facts_private.h"
@@ -29,7 +29,7 @@ static struct facts_process *facts_find(const struct facts *f, const struct judg
     return NULL;
 }
 
-/* That trains before any other, then by size. */
+/* Prefers the training process, then the one with the higher peak. */
 static bool is_better(const struct facts_process *p, const struct facts_process *best)
 {
     bool trains = p->role == ROLE_MAIN, best_trains = best && best->role == ROLE_MAIN;
@@ -40,18 +40,18 @@ static bool is_better(const struct facts_process *p, const struct facts_process 
     return p->peak_bytes > best->peak_bytes;
 }
 
-/* By how much RSS rose in the second half of its life. */
+/* Growth of RSS in the second half of the process's life. */
 static double late_growth(const struct facts_process *p)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
     if (rss->count == 0)
         return 0;
     double last_s = rss->t_s[rss->count - 1], middle_s = (rss->t_s[0] + last_s) / 2;
-    return facts_most(rss, middle_s, last_s) - facts_at(rss, middle_s);
+    return facts_max(rss, middle_s, last_s) - facts_at(rss, middle_s);
 }
 
-/* Workers are often too young to be judged: where the one that trains is flat, that which grows
- * most, and clearly, is the question. */
+/* Workers are often too young to be judged. If the training process is flat, picks the data-loader
+ * worker that clearly grows most, if there is one. */
 static const struct facts_process *growing_worker(const struct facts *f)
 {
     const struct facts_process *best = NULL;

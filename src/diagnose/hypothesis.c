@@ -1,4 +1,4 @@
-/* The question, the list of hypotheses, and their rank. */
+/* The growth to explain, the list of hypotheses, and their order. */
 #include "diagnose/hypothesis.h"
 
 #include <math.h>
@@ -7,69 +7,84 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "diagnose/hypothesis_private.h"
 
-/* Growth below this part of what there was, or below so many bytes, is noise. */
+/* Growth below this fraction of the memory at the start, or below so many bytes, is noise. */
 static const double material_share = 0.025;
 static const double material_bytes = 4 << 20;
-/* Growth that has ended harms by its size alone: this part of what there was, or of the room. */
+/* Growth that has ended matters only by its size: this fraction of the memory at the start, or of
+ * the headroom. */
 static const double ended_share = 0.1;
-/* Of what a call site came to hold, and half of a growth: so much it must have kept. */
+/* A call site keeps memory if it still holds this fraction of its growth; it explains growth if it
+ * holds this fraction of it. */
 static const double kept_share = 0.5;
-/* What a line came to hold with the first steps and holds ever since is asked about from here on:
- * less is what any program comes to. */
+/* Memory that one line allocated in the first steps and still holds is diagnosed from these sizes
+ * on, since every program allocates some. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
-/* Growth of which no more than this came in the second half of the time seems to have ended. */
+/* Growth seems to have ended if at most this fraction of it came in the second half of the time. */
 static const double tail_share = 0.25;
-/* A floor that rises by less than this part of what another does stays. */
+/* A baseline that rises by less than this fraction of another one does not follow it. */
 static const double going_share = 0.3;
-/* Before anything is measured each is about as likely as one in four. */
+/* Log-odds of a hypothesis before any evidence: about one in four. */
 static const double prior = -1;
 
-/* X(symbol, how much of the cause it tells): of two that explain the same growth the one that tells
- * more comes first. "Python objects" is true of most leaks and helps with few. */
+/* Does the growth that a hypothesis explains end by itself? The verdict "leaking" rules out
+ * hypotheses whose growth ends, and a verdict of no leak those whose growth continues. */
+enum course { EITHER, ENDS, GOES_ON };
+
+/* WORTH: how specific the cause is. Of two hypotheses that explain the same growth, the more
+ * specific one comes first: "Python objects" is true of most leaks and helps with few. */
 static const struct {
     hypothesis_test *test;
     double worth;
+    enum course course;
 } tests[] = {
-    [HYPOTHESIS_LAUNCHER] = {test_launcher, 1},
-    [HYPOTHESIS_WORKERS] = {test_workers, 0.9},
-    [HYPOTHESIS_DATA_LOAD] = {test_data_load, 0.7},
-    [HYPOTHESIS_FIRST_TOUCH] = {test_first_touch, 1},
-    [HYPOTHESIS_ACCUMULATION] = {test_accumulation, 0.8},
-    [HYPOTHESIS_EVAL_SPIKE] = {test_eval_spike, 1},
-    [HYPOTHESIS_EVAL_STEP] = {test_eval_step, 1},
-    [HYPOTHESIS_PYTHON_OBJECTS] = {test_python_objects, 0.6},
-    [HYPOTHESIS_TENSORS] = {test_tensors, 0.7},
-    [HYPOTHESIS_AUTOGRAD] = {test_autograd, 1},
-    [HYPOTHESIS_CALL_SITE] = {test_call_site, 0.85},
-    [HYPOTHESIS_RETENTION] = {test_retention, 0.9},
-    [HYPOTHESIS_MAPPED_FILES] = {test_mapped_files, 0.9},
-    [HYPOTHESIS_SHARED_MEMORY] = {test_shared_memory, 0.9},
-    [HYPOTHESIS_PINNED] = {test_pinned, 0.9},
-    [HYPOTHESIS_COPY_ON_WRITE] = {test_copy_on_write, 1},
-    [HYPOTHESIS_COMPILE] = {test_compile, 1},
-    [HYPOTHESIS_GPU] = {test_gpu, 0.9},
-    [HYPOTHESIS_SWAP] = {test_swap, 0.8},
-    [HYPOTHESIS_THP] = {test_thp, 0.7},
-    [HYPOTHESIS_NO_GROWTH] = {test_no_growth, 0.6},
+    [HYPOTHESIS_LAUNCHER] = {test_launcher, 1, EITHER},
+    [HYPOTHESIS_WORKERS] = {test_workers, 0.9, ENDS},
+    [HYPOTHESIS_DATA_LOAD] = {test_data_load, 0.7, ENDS},
+    [HYPOTHESIS_FIRST_TOUCH] = {test_first_touch, 1, ENDS},
+    [HYPOTHESIS_ACCUMULATION] = {test_accumulation, 0.8, ENDS},
+    [HYPOTHESIS_EVAL_SPIKE] = {test_eval_spike, 1, ENDS},
+    [HYPOTHESIS_EVAL_STEP] = {test_eval_step, 1, GOES_ON},
+    [HYPOTHESIS_PYTHON_OBJECTS] = {test_python_objects, 0.6, EITHER},
+    [HYPOTHESIS_TENSORS] = {test_tensors, 0.7, EITHER},
+    [HYPOTHESIS_AUTOGRAD] = {test_autograd, 1, GOES_ON},
+    [HYPOTHESIS_CALL_SITE] = {test_call_site, 0.85, EITHER},
+    [HYPOTHESIS_RETENTION] = {test_retention, 0.9, ENDS},
+    [HYPOTHESIS_MAPPED_FILES] = {test_mapped_files, 0.9, ENDS},
+    [HYPOTHESIS_SHARED_MEMORY] = {test_shared_memory, 0.9, EITHER},
+    [HYPOTHESIS_PINNED] = {test_pinned, 0.9, EITHER},
+    [HYPOTHESIS_COPY_ON_WRITE] = {test_copy_on_write, 1, EITHER},
+    [HYPOTHESIS_PROCESSES] = {test_processes, 1, GOES_ON},
+    [HYPOTHESIS_COMPILE] = {test_compile, 1, EITHER},
+    [HYPOTHESIS_GPU] = {test_gpu, 0.9, EITHER},
+    [HYPOTHESIS_GPU_FRAGMENTS] = {test_gpu_fragments, 0.9, EITHER},
+    [HYPOTHESIS_SWAP] = {test_swap, 0.8, EITHER},
+    [HYPOTHESIS_THP] = {test_thp, 0.7, ENDS},
+    [HYPOTHESIS_NO_GROWTH] = {test_no_growth, 0.6, ENDS},
 };
+
+#define X(sym, key, code, title) [HYPOTHESIS_##sym] = {key, code, title},
+static const struct {
+    const char *key, *code, *title;
+} names[] = {HYPOTHESES(X)};
+#undef X
 
 const char *hypothesis_key(enum hypothesis_id id)
 {
-#define X(sym, key, title) [HYPOTHESIS_##sym] = (key),
-    static const char *const keys[] = {HYPOTHESES(X)};
-#undef X
-    return keys[id];
+    return names[id].key;
+}
+
+const char *hypothesis_code(enum hypothesis_id id)
+{
+    return names[id].code;
 }
 
 const char *hypothesis_title(enum hypothesis_id id)
 {
-#define X(sym, key, title) [HYPOTHESIS_##sym] = (title),
-    static const char *const titles[] = {HYPOTHESES(X)};
-#undef X
-    return titles[id];
+    return names[id].title;
 }
 
 const char *const hypothesis_words[] = {[RULED_OUT] = "ruled out",
@@ -110,25 +125,24 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Does row I hold what it has come to hold, and not only at this moment? Where memory surely goes
- * on growing it must do so, too. */
-static bool keeps(const struct question *q, size_t i, double grown)
+/* Does row I still hold what it gained, not only at this moment? If memory certainly keeps growing,
+ * the row must keep growing too. */
+static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
     const struct growth_row *row = &heap->growth.rows[i];
     bool is_growing = row->verdict.leak != VERDICT_LEAK_NO;
-    bool leaks = q->word == VERDICT_LEAKING || q->word == VERDICT_STEPPING;
     double kept = heap->floor_bytes[i] - heap->start_bytes[i];
     bool is_kept = kept > kept_share * (row->live_bytes - heap->start_bytes[i]);
-    return grown >= material_bytes && (is_growing || (is_kept && !leaks));
+    return grown >= material_bytes && (is_growing || (is_kept && !is_leak(q->word)));
 }
 
-const struct growth_row *keeper(const struct question *q, double *ret_grown)
+const struct growth_row *keeping_site(const struct question *q, double *ret_grown)
 {
     const struct growth_row *best = NULL;
     for (size_t i = 0; i < q->f->heap.growth.count; i++) {
         double grown = ledger_row_growth(q->f, q->l, i);
-        if (!keeps(q, i, grown) || (best && grown <= *ret_grown))
+        if (!row_keeps_growth(q, i, grown) || (best && grown <= *ret_grown))
             continue;
         best = &q->f->heap.growth.rows[i];
         *ret_grown = grown;
@@ -146,7 +160,8 @@ static bool is_same(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
-double keeper_beside(const struct question *q, const struct growth_row *row, size_t *ret_lines)
+double keeping_sites_beside(const struct question *q, const struct growth_row *row,
+                            size_t *ret_lines)
 {
     const struct name *own = function_of(row);
     double sum = 0;
@@ -155,8 +170,8 @@ double keeper_beside(const struct question *q, const struct growth_row *row, siz
         const struct growth_row *other = &q->f->heap.growth.rows[i];
         const struct name *n = function_of(other);
         double grown = ledger_row_growth(q->f, q->l, i);
-        if (other == row || !keeps(q, i, grown) || !is_same(own->function, n->function) ||
-            !is_same(own->file, n->file))
+        if (other == row || !row_keeps_growth(q, i, grown) ||
+            !is_same(own->function, n->function) || !is_same(own->file, n->file))
             continue;
         sum += grown;
         ++*ret_lines;
@@ -167,7 +182,7 @@ double keeper_beside(const struct question *q, const struct growth_row *row, siz
 static double floor_growth(const struct facts *f, const struct facts_series *s)
 {
     double middle_s = (f->start_s + f->now_s) / 2;
-    return facts_least(s, middle_s, f->now_s) - facts_least(s, f->start_s, middle_s);
+    return facts_min(s, middle_s, f->now_s) - facts_min(s, f->start_s, middle_s);
 }
 
 static double held_least(const struct facts_series *live, const struct facts_series *spare,
@@ -188,7 +203,7 @@ static double held_growth(const struct facts *f, const struct facts_series *live
            held_least(live, spare, f->start_s, middle_s);
 }
 
-struct floors floors_of(const struct question *q)
+struct floors baselines_of(const struct question *q)
 {
     const struct facts *f = q->f;
     const struct facts_figure *live = facts_figure(f, "heap_live_bytes");
@@ -198,17 +213,18 @@ struct floors floors_of(const struct question *q)
         return r;
     r.live = floor_growth(f, &live->series);
     r.held = spare ? held_growth(f, &live->series, &spare->series) : (double)NAN;
-    r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]); /* what malloc has is in that */
+    r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]); /* includes all memory of malloc */
     if (isnan(r.memory))
         r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
     double kept = 0;
-    keeper(q, &kept);
-    r.lets_go = r.memory > fmax(material_bytes, material_share * q->base) &&
-                r.live < going_share * r.memory && kept < going_share * q->total;
+    keeping_site(q, &kept);
+    r.is_freed = r.memory > fmax(material_bytes, material_share * q->base) &&
+                 r.live < going_share * r.memory && kept < going_share * q->total;
     return r;
 }
 
-/* Charged to its cgroup, or counted once over its processes. */
+/* Growth of the memory charged to the job's cgroup, else of its processes with shared pages counted
+ * once. */
 static double tree_growth(const struct facts *f)
 {
     double charge = facts_growth(&f->charge, f->start_s, f->now_s);
@@ -217,17 +233,17 @@ static double tree_growth(const struct facts *f)
 
 bool is_leak(enum verdict_word word)
 {
-    return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
+    return verdict_word_leak(word) == VERDICT_LEAK_YES;
 }
 
-bool is_worth_asking(const struct question *q, double bytes)
+bool is_worth_diagnosing(const struct question *q, double bytes)
 {
     double least = fmax(material_bytes, ended_share * q->base);
     return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
 }
 
-/* Has growth ended, by the verdict, or where that is undecided by what there was to see? */
-static bool is_past(const struct question *q)
+/* Has growth ended? By the verdict or, if that is undecided, by the second half of the time. */
+static bool has_growth_ended(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
     if (q->word != VERDICT_UNDECIDED)
@@ -235,11 +251,11 @@ static bool is_past(const struct question *q)
     return q->base + q->growth - middle < tail_share * q->growth;
 }
 
-/* Does a line hold most of the growth, and so much that one would ask? */
-static bool has_filled(const struct question *q)
+/* Does one call site hold most of the growth, and enough to diagnose? */
+static bool is_held_by_one_site(const struct question *q)
 {
     double kept = 0;
-    keeper(q, &kept);
+    keeping_site(q, &kept);
     return q->word != VERDICT_SPIKING && kept > kept_share * q->total &&
            kept > fmax(filled_bytes, filled_share * q->base);
 }
@@ -253,16 +269,16 @@ static double least_between(const struct question *q, double from_s, double to_s
     return least;
 }
 
-/* Is what there is more at the second moment only on its way down again? Its floor has not risen
- * then. */
-static bool is_tooth(const struct question *q)
+/* Is memory higher at the second moment only because of a peak in progress? Then its baseline has
+ * not risen. */
+static bool is_peak_in_progress(const struct question *q)
 {
     double start_s = q->f->start_s, now_s = q->f->now_s, middle_s = (start_s + now_s) / 2;
     double risen = least_between(q, middle_s, now_s) - least_between(q, start_s, middle_s);
     return risen < going_share * q->growth;
 }
 
-void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
+void question_make(const struct facts *f, const struct ledger *l, struct question *ret)
 {
     struct question q = {.f = f, .l = l, .word = VERDICT_UNDECIDED};
     if (f->main && f->main->verdict.is_known)
@@ -271,16 +287,22 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     q.growth = leakable_at(&q, f->now_s) - q.base;
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
+    bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
+    if (leaks) /* the leak may fill memory that was already resident, or be smaller than material
+                  growth */
+        q.total = fmax(q.total, heap_growth(&q));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
     enum verdict_word tree = f->job.is_known ? f->job.word : q.word;
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_all = tree == q.word && q.growth > kept_share * q.total;
-    bool is_over = is_past(&q) && (is_all || facts_has_ended(tree));
-    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING &&
-                   !(q.growth > kept_share * q.total && is_tooth(&q));
-    q.has_grown = is_material && (!is_over || has_filled(&q) || is_much);
-    q.is_growing = q.has_grown && !is_past(&q);
+    bool is_over = has_growth_ended(&q) && (is_all || facts_has_ended(tree));
+    bool is_much = is_worth_diagnosing(&q, is_flat ? q.growth : q.total) &&
+                   q.word != VERDICT_SPIKING &&
+                   !(q.growth > kept_share * q.total && is_peak_in_progress(&q));
+    q.has_grown =
+        (leaks && q.total > 0) || (is_material && (!is_over || is_held_by_one_site(&q) || is_much));
+    q.is_growing = q.has_grown && !has_growth_ended(&q);
     *ret = q;
 }
 
@@ -292,7 +314,8 @@ double share_of(const struct question *q, double bytes)
 
 /* ---- evidence ---- */
 
-void say(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt, ...)
+void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
+                  ...)
 {
     va_list ap;
     if (h->n_evidence == EVIDENCE_MAX)
@@ -312,20 +335,14 @@ void decide_by(struct hypothesis *h, const char *fmt, ...)
     va_end(ap);
 }
 
-static uint64_t whole_bytes(double bytes)
-{
-    return bytes > 0 && bytes < 9e18 ? (uint64_t)llround(bytes) : 0;
-}
-
 const char *size_of(struct sizes *s, size_t place, double bytes)
 {
-    return text_size(s->text[place], whole_bytes(bytes));
+    return text_size(s->text[place], number_to_u64(round(bytes)));
 }
 
 const char *change_of(struct sizes *s, size_t place, double bytes)
 {
-    int64_t whole = bytes < 0 ? -(int64_t)whole_bytes(-bytes) : (int64_t)whole_bytes(bytes);
-    return text_size_signed(s->text[place], whole);
+    return text_size_signed(s->text[place], number_to_i64(bytes));
 }
 
 static void frame_text(char *out, size_t size, const struct name *n)
@@ -358,24 +375,25 @@ bool has_grown_a_little(const struct question *q)
     return !q->has_grown && q->total > fmax(material_bytes, material_share * q->base);
 }
 
-void say_flat(const struct question *q, struct hypothesis *h, double weight)
+void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight)
 {
     struct sizes s;
     if (has_grown_a_little(q))
-        say(h, EVIDENCE_ABSENT, 0, "memory grew by %s and has stopped: too little to tell why",
-            size_of(&s, 0, q->total));
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "memory grew by %s and has stopped: too little to diagnose",
+                     size_of(&s, 0, q->total));
     else
-        say(h, EVIDENCE_AGAINST, weight, "memory did not grow");
+        evidence_add(h, EVIDENCE_AGAINST, weight, "memory did not grow");
 }
 
-void say_floors(struct hypothesis *h, enum evidence_side side, double weight,
-                const struct floors *floors)
+void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, double weight,
+                            const struct floors *floors)
 {
     struct sizes s;
-    say(h, side, weight,
-        "what is made is let go: the floor of the live heap changed by %s from the first half of "
-        "the time to the second, that of memory by %s",
-        change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
+    evidence_add(h, side, weight,
+                 "allocations are freed: the baseline of the live heap changed by %s from the "
+                 "first half of the time to the second, that of resident memory by %s",
+                 change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
 }
 
 /* ---- weighing ---- */
@@ -401,12 +419,13 @@ static void weigh(struct hypothesis *h)
         h->decide[0] = '\0';
 }
 
-/* One that cannot be tested may be it: before those that speak against themselves. */
+/* A hypothesis that cannot be tested may be true: it comes before those with evidence against
+ * them. */
 static double score(const struct hypothesis *h)
 {
     double odds = 1 / (1 + exp(-h->log_odds));
     if (h->word == CANNOT_TEST)
-        return 1e-3;
+        return h->is_opposed ? 1e-4 : 1e-3;
     return h->word == RULED_OUT ? 0 : odds * (h->share + 1e-2) * tests[h->id].worth;
 }
 
@@ -419,11 +438,38 @@ static int by_score(const void *a, const void *b)
     return (int)x->id - (int)y->id;
 }
 
+static bool has_support(const struct hypothesis *h)
+{
+    for (size_t i = 0; i < h->n_evidence; i++)
+        if (h->evidence[i].side == EVIDENCE_FOR)
+            return true;
+    return false;
+}
+
+/* The diagnosis explains the verdict and never contradicts it. */
+static void follow_verdict(const struct question *q, struct hypothesis *h)
+{
+    enum verdict_word word = q->f->job.word;
+    enum verdict_leak leak = q->f->job.is_known ? q->f->job.leak : VERDICT_LEAK_UNKNOWN;
+    enum course course = tests[h->id].course;
+    h->is_opposed = (leak == VERDICT_LEAK_YES && course == ENDS) ||
+                    (leak == VERDICT_LEAK_NO && course == GOES_ON);
+    if (!h->is_opposed || !has_support(h))
+        return;
+    if (leak == VERDICT_LEAK_YES)
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "the verdict is %s: memory keeps growing",
+                     verdict_word_name(word));
+    else
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "the verdict is %s: memory does not keep growing", verdict_word_name(word));
+}
+
 void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT])
 {
     for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
         ret[i] = (struct hypothesis){.id = (enum hypothesis_id)i};
         tests[i].test(q, &ret[i]);
+        follow_verdict(q, &ret[i]);
         weigh(&ret[i]);
     }
     qsort(ret, HYPOTHESIS_COUNT, sizeof *ret, by_score);

@@ -1,14 +1,15 @@
-/* Hypotheses that show in what memory does within a step, and at evaluations and checkpoints. */
+/* Hypotheses about memory within a step, and at evaluations and checkpoints. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
+#include "verdict/fit.h"
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-static const double free_share = 0.3; /* of the growth: less is alive, so the rest is free */
+/* Of the growth: if the live heap grew by less, the growth is free memory. */
+static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)
 {
@@ -17,13 +18,8 @@ static int64_t steps_between(const struct question *q)
 
 /* ---- accumulation ---- */
 
-/* How far memory rises within a step and falls until its end, the median; NAN: too few readings. */
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
+/* The median over all steps of how far memory rises within a step and falls by its end. NAN: too
+ * few readings. */
 static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };
@@ -35,14 +31,13 @@ static double rise_in_step(const struct question *q)
             continue;
         double t_s = f->marks[i].t_s;
         double most =
-            isnan(last_s) ? (double)NAN : facts_most(&f->main->field[SAMPLE_RSS], last_s, t_s);
+            isnan(last_s) ? (double)NAN : facts_max(&f->main->field[SAMPLE_RSS], last_s, t_s);
         double end = main_at(q, SAMPLE_RSS, t_s);
         if (!isnan(most) && !isnan(end))
             rises[n++] = fmax(0, most - end);
         last_s = t_s;
     }
-    qsort(rises, n, sizeof *rises, by_value);
-    return n < 8 ? (double)NAN : rises[n / 2];
+    return n < 8 ? (double)NAN : fit_median(rises, n);
 }
 
 void test_accumulation(const struct question *q, struct hypothesis *h)
@@ -50,28 +45,30 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
     struct sizes s;
     int64_t steps = steps_between(q);
     if (!q->f->has_steps || !q->f->main) {
-        say(h, EVIDENCE_ABSENT, 0, "no marks: steps are not known");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: steps are unknown");
         return;
     }
     if (q->f->substeps == 0)
-        say(h, EVIDENCE_ABSENT, 0, "no marks of micro-batches: whether it accumulates is not told");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "no marks of micro-batches: gradient accumulation is unknown");
     if (q->has_grown && q->growth > 0) {
-        say(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
-            "memory at the ends of steps itself grew: %s in %" PRId64
-            " steps; accumulation gives back within each",
-            change_of(&s, 0, q->growth), steps);
+        evidence_add(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
+                     "memory at step ends grew by %s in %" PRId64
+                     " steps; accumulated memory is released within each step",
+                     size_of(&s, 0, q->growth), steps);
         return;
     }
     double rise = rise_in_step(q), level = main_at(q, SAMPLE_RSS, q->f->now_s);
     if (isnan(rise)) {
-        say(h, EVIDENCE_ABSENT, 0, "too few readings within a step");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "too few samples within steps");
     } else if (q->f->substeps > 0 && rise > spike_least_share * level) {
         h->share = fmin(1, rise / level);
-        say(h, EVIDENCE_FOR, FAIR, "memory rises by %s within a step and is back at its end",
-            size_of(&s, 0, rise));
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "memory grows by %s within a step and is freed by its end",
+                     size_of(&s, 0, rise));
     } else {
-        say(h, EVIDENCE_AGAINST, FAIR, "within a step memory rises and falls by %s only",
-            size_of(&s, 0, rise));
+        evidence_add(h, EVIDENCE_AGAINST, FAIR, "memory rises and falls by only %s within a step",
+                     size_of(&s, 0, rise));
     }
 }
 
@@ -79,8 +76,8 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
 
 struct events {
     size_t count, spikes, recovered;
-    double jumps;   /* what stayed of them, in all */
-    double highest; /* spike */
+    double jumps;   /* total growth that stayed */
+    double highest; /* highest spike */
 };
 
 static double previous_step(const struct facts *f, size_t at)
@@ -91,9 +88,9 @@ static double previous_step(const struct facts *f, size_t at)
     return (double)NAN;
 }
 
-/* The lower of the first two readings behind T_S: what stayed. What is given back after the end of
- * the training is none of it: of the last event that is what was there then. NAN: there is none. */
-static double settled(const struct question *q, double t_s)
+/* Memory after an event at T_S: the lower of the first two readings. If there is none before
+ * training ended, the memory then. */
+static double memory_after_event(const struct question *q, double t_s)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
     double least = (double)NAN;
@@ -109,8 +106,8 @@ static void add_event(const struct question *q, size_t at, struct events *e)
 {
     const struct facts *f = q->f;
     double from = previous_step(f, at), to = f->marks[at].t_s;
-    double before = leakable_at(q, from), after = settled(q, to);
-    double most = facts_most(&f->main->field[SAMPLE_RSS], from, to);
+    double before = leakable_at(q, from), after = memory_after_event(q, to);
+    double most = facts_max(&f->main->field[SAMPLE_RSS], from, to);
     if (isnan(from) || isnan(before) || isnan(after))
         return;
     double spike = isnan(most) ? 0 : most - main_at(q, SAMPLE_RSS, from);
@@ -122,7 +119,7 @@ static void add_event(const struct question *q, size_t at, struct events *e)
     e->highest = fmax(e->highest, spike);
 }
 
-/* An evaluation and a checkpoint between the same two steps are one event. */
+/* An evaluation and a checkpoint between the same two steps count as one event. */
 static struct events events_of(const struct question *q)
 {
     struct events e = {0};
@@ -140,7 +137,7 @@ static struct events events_of(const struct question *q)
     return e;
 }
 
-/* Do the few steps with an evaluation or a checkpoint have most of the growth? */
+/* Does most of the growth come in the few steps with an evaluation or a checkpoint? */
 static bool is_tied(const struct question *q, const struct events *e)
 {
     double share = share_of(q, e->jumps), steps = (double)steps_between(q);
@@ -148,27 +145,28 @@ static bool is_tied(const struct question *q, const struct events *e)
     return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
 }
 
-/* Memory rises with them, but nothing of it lives on: what stays is the allocator's. */
-static bool test_let_go(const struct question *q, struct hypothesis *h, const struct events *e)
+/* Growth at events of which nothing stays alive: the allocator retains it. */
+static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
+                                 const struct events *e)
 {
     struct sizes s;
-    struct floors floors = floors_of(q);
-    if (!q->has_grown || !floors.lets_go || !is_tied(q, e))
+    struct floors floors = baselines_of(q);
+    if (!q->has_grown || !floors.is_freed || !is_tied(q, e))
         return false;
     h->share = share_of(q, e->jumps);
-    say(h, EVIDENCE_FOR, FAIR,
-        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
-        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
-    say_floors(h, EVIDENCE_FOR, FAIR, &floors);
+    evidence_add(h, EVIDENCE_FOR, FAIR,
+                 "%zu evaluations and checkpoints account for %s of the growth of %s", e->count,
+                 change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    evidence_add_baselines(h, EVIDENCE_FOR, FAIR, &floors);
     return true;
 }
 
-static void say_free(const struct question *q, struct hypothesis *h, enum evidence_side side,
-                     double weight, double live)
+static void evidence_add_free(const struct question *q, struct hypothesis *h,
+                              enum evidence_side side, double weight, double live)
 {
     struct sizes s;
-    say(h, side, weight, "what stayed of the growth of %s is not alive on the heap (%s)",
-        size_of(&s, 0, q->total), change_of(&s, 1, live));
+    evidence_add(h, side, weight, "memory grew by %s, while live heap changed by %s",
+                 size_of(&s, 0, q->total), change_of(&s, 1, live));
 }
 
 void test_eval_spike(const struct question *q, struct hypothesis *h)
@@ -176,14 +174,15 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     struct sizes s;
     struct events e = events_of(q);
     if (e.count == 0) {
-        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "no evaluation or checkpoint was marked between two steps");
         return;
     }
-    if (test_let_go(q, h, &e))
+    if (test_freed_at_events(q, h, &e))
         return;
     if (e.spikes == 0) {
-        say(h, EVIDENCE_AGAINST, FAIR, "no rise of note at %zu evaluations and checkpoints",
-            e.count);
+        evidence_add(h, EVIDENCE_AGAINST, FAIR,
+                     "no significant growth at %zu evaluations and checkpoints", e.count);
         return;
     }
     bool recovers = e.recovered * 2 > e.spikes;
@@ -192,19 +191,21 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
                    (!q->is_growing || e.highest > 0.3 * q->total);
     bool rises = q->is_growing && !is_free;
     h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
-    say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
+    evidence_add(
+        h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
         "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
         "step",
         e.spikes, e.count, size_of(&s, 0, e.highest), e.recovered);
     if (is_free && recovers)
-        say_free(q, h, EVIDENCE_FOR, WEAK, live);
+        evidence_add_free(q, h, EVIDENCE_FOR, WEAK, live);
     if (q->word == VERDICT_SPIKING)
-        say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "the verdict is \"spiking\": after each peak memory returns to its baseline");
     if (rises)
-        say(h, EVIDENCE_AGAINST, FAIR,
-            "a spike that recovers does not raise the floor, and it rose "
-            "by %s",
-            size_of(&s, 1, q->total));
+        evidence_add(h, EVIDENCE_AGAINST, FAIR,
+                     "a spike that recovers does not raise the baseline, which rose "
+                     "by %s",
+                     size_of(&s, 1, q->total));
 }
 
 static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
@@ -213,9 +214,9 @@ static void test_event_share(const struct question *q, struct hypothesis *h, con
     bool tied = is_tied(q, e);
     if (tied)
         h->share = share_of(q, e->jumps);
-    say(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
-        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
-        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    evidence_add(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
+                 "%zu evaluations and checkpoints account for %s of the growth of %s", e->count,
+                 change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
 }
 
 void test_eval_step(const struct question *q, struct hypothesis *h)
@@ -223,23 +224,25 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
     const struct facts_verdict *v = q->f->main ? &q->f->main->verdict : NULL;
     struct events e = events_of(q);
     if (!q->has_grown && !isnan(q->growth)) {
-        say_flat(q, h, DECIDES);
+        evidence_add_no_growth(q, h, DECIDES);
         return;
     }
     if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
-        h->share = e.count > 0 ? share_of(q, e.jumps) : 1; /* so much was measured there */
-        say(h, EVIDENCE_FOR, STRONG + FAIR,
-            "the floor rises at each %s, and stays (verdict "
-            "\"stepping\")",
-            v->event == VERDICT_MARK_SAVE ? "checkpoint" : "evaluation");
+        h->share =
+            e.count > 0 ? share_of(q, e.jumps) : 1; /* the share that was measured at events */
+        evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
+                     "the baseline rises at each %s and stays up (verdict "
+                     "\"stepping\")",
+                     v->event == VERDICT_MARK_SAVE ? "checkpoint" : "evaluation");
     }
     if (e.count == 0)
-        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "no evaluation or checkpoint was marked between two steps");
     else
         test_event_share(q, h, &e);
-    struct floors floors = floors_of(q);
-    if (floors.lets_go)
-        say_floors(h, EVIDENCE_AGAINST, STRONG, &floors);
+    struct floors floors = baselines_of(q);
+    if (floors.is_freed)
+        evidence_add_baselines(h, EVIDENCE_AGAINST, STRONG, &floors);
     else if (!is_leak(q->word) && heap_growth(q) < free_share * q->total)
-        say_free(q, h, EVIDENCE_AGAINST, FAIR, heap_growth(q));
+        evidence_add_free(q, h, EVIDENCE_AGAINST, FAIR, heap_growth(q));
 }

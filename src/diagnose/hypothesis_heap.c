@@ -1,5 +1,5 @@
-/* Hypotheses that show in what is alive: objects, tensors, the graph, call sites; or is not and
- * stays all the same. */
+/* Hypotheses about live memory (objects, tensors, the autograd graph, call sites), and about freed
+ * memory that stays resident. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* Of containers that gained, those are named that have this part of what the first has. */
+/* Containers that gained at least this fraction of what the first one did are named. */
 static const double kept_share = 0.3;
 
 /* ---- the census ---- */
@@ -20,7 +20,7 @@ static double number(const json_t *o, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-/* When STEP had ended; NAN: no mark tells. */
+/* The time at which STEP ended; NAN: no mark. */
 static double time_of_step(const struct facts *f, double step)
 {
     for (size_t i = 0; i < f->n_marks; i++)
@@ -29,7 +29,7 @@ static double time_of_step(const struct facts *f, double step)
     return (double)NAN;
 }
 
-/* What memory did between the two censuses: only that can they explain. NAN: not known. */
+/* Growth of memory between the two censuses, the most that they can explain. NAN: unknown. */
 static double growth_between_censuses(const struct question *q)
 {
     double from = time_of_step(q->f, number(q->f->census_first, "step"));
@@ -37,43 +37,42 @@ static double growth_between_censuses(const struct question *q)
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
-/* Says so where there is nothing to tell, or the censuses cannot; true: they can. */
-static bool census_tells(const struct question *q, struct hypothesis *h, double *ret_growth)
+/* Do two censuses cover growth? Adds evidence if they do not. */
+static bool census_covers_growth(const struct question *q, struct hypothesis *h, double *ret_growth)
 {
     const struct facts *f = q->f;
     if (!q->has_grown) {
-        say_flat(q, h, DECIDES);
+        evidence_add_no_growth(q, h, DECIDES);
         return false;
     }
     if (!f->census_first) {
-        say(h, EVIDENCE_ABSENT, 0, "no census was taken");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "no census was taken");
         decide_by(h, "two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
         return false;
     }
     double first = number(f->census_first, "step"), last = number(f->census_last, "step");
     if (f->census_first == f->census_last) {
-        say(h, EVIDENCE_ABSENT, 0, "one census alone tells no growth");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "only one census: growth of objects is unknown");
         decide_by(h, "a second census: `ebb census`");
         return false;
     }
     *ret_growth = growth_between_censuses(q);
     if (isnan(*ret_growth) || *ret_growth < census_least_bytes) {
-        say(h, EVIDENCE_ABSENT, 0,
-            "memory did not grow between the censuses (steps %.0f and %.0f): they cannot tell",
-            first, last);
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "memory did not grow between the censuses (steps %.0f and %.0f)", first, last);
         return false;
     }
     return true;
 }
 
-/* What came once does not pile up, and nobody keeps on keeping it. */
+/* A single jump is evidence against objects that pile up. */
 static void weigh_once(const struct question *q, struct hypothesis *h)
 {
     if (q->has_grown && !q->is_growing && came_at_once(q))
-        say(h, EVIDENCE_AGAINST, WEAK, "it came at once, and not again");
+        evidence_add(h, EVIDENCE_AGAINST, WEAK, "the growth came at once and did not repeat");
 }
 
-/* Growth in the censuses against that of memory in the same time. */
+/* Compares growth in the censuses with the growth of memory in the same time. */
 static void weigh_census(const struct question *q, struct hypothesis *h, double grown, double count,
                          double whole, const char *what)
 {
@@ -81,11 +80,11 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double share = fmin(1, fmax(0, grown / whole));
     double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
     bool is_for = share > 0.3;
-    if (is_for) /* of growth that has ended before them they tell nothing */
+    if (is_for) /* the censuses do not cover growth that ended before them */
         h->share = q->is_growing ? share : share_of(q, share * whole);
-    say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
-        "%s: %s (%+.0f of them) from step %.0f to %.0f, while memory grew by %s", what,
-        change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
+    evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
+                 "%s: %s (count %+.0f) from step %.0f to %.0f, while memory grew by %s", what,
+                 change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
     if (is_for)
         weigh_once(q, h);
 }
@@ -95,25 +94,24 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     const struct facts *f = q->f;
     struct sizes s;
     double whole;
-    if (!census_tells(q, h, &whole))
+    if (!census_covers_growth(q, h, &whole))
         return;
     double grown = number(f->census_last, "object_bytes") - number(f->census_first, "object_bytes");
     double count = number(f->census_last, "object_count") - number(f->census_first, "object_count");
     if (json_is_true(json_object_get(f->census_last, "is_sampled")) && grown < 0.3 * whole) {
-        say(h, EVIDENCE_ABSENT, 0,
-            "the census counted a part of the objects: it saw %s, and cannot rule out more",
-            change_of(&s, 0, grown));
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "the census covers only some objects: it found %s and cannot rule out more",
+                     change_of(&s, 0, grown));
         return;
     }
-    weigh_census(q, h, grown, count, whole,
-                 "Python objects, without what extensions hold for them");
+    weigh_census(q, h, grown, count, whole, "Python objects, without memory of C extensions");
 }
 
 /* ---- tensors ---- */
 
 struct tensors {
     double bytes, count;             /* on the host */
-    double graph_bytes, graph_count; /* of those that a graph made */
+    double graph_bytes, graph_count; /* non-leaf tensors that require grad */
 };
 
 static bool is_on_host(const json_t *row)
@@ -135,7 +133,8 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
         t->count += count;
         if (!json_is_true(json_object_get(row, "requires_grad")) ||
             json_is_true(json_object_get(row, "is_grad")) ||
-            json_is_true(json_object_get(row, "is_leaf"))) /* a copy of the model requires grad */
+            json_is_true(
+                json_object_get(row, "is_leaf"))) /* a copy of the model requires grad, too */
             continue;
         t->graph_bytes += bytes;
         t->graph_count += count;
@@ -153,19 +152,19 @@ static struct tensors tensor_growth(const struct facts *f)
 void test_tensors(const struct question *q, struct hypothesis *h)
 {
     double whole;
-    if (!census_tells(q, h, &whole))
+    if (!census_covers_growth(q, h, &whole))
         return;
     if (!json_is_true(json_object_get(q->f->census_last, "has_torch"))) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "torch is not imported there");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "torch is not imported in that process");
         return;
     }
     struct tensors t = tensor_growth(q->f);
-    weigh_census(q, h, t.bytes, t.count, whole, "tensors on the host that Python refers to");
+    weigh_census(q, h, t.bytes, t.count, whole, "host tensors referenced by Python");
 }
 
 /* ---- the graph ---- */
 
-/* "AddmmBackward0" */
+/* Number of live autograd nodes, such as "AddmmBackward0". */
 static double node_count(const json_t *census)
 {
     double count = 0;
@@ -180,14 +179,15 @@ static double node_count(const json_t *census)
     return count;
 }
 
-/* Its kernels; what makes Python objects of tensors is not one. */
+/* A library with torch's kernels; libtorch_python only wraps tensors as Python objects. */
 static bool is_torch(const char *lib)
 {
     return lib && !strstr(lib, "libtorch_python") &&
            (strstr(lib, "libtorch") || strstr(lib, "libc10"));
 }
 
-/* A frame of torch's library on the stack of ROW's largest site: an operation made it. */
+/* A frame of torch's libraries on the call path of ROW's largest site means that an operation of
+ * torch allocated it. */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 {
     const struct profile *p = heap->profile;
@@ -209,49 +209,53 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
     double nodes = node_count(q->f->census_last) - node_count(q->f->census_first);
     if (t.graph_bytes > 0.3 * whole) {
         h->share = q->is_growing ? fmin(1, t.graph_bytes / whole) : share_of(q, t.graph_bytes);
-        say(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (%+.0f of them)",
-            size_of(&s, 0, t.graph_bytes), t.graph_count);
+        evidence_add(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (count %+.0f)",
+                     size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
-        say(h, EVIDENCE_AGAINST, STRONG, "no graph made the tensors that pile up (%s)",
-            size_of(&s, 0, t.bytes));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growing tensors belong to no graph (%s)",
+                     size_of(&s, 0, t.bytes));
     }
     if (nodes >= 8)
-        say(h, EVIDENCE_FOR, FAIR, "%+.0f nodes of a graph (…Backward0) are alive", nodes);
+        evidence_add(h, EVIDENCE_FOR, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
 }
 
-/* What a graph has saved is held by C++: Python does not see it, and the heap does. */
+/* Tensors saved by the graph are owned by C++: a census does not see them, the heap profile
+ * does. */
 static void weigh_graph_site(const struct question *q, struct hypothesis *h, double whole)
 {
     char place[PLACE_MAX];
     struct sizes s;
     double grown = 0;
-    const struct growth_row *row = keeper(q, &grown);
+    const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
-        say(h, EVIDENCE_ABSENT, 0, "no call sites: %s", q->f->heap.why_not);
+        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
         return;
     }
     if (!row || !made_by_torch(&q->f->heap, row)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "what grows on the heap was not made by torch%s%s",
-            row ? ", but at " : "", row ? place_text(place, row) : "");
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growing heap was not allocated by torch%s%s",
+                     row ? ", but at " : "", row ? place_text(place, row) : "");
         return;
     }
     if (row == ledger_site(q->l, LEDGER_PINNED) || row == ledger_site(q->l, LEDGER_SHARED)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "what grows is mapped as shared memory, at %s",
-            place_text(place, row));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the growth is mapped shared memory, at %s",
+                     place_text(place, row));
         return;
     }
     if (made_by_compiler(&q->f->heap, row)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "what grows on the heap was made for the compiler, at %s",
-            place_text(place, row));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "the growing heap was allocated for the compiler, at %s",
+                     place_text(place, row));
         return;
     }
     struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
     bool is_unseen = !isnan(whole) && t.bytes < 0.3 * whole;
     h->site = row;
     h->share = fmax(h->share, share_of(q, grown));
-    say(h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
-        is_unseen ? "torch made %s at %s, and tensors that Python refers to did not grow with it"
-                  : "torch made %s at %s",
+    evidence_add(
+        h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
+        is_unseen
+            ? "torch allocated %s at %s, and tensors referenced by Python did not grow with it"
+            : "torch allocated %s at %s",
         size_of(&s, 0, grown), place_text(place, row));
 }
 
@@ -259,10 +263,10 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 {
     double whole = (double)NAN;
     if (!q->has_grown) {
-        say_flat(q, h, DECIDES);
+        evidence_add_no_growth(q, h, DECIDES);
         return;
     }
-    if (census_tells(q, h, &whole))
+    if (census_covers_growth(q, h, &whole))
         weigh_graph_census(q, h, whole);
     else
         whole = (double)NAN;
@@ -271,25 +275,26 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* What came in other processes the heap of this one cannot show. Says so. */
-static bool is_elsewhere(const struct question *q, struct hypothesis *h)
+/* Is most of the growth in other processes, which this heap profile does not cover? Adds evidence
+ * if it is. */
+static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     if (q->growth > q->total / 2)
         return false;
-    say(h, EVIDENCE_ABSENT, 0, "of the growth of %s only %s is in the process whose heap was read",
-        size_of(&s, 0, q->total), size_of(&s, 1, fmax(0, q->growth)));
+    evidence_add(h, EVIDENCE_ABSENT, 0, "only %s of the growth of %s is in the profiled process",
+                 size_of(&s, 0, fmax(0, q->growth)), size_of(&s, 1, q->total));
     return true;
 }
 
-/* It was made there, and this is who has it. */
-static void say_kept(const struct question *q, struct hypothesis *h)
+/* Adds the containers that keep the memory alive. */
+static void add_containers(const struct question *q, struct hypothesis *h)
 {
     const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
     char text[KEPT_TEXT_MAX];
     for (size_t i = 0; l && i < l->count; i++)
         if (l->at[i].bytes >= kept_share * l->at[0].bytes)
-            say(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
+            evidence_add(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
 }
 
 void test_call_site(const struct question *q, struct hypothesis *h)
@@ -297,66 +302,68 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     char place[PLACE_MAX];
     struct sizes s;
     double grown = 0;
-    const struct growth_row *row = keeper(q, &grown);
+    const struct growth_row *row = keeping_site(q, &grown);
     if (!q->f->heap.profile) {
-        say(h, EVIDENCE_ABSENT, 0, "no call sites: %s", q->f->heap.why_not);
+        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", q->f->heap.why_not);
         decide_by(h, "a run under `ebb run` with the profiler on");
         return;
     }
     if (!q->has_grown && !(row && has_grown_a_little(q))) {
-        say_flat(q, h, STRONG);
-    } else if (!row && is_elsewhere(q, h)) {
+        evidence_add_no_growth(q, h, STRONG);
+    } else if (!row && is_in_other_processes(q, h)) {
         return;
     } else if (!row) {
-        say(h, EVIDENCE_AGAINST, STRONG, "no call site holds more and more: live heap %s",
-            change_of(&s, 0, heap_growth(q)));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "no call site grows; the live heap changed by %s",
+                     change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        bool is_worker = q->f->main->role == ROLE_DATA_WORKER; /* and one of several alike */
+        bool is_worker = q->f->main->role == ROLE_DATA_WORKER; /* one of several similar workers */
         size_t lines;
-        double beside = keeper_beside(q, row, &lines), all = grown + beside;
+        double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
         h->site = row;
         h->share = is_worker && q->growth > 0 ? fmin(1, all / q->growth) : share_of(q, all);
-        say(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
-            "%s holds %s more than at the start: %s", place_text(place, row), size_of(&s, 0, grown),
-            verdict_word_name(row->verdict.word));
+        evidence_add(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
+                     "%s holds %s more than at the start (verdict: %s)", place_text(place, row),
+                     size_of(&s, 0, grown), verdict_word_name(row->verdict.word));
         if (row->verdict.rate_bytes_per_step.known && is_sure)
-            say(h, EVIDENCE_FOR, WEAK, "it keeps %s a step",
-                size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
+            evidence_add(h, EVIDENCE_FOR, WEAK, "its live memory grows by %s/step",
+                         size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
         if (lines)
-            say(h, EVIDENCE_FOR, 0, "%zu more line%s of that function: %s", lines,
-                lines > 1 ? "s" : "", change_of(&s, 3, beside));
+            evidence_add(h, EVIDENCE_FOR, 0, "%zu more line%s of that function: %s", lines,
+                         lines > 1 ? "s" : "", change_of(&s, 3, beside));
         weigh_once(q, h);
-        say_kept(q, h);
+        add_containers(q, h);
         if (q->has_grown && h->share < 0.2)
-            say(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
-                size_of(&s, 2, q->total));
+            evidence_add(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
+                         size_of(&s, 2, q->total));
     }
 }
 
 /* ---- retention ---- */
 
-/* How much of it is sure: what sampling may have missed is alive. */
+/* Weight of the evidence for retention: growth that sampling may have missed is assumed to be
+ * live. */
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
     bool is_measured = q->f->heap.profile || q->l->knows_retained;
     if (!is_measured || sure <= 0.3 * q->growth)
-        return WEAK; /* an allocator's own count leaves Python's arenas out */
+        return WEAK; /* the allocator's own count excludes Python's arenas */
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* What was free at the start and only had no room in RSS then has not come since. */
+/* Growth of retained memory, at most that of the allocator's own count of free memory: the rest was
+ * free at the start too, but not resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
     double beside = ledger_beside_growth(q->l);
     if (!q->l->knows_retained || q->l->is_by_pages || !spare)
         return beside;
-    double told =
+    double free_growth =
         facts_near(&spare->series, q->f->now_s) - facts_near(&spare->series, q->f->start_s);
     double arenas = ledger_growth(q->l, LEDGER_ARENAS);
-    return arenas + fmin(beside - arenas, fmax(0, told));
+    return arenas + fmin(beside - arenas, fmax(0, free_growth));
 }
 
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
@@ -368,34 +375,38 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     if (!q->l->knows_retained && q->f->heap.sigma > 0)
         snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
-    say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
-        is_for ? retention_weight(q, beside) : STRONG + WEAK,
-        "the live heap changed by %s%s while memory grew by %s: %s %s", change_of(&s, 0, live),
-        missed, size_of(&s, 1, q->growth), change_of(&s, 2, beside),
-        q->l->knows_retained ? "is free, and the allocator has it" : "is neither alive nor named");
+    evidence_add(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
+                 is_for ? retention_weight(q, beside) : STRONG + WEAK,
+                 "the live heap changed by %s%s while memory grew by %s: %s %s",
+                 change_of(&s, 0, live), missed, size_of(&s, 1, q->growth),
+                 change_of(&s, 2, beside),
+                 q->l->knows_retained ? "is free, but retained by the allocator"
+                                      : "is neither live nor otherwise explained");
     if (!is_for)
         return;
     if (!q->f->heap.profile && !q->l->knows_retained)
-        say(h, EVIDENCE_ABSENT, 0,
-            "small Python objects are not in that live heap, and without the profiler not counted");
+        evidence_add(
+            h, EVIDENCE_ABSENT, 0,
+            "this live heap excludes small Python objects, which only the profiler counts");
     else if (q->f->heap.most > q->f->heap.now + beside / 2)
-        say(h, EVIDENCE_FOR, WEAK, "as much as %s was alive at one time",
-            size_of(&s, 4, q->f->heap.most));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "up to %s was live at one time",
+                     size_of(&s, 4, q->f->heap.most));
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
 }
 
-/* False: they do not tell, or the allocator itself does: it has not come to keep more. */
+/* Tests retention by baselines. False: they do not show it, or measured retained memory did not
+ * grow. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
-    struct floors floors = floors_of(q);
+    struct floors floors = baselines_of(q);
     double kept = 0;
     bool is_denied = q->l->knows_retained && !(floors.held > 0.3 * floors.memory) &&
                      retained_growth(q) < 0.3 * q->total;
-    if (!floors.lets_go || !q->f->heap.profile || is_denied)
+    if (!floors.is_freed || !q->f->heap.profile || is_denied)
         return false;
-    keeper(q, &kept);
+    keeping_site(q, &kept);
     h->share = share_of(q, q->total - kept);
-    say_floors(h, EVIDENCE_FOR, STRONG, &floors);
+    evidence_add_baselines(h, EVIDENCE_FOR, STRONG, &floors);
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
     return true;
 }
@@ -404,12 +415,12 @@ void test_retention(const struct question *q, struct hypothesis *h)
 {
     double live = heap_growth(q);
     if (isnan(live)) {
-        say(h, EVIDENCE_ABSENT, 0,
-            "the live heap was not measured: no profile, no heap_live_bytes");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "the live heap was not measured: no profile, no heap_live_bytes");
         decide_by(h, "a run under `ebb run` with the profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
-        say_flat(q, h, STRONG);
-    } else if (!is_elsewhere(q, h) && !weigh_floors(q, h)) {
+        evidence_add_no_growth(q, h, STRONG);
+    } else if (!is_in_other_processes(q, h) && !weigh_floors(q, h)) {
         weigh_retention(q, h, live);
     }
 }

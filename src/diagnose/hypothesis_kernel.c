@@ -1,70 +1,95 @@
-/* Hypotheses that show in what the kernel counts: file pages, shared memory, swap, huge pages; and
- * in what drivers count: pinned memory, GPUs. */
+/* Hypotheses about memory that the kernel counts (file pages, shared memory, swap, huge pages) or
+ * drivers count (pinned memory, GPUs). */
 #include <math.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
+/* Fraction of the growth that no process maps, from which on tmpfs files explain the growth. */
+static const double UNMAPPED_SHARE = 0.5;
 
-/* One kind of memory against the growth of all: the larger its part, the more it says. */
+/* Compares the growth of one kind of memory with all growth: the larger its share, the stronger the
+ * evidence. */
 static void weigh_part(const struct question *q, struct hypothesis *h, double grown, double whole,
                        const char *what)
 {
     struct sizes s;
     double share = whole > 0 && grown > 0 ? fmin(1, grown / whole) : 0;
-    bool is_much =
-        q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base) : is_worth_asking(q, grown);
+    bool is_much = q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base)
+                                : is_worth_diagnosing(q, grown);
     if (is_much && share > 0.1) {
         h->share = share;
-        say(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR, "%s grew by %s, of %s in all", what,
-            size_of(&s, 0, grown), size_of(&s, 1, whole));
+        evidence_add(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR, "%s grew by %s, of %s in total",
+                     what, size_of(&s, 0, grown), size_of(&s, 1, whole));
         return;
     }
-    say(h, EVIDENCE_AGAINST, q->has_grown ? STRONG + FAIR : STRONG, "%s changed by %s", what,
-        change_of(&s, 0, grown));
+    evidence_add(h, EVIDENCE_AGAINST, q->has_grown ? STRONG + FAIR : STRONG, "%s changed by %s",
+                 what, change_of(&s, 0, grown));
 }
 
 void test_mapped_files(const struct question *q, struct hypothesis *h)
 {
     double grown = main_growth(q, SAMPLE_FILE), rss = main_growth(q, SAMPLE_RSS);
     if (isnan(grown))
-        say(h, EVIDENCE_ABSENT, 0, "resident memory was not read by kind");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
     else
         weigh_part(q, h, grown, fmax(rss, fmax(grown, 0) + fmax(q->growth, 0)),
                    "mapped file pages");
 }
 
+double unmapped_growth(const struct question *q)
+{
+    const struct facts *f = q->f;
+    double charge = facts_growth(&f->charge, f->start_s, f->now_s);
+    double mapped = facts_growth(&f->tree_high, f->start_s, f->now_s);
+    double least = fmax(part_least_bytes, UNMAPPED_SHARE * q->total);
+    return q->has_grown && charge - fmax(0, mapped) > least ? charge - fmax(0, mapped) : 0;
+}
+
 void test_shared_memory(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
+    double unmapped = unmapped_growth(q);
+    if (unmapped > 0) {
+        h->share = share_of(q, unmapped);
+        evidence_add(
+            h, EVIDENCE_FOR, STRONG,
+            "%s more is charged to the job than its processes map: files in /dev/shm or another "
+            "tmpfs",
+            size_of(&s, 0, unmapped));
+        decide_by(h, "`ls -l /dev/shm` while the job runs");
+        return;
+    }
     double grown = main_growth(q, SAMPLE_SHMEM);
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
-        say(h, EVIDENCE_ABSENT, 0, "resident memory was not read by kind");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
     } else if (grown > part_least_bytes && pinned > grown / 2) { /* the driver pins shared pages */
-        say(h, EVIDENCE_AGAINST, STRONG + FAIR, "of %s more shared memory %s is pinned for a GPU",
-            size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR,
+                     "shared memory grew by %s, of which %s is pinned for a GPU",
+                     size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
     } else {
         h->site = ledger_site(q->l, LEDGER_SHARED);
         weigh_part(q, h, grown, fmax(q->total, grown), "shared memory");
     }
 }
 
-/* Which line it was, where the profiler saw the mapping. */
+/* Names the line that mapped the pinned memory, if the profiler saw it. */
 static void name_pinning_site(const struct question *q, struct hypothesis *h)
 {
     char place[PLACE_MAX];
     h->site = h->share > 0 ? ledger_site(q->l, LEDGER_PINNED) : NULL;
     if (h->site)
-        say(h, EVIDENCE_FOR, WEAK, "it is mapped at %s", place_text(place, h->site));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "it is mapped at %s", place_text(place, h->site));
 }
 
 void test_pinned(const struct question *q, struct hypothesis *h)
 {
     double grown = figure_growth(q, "pinned_host_bytes");
     if (isnan(grown))
-        say(h, EVIDENCE_ABSENT, 0, "pinned memory was not told (pinned_host_bytes)");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "pinned memory is unknown (no figure pinned_host_bytes)");
     else
         weigh_part(q, h, grown, fmax(q->total, grown), "pinned memory");
     name_pinning_site(q, h);
@@ -74,55 +99,134 @@ void test_swap(const struct question *q, struct hypothesis *h)
 {
     double grown = main_growth(q, SAMPLE_SWAP);
     double most =
-        q->f->main ? facts_most(&q->f->main->field[SAMPLE_SWAP], 0, q->f->now_s) : (double)NAN;
+        q->f->main ? facts_max(&q->f->main->field[SAMPLE_SWAP], 0, q->f->now_s) : (double)NAN;
     if (isnan(grown))
-        say(h, EVIDENCE_ABSENT, 0, "swap of the process was not read");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "swap usage of the process was not sampled");
     else if (!(most > 0))
-        say(h, EVIDENCE_AGAINST, DECIDES, "none of the process was ever swapped out");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "no memory of the process was ever swapped out");
     else
-        weigh_part(q, h, grown, fmax(q->total, grown), "what was swapped out");
+        weigh_part(q, h, grown, fmax(q->total, grown), "swapped-out memory");
 }
 
 /* ---- GPUs ---- */
 
-/* Pools and compiled code come with the first steps: as on the host, what has ended is asked about
- * from a tenth on, and what the verdict calls flat is not. */
+/* Memory pools and compiled code are allocated in the first steps. As on the host, growth that has
+ * ended is diagnosed from a tenth of the memory at the start on, and not if the verdict is flat. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
-    double had = facts_at(&f->gpu_job, f->start_s);
+    double had = facts_at(&f->gpu_heap.job, f->start_s);
     return f->gpu.is_known && facts_has_ended(f->gpu.word) &&
            !(f->gpu.word == VERDICT_PLATEAUED && grown > 0.1 * had);
+}
+
+/* The GPU leaks, and the host does not. */
+static bool is_worse_on_gpu(const struct facts *f)
+{
+    return f->gpu.is_known && f->gpu.leak == VERDICT_LEAK_YES &&
+           !(f->job.is_known && f->job.leak == VERDICT_LEAK_YES);
+}
+
+/* The first call site whose GPU memory surely grows; NULL: none. */
+static const struct growth_row *gpu_keeper(const struct facts *f)
+{
+    const struct growth *g = &f->gpu_heap.growth;
+    const struct growth_row *row = g->count ? g->rows : NULL;
+    return row && row->verdict.leak != VERDICT_LEAK_NO &&
+                   row->growth_bytes - 2 * row->growth_sigma > part_least_bytes
+               ? row
+               : NULL;
+}
+
+static void add_gpu_site(const struct question *q, struct hypothesis *h)
+{
+    char place[PLACE_MAX];
+    struct sizes s;
+    h->site = gpu_keeper(q->f);
+    if (h->site)
+        evidence_add(h, EVIDENCE_FOR, FAIR, "blocks that %s allocated on gpu %d grew by %s",
+                     place_text(place, h->site), h->site->gpu,
+                     size_of(&s, 0, h->site->growth_bytes));
 }
 
 void test_gpu(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     struct sizes s;
-    double job = facts_growth(&f->gpu_job, f->start_s, f->now_s);
+    double job = facts_growth(&f->gpu_heap.job, f->start_s, f->now_s);
     double torch = figure_growth(q, "cuda_allocated_bytes");
     double grown = isnan(torch) ? job : isnan(job) ? torch : fmax(job, torch);
     if (isnan(grown)) {
-        say(h, EVIDENCE_ABSENT, 0, "GPU memory of the job was not read, or it has none");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "GPU memory of the job was not sampled, or the job uses no GPU");
     } else if (grown > part_least_bytes && gpu_has_stopped(f, grown)) {
-        say(h, EVIDENCE_AGAINST, STRONG,
-            "GPU memory of the job grew by %s, and its verdict is \"%s\"", size_of(&s, 0, grown),
-            verdict_word_name(f->gpu.word));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "GPU memory of the job grew by %s, and its verdict is \"%s\"",
+                     size_of(&s, 0, grown), verdict_word_name(f->gpu.word));
     } else if (grown > part_least_bytes) {
-        h->share = q->has_grown ? 0.2 : 1;
-        say(h, EVIDENCE_FOR, q->has_grown ? WEAK : STRONG + FAIR,
-            "GPU memory of the job grew by %s", size_of(&s, 0, grown));
+        bool is_question = !q->has_grown || is_worse_on_gpu(f);
+        h->share = is_question ? 1 : 0.2;
+        evidence_add(h, EVIDENCE_FOR, is_question ? STRONG + FAIR : WEAK,
+                     "GPU memory of the job grew by %s", size_of(&s, 0, grown));
+        add_gpu_site(q, h);
     } else {
-        say(h, EVIDENCE_AGAINST, STRONG, "GPU memory of the job changed by %s",
-            change_of(&s, 0, grown));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "GPU memory of the job changed by %s",
+                     change_of(&s, 0, grown));
     }
-    if (q->has_grown)
-        say(h, EVIDENCE_AGAINST, STRONG, "memory of the host itself grew by %s",
-            size_of(&s, 1, q->total));
+    if (q->has_grown && !is_worse_on_gpu(f))
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "host memory grew by %s",
+                     size_of(&s, 1, q->total));
+}
+
+/* Smaller growth of reserved memory is common in the first steps of any program. */
+static const double reserved_least_bytes = 64 << 20;
+
+/* The allocator had to reserve the peak of allocated memory, with blocks rounded up. */
+static bool is_reserved_needed(const struct facts_gpu *g)
+{
+    return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;
+}
+
+void test_gpu_fragments(const struct question *q, struct hypothesis *h)
+{
+    const struct facts *f = q->f;
+    const struct facts_gpu *g = &f->gpu_heap;
+    struct sizes s;
+    double had = facts_at(&f->gpu_heap.reserved, f->start_s);
+    double reserved = facts_growth(&f->gpu_heap.reserved, f->start_s, f->now_s);
+    double allocated = facts_growth(&f->gpu_heap.allocated, f->start_s, f->now_s);
+    if (isnan(reserved) || isnan(allocated)) {
+        evidence_add(h, EVIDENCE_ABSENT, 0, "PyTorch's allocator reported no reserved GPU memory");
+        return;
+    }
+    if (reserved <= fmax(reserved_least_bytes, 0.1 * had)) {
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "reserved GPU memory changed by %s",
+                     change_of(&s, 0, reserved));
+        return;
+    }
+    if (allocated > 0.3 * reserved) {
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "allocated GPU memory grew by %s of the %s reserved",
+                     size_of(&s, 0, allocated), size_of(&s, 1, reserved));
+        return;
+    }
+    if (is_reserved_needed(g)) {
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "%s were allocated at once, of %s reserved",
+                     size_of(&s, 0, g->most_allocated_bytes), size_of(&s, 1, g->reserved_bytes));
+        return;
+    }
+    h->share = q->has_grown ? 0.2 : 1;
+    evidence_add(h, EVIDENCE_FOR, STRONG, "reserved GPU memory grew by %s, allocated changed by %s",
+                 size_of(&s, 0, reserved), change_of(&s, 1, allocated));
+    if (!isnan(g->reserved_bytes))
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "of %s reserved no more than %s were ever allocated at once",
+                     size_of(&s, 0, g->reserved_bytes), size_of(&s, 1, g->most_allocated_bytes));
+    decide_by(h, "a run with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 
 /* ---- huge pages ---- */
 
-/* Of the growth what lies in huge pages and has no other name. */
+/* Compares the growth in huge pages that has no other name with all growth. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -130,32 +234,33 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
     bool is_much = grown > fmax(part_least_bytes, 0.3 * q->total);
     if (is_much)
         h->share = share_of(q, grown);
-    /* where all memory is in huge pages, so is what an allocator keeps */
-    say(h, is_much ? EVIDENCE_FOR : EVIDENCE_AGAINST,
-        !is_much                           ? STRONG
-        : strcmp(q->f->thp, "always") == 0 ? FAIR
-                                           : STRONG,
-        "%s more lie in huge pages and are not alive on the heap, of %s in all",
-        size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
+    /* if all memory is in huge pages, so is memory that the allocator retains */
+    evidence_add(h, is_much ? EVIDENCE_FOR : EVIDENCE_AGAINST,
+                 !is_much                           ? STRONG
+                 : strcmp(q->f->thp, "always") == 0 ? FAIR
+                                                    : STRONG,
+                 "huge pages outside the live heap grew by %s, of %s in total",
+                 size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
 }
 
-/* Without a count of huge pages: what is not alive may lie in them. */
+/* Without a count of huge pages: memory that is not live may be in them. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
-    struct floors floors = floors_of(q);
-    double beside = floors.lets_go          ? q->total
+    struct floors floors = baselines_of(q);
+    double beside = floors.is_freed         ? q->total
                     : isnan(heap_growth(q)) ? (double)NAN
                                             : ledger_beside_growth(q->l);
-    say(h, EVIDENCE_ABSENT, 0, "how much of it lies in huge pages was not measured");
+    evidence_add(h, EVIDENCE_ABSENT, 0, "the share in huge pages was not measured");
     if (strcmp(q->f->thp, "madvise") == 0)
-        say(h, EVIDENCE_AGAINST, WEAK, "transparent huge pages are for those that ask (madvise)");
+        evidence_add(h, EVIDENCE_AGAINST, WEAK,
+                     "transparent huge pages are used on request only (madvise)");
     if (!isnan(beside) && beside > 0.3 * q->total) {
         h->share = share_of(q, beside) / 2;
-        say(h, EVIDENCE_FOR, WEAK, "%s of the growth is not alive on the heap",
-            size_of(&s, 0, beside));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of the growth is not live heap",
+                     size_of(&s, 0, beside));
     } else if (!isnan(beside)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "what lives on the heap grew as memory did");
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "the live heap grew with memory");
     }
 }
 
@@ -163,15 +268,15 @@ void test_thp(const struct question *q, struct hypothesis *h)
 {
     bool is_measured = !isnan(main_growth(q, SAMPLE_HUGE));
     if (!q->f->thp[0] && !is_measured) {
-        say(h, EVIDENCE_ABSENT, 0, "whether the kernel uses huge pages was not recorded");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "the kernel's huge-page setting was not recorded");
         return;
     }
     if (strcmp(q->f->thp, "never") == 0) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "transparent huge pages are off (never)");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "transparent huge pages are off (never)");
         return;
     }
     if (!q->has_grown)
-        say_flat(q, h, STRONG);
+        evidence_add_no_growth(q, h, STRONG);
     else if (is_measured && !isnan(heap_growth(q)))
         weigh_huge(q, h);
     else

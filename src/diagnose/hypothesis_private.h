@@ -1,76 +1,85 @@
-/* How a hypothesis is tested: evidence is said, weighed and added up. For hypothesis*.c alone. */
+/* How a hypothesis is tested: as a sum of weighted evidence. Private to hypothesis*.c. */
 #pragma once
 
 #include "base/text.h"
 #include "diagnose/hypothesis.h"
 
-/* Log-odds. DECIDES alone rules out, or makes nearly certain. */
+/* Weights in log-odds. DECIDES alone rules a hypothesis out, or makes it nearly certain. */
 enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
-void say(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
+                  ...) __attribute__((format(printf, 4, 5)));
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* By more than noise, but it has ended and is less than one would ask about. */
+/* Growth above noise that has ended and is too small to diagnose. */
 bool has_grown_a_little(const struct question *q);
-/* There is nothing to explain, so it is not this; or too little to tell. */
-void say_flat(const struct question *q, struct hypothesis *h, double weight);
+/* Adds evidence against H: memory did not grow, or grew too little to diagnose. */
+void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight);
 
-/* Sizes in sentences. */
+/* Buffers for sizes in sentences. */
 struct sizes {
     char text[6][TEXT_SIZE_MAX];
 };
 const char *size_of(struct sizes *s, size_t place, double bytes);   /* "98.0 MiB" */
 const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 MiB" */
 
-/* Are BYTES that came once and do not go on of a size that one would ask about: a tenth of what the
- * process has, or of what is left to the limit? */
-bool is_worth_asking(const struct question *q, double bytes);
-/* Does it say that memory goes on growing? */
+/* Is growth of BYTES that has ended large enough to diagnose: a tenth of the process's memory, or
+ * of the headroom? */
+bool is_worth_diagnosing(const struct question *q, double bytes);
+/* Does WORD mean that memory keeps growing? */
 bool is_leak(enum verdict_word word);
-/* BYTES of what is to be explained, 0 to 1: of the growth, or of the level where there is none. */
+/* BYTES as a fraction of the growth to explain, or of all memory if there was no growth; 0 to 1. */
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
 double main_growth(const struct question *q, enum sample_process_field field);
-/* Growth of main's figure NAME between the moments; NAN. */
+/* Growth of the figure NAME of the main process between the two moments; NAN: unknown. */
 double figure_growth(const struct question *q, const char *name);
-/* Of what can leak at T_S: resident but for file cache, and swapped out. NAN. */
+/* Memory that can leak at T_S: resident memory without file cache, plus swap. NAN: unknown. */
 double leakable_at(const struct question *q, double t_s);
-/* "train.py:41 (collate)", raw; "train.py:41 (plot) through backend_agg.py:71 (draw)" where a
+/* "train.py:41 (collate)", raw; or "train.py:41 (plot) through backend_agg.py:71 (draw)" if a
  * library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* The live heap's growth as the ledger has it; NAN: nobody counted. */
+/* Growth of the memory charged to the job beyond that of its processes, if it is most of the
+ * growth: files in /dev/shm or another tmpfs. Else 0. */
+double unmapped_growth(const struct question *q);
+/* Growth of the live heap in the ledger; NAN: not counted. */
 double heap_growth(const struct question *q);
 
-/* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
-const struct growth_row *keeper(const struct question *q, double *ret_grown);
-/* What other lines that were reached from the same function of the program keep, and how many. */
-double keeper_beside(const struct question *q, const struct growth_row *row, size_t *ret_lines);
+/* The call site with the most growth among those that keep what they allocate; its growth in
+ * RET_GROWN. NULL: none. */
+const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
+/* Growth of such call sites on other lines of the same function of the program, and the number of
+ * these lines. */
+double keeping_sites_beside(const struct question *q, const struct growth_row *row,
+                            size_t *ret_lines);
 
-/* Did most of the growth come in a step or two? */
+/* Did most of the growth come within a step or two? */
 bool came_at_once(const struct question *q);
 
-/* Did an operation of torch's make what ROW holds? */
+/* Was ROW's memory allocated by an operation of torch? */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row);
-/* Did torch's compiler make what ROW holds, itself or by calling who did? */
+/* Was ROW's memory allocated by torch's compiler, or by a function that the compiler called? */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
 
-/* What is alive comes and goes with batches and with the garbage collector, so floors are compared:
- * the least in the second half of the time against the least in the first. */
+/* Changes of baselines. Live memory varies with batches and with the garbage collector, so the
+ * minimum in the second half of the time is compared with the minimum in the first. */
 struct floors {
-    double live, held, memory; /* by how much each rose; live, and with what is free all that the
-                                * allocator holds, by its own count */
-    bool lets_go; /* memory's rose, and that of the live heap did not with it, nor does a call site
-                   * keep much: small Python objects are not in that count */
+    /* Growth of the baselines of the live heap, of all memory that the allocator holds (live and
+     * free, by its own count), and of resident memory. */
+    double live, held, memory;
+    /* The baseline of resident memory rose, but that of the live heap did not, and no call site
+     * keeps much: small Python objects are not in the allocator's count. */
+    bool is_freed;
 };
-struct floors floors_of(const struct question *q); /* NAN: not read */
-void say_floors(struct hypothesis *h, enum evidence_side side, double weight,
-                const struct floors *floors);
+struct floors baselines_of(const struct question *q); /* NAN: not read */
+void evidence_add_baselines(struct hypothesis *h, enum evidence_side side, double weight,
+                            const struct floors *floors);
 
 typedef void hypothesis_test(const struct question *q, struct hypothesis *h);
-hypothesis_test test_launcher, test_workers, test_copy_on_write, test_compile;
+hypothesis_test test_launcher, test_workers, test_copy_on_write, test_compile, test_processes;
 hypothesis_test test_data_load, test_first_touch, test_accumulation, test_eval_spike,
     test_eval_step, test_no_growth;
 hypothesis_test test_python_objects, test_tensors, test_autograd, test_call_site, test_retention;
 hypothesis_test test_mapped_files, test_shared_memory, test_pinned, test_gpu, test_swap, test_thp;
+hypothesis_test test_gpu_fragments;

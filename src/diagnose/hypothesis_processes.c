@@ -1,17 +1,17 @@
-/* Hypotheses that show in which process it is: launchers, workers, what they share. */
+/* Hypotheses about which process has the memory: launchers, workers, memory shared between them. */
 #include <math.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
 
-/* A fork writes to its own stack and heap: only beyond this part of what it was given is it
- * copying.
- */
+/* A forked worker writes to its own stack and heap; only unshared memory beyond this fraction of
+ * the inherited memory shows that it copies data. */
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
+enum { piled_least = 3 }; /* number of processes more than at the start */
 
-/* A table tells no roles. */
+/* A recording made from a table has no roles. */
 static bool knows_roles(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_processes; i++)
@@ -35,19 +35,19 @@ void test_launcher(const struct question *q, struct hypothesis *h)
     const struct facts *f = q->f;
     struct sizes s;
     if (!f->main || !knows_roles(f)) {
-        say(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
         return;
     }
     h->share = 1;
     if (f->main->role == ROLE_LAUNCHER) {
-        say(h, EVIDENCE_FOR, STRONG + FAIR,
-            "of %zu processes none trains, and the largest, %s %d, only starts others",
-            f->n_processes, f->main->name, (int)f->main->id.pid);
+        evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
+                     "none of %zu processes trains, and the largest, %s %d, only starts others",
+                     f->n_processes, f->main->name, (int)f->main->id.pid);
         return;
     }
-    say(h, EVIDENCE_AGAINST, DECIDES, "process %d %s was watched itself: %s, up to %s",
-        (int)f->main->id.pid, f->main->name, process_role_name(f->main->role),
-        size_of(&s, 0, f->main->peak_bytes));
+    evidence_add(h, EVIDENCE_AGAINST, DECIDES, "process %d %s itself was watched: %s, peak %s",
+                 (int)f->main->id.pid, f->main->name, process_role_name(f->main->role),
+                 size_of(&s, 0, f->main->peak_bytes));
 }
 
 /* ---- workers ---- */
@@ -69,7 +69,7 @@ static bool grows(const struct facts_verdict *v)
     return v->is_known && v->leak == VERDICT_LEAK_YES;
 }
 
-/* How long it was seen. */
+/* Time from its first to its last reading. */
 static double life_s(const struct facts_process *p)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -96,7 +96,7 @@ static struct workers workers_at(const struct facts *f, double t_s)
     return w;
 }
 
-/* When they were largest together. */
+/* The workers at the time when their total RSS was highest. */
 static struct workers workers_of(const struct facts *f)
 {
     struct workers best = {0};
@@ -111,39 +111,41 @@ static struct workers workers_of(const struct facts *f)
     return best;
 }
 
-static void say_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
+static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
     struct sizes s;
-    /* where nothing grows it is the sum of RSS that one asks about, shared or not */
+    /* where nothing grows, users see the sum of RSS, whether shared or not */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
-        say(h, EVIDENCE_FOR, FAIR + WEAK,
-            "%zu processes with RSS up to %s, in all %s, of which %s is their own, do not grow",
-            w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss),
-            size_of(&s, 2, w->unique));
+        evidence_add(h, EVIDENCE_FOR, FAIR + WEAK,
+                     "%zu workers do not grow: RSS up to %s, in total %s, of which %s is unshared",
+                     w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss),
+                     size_of(&s, 2, w->unique));
     } else {
-        say(h, EVIDENCE_FOR, FAIR, "%zu processes with RSS up to %s, in all %s, do not grow",
-            w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss));
-        say(h, EVIDENCE_ABSENT, 0,
-            "unique memory was not read: what they share is counted in each");
+        evidence_add(h, EVIDENCE_FOR, FAIR, "%zu workers do not grow: RSS up to %s, in total %s",
+                     w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss));
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "unique memory was not sampled: shared pages are counted in each worker");
     }
     if (q->is_growing)
-        say(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in them", size_of(&s, 3, q->total));
+        evidence_add(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in these workers",
+                     size_of(&s, 3, q->total));
 }
 
 void test_workers(const struct question *q, struct hypothesis *h)
 {
     struct workers w = workers_of(q->f);
     if (w.count == 0 && !knows_roles(q->f) && q->f->n_processes <= 1) {
-        say(h, EVIDENCE_ABSENT, 0, "one process is in the recording, and its role is not told");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "the recording has one process, and its role is unknown");
     } else if (w.count == 0) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "there is no worker among %zu process%s",
-            q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "there is no worker among %zu process%s",
+                     q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
     } else if (w.growing) {
-        say(h, EVIDENCE_AGAINST, STRONG, "%zu of %zu workers grow themselves", w.growing, w.count);
+        evidence_add(h, EVIDENCE_AGAINST, STRONG, "%zu of %zu workers grow", w.growing, w.count);
     } else {
-        say_workers(q, h, &w);
+        weigh_workers(q, h, &w);
     }
 }
 
@@ -152,7 +154,7 @@ void test_workers(const struct question *q, struct hypothesis *h)
 struct unsharing {
     size_t count;
     double unique, rss; /* growth over their lives */
-    double given;       /* what they had when they came */
+    double given;       /* memory inherited at birth */
 };
 
 static double life_growth(const struct facts_series *s)
@@ -177,7 +179,7 @@ static double most_growth(const struct facts_series *s)
     return most - first;
 }
 
-/* A fork has its parent's memory from its first moment, and nothing of its own. */
+/* A forked process has its parent's memory from the beginning, all of it shared. */
 static bool is_forked(const struct facts *f, const struct facts_process *p)
 {
     double first = facts_at(&p->field[SAMPLE_RSS], p->born_s);
@@ -190,7 +192,7 @@ static struct unsharing unsharing_of(const struct facts *f)
     struct unsharing u = {0};
     for (size_t i = 0; i < f->n_processes; i++) {
         const struct facts_process *p = &f->processes[i];
-        double unique = is_forked(f, p) ? facts_most(&p->field[SAMPLE_UNIQUE], 0, (double)INFINITY)
+        double unique = is_forked(f, p) ? facts_max(&p->field[SAMPLE_UNIQUE], 0, (double)INFINITY)
                                         : most_growth(&p->field[SAMPLE_UNIQUE]);
         double rss = life_growth(&p->field[SAMPLE_RSS]);
         if (p->role != ROLE_DATA_WORKER || isnan(unique) || isnan(rss))
@@ -209,35 +211,37 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
     struct unsharing u = unsharing_of(q->f);
     size_t workers = count_role(q->f, ROLE_DATA_WORKER);
     if (!knows_roles(q->f)) {
-        say(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
     } else if (workers == 0) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "there is no data-loader worker among %zu process%s",
-            q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "there is no data-loader worker among %zu process%s", q->f->n_processes,
+                     q->f->n_processes == 1 ? "" : "es");
     } else if (u.count == 0) {
-        say(h, EVIDENCE_ABSENT, 0, "unique memory of the %zu data-loader workers was not read",
-            workers);
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "unique memory of the %zu data-loader workers was not sampled", workers);
         decide_by(h, "a run without --no-unique");
     } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
-               is_worth_asking(q, u.unique)) {
+               is_worth_diagnosing(q, u.unique)) {
         h->share = q->has_grown ? share_of(q, u.unique) : 1;
-        say(h, EVIDENCE_FOR, STRONG,
-            "%zu data-loader workers made %s their own, in all, while their RSS grew by %s",
-            u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
+        evidence_add(h, EVIDENCE_FOR, STRONG,
+                     "%zu data-loader workers unshared %s in total while their RSS grew by %s",
+                     u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
         if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
-            say(h, EVIDENCE_AGAINST, STRONG,
-                "RSS of such a worker itself grows: what is copied was resident before");
+            evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                         "RSS of the worker itself grows, but copied pages were resident before");
         else if (q->word == VERDICT_STABLE || q->word == VERDICT_PLATEAUED)
-            say(h, EVIDENCE_FOR, WEAK, "the process they were forked from does not grow");
+            evidence_add(h, EVIDENCE_FOR, WEAK, "the process they were forked from does not grow");
     } else {
-        say(h, EVIDENCE_AGAINST, STRONG,
-            "%zu data-loader workers made %s their own, in all, while their RSS grew by %s",
-            u.count, size_of(&s, 0, fmax(0, u.unique)), size_of(&s, 1, u.rss));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "%zu data-loader workers unshared %s in total while their RSS grew by %s",
+                     u.count, size_of(&s, 0, fmax(0, u.unique)), size_of(&s, 1, u.rss));
     }
 }
 
 /* ---- compiling ---- */
 
-/* Files of the compiler; eval_frame.py is there whenever compiled code runs, too. */
+/* Files of the compiler, except eval_frame.py, which is also on the stack when compiled code
+ * runs. */
 static bool is_compiler(const char *file)
 {
     return file && !strstr(file, "/_dynamo/eval_frame.py") &&
@@ -270,25 +274,75 @@ void test_compile(const struct question *q, struct hypothesis *h)
         if (ledger_row_growth(q->f, q->l, i) > 0 && made_by_compiler(heap, &heap->growth.rows[i]))
             grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
-        say(h, EVIDENCE_ABSENT, 0, "neither roles of processes nor call sites were recorded");
+        evidence_add(h, EVIDENCE_ABSENT, 0,
+                     "neither roles of processes nor call sites were recorded");
         return;
     }
     if (heap->profile && grown > 0.1 * fmax(q->total, compiled_least_bytes)) {
         h->share = share_of(q, grown);
-        say(h, EVIDENCE_FOR, STRONG,
-            "what the compiler made or called for holds %s more than at the start",
-            size_of(&s, 0, grown));
+        evidence_add(h, EVIDENCE_FOR, STRONG,
+                     "memory allocated for the compiler grew by %s since the start",
+                     size_of(&s, 0, grown));
     } else if (heap->profile) {
-        say(h, EVIDENCE_AGAINST, STRONG,
-            "what the compiler made or called for holds %s more than at the start",
-            size_of(&s, 0, fmax(0, grown)));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "memory allocated for the compiler grew by %s since the start",
+                     size_of(&s, 0, fmax(0, grown)));
     } else {
-        say(h, EVIDENCE_ABSENT, 0, "no call sites: %s", heap->why_not);
+        evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", heap->why_not);
     }
-    if (workers == 0) /* not every backend has them */
-        say(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
-            "there is no compile worker among %zu process%s", q->f->n_processes,
-            q->f->n_processes == 1 ? "" : "es");
+    if (workers == 0) /* not every backend uses them */
+        evidence_add(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
+                     "there is no compile worker among %zu process%s", q->f->n_processes,
+                     q->f->n_processes == 1 ? "" : "es");
     else
-        say(h, EVIDENCE_FOR, WEAK, "%zu compile workers were there", workers);
+        evidence_add(h, EVIDENCE_FOR, WEAK, "%zu compile workers ran", workers);
+}
+
+/* ---- processes that pile up ---- */
+
+/* Processes other than the main one that were alive at T_S, and their unique memory; if it was not
+ * counted, their RSS, part of which may be shared. */
+struct pile {
+    size_t count, late; /* late: born in the second half of the time */
+    double bytes;
+};
+
+static struct pile pile_at(const struct facts *f, double t_s)
+{
+    double middle_s = (f->start_s + f->now_s) / 2;
+    struct pile r = {0};
+    for (size_t i = 0; i < f->n_processes; i++) {
+        const struct facts_process *p = &f->processes[i];
+        double unique = facts_at(&p->field[SAMPLE_UNIQUE], t_s);
+        double rss = facts_at(&p->field[SAMPLE_RSS], t_s);
+        if (p == f->main || p->role == ROLE_LAUNCHER || p->born_s > t_s || p->died_s <= t_s)
+            continue;
+        r.count++;
+        r.late += p->born_s > middle_s;
+        r.bytes += !isnan(unique) ? unique : isnan(rss) ? 0 : rss;
+    }
+    return r;
+}
+
+void test_processes(const struct question *q, struct hypothesis *h)
+{
+    const struct facts *f = q->f;
+    struct sizes s;
+    if (!f->main || f->is_table) {
+        evidence_add(h, EVIDENCE_ABSENT, 0, "starts and exits of processes were not recorded");
+        return;
+    }
+    struct pile before = pile_at(f, f->start_s), now = pile_at(f, f->now_s);
+    double grown = now.bytes - before.bytes;
+    h->share = share_of(q, grown);
+    if (now.count >= before.count + piled_least && now.late > 0 && grown > 0)
+        evidence_add(
+            h, EVIDENCE_FOR, STRONG + (h->share > 0.5 ? FAIR : 0),
+            "%zu processes beside the main one at the start and %zu now, %zu of them started in "
+            "the second half of the time; together they use %s more",
+            before.count, now.count, now.late, size_of(&s, 0, grown));
+    else
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES,
+                     "%zu processes beside the main one at the start, %zu now", before.count,
+                     now.count);
 }

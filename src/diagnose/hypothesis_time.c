@@ -1,4 +1,4 @@
-/* Hypotheses that show in when memory grew: before training, in the first pass, or not at all. */
+/* Hypotheses about when memory grew: before training, in the first epoch, or not at all. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,16 +7,12 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* Of a jump: between these it is under way; and what takes more steps is none. */
+/* A jump lasts from the first to the second of these fractions of its height; if it takes more than
+ * JUMP_STEPS steps, it is gradual growth. */
 static const double jump_begun = 0.1, jump_done = 0.8;
 static const double jump_share = 0.7; /* of the growth: most of it */
 enum { JUMP_STEPS = 2 };
 static const double touched_least = 0.5; /* of the growth */
-
-static bool is_flat(enum verdict_word word)
-{
-    return word == VERDICT_STABLE || word == VERDICT_SPIKING;
-}
 
 /* ---- nothing grows ---- */
 
@@ -24,36 +20,38 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     if (isnan(q->growth)) {
-        say(h, EVIDENCE_ABSENT, 0, "nothing was read of the process's memory");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "the process's memory was not sampled");
         return;
     }
     h->share = q->has_grown ? 0 : 1;
     if (q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory grew by %s, from %s to %s",
-            size_of(&s, 0, q->total), size_of(&s, 1, q->base), size_of(&s, 2, q->base + q->growth));
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "memory grew by %s, from %s to %s",
+                     size_of(&s, 0, q->total), size_of(&s, 1, q->base),
+                     size_of(&s, 2, q->base + q->growth));
         return;
     }
-    say(h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
+    evidence_add(
+        h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
         size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
-        is_flat(q->word)           ? "flat, by the verdict"
-        : facts_has_ended(q->word) ? "what there was has ended, and is small"
+        q->word == VERDICT_STABLE || q->word == VERDICT_SPIKING ? "flat according to the verdict"
+        : facts_has_ended(q->word) ? "the growth has ended and is small"
                                    : "no more than noise");
     if (q->word == VERDICT_UNDECIDED)
-        decide_by(h, "a longer run: the verdict is undecided yet");
+        decide_by(h, "a longer run: the verdict is still undecided");
 }
 
 /* ---- loading the data ---- */
 
 enum { POINTS = 41, WINDOW = 2 };
 
-/* A rise that stayed: all after it is above all before. */
+/* A rise that stayed: all memory after it is above all memory before. */
 struct jump {
     double bytes, from_s, to_s;
     int64_t steps;
     bool is_most;
 };
 
-/* Memory between the moments, and the least from each point on. */
+/* Memory between the two moments, and the minimum from each point on. */
 struct course {
     double t_s[POINTS], v[POINTS], after[POINTS];
 };
@@ -85,7 +83,7 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* Within a twentieth of the time, or within one step that took longer. */
+/* The largest jump within a twentieth of the time, or within one step that took longer. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);
@@ -104,8 +102,8 @@ static struct jump largest_jump(const struct question *q)
     return best;
 }
 
-/* How many steps J took. What was seen at one reading and not at the one before it, or two before
- * it, came at once, whatever steps were between them. */
+/* Number of steps that J took. A rise between one reading and the next, or the one after, counts as
+ * immediate, however many steps were in between. */
 static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
@@ -130,17 +128,17 @@ static int64_t steps_of_jump(const struct question *q, const struct jump *j)
     return 0;
 }
 
-/* A cache, or data, is alive. */
-static void test_is_alive(const struct question *q, struct hypothesis *h)
+/* A cache or loaded data is live memory: adds evidence against H if the growth is free memory. */
+static void test_is_live(const struct question *q, struct hypothesis *h)
 {
-    struct floors floors = floors_of(q);
+    struct floors floors = baselines_of(q);
     struct sizes s;
     double kept = q->l->knows_retained ? ledger_beside_growth(q->l) : 0;
-    if (floors.lets_go)
-        say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
+    if (floors.is_freed)
+        evidence_add_baselines(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
     else if (kept > q->total / 2)
-        say(h, EVIDENCE_AGAINST, STRONG + FAIR, "of the growth of %s %s is free",
-            size_of(&s, 0, q->total), size_of(&s, 1, kept));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR, "%s of the growth of %s is free memory",
+                     size_of(&s, 0, kept), size_of(&s, 1, q->total));
     h->share = fmin(h->share, share_of(q, q->total - kept));
 }
 
@@ -164,17 +162,18 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
     struct jump j = jump_of(q);
     double jump = j.bytes;
     if (j.is_most && j.steps > JUMP_STEPS) {
-        say(h, EVIDENCE_AGAINST, STRONG, "it grew little by little: %s of %s in %" PRId64 " steps",
-            size_of(&s, 0, jump), size_of(&s, 1, q->total), j.steps);
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "memory grew gradually: %s of %s in %" PRId64 " steps", size_of(&s, 0, jump),
+                     size_of(&s, 1, q->total), j.steps);
     } else if (j.is_most) {
         h->share = share_of(q, jump);
-        say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
-            size_of(&s, 0, jump), size_of(&s, 1, q->total), j.from_s);
-        test_is_alive(q, h);
+        evidence_add(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
+                     size_of(&s, 0, jump), size_of(&s, 1, q->total), j.from_s);
+        test_is_live(q, h);
     } else {
-        say(h, EVIDENCE_AGAINST, STRONG,
-            "it grew little by little: its steepest twentieth of the time has %s of %s",
-            size_of(&s, 0, jump), size_of(&s, 1, q->total));
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "memory grew gradually: at most %s of %s in a twentieth of the time",
+                     size_of(&s, 0, jump), size_of(&s, 1, q->total));
     }
 }
 
@@ -182,13 +181,13 @@ void test_data_load(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     if (isnan(q->growth)) {
-        say(h, EVIDENCE_ABSENT, 0, "nothing was read of the process's memory");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "the process's memory was not sampled");
         return;
     }
     if (q->is_growing) {
-        say(h, EVIDENCE_AGAINST, is_leak(q->word) ? DECIDES : STRONG,
-            "memory went on growing after %s: %s", q->f->n_marks ? "training began" : "its start",
-            change_of(&s, 0, q->growth));
+        evidence_add(h, EVIDENCE_AGAINST, is_leak(q->word) ? DECIDES : STRONG,
+                     "memory kept growing after %s: %s",
+                     q->f->n_marks ? "training began" : "its start", change_of(&s, 0, q->growth));
         return;
     }
     if (q->has_grown) {
@@ -199,20 +198,21 @@ void test_data_load(const struct question *q, struct hypothesis *h)
     double level = q->base + q->growth;
     h->share = level > 0 && before > 0 ? fmin(1, before / level) : 0;
     if (before > level / 4)
-        say(h, EVIDENCE_FOR, FAIR, "%s of %s came before %s, and it is flat since",
-            size_of(&s, 0, before), size_of(&s, 1, level),
-            q->f->n_marks ? "training began" : "a tenth of the time was over");
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "%s of %s was allocated before %s, and memory has been flat since",
+                     size_of(&s, 0, before), size_of(&s, 1, level),
+                     q->f->n_marks ? "training began" : "the end of start-up");
     else
-        say(h, EVIDENCE_AGAINST, FAIR, "only %s of %s came with its start", size_of(&s, 0, before),
-            size_of(&s, 1, level));
+        evidence_add(h, EVIDENCE_AGAINST, FAIR, "only %s of %s was allocated at the start",
+                     size_of(&s, 0, before), size_of(&s, 1, level));
     if (q->f->n_marks == 0)
-        say(h, EVIDENCE_ABSENT, 0, "no marks: when training began is not known");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: the start of training is unknown");
 }
 
-/* ---- the first pass ---- */
+/* ---- the first epoch ---- */
 
-/* When the first pass over the data ended; NAN: not yet, or its length is not known. */
-static double pass_end(const struct facts *f)
+/* When the first epoch ended; NAN: not yet, or its length is unknown. */
+static double first_epoch_end(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_marks; i++) {
         const struct facts_mark *m = &f->marks[i];
@@ -224,13 +224,8 @@ static double pass_end(const struct facts *f)
     return (double)NAN;
 }
 
-static bool knows_pass(const struct facts *f)
-{
-    return f->steps_per_epoch > 0 || !isnan(pass_end(f));
-}
-
-/* When half of the steps from START_S to END_S were done: a machine that slows down must not look
- * like a growth that does. */
+/* When half of the steps from START_S to END_S were completed. Steps instead of time: a machine
+ * that slows down must not look like growth that slows down. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
 {
     int64_t first = -1, last = -1;
@@ -248,7 +243,7 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
     return (start_s + end_s) / 2;
 }
 
-/* A cache takes the same for each example; what is warmed up takes less and less. */
+/* A cache grows by the same amount for each example; a warm-up grows by less and less. */
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
     struct sizes s;
@@ -258,12 +253,14 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
     if (!(first > 0 && second > 0))
         return;
     bool is_even = second > 0.6 * first && second < 1.7 * first;
-    /* while it fills, room that was free before fills first */
+    bool has_examples = is_even && q->f->examples;
+    /* while a cache fills, it first uses memory that was already resident */
     double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
-    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
-        "%s in the first half of the pass, %s in the second%s%s", change_of(&s, 0, first),
-        change_of(&s, 1, second), is_even && q->f->examples ? ": for each example about " : "",
-        is_even && q->f->examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "");
+    evidence_add(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
+                 "%s in the first half of the epoch, %s in the second%s%s%s",
+                 change_of(&s, 0, first), change_of(&s, 1, second), has_examples ? ": about " : "",
+                 has_examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "",
+                 has_examples ? " per example" : "");
 }
 
 static void name_filled_site(const struct question *q, struct hypothesis *h)
@@ -277,8 +274,9 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
         if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
             continue;
         h->site = row;
-        say(h, EVIDENCE_FOR, WEAK, "%s of it was allocated at %s, %s", size_of(&s, 0, grown),
-            place_text(place, row), verdict_word_name(row->verdict.word));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "%s of it was allocated at %s (verdict: %s)",
+                     size_of(&s, 0, grown), place_text(place, row),
+                     verdict_word_name(row->verdict.word));
         return;
     }
 }
@@ -294,18 +292,17 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
     int64_t pass = (int64_t)q->f->steps_per_epoch, off = v->ended_step - pass;
     if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
         h->share = share_of(q, until);
-        say(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
-            "growth ended with one pass over the data%s%s, after %s",
-            v->ended_step >= 0 ? ", at step " : "", v->ended_step >= 0 ? step : "",
-            size_of(&s, 0, fmax(0, until)));
+        evidence_add(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
+                     "growth ended with the first epoch%s%s, after %s",
+                     v->ended_step >= 0 ? ", at step " : "", v->ended_step >= 0 ? step : "",
+                     size_of(&s, 0, fmax(0, until)));
         test_even_pace(q, h, end_s);
         name_filled_site(q, h);
-        test_is_alive(q, h);
+        test_is_live(q, h);
     } else {
-        say(h, EVIDENCE_AGAINST, STRONG,
-            "growth ended%s%s, and the first pass over the data elsewhere: it has %" PRId64
-            " steps",
-            v->ended_step >= 0 ? " at step " : "", v->ended_step >= 0 ? step : "", pass);
+        evidence_add(h, EVIDENCE_AGAINST, STRONG,
+                     "growth ended%s%s, not with the first epoch, which has %" PRId64 " steps",
+                     v->ended_step >= 0 ? " at step " : "", v->ended_step >= 0 ? step : "", pass);
     }
 }
 
@@ -315,13 +312,15 @@ static void test_grew_beyond(const struct question *q, struct hypothesis *h, dou
     double beyond = q->base + q->growth - leakable_at(q, end_s);
     bool is_decided = is_leak(q->word) && q->f->now_s > end_s && beyond > 0.1 * q->growth;
     if (is_decided)
-        say(h, EVIDENCE_AGAINST, DECIDES, "%s came after the first pass over the data had ended",
-            size_of(&s, 0, beyond));
+        evidence_add(h, EVIDENCE_AGAINST, DECIDES, "%s of the growth came after the first epoch",
+                     size_of(&s, 0, beyond));
     else
-        say(h, EVIDENCE_AGAINST, WEAK, "the verdict on it is \"%s\"", verdict_word_name(q->word));
+        evidence_add(h, EVIDENCE_AGAINST, WEAK, "the verdict is \"%s\"",
+                     verdict_word_name(q->word));
 }
 
-/* Memory that was asked for before and is only now written to: it ends where that does. */
+/* Memory allocated earlier that is only now written to: growth ends when all of it has been
+ * written. */
 static bool test_first_written(const struct question *q, struct hypothesis *h)
 {
     char place[PLACE_MAX];
@@ -331,13 +330,13 @@ static bool test_first_written(const struct question *q, struct hypothesis *h)
         return false;
     h->share = share_of(q, touched);
     h->site = ledger_site(q->l, LEDGER_TOUCHED);
-    say(h, EVIDENCE_FOR, STRONG,
-        "the heap stayed as it is, at least %s of it was not resident at the start, and %s has "
-        "come to be",
-        size_of(&s, 0, q->l->untouched_bytes), size_of(&s, 1, touched));
+    evidence_add(h, EVIDENCE_FOR, STRONG,
+                 "the heap did not grow; at least %s of it was not resident at the start, and %s "
+                 "has become resident since",
+                 size_of(&s, 0, q->l->untouched_bytes), size_of(&s, 1, touched));
     if (h->site)
-        say(h, EVIDENCE_FOR, WEAK, "%s was asked for at %s", size_of(&s, 2, h->site->live_bytes),
-            place_text(place, h->site));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "%s was allocated at %s",
+                     size_of(&s, 2, h->site->live_bytes), place_text(place, h->site));
     return true;
 }
 
@@ -345,37 +344,38 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     struct sizes s;
-    double end_s = pass_end(f);
+    double end_s = first_epoch_end(f);
     if (test_first_written(q, h)) {
         return;
     } else if (!f->main || !f->main->verdict.is_known) {
-        say(h, EVIDENCE_ABSENT, 0, "memory was not judged");
+        evidence_add(h, EVIDENCE_ABSENT, 0, "memory was not judged");
     } else if (!q->has_grown) {
-        say_flat(q, h, DECIDES);
-    } else if (!knows_pass(f)) {
-        say(h, EVIDENCE_ABSENT, 0, "no marks: how long a pass over the data is, is not known");
+        evidence_add_no_growth(q, h, DECIDES);
+    } else if (!f->steps_per_epoch && isnan(end_s)) {
+        evidence_add(h, EVIDENCE_ABSENT, 0, "no marks: the length of an epoch is unknown");
         if (q->word == VERDICT_PLATEAUED)
-            say(h, EVIDENCE_FOR, WEAK, "it grew by %s and stopped", size_of(&s, 0, q->growth));
-        decide_by(h, "marks (`ebb run` sets hooks by itself), or ebb verdict --steps-per-epoch N");
+            evidence_add(h, EVIDENCE_FOR, WEAK, "memory grew by %s and stopped",
+                         size_of(&s, 0, q->growth));
+        decide_by(
+            h, "marks (`ebb run` adds hooks that send them), or ebb verdict --steps-per-epoch N");
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
     } else if (q->word == VERDICT_PLATEAUED) {
         test_filled(q, h, isnan(end_s) ? f->now_s : end_s);
     } else if (q->word == VERDICT_FILLING && !isnan(end_s)) {
         h->share = 1;
-        say(h, EVIDENCE_FOR, FAIR,
-            "it grew by %s within the first pass over the data, and hardly anything is known of "
-            "what comes after it",
-            size_of(&s, 0, q->growth));
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "memory grew by %s within the first epoch, and the run ended soon after",
+                     size_of(&s, 0, q->growth));
         test_even_pace(q, h, f->now_s);
-        decide_by(h, "more of the second pass over the data");
+        decide_by(h, "more steps of the second epoch");
     } else if (isnan(end_s)) {
         h->share = 1;
-        say(h, EVIDENCE_FOR, FAIR,
-            "it grew by %s, and the first pass over the data has not ended: step %" PRId64
-            " of %" PRIu64,
-            size_of(&s, 0, q->growth), f->last_step, f->steps_per_epoch);
+        evidence_add(h, EVIDENCE_FOR, FAIR,
+                     "memory grew by %s, and the first epoch has not ended: step %" PRId64
+                     " of %" PRIu64,
+                     size_of(&s, 0, q->growth), f->last_step, f->steps_per_epoch);
         test_even_pace(q, h, f->now_s);
-        decide_by(h, "the end of the first pass, step %" PRIu64, f->steps_per_epoch);
+        decide_by(h, "the end of the first epoch, step %" PRIu64, f->steps_per_epoch);
     } else {
         test_grew_beyond(q, h, end_s);
     }

@@ -1,18 +1,19 @@
-/* The ledger: at either moment RSS is taken apart, the surest first, and nothing is given more than
- * is left. */
+/* The ledger: RSS at each of the two moments is divided into entries, the best-known first. No
+ * entry gets more than is left. */
 #include "diagnose/ledger_private.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* RSS that grew by less than this is not said to be explained or not. */
+/* Growth of RSS below this is not divided into named and unnamed. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
-/* Pieces of which a page is given when it is first written to; and of what rose without a name so
- * much must have been there and empty for all of it to be such. */
+/* Blocks of this size become resident page by page, when first written to. All unnamed growth is
+ * attributed to such blocks if at least this fraction of it was allocated and not resident at the
+ * start. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
-/* What lives may be so many times what is resident of the heaps that it should lie in. */
+/* Largest ratio of live memory to the resident part of the heaps that contain it. */
 static const double elsewhere_share = 1.1;
 
 const char *ledger_word(enum ledger_kind kind)
@@ -37,17 +38,12 @@ struct moment {
     bool is_start;
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
-    double used, spare; /* by the allocator's own count; NAN: it was not asked */
-    double missing;     /* of spare: has no room in RSS */
+    double used, spare; /* the allocator's own counts of live and free memory; NAN: unknown */
+    double missing;     /* part of SPARE that exceeds the remaining RSS */
     bool has[LEDGER_KINDS];
 };
 
-static double positive(double v)
-{
-    return v > 0 ? v : 0; /* NAN too */
-}
-
-/* At most what is left. */
+/* Assigns BYTES to KIND, at most what is left of RSS. */
 static void take(struct moment *m, enum ledger_kind kind, double bytes)
 {
     double got = fmin(positive(bytes), m->left);
@@ -64,7 +60,8 @@ static double field_at(const struct facts *f, enum sample_process_field field, d
 static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
-    return figure ? facts_near(&figure->series, t_s) : (double)NAN; /* sent when a step ends */
+    return figure ? facts_near(&figure->series, t_s)
+                  : (double)NAN; /* the job reports it at the end of a step */
 }
 
 static double census_bytes(const json_t *census, const char *key)
@@ -73,7 +70,8 @@ static double census_bytes(const json_t *census, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-/* Kinds are read less often than the job tells what it has pinned: how much came since. */
+/* Growth of pinned memory since memory was last read by kind, which happens less often than the job
+ * reports it. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -92,36 +90,31 @@ static void take_shared(const struct facts *f, struct moment *m)
     if (!isnan(shmem))
         take(m, LEDGER_SHARED,
              shmem + (pinned > 0 ? pinned_since(f, m) - m->amount[LEDGER_PINNED] : 0));
-    if (f->main->role == ROLE_DATA_WORKER && !isnan(unique)) /* its parent's memory, still */
+    if (f->main->role == ROLE_DATA_WORKER && !isnan(unique)) /* still shared with its parent */
         take(m, LEDGER_SHARED, m->left - unique);
     else if (!isnan(stacks))
         take(m, LEDGER_STACKS, stacks);
 }
 
-static double asked_at(const struct facts *f, const struct moment *m)
+/* Sets the allocator's counts of live and free memory, which come from one call and are therefore
+ * consistent. NAN: unknown. */
+static void set_allocator_counts(const struct facts *f, struct moment *m)
 {
-    return m->is_start ? f->heap.start : f->heap.now;
-}
-
-/* Of the allocator: what it has in use by its own count, and what it keeps; in one and the same
- * call, so that what goes from one to the other is in both or in neither. NAN: it was not asked. */
-static void ask_allocator(const struct facts *f, struct moment *m)
-{
-    bool is_worker = f->main->role == ROLE_DATA_WORKER; /* what it has is its parent's, too */
+    bool is_worker = f->main->role == ROLE_DATA_WORKER; /* its counts include its parent's memory */
     m->used = is_worker ? (double)NAN : figure_at(f, "heap_live_bytes", m->t_s);
     m->spare = is_worker ? (double)NAN : figure_at(f, "heap_free_bytes", m->t_s);
 }
 
-/* ---- what is mapped as shared memory ---- */
+/* ---- memory mapped as shared ---- */
 
 static double shared_of(const struct moment *m)
 {
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
 }
 
-/* A driver maps what it pins as shared memory, which the kernel does not count as anonymous, and
- * the profiler sees the mapping. Of rows that mapped what they hold those are such for which there
- * is no room in the growth of anonymous memory, but in that of shared memory. */
+/* Drivers map pinned memory as shared memory: the kernel does not count it as anonymous, but the
+ * profiler sees the mapping. A mapped row is taken for shared if its growth does not fit into the
+ * growth of anonymous memory, but does fit into that of shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -138,7 +131,7 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     }
 }
 
-/* Of what is shared the line that has most of its growth. */
+/* Names the line with the most growth of shared memory. */
 static void name_shared(const struct facts *f, struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
@@ -153,20 +146,21 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* All that lives on the heap. Where the allocator told what it has in use, that takes the place of
- * what was sampled of it, and its error goes; small Python objects and mappings are sampled. */
+/* All live memory on the heap. The allocator's own count, if there is one, replaces the sampled
+ * estimate of malloc's memory and its error; small Python objects and mappings are sampled. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
-    double sampled = asked_at(f, m) - ledger_shared_rows(f, l, m->is_start);
+    double sampled =
+        (m->is_start ? f->heap.start : f->heap.now) - ledger_shared_rows(f, l, m->is_start);
     double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
     sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
     double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
     return is_exact ? m->used + drift + sampled - of_malloc : sampled;
 }
 
-/* Where more was asked for at the start than can be resident, that much was never touched, and is
- * taken not to have been since; or what stays would seem to grow. */
+/* If more was allocated at the start than can be resident, the excess was untouched, and is assumed
+ * to be untouched still: otherwise it would look like growth. */
 static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
@@ -189,8 +183,8 @@ static void take_counted(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-/* Of the pages of malloc's heaps those that nothing alive lies in: resident, whatever the allocator
- * counts. NAN: not known, or what lives is not there, since the allocator is another one. */
+/* Resident pages of malloc's heaps that hold no live memory, whatever the allocator counts. NAN:
+ * unknown, or live memory is elsewhere because another allocator is in use. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
@@ -206,7 +200,8 @@ static double kept_pages(const struct facts *f, const struct moment *m, bool is_
     return positive(pages - inside);
 }
 
-/* By the pages where they were counted at both moments, else by the allocator. */
+/* Memory retained by the allocator: by page counts if there is one at both moments, else by the
+ * allocator's count. */
 static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
                           struct moment *now)
 {
@@ -225,17 +220,18 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
     }
 }
 
-/* By sampling, so that a page more or less may be in use; only what was counted at both moments. */
+/* Empty memory in Python's arenas. It is sampled, so it may be off by a page; used only if counted
+ * at both moments. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
-    if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN, too */
+    if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN too */
         return;
     take(start, LEDGER_ARENAS, f->heap.start_spare);
     take(now, LEDGER_ARENAS, f->heap.now_spare);
 }
 
-/* What row I asked for in large pieces, before, and has: only of such are pages given when they are
- * first written to. */
+/* Live bytes of row I allocated before the start in large blocks, whose pages become resident only
+ * when first written to. */
 static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 {
     const struct growth_row *row = &f->heap.growth.rows[i];
@@ -244,8 +240,8 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
     return is_large && !ledger_is_shared_row(l, i) ? held : 0;
 }
 
-/* Where more was asked for at the start than was resident, that was not yet written to; how much of
- * it lay beside it unseen is not known, but large pieces are all that it can be. */
+/* Memory that was allocated but not resident at the start has been written to since. How much else
+ * was untouched is unknown, but it cannot exceed the large blocks. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)
 {
@@ -257,7 +253,7 @@ static void take_touched(const struct facts *f, const struct ledger *l, const st
         take(now, LEDGER_TOUCHED, fmin(risen, large));
 }
 
-/* The largest of those pieces. */
+/* Names the largest of these blocks. */
 static void name_touched(const struct facts *f, const struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
@@ -269,9 +265,8 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* The first byte that is written in a huge page brings all of it, and nobody has asked for the
- * rest. Of what has no name so much may lie in such pages; and has come since by as much as they
- * became more. */
+/* The first byte written to a huge page makes the whole page resident, most of it never allocated.
+ * Unnamed memory up to the size of the huge pages may be in them; its growth is at most theirs. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
@@ -288,7 +283,7 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     for (int i = 0; i < 2; i++) {
         both[i]->rss = both[i]->left = positive(field_at(f, SAMPLE_RSS, both[i]->t_s));
         take_shared(f, both[i]);
-        ask_allocator(f, both[i]);
+        set_allocator_counts(f, both[i]);
         if (!f->heap.profile)
             take_counted(f, both[i]);
     }
@@ -302,7 +297,7 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     take_huge(f, start, now);
 }
 
-/* ---- both ---- */
+/* ---- both moments ---- */
 
 static void add_rest(const struct facts *f, const struct moment *start, const struct moment *now,
                      struct ledger *l)
@@ -313,8 +308,8 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* What was not measured by anyone directly lies between nothing and that. Of what is free that part
- * may not be resident which has no room in RSS. */
+/* The lower bound of an entry: 0 if it was not measured directly. Retained memory that exceeds RSS
+ * is not resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)
@@ -335,7 +330,7 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* What fell makes room for what rose: the unexplained part alone is not named. */
+/* Entries that shrank offset those that grew, so only the unexplained part is unnamed. */
 static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;
@@ -375,15 +370,7 @@ void ledger_make(const struct facts *f, struct ledger *ret)
     ret->named_growth_share = named_share(ret);
 }
 
-/* ---- asking ---- */
-
-double ledger_now(const struct ledger *l, enum ledger_kind kind)
-{
-    double sum = 0;
-    for (size_t i = 0; i < l->count; i++)
-        sum += l->entries[i].kind == kind ? l->entries[i].now_bytes : 0;
-    return sum;
-}
+/* ---- queries ---- */
 
 double ledger_growth(const struct ledger *l, enum ledger_kind kind)
 {

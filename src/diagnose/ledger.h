@@ -1,26 +1,26 @@
-/* Where the resident memory of the growing process is: every byte with a name, now and at the
- * start. Entries are resident bytes, with bounds where they are estimates, and add up to RSS. */
+/* Where the resident memory of the growing process is, now and at the start. Entries are resident
+ * bytes, with bounds if they are estimates, and add up to RSS. */
 #pragma once
 
 #include "diagnose/facts.h"
 
 /* X(symbol, word, sentence) */
 #define LEDGER_ENTRIES(X)                                                                          \
-    X(HEAP_SITE, "heap", "allocated at a call site, and alive")                                    \
-    X(HEAP_OTHER, "heap, other sites", "allocated elsewhere, and alive")                           \
-    X(HEAP, "live heap", "alive by the allocator's own count")                                     \
-    X(OBJECTS, "Python objects", "beside the heap; at most what the census counted")               \
+    X(HEAP_SITE, "heap", "live, allocated at this call site")                                      \
+    X(HEAP_OTHER, "heap, other sites", "live, allocated elsewhere")                                \
+    X(HEAP, "live heap", "live by the allocator's own count")                                      \
+    X(OBJECTS, "Python objects", "outside the heap; upper bound from the census")                  \
     X(RETAINED, "allocator-retained",                                                              \
-      "the allocator has it and it is not alive: freed and kept, or lost between")                 \
-    X(ARENAS, "Python arenas", "mapped for small Python objects, and none lives there")            \
-    X(TOUCHED, "first written", "asked for before in large pieces, and written to since, at most") \
-    X(HUGE, "huge pages", "anonymous, and nothing else: what came with a page of megabytes")       \
-    X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
+      "freed but retained by the allocator, or lost to fragmentation")                             \
+    X(ARENAS, "Python arenas", "mapped for small Python objects, but empty")                       \
+    X(TOUCHED, "first written", "allocated earlier in large blocks, written since; upper bound")   \
+    X(HUGE, "huge pages", "resident as part of a huge page, but not allocated")                    \
+    X(FILES, "mapped files", "mapped page cache, including libraries")                             \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
-    X(STACKS, "stacks", "of threads")                                                              \
+    X(STACKS, "stacks", "stacks of threads")                                                       \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
-    X(UNSHARED, "copy-on-write", "its parent's until one of them wrote to it")                     \
-    X(UNEXPLAINED, "unexplained", "nothing that was measured tells what it is")
+    X(UNSHARED, "copy-on-write", "shared with its parent until one of them wrote to it")           \
+    X(UNEXPLAINED, "unexplained", "not attributed by any measurement")
 
 #define X(sym, word, text) LEDGER_##sym,
 enum ledger_kind { LEDGER_ENTRIES(X) LEDGER_KINDS };
@@ -31,8 +31,8 @@ const char *ledger_text(enum ledger_kind kind);
 enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
 struct ledger_entry {
     enum ledger_kind kind;
-    const struct growth_row *site; /* of HEAP_SITE; of PINNED and SHARED where it is known */
-    double start_bytes, now_bytes, low_bytes, high_bytes; /* bounds of now */
+    const struct growth_row *site; /* for HEAP_SITE; for PINNED and SHARED if known */
+    double start_bytes, now_bytes, low_bytes, high_bytes; /* low and high are bounds of now */
     double growth_bytes;
 };
 
@@ -40,29 +40,29 @@ struct ledger {
     bool is_known;
     double start_s, now_s; /* the two moments */
     double rss_start_bytes, rss_now_bytes;
-    struct ledger_entry entries[LEDGER_MAX]; /* the most growth first; UNEXPLAINED last */
+    struct ledger_entry entries[LEDGER_MAX]; /* most growth first; UNEXPLAINED last */
     size_t count;
-    double named_growth_share; /* of RSS's growth, 0 to 1; NAN where it did not grow */
-    bool knows_retained;       /* RETAINED is a reading: of the heaps' pages, or the allocator's */
-    bool is_by_pages;          /* the former */
+    double named_growth_share; /* part of the growth of RSS that is named, 0 to 1; NAN if RSS did
+                                  not grow */
+    bool knows_retained; /* RETAINED was measured: by heap pages, or by the allocator's own count */
+    bool is_by_pages;    /* RETAINED was measured by heap pages */
     struct ledger_scale {
         double start, growth, now;
-    } scale;                     /* resident bytes of one that was sampled; for ledger.c alone */
-    double untouched_bytes;      /* asked for at the start and not resident then, at least */
-    bool is_shared[GROWTH_ROWS]; /* the row maps shared memory: it is no part of the heap */
+    } scale;                     /* resident bytes per sampled byte; private to ledger*.c */
+    double untouched_bytes;      /* bytes allocated but not resident at the start, lower bound */
+    bool is_shared[GROWTH_ROWS]; /* the row maps shared memory, which is not part of the heap */
 };
 
-/* At the last reading, and at the first after training began. Never more than RSS. */
+/* Compares the last moment with the first after training began. Entries never exceed RSS. */
 void ledger_make(const struct facts *f, struct ledger *ret);
-/* What of the kind there is now, and by how much it grew; 0 where there is no such entry. */
-double ledger_now(const struct ledger *l, enum ledger_kind kind);
+/* The growth of entries of KIND; 0 if there are none. */
 double ledger_growth(const struct ledger *l, enum ledger_kind kind);
-/* By how much what is alive on the heap grew, whoever counted it. */
+/* Growth of the live heap, by the best available count. */
 double ledger_live_growth(const struct ledger *l);
-/* By how much row I of the heap's did. */
+/* Growth of row I of the heap profile. */
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
-/* Who made what is pinned, shared, or was asked for before: NULL where it is not known. */
+/* The call site of pinned, shared or first-written memory; NULL: unknown. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
-/* By how much that grew which allocators keep: Python's arenas, and what malloc told that it has
- * free, else all that is unexplained. */
+/* Growth of memory retained by allocators: empty Python arenas, plus malloc's retained memory if it
+ * was measured, else all unexplained memory. */
 double ledger_beside_growth(const struct ledger *l);

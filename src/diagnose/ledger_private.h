@@ -1,16 +1,21 @@
-/* Between ledger.c and ledger_sites.c. */
+/* Shared by ledger.c and ledger_sites.c. */
 #pragma once
 
 #include "diagnose/ledger.h"
 
+static inline double positive(double v)
+{
+    return v > 0 ? v : 0; /* 0 for NAN too */
+}
+
 void ledger_add(struct ledger *l, enum ledger_kind kind, double start, double now, double low,
                 double high);
-/* The rows of the heap, which is START and NOW in all: those that changed most by name, the others
- * together. */
+/* Adds the rows of the live heap, START and NOW bytes in all: the rows that changed most
+ * separately, the others as one entry. */
 void ledger_add_sites(const struct facts *f, double start, double now, struct ledger *l);
-/* By how much row I of the heap's grew, as it was sampled. */
+/* Sampled growth of row I of the heap profile. */
 double ledger_row_sampled(const struct facts *f, size_t i);
-/* Row I maps shared memory. */
+/* Does row I map shared memory? */
 bool ledger_is_shared_row(const struct ledger *l, size_t i);
-/* What all of these hold, or held at the start. */
+/* Live bytes of all rows that map shared memory, now or at the start. */
 double ledger_shared_rows(const struct facts *f, const struct ledger *l, bool is_start);

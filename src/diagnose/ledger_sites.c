@@ -1,16 +1,10 @@
-/* The rows of the ledger that call sites have: what was sampled of each, made to fit what is
- * resident. */
+/* The ledger's entries for call sites: their sampled bytes, scaled to what is resident. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "diagnose/ledger_private.h"
 
 static const double z95 = 1.96;
-
-static double positive(double v)
-{
-    return v > 0 ? v : 0; /* NAN too */
-}
 
 double ledger_row_sampled(const struct facts *f, size_t i)
 {
@@ -31,7 +25,7 @@ double ledger_shared_rows(const struct facts *f, const struct ledger *l, bool is
     return sum;
 }
 
-/* What row I holds at either moment, so that all of them are what the heap is. */
+/* Live bytes of row I at each moment, scaled so that all rows add up to the heap. */
 static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
     return s->start * f->heap.start_bytes[i];
@@ -43,8 +37,8 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* What sampling got wrong at the start it has wrong ever since: it is the growth that is made to
- * fit, at most twofold, and only what then is too much is taken from all. */
+/* The sampling error at the start persists. Growth is scaled to fit the heap, at most twofold, and
+ * a remaining excess is taken from all rows. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {
@@ -90,7 +84,6 @@ static int by_change(const void *a, const void *b)
     return (x->now < y->now) - (x->now > y->now);
 }
 
-/* Those that changed most by name, the others together. */
 void ledger_add_sites(const struct facts *f, double rest_start, double rest_now, struct ledger *l)
 {
     const struct facts_heap *h = &f->heap;

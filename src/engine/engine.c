@@ -1,4 +1,4 @@
-/* The ticker: samples the job, each source at its own pace, and passes the samples on. */
+/* The ticker: samples each source of the job at its own interval, and passes the samples on. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -19,26 +19,26 @@ enum {
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
     PSI_AFTER_S = 3,
-    YOUNG_S = 120,         /* a job is young for that long */
-    YOUNG_COST_PART = 200, /* samples that cost more than this part of one CPU are expensive */
+    YOUNG_S = 120,         /* a job is young for this long */
+    YOUNG_COST_PART = 200, /* sampling is expensive if it takes more than 1/200 of a CPU */
     YOUNG_VERDICT_S = 2,
-    HURRY_MS = 100, /* between two ticks while somebody waits for unique memory */
+    HURRY_MS = 100, /* time between ticks while the guard waits for unique memory */
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
 
-void engine_say(struct engine *e, const char *fmt, ...)
+void engine_report(struct engine *e, const char *fmt, ...)
 {
     char sentence[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, ap);
     va_end(ap);
-    if (e->callbacks.say)
-        e->callbacks.say(e->callbacks.user, sentence);
+    if (e->callbacks.report)
+        e->callbacks.report(e->callbacks.user, sentence);
 }
 
-/* A recording's times never go back: what came out of order enters the run as it is written down,
- * or a replay would give another verdict. */
+/* Times in a recording never decrease. An item that arrives out of order gets the recorded time in
+ * the run as well; otherwise a replay would give another verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
     if (t_ns > e->newest_ns)
@@ -79,14 +79,15 @@ static void on_process(void *user, const struct proc_event *ev)
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (engine_process_of(node))
-        engine_process_of(node)->entity = entity; /* that of a dead one may be freed */
+        /* the old entity, of a process that has exited, may be freed */
+        engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
         e->callbacks.process(e->callbacks.user, ev);
     if (ev->kind == PROCESS_DIED)
         process_died(e, node);
 }
 
-/* ---- passing on ---- */
+/* ---- to the recording, the run and the judge ---- */
 
 static void pass_on_sample(struct engine *e, enum sample_entity_kind kind, uint32_t id,
                            const char *name, const struct sample *s)
@@ -126,8 +127,9 @@ static void pass_on_tick(struct engine *e, uint64_t now_ns)
         const struct proc_node *node = proc_tree_at(e->tree, i);
         pass_on_sample(e, ENTITY_PROCESS, node->slot, NULL, &node->sample);
     }
-    for (size_t i = 0; i < e->now.gpus.devices && i < GPU_MAX; i++)
-        pass_on_sample(e, ENTITY_GPU, (uint32_t)i, e->now.gpus.device[i].name, &e->now.gpu[i]);
+    for (size_t i = 0; i < GPU_MAX; i++)
+        if (i < e->now.gpus.devices || e->now.gpu[i].known)
+            pass_on_sample(e, ENTITY_GPU, (uint32_t)i, engine_gpu_name(e, i), &e->now.gpu[i]);
     for (size_t i = 0; i < e->figures.count; i++)
         pass_on_figure(e, &e->figures.at[i]);
     run_tick_end(e->run);
@@ -237,7 +239,7 @@ static uint64_t interval_now(const struct engine *e)
     return e->paces.is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
 }
 
-/* How often to search for new processes. */
+/* How often new processes are searched for. */
 static uint64_t walk_period(const struct engine *e)
 {
     uint64_t interval_ns = interval_now(e);
@@ -246,7 +248,8 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* A young job that is expensive to sample, or is young no longer, is sampled every interval. */
+/* Ends the shorter interval of a young job once the job is no longer young, or is expensive to
+ * sample. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
@@ -299,9 +302,8 @@ static void watch_pressure(struct engine *e)
         e->sources.psi = NULL;
 }
 
-/* Among hundreds of busy processes we may get so little CPU time that one tick takes seconds, and
- * the next would be due when it is done. Half of the time is left for everything else: the job may
- * have to be ended. */
+/* With hundreds of busy processes a tick may take seconds, and the next one would be due at once.
+ * Half of the time is kept free for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();
@@ -319,7 +321,8 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
-    /* Not at once: closing a trigger takes the kernel 10 ms, which a short job would wait for. */
+    /* Not at once: the kernel takes 10 ms to close a trigger, which would delay the end of a short
+     * job. */
     if (!e->sources.psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
         watch_pressure(e);
     if (e->callbacks.tick)
@@ -332,7 +335,7 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     rest(e, begun_ns);
 }
 
-/* Marks come between ticks; with a long interval they must not wait for the next one. */
+/* If the interval is long, marks must not wait in memory until the next tick. */
 static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
@@ -341,7 +344,7 @@ static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
         trace_writer_flush(e->writer, now_ns, false);
 }
 
-/* With what was measured since the last tick, unless that was just now. */
+/* Ticks early if unique memory was measured since the last tick. */
 static void tick_early(struct engine *e, uint64_t now_ns)
 {
     struct proc_unique_cost cost;
@@ -374,7 +377,7 @@ void engine_hurry(struct engine *e, bool is_hurried)
         loop_set_timer(e->sources.unique, clock_mono_ns(), 0);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static int engine_build(struct engine *e)
 {
@@ -421,7 +424,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     int r = engine_build(e);
     if (r < 0) {
         engine_free(e);
-        return err_set(err, r, "cannot begin to watch: %s", strerror(-r));
+        return err_set(err, r, "cannot watch the job: %s", strerror(-r));
     }
     *ret = e;
     return 0;
@@ -499,17 +502,17 @@ void engine_sample_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
-/* False: the mark is beyond the recording's budget. The judge must not use it then, so that a
- * verdict recomputed from the recording is the same. */
+/* False: the mark exceeds the recording's budget. Then the judge must not use it either, so that a
+ * replay gives the same verdict. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
         return true;
     if (!e->is_thinning_reported)
-        engine_say(e,
-                   "marks come faster than %d KiB/s: the recording leaves out steps (not epochs, "
-                   "evaluations and checkpoints), and notes how many",
-                   ENGINE_MARK_BYTES_PER_S / 1024);
+        engine_report(e,
+                      "more than %d KiB/s of marks: the recording skips some steps (not epochs, "
+                      "evaluations and checkpoints), and counts them",
+                      ENGINE_MARK_BYTES_PER_S / 1024);
     e->is_thinning_reported = true;
     return false;
 }
@@ -518,8 +521,10 @@ void engine_mark(struct engine *e, const struct mark *mark)
 {
     bool is_first_step = mark->kind == MARK_STEP && e->steps_seen == 0;
     e->marks_seen++;
-    if (mark->kind == MARK_STEP)
+    if (mark->kind == MARK_STEP) {
         e->steps_seen++;
+        proc_tree_note_step(e->tree, mark->pid);
+    }
     if (mark->kind == MARK_SERIES && figures_take(&e->figures, mark))
         return;
     struct mark ordered = *mark;
@@ -530,8 +535,21 @@ void engine_mark(struct engine *e, const struct mark *mark)
     } else if (mark->kind == MARK_STEP && mark->has & MARK_HAS_STEP) {
         e->run->step = mark->step;
     }
-    if (is_first_step) /* all growth is measured from here */
+    if (is_first_step) /* the verdict measures growth from the first step on */
         engine_sample_now(e);
+}
+
+void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t value)
+{
+    figures_put(&e->figures, pid, name, value);
+}
+
+void engine_gpu(struct engine *e, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes)
+{
+    if (gpu >= GPU_MAX)
+        return;
+    sample_put(&e->now.gpu[gpu], GPU_ALLOCATED, allocated_bytes);
+    sample_put(&e->now.gpu[gpu], GPU_RESERVED, reserved_bytes);
 }
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)
@@ -554,7 +572,7 @@ void engine_set_held(struct engine *e, const struct held *list, size_t count)
     e->is_judged = false;
 }
 
-/* With the peak: a replayed run has no other way to know it. */
+/* The footer gets the peak, which a replay could not compute. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
     json_t *end = footer ? json_deep_copy(footer) : NULL;
@@ -570,7 +588,7 @@ static int close_recording(struct engine *e, const json_t *footer)
 int engine_stop(struct engine *e, const json_t *footer)
 {
     if (!e->stopped && e->last_tick_ns)
-        engine_judge_now(e, e->last_tick_ns); /* its last change belongs into the recording */
+        engine_judge_now(e, e->last_tick_ns); /* records the last change */
     e->stopped = true;
     loop_remove(e->sources.tick);
     loop_remove(e->sources.unique);

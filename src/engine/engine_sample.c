@@ -1,13 +1,14 @@
-/* What is read of the job in a tick, each kind at its own pace. */
+/* The readings of a tick, each source at its own interval. */
 #include "engine/private.h"
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/number.h"
 #include "proc/limit.h"
 
 enum {
-    STATUS_PERIOD_S = 20, /* every process at least so often; sooner where memory moved */
-    STATUS_PER_TICK = 4,  /* and so many more in one tick that are new or have moved */
+    STATUS_PERIOD_S = 20, /* for every process; sooner if its memory has changed */
+    STATUS_PER_TICK = 4,  /* additional reads per tick, of new or changed processes */
     STATUS_MOVED_BYTES = 1 << 20,
 };
 
@@ -17,7 +18,7 @@ static uint32_t status_bits(void)
            1u << SAMPLE_PEAK;
 }
 
-/* Never read yet, or its memory has moved since. */
+/* Whether status was never read, or memory has changed since. */
 static bool status_wanted(const struct engine_process *p, const struct proc_node *node,
                           uint64_t now_ns)
 {
@@ -40,7 +41,7 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Time gives every process its turn, evenly: COUNT processes in STATUS_PERIOD_S. */
+/* Earns reads over time, so that COUNT processes are read evenly within STATUS_PERIOD_S. */
 static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -51,8 +52,8 @@ static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
         e->paces.status_credit_ns = count * period;
 }
 
-/* In turn, so that no process waits for ever and no tick does all the work; besides, a few that
- * are new or have moved. ALL: every one. */
+/* Reads processes in turn, so that every process is read and no tick does all the work; in
+ * addition, a few that are new or have changed. ALL: reads every process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -123,8 +124,8 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
     return read_charge(e, &usage, ret);
 }
 
-/* The most that the cgroup's usage was since the last call; 0: unknown. A peak that cannot be reset
- * (cgroup v2 before kernel 6.12) tells only when it has risen. */
+/* The highest usage of the cgroup since the last call; 0: unknown. If the kernel's peak cannot be
+ * reset (cgroup v2 before kernel 6.12), it is known only when it has grown. */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];
@@ -151,7 +152,7 @@ void engine_sample_charge(struct engine *e)
     sample_put(&e->now.machine, MACHINE_CHARGE, used);
 }
 
-/* The user's own line is the limit that counts, where it is nearer than the machine's. */
+/* Reports the user's limit if it leaves less headroom than the machine's. */
 void engine_apply_own_limit(struct engine *e)
 {
     struct sample *s = &e->now.machine;
@@ -159,27 +160,32 @@ void engine_apply_own_limit(struct engine *e)
     if (!e->own_limit_bytes || !engine_memory(e, &used))
         return;
     if (sample_has(s, MACHINE_LIMIT) && sample_has(s, MACHINE_LIMIT_USED))
-        room = s->v[MACHINE_LIMIT] > s->v[MACHINE_LIMIT_USED]
-                   ? s->v[MACHINE_LIMIT] - s->v[MACHINE_LIMIT_USED]
-                   : 0;
-    if ((used < e->own_limit_bytes ? e->own_limit_bytes - used : 0) > room)
+        room = u64_minus(s->v[MACHINE_LIMIT], s->v[MACHINE_LIMIT_USED]);
+    if (u64_minus(e->own_limit_bytes, used) > room)
         return;
     sample_put(s, MACHINE_LIMIT, e->own_limit_bytes);
     sample_put(s, MACHINE_LIMIT_USED, used);
 }
 
-static void gpu_name_all(struct engine *e, uint64_t now_ns)
+/* Without a driver that answers, GPUs are known by PyTorch alone. */
+const char *engine_gpu_name(const struct engine *e, size_t gpu)
 {
-    for (size_t i = 0; e->writer && !e->now.gpus_are_named && i < e->now.gpus.devices; i++)
-        trace_writer_entity(e->writer, now_ns, ENTITY_GPU, (uint32_t)i, e->now.gpus.device[i].name);
-    e->now.gpus_are_named = e->writer;
+    return gpu < e->now.gpus.devices ? e->now.gpus.device[gpu].name : "GPU";
 }
 
-/* A process that has left the driver's list holds nothing any more: that is a reading of 0. */
-void engine_sample_gpus(struct engine *e, uint64_t now_ns)
+static void gpu_name_all(struct engine *e, uint64_t now_ns)
 {
-    if (!e->gpu || gpu_latest(e->gpu, &e->now.gpus) <= 0)
-        return;
+    for (size_t i = 0; e->writer && i < GPU_MAX; i++) {
+        if (!e->now.gpu[i].known || e->now.gpus_named >> i & 1u)
+            continue;
+        trace_writer_entity(e->writer, now_ns, ENTITY_GPU, (uint32_t)i, engine_gpu_name(e, i));
+        e->now.gpus_named |= 1u << i;
+    }
+}
+
+/* A process that the driver no longer lists has a reading of 0. */
+static void gpu_sample_driver(struct engine *e)
+{
     uint64_t job[GPU_MAX] = {0};
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         struct sample *s = &proc_tree_at(e->tree, i)->sample;
@@ -201,6 +207,22 @@ void engine_sample_gpus(struct engine *e, uint64_t now_ns)
         sample_put(&e->now.gpu[i], GPU_USED, e->now.gpus.device[i].used_bytes);
         sample_put(&e->now.gpu[i], GPU_JOB, job[i]);
     }
+}
+
+/* The driver counts every allocation of the job, PyTorch its own. */
+static void gpu_sample_outside(struct sample *s)
+{
+    if (sample_has(s, GPU_JOB) && sample_has(s, GPU_RESERVED))
+        sample_put(s, GPU_OUTSIDE,
+                   s->v[GPU_JOB] > s->v[GPU_RESERVED] ? s->v[GPU_JOB] - s->v[GPU_RESERVED] : 0);
+}
+
+void engine_sample_gpus(struct engine *e, uint64_t now_ns)
+{
+    if (e->gpu && gpu_latest(e->gpu, &e->now.gpus) > 0)
+        gpu_sample_driver(e);
+    for (size_t i = 0; i < GPU_MAX; i++)
+        gpu_sample_outside(&e->now.gpu[i]);
     gpu_name_all(e, now_ns);
 }
 

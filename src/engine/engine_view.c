@@ -1,12 +1,13 @@
-/* What views and the guard may ask of the engine. */
+/* The state of the engine for views and the guard. */
 #include "engine/private.h"
 
 #include <errno.h>
 #include <poll.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
-/* Between two samples on request: a job may request them all the time. */
+/* Minimum time between two samples on request: a job may request any number of them. */
 enum { SAMPLE_AGAIN_MS = 100 };
 
 struct proc_tree *engine_tree(struct engine *e)
@@ -81,13 +82,6 @@ bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
     return e->gpu && e->now.gpus.t_ns > after_ns;
 }
 
-bool engine_verdict_known(const struct engine *e)
-{
-    const struct judge_tree *tree = judge_tree(e->judge);
-    const struct verdict_result *r = tree ? &tree->result : NULL;
-    return r && !(r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY);
-}
-
 uint64_t engine_verdict_count(const struct engine *e)
 {
     return e->paces.verdict.count;
@@ -112,9 +106,7 @@ bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_s
     const struct proc_tree_memory *m = &e->now.memory;
     if (!m->known)
         return false;
-    *ret_bytes = m->rss_sum_bytes > m->low_without_files_bytes
-                     ? m->rss_sum_bytes - m->low_without_files_bytes
-                     : 0;
+    *ret_bytes = u64_minus(m->rss_sum_bytes, m->low_without_files_bytes);
     *ret_shared_bytes = m->shared_sum_bytes;
     return true;
 }
@@ -123,11 +115,8 @@ uint64_t engine_memory_at_most(const struct engine *e)
 {
     uint64_t bytes = 0;
     if (engine_memory(e, &bytes) && e->charge.fds.usage < 0) {
-        bytes += e->now.unmeasured_bytes;
-        if (bytes > e->now.memory.high_bytes)
-            bytes = e->now.memory.high_bytes;
-        if (bytes > e->now.memory.sum_without_files_bytes)
-            bytes = e->now.memory.sum_without_files_bytes;
+        bytes = u64_min(bytes + e->now.unmeasured_bytes, e->now.memory.high_bytes);
+        bytes = u64_min(bytes, e->now.memory.sum_without_files_bytes);
     }
     return bytes;
 }
@@ -143,11 +132,6 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
 
 /* ---- the peak ---- */
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 uint64_t engine_segment_peak(const struct engine *e)
 {
     return peak_bytes(&e->peaks.peak);
@@ -155,12 +139,12 @@ uint64_t engine_segment_peak(const struct engine *e)
 
 uint64_t engine_peak(const struct engine *e)
 {
-    return larger(e->peaks.earlier_bytes, peak_bytes(&e->peaks.peak));
+    return u64_max(e->peaks.earlier_bytes, peak_bytes(&e->peaks.peak));
 }
 
 uint64_t engine_request(const struct engine *e)
 {
-    return larger(e->peaks.earlier_request_bytes, peak_request_bytes(&e->peaks.peak));
+    return u64_max(e->peaks.earlier_request_bytes, peak_request_bytes(&e->peaks.peak));
 }
 
 uint64_t engine_kernel_peak(const struct engine *e)

@@ -1,4 +1,4 @@
-/* From series marks to figures, each of one process. */
+/* Reads figures, each of one process, from series marks. */
 #include "engine/figures.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static bool is(const struct mark_line *line, const char *key)
     return strlen(key) == line->key_len && memcmp(line->key, key, line->key_len) == 0;
 }
 
-/* Keys that say something of the mark itself. */
+/* Whether the key describes the mark itself, not a figure. */
 static bool is_about_mark(const struct mark_line *line)
 {
     static const char *const keys[] = {
@@ -36,13 +36,9 @@ static struct figure *figure_find(struct figures *f, int32_t pid, const char *na
     return one;
 }
 
-static bool figure_take(struct figures *f, int32_t pid, const char *name, size_t len,
-                        const char *value, size_t value_len)
+static bool figure_set(struct figures *f, int32_t pid, const char *name, size_t len, uint64_t value)
 {
     char full[FIGURE_NAME_MAX + 16];
-    int64_t v;
-    if (len == 0 || len > FIGURE_NAME_MAX || number_parse_i64(value, value_len, &v) < 0 || v < 0)
-        return false;
     if (pid > 0)
         snprintf(full, sizeof full, "%.*s@%d", (int)len, name, (int)pid);
     else
@@ -50,9 +46,22 @@ static bool figure_take(struct figures *f, int32_t pid, const char *name, size_t
     struct figure *one = figure_find(f, pid, full);
     if (!one)
         return false;
-    one->value = (uint64_t)v;
+    one->value = value;
     one->is_fresh = true;
     return true;
+}
+
+void figures_put(struct figures *f, int32_t pid, const char *name, uint64_t value)
+{
+    figure_set(f, pid, name, strnlen(name, FIGURE_NAME_MAX), value);
+}
+
+static bool figure_take(struct figures *f, int32_t pid, const char *name, size_t len,
+                        const char *value, size_t value_len)
+{
+    int64_t v;
+    return len > 0 && len <= FIGURE_NAME_MAX && number_parse_i64(value, value_len, &v) == 0 &&
+           v >= 0 && figure_set(f, pid, name, len, (uint64_t)v);
 }
 
 static bool figure_take_line(struct figures *f, int32_t pid, const struct mark_line *line)
@@ -69,18 +78,24 @@ static bool figure_take_line(struct figures *f, int32_t pid, const struct mark_l
 
 bool figures_take(struct figures *f, const struct mark *mark)
 {
-    size_t at = 0, name_len, value_len;
-    const char *name = mark_get(mark, "NAME", &name_len);
-    const char *value = mark_get(mark, "VALUE", &value_len);
-    bool has_any = name && value, has_all = true;
-    struct mark_line line;
-    if (has_any)
-        has_all = figure_take(f, mark->pid, name, name_len, value, value_len);
+    size_t at = 0;
+    bool has_any = false, has_all = true;
+    struct mark_line line, name = {0}, value = {0};
     while (mark_next(mark, &at, &line)) {
-        if (is_about_mark(&line))
+        if (is(&line, "NAME"))
+            name = line;
+        else if (is(&line, "VALUE"))
+            value = line;
+        bool is_pair = name.value && value.value;
+        if (!is_pair && is_about_mark(&line))
             continue;
         has_any = true;
-        has_all = figure_take_line(f, mark->pid, &line) && has_all;
+        if (is_pair ? !figure_take(f, mark->pid, name.value, name.value_len, value.value,
+                                   value.value_len)
+                    : !figure_take_line(f, mark->pid, &line))
+            has_all = false;
+        if (is_pair)
+            name = value = (struct mark_line){0};
     }
     return has_any && has_all;
 }

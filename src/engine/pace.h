@@ -1,14 +1,14 @@
-/* When to sample again: each source has its period and may use only its share of one CPU, by its
- * measured cost. */
+/* Schedules samples: each source has a period, and may use only a share of one CPU by its measured
+ * cost. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct pace {
-    uint64_t period_ns;       /* wanted */
-    uint32_t share_permyriad; /* of one CPU, at most */
-    uint64_t next_ns;         /* due then */
+    uint64_t period_ns;       /* requested time between samples */
+    uint32_t share_permyriad; /* maximum share of one CPU */
+    uint64_t next_ns;         /* when the next sample is due */
     uint64_t last_cost_ns;
     uint64_t total_cost_ns;
     uint64_t count;
@@ -22,5 +22,6 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 {
     return now_ns >= p->next_ns;
 }
-/* A sample begun at NOW_NS cost COST_NS of CPU: sets when the next is due. */
+/* To be called after a sample that started at NOW_NS and took COST_NS of CPU time: schedules the
+ * next one. */
 void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns);

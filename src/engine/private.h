@@ -1,4 +1,4 @@
-/* The engine's inside, shared by its own files only. */
+/* The engine's state. Only for src/engine. */
 #pragma once
 
 #include "engine/engine.h"
@@ -13,14 +13,14 @@
 
 struct loop_source;
 
-/* Of marks that are recorded: about 1000 a second, of 100 to 150 bytes each. */
+/* Limit for recorded marks: about 1000 per second with 100 to 150 bytes each. */
 enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 
-/* Beside its entity in the run, for each living process. */
+/* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    uint64_t unmeasured_bytes; /* the most that has come since its unique memory was measured … */
-    uint64_t unmeasured_from;  /* … which was before this tick of struct peak */
+    uint64_t unmeasured_bytes; /* peak of memory that is not measured yet … */
+    uint64_t unmeasured_from;  /* … since this tick of struct peak */
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS when status was last read */
 };
@@ -35,10 +35,10 @@ struct engine_sources {
 struct engine_paces {
     struct pace walk, status, pss, limit, verdict;
     size_t status_cursor;
-    uint64_t status_credit_ns; /* turns earned, each STATUS_PERIOD_S long */
-    uint64_t status_earned_ns; /* up to then */
-    uint64_t rest_ns;          /* no tick before this */
-    bool is_young;             /* sampled more often than options.interval_ns says */
+    uint64_t status_credit_ns; /* credit for reads of status; a read costs STATUS_PERIOD_S */
+    uint64_t status_earned_ns; /* the credit is earned up to this time */
+    uint64_t rest_ns;          /* no tick before this time */
+    bool is_young;             /* sampled more often than options.interval_ns */
 };
 
 /* The newest readings. */
@@ -46,21 +46,21 @@ struct engine_now {
     struct sample machine;
     struct sample gpu[GPU_MAX];
     struct gpu_snapshot gpus;
-    bool gpus_are_named; /* in the recording */
+    uint32_t gpus_named; /* one bit per GPU whose name is in the recording */
     bool has_limit;
     struct machine_limit limit;
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    uint64_t hurried_scans; /* processes measured when the last hurried tick was asked for */
+    uint64_t hurried_scans; /* processes measured when the last early tick was requested */
 };
 
 struct engine_peaks {
-    struct peak peak; /* of the present segment, and of those before: */
+    struct peak peak; /* of the present segment; and of earlier segments: */
     uint64_t earlier_bytes, earlier_request_bytes;
-    uint64_t kernel_bytes;          /* of the cgroup, by its own count; file cache is in it */
-    uint64_t kernel_last_bytes;     /* as it was last read where it cannot be reset */
-    struct proc_tree_memory memory; /* as it was when the tree's lower bound was highest */
+    uint64_t kernel_bytes;          /* the kernel's own peak of the cgroup, including file cache */
+    uint64_t kernel_last_bytes;     /* its last value, if the kernel cannot reset it */
+    struct proc_tree_memory memory; /* memory when the tree's lower bound was highest */
     uint64_t tree_high_bytes, unique_sum_bytes;
 };
 
@@ -77,18 +77,18 @@ struct engine {
     struct machine *machine;
     struct gpu *gpu;
     struct run *run;
-    struct judge *judge; /* observes it */
-    bool is_judged;      /* since the last reading or mark */
+    struct judge *judge; /* observes the run */
+    bool is_judged;      /* verdicts include the last reading and mark */
     struct figures figures;
     struct engine_sources sources;
     struct engine_paces paces;
     struct engine_now now;
     struct engine_peaks peaks;
     struct engine_cost cost;
-    struct engine_charge charge; /* of the job's own cgroup; its fds are -1 where it has none */
+    struct engine_charge charge; /* the job's own cgroup; its fds are -1 without a cgroup */
     uint64_t own_limit_bytes;
     bool watching_all;
-    bool had_any; /* some process was there */
+    bool had_any; /* a process was watched at some time */
     bool is_empty_reported;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns;
@@ -96,9 +96,9 @@ struct engine {
     uint64_t steps_seen, marks_seen;
     /* the recording */
     struct trace_writer *writer;
-    struct trace_writer_status recorded; /* as it was when it was closed */
+    struct trace_writer_status recorded; /* status when the recording was closed */
     bool was_recorded;
-    int record_dir_fd; /* a copy, to read the file's size at the end; -1 none */
+    int record_dir_fd; /* to read the file's size at the end; -1: not recording */
     bool is_trouble_reported, is_thinning_reported;
 };
 
@@ -107,7 +107,7 @@ static inline struct engine_process *engine_process_of(const struct proc_node *n
     return node->user;
 }
 
-void engine_say(struct engine *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void engine_report(struct engine *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- engine.c ---- */
 
@@ -122,4 +122,5 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret);
 void engine_sample_charge(struct engine *e);
 void engine_apply_own_limit(struct engine *e);
 void engine_sample_gpus(struct engine *e, uint64_t now_ns);
+const char *engine_gpu_name(const struct engine *e, size_t gpu);
 void engine_sample_tree(struct engine *e);

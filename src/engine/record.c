@@ -1,4 +1,4 @@
-/* Beginning a recording: the header in which the file says what it is of. */
+/* Starts a recording: its header describes the job and the machine. */
 #include "engine/private.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static json_t *header_limit_json(const struct machine_limit *limit)
                      limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
 }
 
-/* "always [madvise] never": the word in brackets. */
+/* The word in brackets of "always [madvise] never". */
 static json_t *thp_json(void)
 {
     char text[128];
@@ -52,7 +52,7 @@ static json_t *header_json(struct engine *e, const json_t *given)
     return doc;
 }
 
-/* What was born before the recording began belongs into it. */
+/* Records the processes that started before the recording. */
 static void write_living(struct engine *e)
 {
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
@@ -70,10 +70,10 @@ static void on_trouble(void *user, int fd, uint32_t events)
     (void)!read(fd, &count, sizeof count);
     trace_writer_status(e->writer, &status);
     if (!e->is_trouble_reported)
-        engine_say(e,
-                   "cannot write the recording: %s; the job goes on, and what can be written "
-                   "later will be",
-                   strerror(-status.first_error));
+        engine_report(e,
+                      "cannot write the recording: %s; the job continues, and later readings are "
+                      "written if possible",
+                      strerror(-status.first_error));
     e->is_trouble_reported = true;
 }
 

@@ -1,4 +1,4 @@
-/* The job's own cgroup: made, limited, joined, read and killed. Its end is in cgroup_remove.c. */
+/* Makes, limits, joins, reads and kills the job's cgroup. cgroup_remove.c removes it. */
 #include "guard/cgroup.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static bool has_kill_dir(const struct guard_cgroup *g)
     return g->kill_dir[0] != '\0';
 }
 
-/* Puts what open_in returned into *SLOT; the first failure into *FIRST. */
+/* Stores FD in *SLOT, or -1 if it is negative. *FIRST keeps the errno of the first failure. */
 static void keep_fd(int *slot, int fd, int *first)
 {
     *slot = fd < 0 ? -1 : fd;
@@ -48,7 +48,7 @@ static void keep_fd(int *slot, int fd, int *first)
         *first = fd;
 }
 
-/* v2 has it from kernel 5.19 on. */
+/* cgroup v2 has memory.peak since kernel 5.19. */
 static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
 {
     int absent = 0;
@@ -74,7 +74,7 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
         open_peak(root, g);
     }
     if (has_kill_dir(g)) {
-        int absent = 0; /* before kernel 5.14 */
+        int absent = 0; /* cgroup.kill does not exist before kernel 5.14 */
         keep_fd(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
         if (strcmp(g->kill_dir, g->memory_dir) != 0)
             keep_fd(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
@@ -82,7 +82,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return r;
 }
 
-/* mkdir, also where an earlier group of this process could not be removed in time. */
+/* Makes the folder, and first removes a group of the same name that this process could not remove
+ * in time. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
     struct guard_cgroup old = guard_cgroup_none;
@@ -107,9 +108,9 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
     int r = make_anew(root, dir);
     if (r < 0)
         return r;
-    /* whatever our umask: a job of another user may want to read its own limit */
+    /* regardless of the umask, a job of another user must be able to read its own limit */
     (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
-    /* below a threaded group no process of another can live */
+    /* a threaded group cannot hold processes of another domain */
     char type[64];
     if (p->is_v2 && cgroup_read(root, dir, "cgroup.type", type, sizeof type) >= 0 &&
         strcmp(type, "domain\n") != 0) {
@@ -137,27 +138,28 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
         (void)guard_cgroup_remove(root, &g, 0);
         return r;
     }
-    /* a trainer that lost one worker hangs in its next collective: an OOM takes the whole job.
-     * Only v2, from 4.19 on, can do that. */
+    /* A trainer that lost one worker hangs in its next collective, so an OOM kill should kill the
+     * whole job. memory.oom.group does that: only in v2, since kernel 4.19. */
     if (p->is_v2)
         (void)cgroup_write(root, g.memory_dir, "memory.oom.group", "1");
     *ret = g;
     return 0;
 }
 
-/* Keeps the first reason: that is our own group's. */
+/* Explains why no group can be made at P. A reason that ERR already has is kept: it is that of our
+ * own group. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
         return;
     if (error == -EOPNOTSUPP)
-        err_set(why, 0, "cgroup: %s does not hand its memory controller down", guard_place_name(p));
+        err_set(why, 0, "cgroup: %s does not delegate its memory controller", guard_place_name(p));
     else
-        err_set(why, 0, "cgroup: %s is not ours to divide: %s", guard_place_name(p),
+        err_set(why, 0, "cgroup: no group can be made below %s: %s", guard_place_name(p),
                 strerror(-error));
 }
 
-/* 0, or -errno of our own group, or -ENOENT without such a hierarchy. */
+/* 0, -ENOENT without such a hierarchy, or -errno of the attempt in our own group. */
 static int make_memory(const struct proc_root *root, bool v2, const char *name,
                        struct guard_cgroup *ret, struct err *why)
 {
@@ -169,16 +171,16 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
-        /* only for want of rights or of the controller is it worth to go further up: a group that
-         * is busy or full is still the place, and above it the job is where nobody expects it */
+        /* Groups above ours are tried only if permission or the controller is missing. If our own
+         * group is busy or full, the job still belongs below it. */
         if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
     return first == 0 ? -ENOENT : first;
 }
 
-/* Only below our own group: elsewhere in v2 the job would leave what systemd knows as its unit,
- * for nothing but a faster kill. */
+/* Makes the folder for cgroup.kill only below our own group: elsewhere in v2 the job would leave
+ * its systemd unit, just for a faster kill. */
 static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
 {
     struct guard_place p;
@@ -201,16 +203,17 @@ static int make_kill(const struct proc_root *root, const char *name, struct guar
     return 0;
 }
 
-/* Says what G, which is there, has not. */
+/* Explains which features the new group G lacks. */
 static void explain_missing(const struct guard_cgroup *g, int limited, const struct err *why,
                             struct err *err)
 {
     if (!has_memory(g))
-        err_set(err, 0, "the job's memory is not counted by the kernel: %s", why->text);
+        err_set(err, 0, "the kernel does not count the job's memory: %s", why->text);
     else if (limited < 0)
-        err_set(err, 0, "cgroup: %s takes no limit: %s", g->memory_dir, strerror(-limited));
+        err_set(err, 0, "cgroup: cannot set the limit of %s: %s", g->memory_dir,
+                strerror(-limited));
     else if (g->kill_fd < 0)
-        err_set(err, 0, "cgroup: no cgroup.kill for %s: its processes are ended one by one",
+        err_set(err, 0, "cgroup: %s has no cgroup.kill: processes are killed one by one",
                 g->memory_dir);
 }
 
@@ -222,7 +225,7 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     struct process_id id;
     err_set(err, 0, "%s", "");
     if (guard_cgroup_name_parse(name, &id) < 0)
-        return err_set(err, -EINVAL, "cgroup: %s is no name for a job's group", name);
+        return err_set(err, -EINVAL, "cgroup: invalid name \"%s\"", name);
     int r = make_memory(root, false, name, &g, &why), limited = 0;
     if (r < 0) {
         int r2 = make_memory(root, true, name, &g, &why);
@@ -241,13 +244,14 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     return 0;
 }
 
-/* Both return what became of the limit itself; swap's own is in *RET_SWAP, and 0 where swap is not
- * counted. */
+/* limit_v1 and limit_v2 return the result of setting the memory limit; *RET_SWAP is that of the
+ * swap limit, 0 if swap is not counted. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* the one may never be above the other, so that going up needs the other order */
+    /* The memory limit may never exceed the limit of memory plus swap: to raise both, swap is
+     * first. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
@@ -318,8 +322,7 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
     return len < 0 || proc_keyed_parse(text, (size_t)len, "oom_kill", ret) < 0 ? -ENODATA : 0;
 }
 
-/* ---- processes of the job that have left it: root, and the owner of another group, may move them
- * ---- */
+/* ---- processes outside the group: root, and the owner of another group, may move them out ---- */
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
 
@@ -329,7 +332,7 @@ static int compare_members(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The numbers of cgroup.procs, sorted; RET has room for one in two bytes of TEXT. */
+/* Parses cgroup.procs into sorted pids. RET has space for one pid per two bytes of TEXT. */
 static size_t members_parse(const char *text, int32_t *ret)
 {
     size_t n = 0;
@@ -342,8 +345,8 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* In a group below it, or ended by now. The folder's name is nobody else's, so that it tells
- * whatever part of the path can be seen here. */
+/* Whether the process is in a group below G, or has exited. The folder's name is unique, so finding
+ * it in the visible part of the path is enough. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {
     char text[4096], path[LIMIT_PATH_MAX];

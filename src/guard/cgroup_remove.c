@@ -1,4 +1,5 @@
-/* The end of a job's cgroup: removed with what the job made in it, and those of dead ebbs, too. */
+/* Removes a job's cgroup with the groups that the job made in it, and cgroups of killed ebb
+ * processes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include "guard/cgroup_place.h"
 #include "proc/read.h"
 
-/* How deep groups of the job's own are searched for: nobody nests them further by accident. */
+/* How deep the groups that a job made are searched. */
 enum { DEPTH_MAX = 16 };
 
 void guard_cgroup_name(const struct proc_root *root, char ret[64])
@@ -25,7 +26,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* by the numbers of this /proc, as guard_cgroup_tidy reads it */
+    /* Not getpid(): guard_cgroup_tidy searches for the pid in this /proc, which may be of another
+     * pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
@@ -55,8 +57,8 @@ static int open_group(int parent, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Calls FN for every folder in PARENT until it says false; false then, or if PARENT cannot be
- * read. */
+/* Calls FN for each folder in PARENT until FN returns false. Returns false then, or if PARENT
+ * cannot be read. */
 typedef bool folder_fn(int parent, const char *name, void *user);
 static bool each_folder(int parent, folder_fn *fn, void *user)
 {
@@ -70,7 +72,7 @@ static bool each_folder(int parent, folder_fn *fn, void *user)
     return go_on;
 }
 
-/* Removes NAME and the empty groups in it, *USER levels of them. */
+/* Removes NAME and the empty groups in it, down to *USER levels. */
 static bool remove_tree(int parent, const char *name, void *user)
 {
     int left = *(const int *)user - 1;
@@ -80,10 +82,10 @@ static bool remove_tree(int parent, const char *name, void *user)
     if (fd >= 0)
         (void)each_folder(fd, remove_tree, &left);
     (void)unlinkat(parent, name, AT_REMOVEDIR);
-    return true; /* what is busy does not keep the others */
+    return true; /* a busy group does not stop the removal of others */
 }
 
-/* Whether nobody is in NAME, nor in any group in it; false where that is too deep to know. */
+/* Whether NAME and all groups in it have no process; false if they are nested too deep. */
 static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];
@@ -93,7 +95,8 @@ static bool is_empty_tree(int parent, const char *name, void *user)
            each_folder(fd, is_empty_tree, &left);
 }
 
-/* The name behind the last slash of DIR, where that is one of ours; NULL: hands off. */
+/* The last component of DIR, if guard_cgroup_name made it; else NULL: the folder is not ours to
+ * remove. */
 static const char *own_name(const char *dir)
 {
     struct process_id id;
@@ -162,7 +165,7 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
         }
 }
 
-/* Unsure is alive. */
+/* Whether the process that made the folder is alive; true if unknown. */
 static bool is_maker_alive(const struct proc_root *root, const struct process_id *id)
 {
     struct proc_stat stat;

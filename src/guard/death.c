@@ -1,4 +1,4 @@
-/* Why a job ended: what is known of its end, weighed, in one line. */
+/* Why a job ended: weighs the evidence and describes the cause in one line. */
 #include "guard/death.h"
 
 #include <signal.h>
@@ -10,7 +10,6 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "guard/death_private.h"
 #include "proc/read.h"
 
 /* --- the kernel's counters --- */
@@ -18,7 +17,7 @@
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret)
 {
-    char text[32 << 10]; /* vmstat grows with every kernel */
+    char text[32 << 10]; /* /proc/vmstat gets longer with every kernel version */
     *ret = (struct death_ooms){0};
     ssize_t len = io_read_small(root->proc_fd, "vmstat", text, sizeof text);
     ret->host_known = len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", &ret->host) == 0;
@@ -51,7 +50,8 @@ static struct kills kills_of(const struct death_facts *f)
 
 /* --- the end by its status --- */
 
-/* The signal that ended it, also where a shell in between says so; 0: none. */
+/* The signal that ended the process, directly or as a shell reports it (128 + N); 0: not a signal.
+ */
 static int signal_of(int status)
 {
     if (WIFSIGNALED(status))
@@ -75,12 +75,12 @@ static enum cause cause_by_status(int status, char text[DEATH_TEXT])
         if (is_crash_signal(signo))
             snprintf(text, DEATH_TEXT, "crashed: %s", name);
         else
-            snprintf(text, DEATH_TEXT, "ended by %s; who sent it is not known", name);
+            snprintf(text, DEATH_TEXT, "killed by %s (sender unknown)", name);
         return CAUSE_SIGNAL;
     }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : status;
     if (signal_of(status))
-        snprintf(text, DEATH_TEXT, "exit status %d (how shells report %s)", code,
+        snprintf(text, DEATH_TEXT, "exit status %d (as shells report %s)", code,
                  words_signal_name(name, signal_of(status)));
     else
         snprintf(text, DEATH_TEXT, "exit status %d", code);
@@ -96,7 +96,7 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* From the output if that says why, else from the status. */
+/* The cause that the output shows, or else the one that the status shows. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {
@@ -115,7 +115,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
     if (WIFSIGNALED(f->status) && n > 0 && n < DEATH_TEXT) {
         int signo = WTERMSIG(f->status);
         snprintf(text + n, DEATH_TEXT - (size_t)n, "; %s %s",
-                 is_crash_signal(signo) ? "then crashed:" : "ended by",
+                 is_crash_signal(signo) ? "then crashed:" : "killed by",
                  words_signal_name(name, signo));
     }
     return r->sign == DEATH_CUDA_OOM ? CAUSE_GPU_MEMORY
@@ -124,7 +124,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
-/* "its cgroup was out of memory (limit 2.00 GiB)" and the like. */
+/* Longest reason, such as "its cgroup was out of memory (limit 2.00 GiB)". */
 enum { REASON = 160 };
 static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
@@ -144,7 +144,7 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
     snprintf(out, REASON, "the cgroup %s was out of memory%s", where, limit);
 }
 
-/* A process of the job was killed, and the job itself ended in its own way. */
+/* Adds that the kernel killed a process of the job other than the first. */
 static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
 {
     size_t n = strlen(text);
@@ -153,7 +153,7 @@ static void add_other_kill(const struct kills *k, const char *reason, char text[
     if (k->group)
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s of the job: %s",
                  (unsigned long long)count, plural, reason);
-    else if (k->above) /* not all in there need be the job's */
+    else if (k->above) /* processes of other jobs may be counted here */
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s: %s",
                  (unsigned long long)count, plural, reason);
     else
@@ -177,7 +177,7 @@ static enum cause cause_by_kernel(const struct death_facts *f, const struct deat
     add_other_kill(k, reason, text);
     if (r->child_killed)
         return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
-    /* the output has a reason of its own, or the one killed may be a neighbour */
+    /* the output shows another reason, or the killed process may belong to another job */
     bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
     return has_own || !k->group ? kind : CAUSE_OOM_GROUP;
 }
@@ -192,7 +192,7 @@ enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     else if (f->cause == CAUSE_CANCELLED)
         snprintf(text, DEATH_TEXT, "%s", f->why ? f->why : "cancelled");
     else if (f->cause == CAUSE_CLIENT)
-        snprintf(text, DEATH_TEXT, "ended because ebb run was killed");
+        snprintf(text, DEATH_TEXT, "stopped because ebb run was killed");
     if (f->cause)
         return f->cause;
     if (WIFEXITED(f->status) && WEXITSTATUS(f->status) == 0) {
@@ -202,7 +202,7 @@ enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     if (f->tail)
         death_reading_take(f->tail, &r);
     if (is_operators(f, &r)) {
-        snprintf(text, DEATH_TEXT, "ended by the operator: %s",
+        snprintf(text, DEATH_TEXT, "stopped by the operator: %s",
                  words_signal_name(name, f->sent_signal));
         return CAUSE_OPERATOR;
     }

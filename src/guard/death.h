@@ -1,5 +1,5 @@
-/* Why a job ended, in one line: from its status, the kernel's OOM counters, the end of its output
- * and what we did ourselves. */
+/* Finds why a job ended, in one line: from its exit status, the kernel's OOM counters, the end of
+ * its output and ebb's own actions. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "guard/cgroup.h"
 #include "proc/procfs.h"
 
-/* The last of the job's standard error and output, for a traceback: a ring. */
+/* A ring buffer with the end of the job's output, which may contain a traceback. */
 enum { DEATH_TAIL = 16 << 10, DEATH_LINE = 300, DEATH_TEXT = 480 };
 struct death_tail {
     char text[DEATH_TAIL];
@@ -17,40 +17,53 @@ struct death_tail {
 };
 void death_tail_add(struct death_tail *t, const char *data, size_t len);
 
-/* The cause that the output's end shows; LINE is that of struct death_reading. */
+/* The kind of failure that the end of the output shows. */
 enum death_sign {
     DEATH_NO_SIGN,
-    DEATH_PYTHON,   /* an uncaught exception: LINE is its last line */
-    DEATH_CUDA_OOM, /* the same, of CUDA (or another GPU) being out of memory */
+    DEATH_PYTHON,   /* an uncaught exception */
+    DEATH_CUDA_OOM, /* a GPU is out of memory */
     DEATH_MEMORY,   /* MemoryError, std::bad_alloc, "Cannot allocate memory" */
     DEATH_SHM,      /* /dev/shm is full: bus error in a worker, "No space left" on torch_… */
     DEATH_WORKER,   /* "DataLoader worker (pid N) is killed by signal: …" */
 };
 
-/* How often the kernel's OOM killer has acted, from before and after. */
+struct death_reading {
+    enum death_sign sign;
+    char line[DEATH_LINE]; /* last line of the exception, printable */
+    bool child_killed;     /* the line reports that a process of the job got SIGKILL */
+    bool interrupted;      /* "KeyboardInterrupt" was printed */
+    int signalled;         /* torchrun's "got signal: N"; 0 none */
+};
+
+/* Finds the cause among tracebacks that may be cut, chained, prefixed by ranks ("[rank0]: …") and
+ * mixed with other output. Only a traceback near the end of the output counts. */
+void death_reading_take(const struct death_tail *t, struct death_reading *ret);
+
+/* Counters of the kernel's OOM killer. */
 struct death_ooms {
     bool host_known, group_known, above_known;
     uint64_t host;  /* /proc/vmstat: oom_kill */
     uint64_t group; /* of the job's own cgroup */
-    uint64_t above; /* of the cgroup that has the limit, if another */
+    uint64_t above; /* of the cgroup above it that has the effective limit */
 };
-/* G may be NULL. ABOVE_DIR: path below root's cgroup_fd of the group that binds, "" none;
- * ABOVE_IS_V2. */
+/* Reads the counters. G may be NULL. ABOVE_DIR is the cgroup with the effective limit, relative to
+ * root's cgroup_fd; "": none. */
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* Why a segment of a job ended, from which run.json, the exit status and a restart follow. While
- * the job runs it is CAUSE_UNKNOWN, or what ebb does to end it; death_cause finds the rest. */
+/* Why a segment of a job ended. run.json, the exit status and the decision to restart follow from
+ * it. While the job runs, it is CAUSE_UNKNOWN, or the reason why ebb is stopping the job;
+ * death_cause finds the other causes. */
 enum cause {
     CAUSE_UNKNOWN,
-    /* by ebb, in order of precedence */
-    CAUSE_CLIENT, /* ebb run was killed, and took the job along */
-    CAUSE_PLAN,   /* the guard, because a restart was due */
+    /* stopped by ebb, in order of precedence */
+    CAUSE_CLIENT, /* ebb run was killed */
+    CAUSE_PLAN,   /* stopped by the guard, because a restart was due */
     CAUSE_GUARD,
     CAUSE_CANCELLED, /* by request */
-    /* by the job, the kernel or others */
+    /* ended by the job, the kernel or another process */
     CAUSE_DONE,   /* exit status 0 */
-    CAUSE_STATUS, /* another, and nothing more is known */
+    CAUSE_STATUS, /* another exit status, for an unknown reason */
     CAUSE_EXCEPTION,
     CAUSE_GPU_MEMORY,
     CAUSE_NO_MEMORY, /* an allocation failed */
@@ -59,30 +72,30 @@ enum cause {
     CAUSE_OPERATOR,
     CAUSE_OOM_GROUP,
     CAUSE_OOM_HOST,
-    /* found by others, after the supervisor was killed */
+    /* lost: the supervisor was killed */
     CAUSE_SUPERVISOR,
-    CAUSE_SENTINEL, /* and the sentinel, too */
+    CAUSE_SENTINEL, /* lost: the supervisor and the sentinel were killed */
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
-/* end.by of run.json: "the guard", "the death of ebb run", …; NULL: none, or it has a reason of its
- * own (CAUSE_CANCELLED). */
+/* The text for end.by in run.json: "the guard", "the death of ebb run", …; NULL: no text, or the
+ * request supplies it (CAUSE_CANCELLED). */
 const char *cause_by_text(enum cause cause);
 
 struct death_facts {
-    int status;       /* as wait gives it */
-    enum cause cause; /* what ebb did; else CAUSE_UNKNOWN */
-    const char *why; /* of CAUSE_GUARD, _PLAN: the reason; of _CANCELLED: "cancelled: …"; or NULL */
-    int sent_signal;                         /* passed on for the operator; 0 none */
-    const struct death_ooms *before, *after; /* either may be NULL: not known */
+    int status;       /* wait status */
+    enum cause cause; /* why ebb stopped the job; else CAUSE_UNKNOWN */
+    const char *why;  /* the reason of CAUSE_GUARD and CAUSE_PLAN; "cancelled: …"; or NULL */
+    int sent_signal;  /* a signal that the user sent to ebb and ebb forwarded; 0: none */
+    const struct death_ooms *before, *after; /* NULL: unknown */
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
-    const char *limit_where; /* of the cgroup above, raw; NULL: not known */
-    uint64_t limit_bytes;    /* of the cgroup; 0: not known */
+    const char *limit_where; /* the cgroup with the limit, unescaped; NULL: unknown */
+    uint64_t limit_bytes;    /* of that cgroup; 0: unknown */
 };
 
-/* One line, without a full stop: "killed by the kernel: its cgroup was out of memory (limit 2.00
- * GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". What ebb
- * did comes first, even where the job then ended with status 0; after that a status of 0 is the
- * end of the matter, whatever the output says. */
+/* Writes one line without a full stop: "killed by the kernel: its cgroup was out of memory (limit
+ * 2.00 GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". A stop
+ * by ebb takes precedence, even if the job then exited with status 0. Next, exit status 0 takes
+ * precedence over everything in the output. */
 enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

@@ -1,4 +1,4 @@
-/* Reading the end of a job's output: which of the tracebacks and last words there is the cause. */
+/* Reads the end of a job's output and decides which traceback or last line is the cause. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,13 +6,13 @@
 
 #include "base/span.h"
 #include "base/text.h"
-#include "guard/death_private.h"
+#include "guard/death.h"
 
 /* --- the ring --- */
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
-    if (len > DEATH_TAIL) { /* only the last would stay */
+    if (len > DEATH_TAIL) { /* earlier bytes would be overwritten anyway */
         t->written += len - DEATH_TAIL;
         data += len - DEATH_TAIL;
         len = DEATH_TAIL;
@@ -26,7 +26,7 @@ void death_tail_add(struct death_tail *t, const char *data, size_t len)
     t->written += len;
 }
 
-/* The end of the escape sequence whose ESC is just before P. */
+/* Returns the end of the escape sequence whose ESC is just before P. */
 static const char *escape_end(const char *p, const char *end)
 {
     if (p == end)
@@ -47,8 +47,8 @@ static const char *escape_end(const char *p, const char *end)
     return p;
 }
 
-/* Takes colours and the like out, in place. Returns the new length. */
-static size_t without_escapes(char *text, size_t len)
+/* Removes escape sequences in place. Returns the new length. */
+static size_t strip_escapes(char *text, size_t len)
 {
     const char *p = text, *end = text + len;
     char *out = text;
@@ -73,7 +73,7 @@ static size_t flatten(const struct death_tail *t, char flat[DEATH_TAIL])
     return DEATH_TAIL;
 }
 
-/* --- one line by itself --- */
+/* --- classifying single lines --- */
 
 static bool is_digit_char(char c)
 {
@@ -90,7 +90,8 @@ static bool continues_name(char c)
     return begins_name(c) || is_digit_char(c) || c == '.' || c == '<' || c == '>';
 }
 
-/* The decimal number that S begins with, of up to 6 digits; its length may be 0. */
+/* Parses the decimal number at the start of S, up to 6 digits. Returns its length, which may be 0.
+ */
 static size_t death_line_number(struct span s, int *ret)
 {
     size_t n = 0;
@@ -101,7 +102,8 @@ static size_t death_line_number(struct span s, int *ret)
     return n;
 }
 
-/* A name as Python writes that of a class, alone or before ": ". Returns its length or 0. */
+/* Returns the length of a Python class name at the start of S, if it is all of S or ": " follows;
+ * else 0. */
 static size_t death_line_exception(struct span s)
 {
     if (s.len == 0 || !begins_name(*s.p))
@@ -113,7 +115,8 @@ static size_t death_line_exception(struct span s)
     return is_whole ? n : 0;
 }
 
-/* Error, Exception and the like are in it: what stands after noise is believed only then. */
+/* After unrelated output, a line counts as an exception only if its class name contains one of
+ * these words. */
 static bool death_line_has_usual_name(struct span name)
 {
     static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
@@ -121,8 +124,8 @@ static bool death_line_has_usual_name(struct span name)
     return span_holds_any(name, usual);
 }
 
-/* DEATH_PYTHON: none of a known cause */
-/* "[rank3]: ", "[default0]:": how launchers mark a rank's lines. Returns its length or 0. */
+/* Parses "[rank3]: " or "[default0]:", which launchers put before a rank's lines. Returns the
+ * length or 0. */
 static size_t death_line_rank(struct span s, int *ret_rank)
 {
     size_t word = span_begins(s, "[rank") ? 5 : span_begins(s, "[default") ? 8 : 0;
@@ -186,7 +189,7 @@ static enum death_sign death_line_sign(struct span s)
     return is_allocation_failure(s) ? DEATH_MEMORY : DEATH_PYTHON;
 }
 
-/* What loggers and launchers go on to say when a job has failed. */
+/* Whether loggers or launchers print such a line after a job has failed. */
 static bool death_line_is_farewell(struct span line)
 {
     static const char *const words[] = {"ProcessGroupNCCL.cpp", "torch/distributed/elastic",
@@ -202,20 +205,21 @@ static bool death_line_reports_kill(struct span s)
     return span_holds_any(s, words);
 }
 
-/* --- tracebacks and last words --- */
+/* --- tracebacks and last lines --- */
 
 enum {
-    FAR_BYTES = 4096, /* of other output after a cause: it was none, the job went on */
+    FAR_BYTES = 4096, /* if so much other output follows a traceback, the job survived it */
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
 
-/* Which of two causes counts when both are near the end: the heavier, or else the later. */
+/* Of two causes near the end the one with the larger weight counts; with equal weights, the later
+ * one. */
 enum weight {
-    WEIGHT_NONE,     /* "Exception ignored in …": no cause at all */
-    WEIGHT_LAUNCHER, /* only says that a child failed */
-    WEIGHT_WORDS,    /* last words outside any traceback */
-    WEIGHT_ASIDE,    /* of a thread or a child, which need not end the job */
+    WEIGHT_NONE,     /* "Exception ignored in …" is not a cause */
+    WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
+    WEIGHT_WORDS,    /* last lines outside any traceback */
+    WEIGHT_ASIDE,    /* a traceback of a thread or child, which need not end the job */
     WEIGHT_MAIN
 };
 
@@ -224,42 +228,39 @@ struct found_cause {
     char text[2 * DEATH_LINE];
     size_t len;
     int rank;
-    bool is_group;      /* of exceptions: the tracebacks of its parts follow */
-    size_t after_bytes; /* of other output since */
+    size_t after_bytes; /* bytes of other output since then */
 };
 
 struct open_traceback {
     bool is_open;
-    bool has_head; /* else it was cut, or is a SyntaxError's */
-    bool is_boxed; /* drawn by rich */
-    bool is_group;
-    bool is_noisy; /* something that is none of it came between */
+    bool has_head; /* false: the head was cut off, or it is a SyntaxError, which has none */
+    bool is_noisy; /* other output appeared between its lines */
     enum weight weight;
-    char label[LABEL_MAX]; /* before each of its lines, such as "[rank0]: " */
+    char label[LABEL_MAX]; /* text before each of its lines, such as "[rank0]: " */
     size_t label_len;
     bool label_sure;
     int rank;
 };
 
-/* torchrun's table of what failed first. */
+/* The table in which torchrun names the first rank that failed. */
 struct table {
     bool is_open, is_root;
     struct span rank, exitcode, traceback;
 };
 
 struct scan {
-    int only_rank; /* tracebacks of other ranks do not count; NO_RANK: all do */
+    int only_rank; /* only tracebacks of this rank count; NO_RANK: all count */
     struct found_cause cause;
     struct open_traceback open;
     struct table table;
-    enum weight next;   /* what a traceback that begins now would weigh */
-    bool in_message;    /* the lines after an exception's first may go on with its message */
+    enum weight next;   /* weight of a traceback that begins on the next line */
+    bool in_message;    /* following lines may continue the exception's message */
     struct span thrown; /* the type in C++'s "terminate called after throwing …" */
     bool bus_error, interrupted;
     int signalled;
 };
 
-/* --- what counts --- */
+/* --- candidates --- */
 
 static void offer_cause(struct scan *s, enum weight weight, struct span text, int rank)
 {
@@ -269,7 +270,7 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
     if (is_near && weight < c->weight)
         return;
-    /* the first rank to fail takes the others with it */
+    /* the first rank to fail makes the others fail */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
     text = span_trimmed(text);
@@ -284,7 +285,7 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 {
     struct span name = {line.p, name_len};
     enum weight weight = s->open.weight;
-    if (span_ends(name, "SystemExit")) /* how a program ends on purpose */
+    if (span_ends(name, "SystemExit")) /* SystemExit is deliberate */
         return;
     const char *got = span_ends(name, "SignalException") ? span_find(line, "got signal: ") : NULL;
     if (got)
@@ -296,48 +297,31 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
         (s->table.is_open || span_ends(name, "CalledProcessError") ||
          (span_find(line, "DataLoader worker (pid") && span_find(line, "exited unexpectedly"))))
         weight = WEIGHT_LAUNCHER;
-    if (weight != WEIGHT_NONE) {
+    if (weight != WEIGHT_NONE)
         offer_cause(s, weight, line, s->open.rank);
-        s->cause.is_group = s->open.is_group;
-    }
 }
 
 /* --- tracebacks --- */
 
-static void drop_end(struct span *s, const char *what)
-{
-    if (span_ends(*s, what))
-        s->len -= strlen(what);
-}
-
-/* Works out what stands before every line of a traceback whose head has PREFIX before it. */
+/* Sets the label, which is the text before each line of a traceback, from PREFIX, the text before
+ * its head. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
-    drop_end(&prefix, "Original ");
-    o->is_group = span_ends(prefix, "Exception Group ");
-    drop_end(&prefix, "Exception Group ");
-    if (span_ends(prefix, "traceback : ")) /* in torchrun's table, indented */
+    /* a DataLoader worker's traceback, which is the root cause */
+    if (span_ends(prefix, "Original "))
+        prefix.len -= strlen("Original ");
+    if (span_ends(prefix, "traceback : ")) /* torchrun's table, which is indented */
         prefix = span_of("  ");
     if (prefix.len >= sizeof o->label)
         return;
     memcpy(o->label, prefix.p, prefix.len);
     o->label_len = prefix.len;
     o->label_sure = sure != 0 && sure == prefix.len;
-    if (o->is_group && span_ends(prefix, "+ "))
-        o->label[prefix.len - 2] = '|';
 }
 
-/* A part of an exception group: its head stands behind the group's bar. */
-static bool is_part_of_group(const struct scan *s, struct span prefix)
-{
-    bool has_bar = false;
-    for (size_t i = 0; i < prefix.len; i++)
-        has_bar = has_bar || prefix.p[i] == '|';
-    return has_bar && s->cause.is_group && s->cause.after_bytes <= FAR_BYTES;
-}
-
-/* Ranks write at the same time: one traceback is read to its end, the others are left out. */
+/* Ranks print at the same time. One traceback is read to its end; those of other ranks are skipped.
+ */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -351,22 +335,17 @@ static bool is_of_another_rank(const struct scan *s, struct span prefix)
 static void begin_traceback(struct scan *s, struct span line, const char *head)
 {
     struct span prefix = {line.p, (size_t)(head - line.p)};
-    struct span rest = span_from(line, prefix.len + strlen("Traceback (most recent call last)"));
-    if (is_part_of_group(s, prefix) || is_of_another_rank(s, prefix))
+    if (is_of_another_rank(s, prefix))
         return;
-    s->open = (struct open_traceback){.is_open = true,
-                                      .has_head = true,
-                                      .is_boxed = !span_begins(rest, ":"),
-                                      .weight = s->next,
-                                      .rank = NO_RANK};
+    s->open = (struct open_traceback){
+        .is_open = true, .has_head = true, .weight = s->next, .rank = NO_RANK};
     s->table.is_open = false;
-    if (!s->open.is_boxed)
-        set_label(&s->open, prefix);
+    set_label(&s->open, prefix);
     s->next = WEIGHT_MAIN;
     s->in_message = false;
 }
 
-/* A traceback's own line without its head: cut by the ring's start, or a SyntaxError's. */
+/* Begins a traceback without its head: the ring cut it off, or it is a SyntaxError. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
@@ -378,7 +357,7 @@ static bool begin_headless(struct scan *s, struct span line)
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
     while (rest.len && is_digit_char(*rest.p))
         rest = span_from(rest, 1);
-    if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
+    if (rest.len && !span_begins(rest, ", in ")) /* faulthandler prints " in f" */
         return false;
     s->open = (struct open_traceback){.is_open = true, .weight = s->next, .rank = rank};
     if (label < sizeof s->open.label) {
@@ -391,14 +370,15 @@ static bool begin_headless(struct scan *s, struct span line)
     return true;
 }
 
-static bool is_body(const struct open_traceback *o, struct span line)
+/* Indented, or within the box that rich draws (U+2500 to U+257F). */
+static bool is_body(struct span line)
 {
     bool is_box = line.len >= 2 && (unsigned char)line.p[0] == 0xE2 &&
                   ((unsigned char)line.p[1] == 0x94 || (unsigned char)line.p[1] == 0x95);
-    return span_is_blank(*line.p) || is_box || (o->is_boxed && (*line.p == '|' || *line.p == '+'));
+    return span_is_blank(*line.p) || is_box;
 }
 
-/* Is LINE, which has its label, of the open traceback? Takes the label off. */
+/* Removes the label from LINE. False: LINE does not belong to the open traceback. */
 static bool take_label(struct open_traceback *o, struct span *line)
 {
     if (o->label_len && line->len >= o->label_len && memcmp(line->p, o->label, o->label_len) == 0) {
@@ -408,11 +388,11 @@ static bool take_label(struct open_traceback *o, struct span *line)
     }
     if (o->label_sure)
         return false;
-    o->label_len = 0; /* it was something else, such as a progress bar */
+    o->label_len = 0; /* the label was other text, such as a progress bar */
     return true;
 }
 
-/* True if the line was the traceback's. */
+/* False: LINE does not belong to the traceback. */
 static bool feed_traceback(struct scan *s, struct span line)
 {
     struct open_traceback *o = &s->open;
@@ -422,7 +402,7 @@ static bool feed_traceback(struct scan *s, struct span line)
         o->is_open = o->has_head;
         return true;
     }
-    if (is_body(o, line))
+    if (is_body(line))
         return true;
     size_t name = death_line_exception(line);
     if (name && (!o->is_noisy || death_line_has_usual_name((struct span){line.p, name}))) {
@@ -438,7 +418,7 @@ static bool feed_traceback(struct scan *s, struct span line)
 
 /* --- lines outside tracebacks --- */
 
-/* What a traceback after this line would weigh. */
+/* The weight of a traceback that begins after this line. */
 static enum weight weight_after(struct span line, enum weight before)
 {
     static const char *const ignored[] = {"Exception ignored ", "Error in atexit._run_exitfuncs",
@@ -451,13 +431,13 @@ static enum weight weight_after(struct span line, enum weight before)
     return span_trimmed(line).len ? WEIGHT_MAIN : before;
 }
 
-/* C++'s "terminate called after throwing an instance of 'T'", and "what():  …" below it. */
+/* Reads C++'s "terminate called after throwing an instance of 'T'", and "what():  …" below it. */
 static bool scan_thrown(struct scan *s, struct span line)
 {
-    static const char says[] = "terminate called after throwing an instance of '";
-    const char *at = span_find(line, says);
+    static const char text[] = "terminate called after throwing an instance of '";
+    const char *at = span_find(line, text);
     if (at) {
-        struct span type = span_from(line, (size_t)(at - line.p) + strlen(says));
+        struct span type = span_from(line, (size_t)(at - line.p) + strlen(text));
         type.len -= span_ends(type, "'");
         s->thrown = type;
         offer_cause(s, WEIGHT_WORDS, type, NO_RANK);
@@ -532,7 +512,7 @@ static void scan_text(const char *text, size_t len, int only_rank, struct scan *
     *ret = (struct scan){.only_rank = only_rank, .next = WEIGHT_MAIN};
     ret->cause.rank = NO_RANK;
     for (size_t from = 0, at = 0; at <= len; at++) {
-        /* a progress bar goes back to the line's start and writes over it */
+        /* a progress bar returns to the start of the line and overwrites it */
         if (at < len && text[at] != '\n' && text[at] != '\r')
             continue;
         if (at > from)
@@ -543,7 +523,7 @@ static void scan_text(const char *text, size_t len, int only_rank, struct scan *
     }
 }
 
-/* --- the answer --- */
+/* --- the result --- */
 
 static int table_rank(const struct table *t)
 {
@@ -551,19 +531,19 @@ static int table_rank(const struct table *t)
     return death_line_number(t->rank, &rank) ? rank : NO_RANK;
 }
 
-/* Says what torchrun knows of the rank that failed first. */
+/* Takes the cause from torchrun's table. */
 static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
-                          : span_of("its own error is not in the last of the output");
+                          : span_of("its error is not in the kept output");
     int n = snprintf(c->text, sizeof c->text, "torchrun: rank %d failed first, exitcode %.*s: %.*s",
                      table_rank(t), (int)t->exitcode.len, t->exitcode.p, (int)end.len, end.p);
     c->len = n < 0 ? 0 : (size_t)n < sizeof c->text ? (size_t)n : sizeof c->text - 1;
     c->weight = WEIGHT_LAUNCHER;
 }
 
-/* With torchrun's word on which rank was the first, that one's error is the cause. */
+/* If torchrun names the rank that failed first, that rank's error is the cause. */
 static void prefer_root(const char *text, size_t len, struct scan *s)
 {
     int root = table_rank(&s->table);
@@ -584,7 +564,7 @@ void death_reading_take(const struct death_tail *t, struct death_reading *ret)
 {
     char flat[DEATH_TAIL];
     struct scan s;
-    size_t len = without_escapes(flat, flatten(t, flat));
+    size_t len = strip_escapes(flat, flatten(t, flat));
     scan_text(flat, len, NO_RANK, &s);
     *ret = (struct death_reading){.interrupted = s.interrupted, .signalled = s.signalled};
     if (s.cause.weight == WEIGHT_NONE || s.cause.after_bytes > FAR_BYTES)

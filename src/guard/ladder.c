@@ -1,4 +1,4 @@
-/* The rungs: what to do next about what holds. */
+/* Decides which rung of the ladder comes next while triggers hold. */
 #include "guard/ladder.h"
 
 #include <errno.h>
@@ -15,24 +15,24 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */,
-    VAIN_MOST = 2,
-    VAIN_PACE = 6
+    PRESSURE_MORE_S = 35, /* includes the 5 s for which pressure must last to count */
+    UNNEEDED_MOST = 2,
+    UNNEEDED_PACE = 6
 };
-/* Less than this until SIGTERM, and a request would only disturb. */
+/* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* So many times the time of a checkpoint must have been worked since, to be worth another. */
+/* A newer checkpoint is requested once its age is this many times the duration of a checkpoint. */
 static const double NEWER = 1.5;
 
 static const enum ladder_trigger STRONGEST_FIRST[] = {LADDER_BY_PLAN,     LADDER_BY_LEVEL,
                                                       LADDER_BY_FORECAST, LADDER_BY_GPU,
                                                       LADDER_BY_PRESSURE, LADDER_BY_PACE};
 
-/* Everything about one call. */
+/* State of one call of ladder_step. */
 struct turn {
     struct ladder *l;
     const struct ladder_input *in;
-    const struct tempo *tempo;
+    const struct timing *timing;
     struct ladder_status status;
     struct ladder_decision *ret;
 };
@@ -56,12 +56,12 @@ uint64_t ladder_default_reserve(uint64_t limit_bytes)
     return u64_min(u64_min(reserve, 4096 * MIB), limit_bytes / 5);
 }
 
-uint64_t ladder_term_room(uint64_t reserve_bytes)
+uint64_t ladder_term_headroom(uint64_t reserve_bytes)
 {
     return reserve_bytes / TERM_PART;
 }
 
-uint64_t ladder_kill_room(uint64_t reserve_bytes)
+uint64_t ladder_kill_headroom(uint64_t reserve_bytes)
 {
     return reserve_bytes / KILL_PART;
 }
@@ -95,12 +95,13 @@ void ladder_segment(struct ladder *l)
     l->rules = rules;
 }
 
-double ladder_need_s(const struct ladder *l, const struct tempo *tempo)
+double ladder_need_s(const struct ladder *l, const struct timing *timing)
 {
     uint64_t step_ns = 0;
-    step_times_slow_ns(&tempo->steps, &step_ns);
+    step_times_slow_ns(&timing->steps, &step_ns);
     double step_s = (double)step_ns / (double)NS_PER_S;
-    return step_s + (tempo->saves > 0 ? tempo->save_s : l->rules.checkpoint_s) + l->rules.margin_s;
+    return step_s + (timing->saves > 0 ? timing->save_s : l->rules.checkpoint_s) +
+           l->rules.margin_s;
 }
 
 static unsigned trigger_rank(enum ladder_trigger trigger)
@@ -130,7 +131,7 @@ static void ladder_decide(struct turn *t, enum ladder_act act, enum ladder_trigg
 {
     t->ret->act = act;
     t->ret->trigger = trigger;
-    ladder_why(t->l, t->in, t->tempo, &t->status, trigger, end, t->ret->why);
+    ladder_why(t->l, t->in, t->timing, &t->status, trigger, end, t->ret->why);
 }
 
 static void ladder_climb(struct turn *t, enum ladder_rung rung)
@@ -139,7 +140,7 @@ static void ladder_climb(struct turn *t, enum ladder_rung rung)
     t->l->begun_ns = t->in->now_ns;
 }
 
-/* SIGTERM, or the kill where that rung is left out; false where both are. */
+/* Sends SIGTERM, or kills if SIGTERM is disabled; false if both are disabled. */
 static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char *end)
 {
     if (t->l->rules.no_term && t->l->rules.no_kill)
@@ -151,21 +152,23 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* Until when a trigger that came to nothing keeps still. The baseline that a forecast follows
- * does not come and go, so that one may hold again soon; peaks that come again and again are asked
- * about ever less often. */
+/* How long a trigger is ignored after its checkpoint turned out not to be needed. A forecast
+ * follows the baseline, which does not fluctuate, so it may hold again soon; for recurring peaks
+ * the pauses get longer and longer. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
-    bool is_still = trigger == LADDER_BY_LEVEL && (l->is_still[0] || l->is_still[1]);
-    if (l->asked_ns == 0 || is_still || trigger == LADDER_BY_PLAN)
+    bool is_steady = trigger == LADDER_BY_LEVEL && (l->is_steady[0] || l->is_steady[1]);
+    if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
-    /* made in time, perhaps faster than was thought: the next one may come closer to the end */
+    /* the checkpoint was written in time, perhaps faster than assumed: the next request may come
+     * closer to the limit */
     if (l->done_ns && trigger == LADDER_BY_PACE)
-        return LADDER_CALM_S * NS_PER_S << (l->vain < VAIN_PACE ? l->vain : VAIN_PACE);
+        return LADDER_CALM_S * NS_PER_S
+               << (l->unneeded < UNNEEDED_PACE ? l->unneeded : UNNEEDED_PACE);
     uint64_t again = LADDER_AGAIN_S * NS_PER_S;
     if (trigger == LADDER_BY_FORECAST)
         return again;
-    return again << (l->vain < VAIN_MOST ? l->vain : VAIN_MOST);
+    return again << (l->unneeded < UNNEEDED_MOST ? l->unneeded : UNNEEDED_MOST);
 }
 
 static void stand_down(struct turn *t, const char *end)
@@ -174,18 +177,18 @@ static void stand_down(struct turn *t, const char *end)
     for (unsigned i = 0; i < LADDER_TRIGGERS; i++)
         if (l->episode & LADDER_BIT(i))
             l->quiet_until_ns[i] = t->in->now_ns + quiet_ns(l, (enum ladder_trigger)i);
-    if (l->asked_ns != 0)
-        l->vain++;
+    if (l->requested_ns != 0)
+        l->unneeded++;
     ladder_decide(t, LADDER_DO_STAND_DOWN, LADDER_BY_NOTHING, end);
     t->ret->trigger = l->trigger;
     ladder_climb(t, LADDER_CALM);
     l->trigger = LADDER_BY_NOTHING;
-    l->asked_ns = l->done_ns = l->over_ns = 0;
+    l->requested_ns = l->done_ns = l->over_ns = 0;
     l->holding = l->episode = 0;
 }
 
-/* Nothing holds any more. Only time in which the job could have gone on growing counts: while it
- * writes a checkpoint it does not train. */
+/* Runs while no trigger holds. Only time in which the job could have grown counts: it does not
+ * train while it writes a checkpoint. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -193,8 +196,8 @@ static void ladder_rest(struct turn *t, bool is_saving)
         l->over_ns = t->in->now_ns;
     if (ladder_seconds(l->over_ns, t->in->now_ns) < LADDER_CALM_S)
         return;
-    stand_down(t, l->done_ns != 0 ? ": the reason is gone, the checkpoint was not needed"
-                                  : ": the reason is gone");
+    stand_down(t, l->done_ns != 0 ? ": the trigger is over, the checkpoint was not needed"
+                                  : ": the trigger is over");
 }
 
 static void remember_used(struct turn *t)
@@ -203,9 +206,9 @@ static void remember_used(struct turn *t)
         t->l->mark_bytes[i] = t->in->gauge[i].known ? t->in->gauge[i].used_bytes : UINT64_MAX;
 }
 
-static bool can_ask_now(const struct turn *t)
+static bool can_request_now(const struct turn *t)
 {
-    if (!t->in->can_ask || t->l->rules.no_checkpoint)
+    if (!t->in->can_request || t->l->rules.no_checkpoint)
         return false;
     for (unsigned i = 0; i < 2; i++) {
         const struct ladder_gauge *g = &t->in->gauge[i];
@@ -218,32 +221,33 @@ static bool can_ask_now(const struct turn *t)
     return true;
 }
 
-/* Until SIGTERM, by the trigger that knows it. */
+/* Time until SIGTERM, from the trigger that has an estimate. */
 static double time_left_s(const struct turn *t)
 {
     return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)
                                                 : t->status.pace_s;
 }
 
-static void ladder_ask(struct turn *t, enum ladder_trigger trigger)
+static void ladder_request(struct turn *t, enum ladder_trigger trigger)
 {
-    ladder_climb(t, LADDER_ASKED);
-    t->l->asked_ns = t->in->now_ns;
-    t->l->asked_left_s = time_left_s(t);
+    ladder_climb(t, LADDER_REQUESTED);
+    t->l->requested_ns = t->in->now_ns;
+    t->l->requested_left_s = time_left_s(t);
     t->l->done_ns = 0;
     remember_used(t);
-    ladder_decide(t, LADDER_DO_ASK, trigger, "");
+    ladder_decide(t, LADDER_DO_REQUEST, trigger, "");
 }
 
 static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
 {
-    double least_s = ack == LADDER_ACK_DONE || t->l->rung != LADDER_ASKED
+    double least_s = ack == LADDER_ACK_DONE || t->l->rung != LADDER_REQUESTED
                          ? PRESSURE_MORE_S
                          : fmax(PRESSURE_MORE_S, t->status.need_s);
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Without a checkpoint to wait for: only what cannot wait. The level has its own line. */
+/* Without a checkpoint to wait for, only urgent triggers stop the job. The level trigger has its
+ * own line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -252,17 +256,17 @@ static void without_checkpoint(struct turn *t, const char *end)
         ladder_stop(t, LADDER_BY_GPU, end);
 }
 
-/* SIGTERM at the line that is in force, whatever the rung; true if it was. */
+/* Sends SIGTERM if headroom is at most a PART-th of the reserve, on any rung. True: sent. */
 static bool stop_at_line(struct turn *t, unsigned part)
 {
     if (!ladder_is_under(t->in, &t->status, part))
         return false;
     return ladder_stop(t, LADDER_BY_LEVEL,
-                       t->l->done_ns != 0 ? "; the checkpoint is there"
+                       t->l->done_ns != 0 ? "; the checkpoint is written"
                                           : "; no time for a checkpoint");
 }
 
-static void before_asking(struct turn *t)
+static void before_request(struct turn *t)
 {
     struct ladder *l = t->l;
     if (!l->rules.no_level && stop_at_line(t, TERM_PART))
@@ -285,13 +289,13 @@ static void before_asking(struct turn *t)
     }
     if (has_pressure_lasted(t, LADDER_NO_ACK) && ladder_stop(t, LADDER_BY_PRESSURE, ""))
         return;
-    if (can_ask_now(t))
-        ladder_ask(t, trigger);
-    else if (!t->in->can_ask || l->rules.no_checkpoint)
-        without_checkpoint(t, "; nobody is asked for a checkpoint");
+    if (can_request_now(t))
+        ladder_request(t, trigger);
+    else if (!t->in->can_request || l->rules.no_checkpoint)
+        without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* Has memory gone on rising at the level, since it was asked or the checkpoint was there? */
+/* Whether a gauge within its reserve has grown since the request, or since the checkpoint. */
 static bool is_rising_at_level(const struct turn *t)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -304,28 +308,28 @@ static bool is_rising_at_level(const struct turn *t)
     return false;
 }
 
-/* A job that stands still within the reserve would live on: it is asked again only when it comes
- * nearer to the limit. */
+/* A job whose memory is steady within the reserve is expected to survive: the next request comes
+ * only when memory gets closer to the limit. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
     for (unsigned i = 0; i < 2; i++) {
         const struct ladder_lines *line = &t->status.lines[i];
-        l->is_still[i] = line->known && t->in->gauge[i].room_bytes <= line->reserve;
-        l->still_room[i] = t->in->gauge[i].room_bytes;
+        l->is_steady[i] = line->known && t->in->gauge[i].room_bytes <= line->reserve;
+        l->steady_headroom[i] = t->in->gauge[i].room_bytes;
     }
     stand_down(t, end);
 }
 
-/* The checkpoint is there, but the job went on: is a newer one worth its time, and is there time
- * for it? */
+/* Whether the job, which continued after its checkpoint, should write a newer one, and has the time
+ * for it. */
 static bool wants_newer(const struct turn *t)
 {
-    double save_s = t->tempo->saves > 0 ? t->tempo->save_s : t->l->rules.checkpoint_s;
+    double save_s = t->timing->saves > 0 ? t->timing->save_s : t->l->rules.checkpoint_s;
     double age_s = ladder_seconds(t->l->done_ns, t->in->now_ns);
     bool is_rising = trigger_holds(t, LADDER_BY_PACE) || trigger_holds(t, LADDER_BY_FORECAST);
-    if (!is_rising || time_left_s(t) > t->l->asked_left_s / 2 || age_s < NEWER * save_s ||
-        !can_ask_now(t))
+    if (!is_rising || time_left_s(t) > t->l->requested_left_s / 2 || age_s < NEWER * save_s ||
+        !can_request_now(t))
         return false;
     for (unsigned i = 0; i < 2; i++)
         if (t->status.lines[i].known && t->in->gauge[i].pace_bytes_per_s > 0 &&
@@ -337,29 +341,29 @@ static bool wants_newer(const struct turn *t)
 static void after_done(struct turn *t)
 {
     if (wants_newer(t)) {
-        ladder_ask(t, strongest_trigger(t->status.holding));
+        ladder_request(t, strongest_trigger(t->status.holding));
         return;
     }
     static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST,
                                                   LADDER_BY_GPU};
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
         if (trigger_holds(t, at_once[i])) {
-            ladder_stop(t, at_once[i], "; the checkpoint is there");
+            ladder_stop(t, at_once[i], "; the checkpoint is written");
             return;
         }
     if (is_rising_at_level(t))
-        ladder_stop(t, LADDER_BY_LEVEL, "; the checkpoint is there");
+        ladder_stop(t, LADDER_BY_LEVEL, "; the checkpoint is written");
     else if (t->status.holding == LADDER_BIT(LADDER_BY_LEVEL) &&
              ladder_seconds(t->l->done_ns, t->in->now_ns) >= LADDER_CALM_S)
-        leave_alone(t, ": memory stands still, and the checkpoint is there");
+        leave_alone(t, ": memory is steady, and the checkpoint is written");
 }
 
 static void after_failed(struct turn *t)
 {
     without_checkpoint(t, "; the checkpoint failed");
-    if (t->ret->act == LADDER_DO_NOTHING && can_ask_now(t) &&
-        ladder_seconds(t->l->asked_ns, t->in->now_ns) >= LADDER_AGAIN_S)
-        ladder_ask(t, strongest_trigger(t->status.holding));
+    if (t->ret->act == LADDER_DO_NOTHING && can_request_now(t) &&
+        ladder_seconds(t->l->requested_ns, t->in->now_ns) >= LADDER_AGAIN_S)
+        ladder_request(t, strongest_trigger(t->status.holding));
 }
 
 static void after_wait(struct turn *t)
@@ -378,12 +382,12 @@ static void after_wait(struct turn *t)
         without_checkpoint(t, end);
 }
 
-static void while_asked(struct turn *t)
+static void while_requested(struct turn *t)
 {
     struct ladder *l = t->l;
-    /* what is known of an earlier request is no answer to this one */
-    enum ladder_ack ack = t->in->now_ns == l->asked_ns ? LADDER_NO_ACK : t->in->ack;
-    bool is_late = ladder_seconds(l->asked_ns, t->in->now_ns) >= l->rules.wait_s;
+    /* on the tick of the request, the answer is to an earlier request */
+    enum ladder_ack ack = t->in->now_ns == l->requested_ns ? LADDER_NO_ACK : t->in->ack;
+    bool is_late = ladder_seconds(l->requested_ns, t->in->now_ns) >= l->rules.wait_s;
     if (ack == LADDER_ACK_DONE && l->done_ns == 0) {
         l->done_ns = t->in->now_ns;
         remember_used(t);
@@ -429,27 +433,27 @@ static void while_stopping(struct turn *t)
     ladder_kill(t, LADDER_BY_NOTHING, end);
 }
 
-void ladder_step(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+void ladder_step(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                  struct ladder_decision *ret)
 {
-    struct turn t = {.l = l, .in = in, .tempo = tempo, .ret = ret};
+    struct turn t = {.l = l, .in = in, .timing = timing, .ret = ret};
     *ret = (struct ladder_decision){.act = LADDER_DO_NOTHING, .trigger = l->trigger};
-    ladder_assess(l, in, tempo, &t.status);
+    ladder_assess(l, in, timing, &t.status);
     if (in->is_killed && l->rung != LADDER_KILLED)
         ladder_climb(&t, LADDER_KILLED);
     if (l->rung == LADDER_KILLED)
         return;
-    bool has_lines = !l->rules.no_level || l->rung >= LADDER_ASKED;
+    bool has_lines = !l->rules.no_level || l->rung >= LADDER_REQUESTED;
     if (has_lines && !l->rules.no_kill && ladder_is_under(in, &t.status, KILL_PART)) {
         ladder_kill(&t, LADDER_BY_LEVEL,
-                    l->rung == LADDER_STOPPING ? "; it has not ended by SIGTERM yet"
+                    l->rung == LADDER_STOPPING ? "; the job has not exited after SIGTERM"
                                                : "; no time for SIGTERM");
         return;
     }
     if (l->rung == LADDER_STOPPING)
         while_stopping(&t);
-    else if (l->rung == LADDER_ASKED)
-        while_asked(&t);
+    else if (l->rung == LADDER_REQUESTED)
+        while_requested(&t);
     else
-        before_asking(&t);
+        before_request(&t);
 }

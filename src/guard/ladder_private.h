@@ -1,39 +1,39 @@
-/* What the ladder's parts share: an input weighed against the rules, and the sentences about it. */
+/* Shared by the ladder's files: one input assessed by the rules, and the reason as text. */
 #pragma once
 
 #include "guard/ladder.h"
 
 #define LADDER_BIT(trigger) (1u << (unsigned)(trigger))
 
-/* The lines of one gauge, as room below its limit, and how it stands. */
+/* Thresholds of one gauge, as headroom below its limit. */
 struct ladder_lines {
     bool known;
-    uint64_t base;    /* the reserve without the rise of a save */
-    uint64_t reserve; /* with it */
-    uint64_t usable;  /* room until SIGTERM with the rise of a save taken off */
+    uint64_t base;    /* the reserve without the memory that a checkpoint needs */
+    uint64_t reserve; /* the reserve with the memory that a checkpoint needs */
+    uint64_t usable;  /* headroom until SIGTERM, minus the memory that a checkpoint needs */
 };
 
 struct ladder_status {
     struct ladder_lines lines[2];
-    unsigned holding; /* bits */
-    unsigned least;   /* the gauge with the least room; any where none is known */
+    unsigned holding; /* bits of the triggers that hold */
+    unsigned least;   /* the gauge with the least headroom; any gauge if none is known */
     unsigned pace_gauge, level_gauge;
     double need_s;
-    double forecast_s; /* until SIGTERM, counted as the verdict does */
-    double pace_s;     /* the same by the pace of the last seconds */
+    double forecast_s; /* time until SIGTERM, from the verdict's forecast */
+    double pace_s;     /* time until SIGTERM, from the growth of the last seconds */
     bool gpu_is_full;
     double pressed_s;
 };
 
-/* Takes the reading in and says what holds. */
-void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+/* Finds the triggers that hold, and remembers the reading. */
+void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret);
-/* Seconds from one to the other; 0 where that is in the past. */
+/* Seconds between the two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Is room at most a PART-th of the base on some gauge? It becomes the one to speak of. */
+/* Whether a gauge has at most 1/PART of its base as headroom; sets k->level_gauge to that gauge. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part);
 
-/* The reason of TRIGGER in words, then END, which may be "". */
-void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+/* Writes the reason of TRIGGER as text, followed by END, which may be "". */
+void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                 const struct ladder_status *k, enum ladder_trigger trigger, const char *end,
                 char ret[LADDER_WHY_MAX]);

@@ -1,14 +1,18 @@
-/* Weighing one reading: where the lines are, how fast memory has been rising, what holds. */
+/* Assesses one reading: the lines, the growth rate, and the triggers that hold. */
 #include <math.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "guard/ladder_private.h"
 
-/* A trigger that holds goes on holding a little beyond the line at which it began. */
+/* Hysteresis: a trigger stops holding a little beyond the threshold at which it began. */
 static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25, OVER_GPU = 0.97;
 
-enum { PRESSED_S = 5, PRESSED_ROOM = 5 /* a fifth */, STILL_PART = 16 };
+enum {
+    PRESSED_S = 5,
+    PRESSED_ROOM = 5, /* headroom below a fifth of the limit */
+    STEADY_PART = 16
+};
 
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
 {
@@ -16,7 +20,7 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
 }
 
 static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g,
-                      const struct tempo *tempo, struct ladder_lines *ret)
+                      const struct timing *timing, struct ladder_lines *ret)
 {
     ret->known = g->known && g->limit_bytes > 0;
     if (!ret->known)
@@ -25,9 +29,9 @@ static void lines_set(const struct ladder_rules *rules, const struct ladder_gaug
     uint64_t wanted =
         rules->reserve_bytes > 0 ? rules->reserve_bytes : ladder_default_reserve(g->limit_bytes);
     ret->base = u64_min(wanted, most);
-    uint64_t rise = u64_min(tempo->save_rise_bytes, most - ret->base);
+    uint64_t rise = u64_min(timing->save_rise_bytes, most - ret->base);
     ret->reserve = ret->base + rise;
-    ret->usable = u64_minus(g->room_bytes, ladder_term_room(ret->base) + rise);
+    ret->usable = u64_minus(g->room_bytes, ladder_term_headroom(ret->base) + rise);
 }
 
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part)
@@ -40,8 +44,8 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
     return false;
 }
 
-/* The newest reading of gauge I that is at least AGE_S old; NULL if there is none, or if it is so
- * old that the machine must have slept in between. */
+/* The newest reading of gauge I that is at least AGE_S old; NULL: there is none, or it is so old
+ * that the machine must have been suspended since. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -61,7 +65,7 @@ static const struct ladder_past *past_find(const struct ladder *l, unsigned i, u
 static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const uint32_t n = l->n_past[i];
-    /* a little less than a second, so that ticks of a second are all taken */
+    /* a little less than a second, so that a tick of one second always counts */
     if (n > 0 && ladder_seconds(l->past[i][(n - 1) % LADDER_PAST].t_ns, now_ns) < 0.8)
         return;
     l->past[i][n % LADDER_PAST] = (struct ladder_past){now_ns, used_bytes};
@@ -74,7 +78,7 @@ static double past_slope(const struct ladder_past *from, const struct ladder_pas
     return s > 0 ? ((double)to->used_bytes - (double)from->used_bytes) / s : 0;
 }
 
-/* All falls since reading N, in bytes. */
+/* The sum of all decreases since reading N, in bytes. */
 static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
 {
     double sum = 0;
@@ -86,8 +90,8 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* A rise counts when it went on in both halves of the window and was not mostly given back in
- * between: a saw-tooth, sampled once a second, can show rising ends by chance. */
+/* Growth counts if it occurred in both halves of the window and was not mostly released in between:
+ * a sawtooth sampled once per second can end higher by chance. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -120,7 +124,7 @@ static bool forecast_holds(const struct ladder *l, const struct ladder_input *in
         return false;
     const struct ladder_gauge *g = &in->gauge[k->least];
     k->forecast_s = in->forecast_s;
-    /* the forecast counts to the limit; the pace it has in mind is the room by that time */
+    /* The forecast is for the limit: scale it to the SIGTERM line at the same growth rate. */
     if (k->lines[k->least].known && g->room_bytes > 0)
         k->forecast_s *= (double)k->lines[k->least].usable / (double)g->room_bytes;
     return is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
@@ -147,17 +151,18 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* One that stood still within the reserve is let be until it has come nearer by a part of it. */
+/* A gauge that was steady within the reserve triggers again once its headroom has shrunk by a part
+ * of the reserve. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {
     bool was = was_holding(l, LADDER_BY_LEVEL);
     double over = OVER_RESERVE * (double)line->reserve;
     if ((double)room > over)
-        l->is_still[i] = false;
-    if (l->is_still[i])
-        return was ? room < l->still_room[i]
-                   : room <= u64_minus(l->still_room[i], line->base / STILL_PART);
+        l->is_steady[i] = false;
+    if (l->is_steady[i])
+        return was ? room < l->steady_headroom[i]
+                   : room <= u64_minus(l->steady_headroom[i], line->base / STEADY_PART);
     return was ? (double)room <= over : room <= line->reserve;
 }
 
@@ -211,13 +216,13 @@ static unsigned least_gauge(const struct ladder_input *in, const struct ladder_s
     return k->lines[1].known && in->gauge[1].room_bytes < in->gauge[0].room_bytes ? 1 : 0;
 }
 
-void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret)
 {
     memset(ret, 0, sizeof *ret);
-    ret->need_s = ladder_need_s(l, tempo);
+    ret->need_s = ladder_need_s(l, timing);
     for (unsigned i = 0; i < 2; i++)
-        lines_set(&l->rules, &in->gauge[i], tempo, &ret->lines[i]);
+        lines_set(&l->rules, &in->gauge[i], timing, &ret->lines[i]);
     ret->least = least_gauge(in, ret);
     bool holds[LADDER_TRIGGERS] = {
         [LADDER_BY_FORECAST] = forecast_holds(l, in, ret),

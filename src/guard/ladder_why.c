@@ -1,4 +1,4 @@
-/* The ladder's reasons in words. */
+/* Describes the ladder's reasons as text. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -6,7 +6,7 @@
 
 enum { PART = 88 };
 
-/* Whole seconds and more read better than "7.03 s": none of this is that exact. */
+/* Whole seconds from 1 s on, because the estimates are not more precise. */
 static const char *ladder_time_text(char out[TEXT_TIME_MAX], double s)
 {
     if (!(s > 0))
@@ -28,64 +28,64 @@ static void left_text(const struct ladder *l, const struct ladder_input *in, uns
                      text_size(limit, g->limit_bytes));
     double rate = l->slow_pace[i] > 0 ? l->slow_pace[i] : g->pace_bytes_per_s;
     if (rate >= 1024 && rate < 1e15)
-        snprintf(out + n, PART - (size_t)n, ", rising by %s/s", text_size(pace, (uint64_t)rate));
+        snprintf(out + n, PART - (size_t)n, ", growing by %s/s", text_size(pace, (uint64_t)rate));
 }
 
-/* "a step and a checkpoint take 8 s, and 2 s are kept as a margin" */
-static void need_text(const struct ladder *l, const struct tempo *tempo, double need_s,
+/* "a step and a checkpoint take 8 s, with a margin of 2 s" */
+static void need_text(const struct ladder *l, const struct timing *timing, double need_s,
                       char out[PART])
 {
     char takes[TEXT_TIME_MAX], margin[TEXT_TIME_MAX];
     uint64_t step_ns;
-    bool has_step = step_times_slow_ns(&tempo->steps, &step_ns);
+    bool has_step = step_times_slow_ns(&timing->steps, &step_ns);
     snprintf(out, PART, "%s %s %s, with a margin of %s",
              has_step ? "a step and a checkpoint" : "a checkpoint",
-             tempo->saves == 0 ? "may take" : (has_step ? "take" : "takes"),
+             timing->saves == 0 ? "may take" : (has_step ? "take" : "takes"),
              ladder_time_text(takes, need_s - l->rules.margin_s),
              ladder_time_text(margin, l->rules.margin_s));
 }
 
 static void soon_text(const struct ladder *l, const struct ladder_input *in,
-                      const struct tempo *tempo, const struct ladder_status *k, unsigned gauge,
+                      const struct timing *timing, const struct ladder_status *k, unsigned gauge,
                       double left_s, char ret[LADDER_WHY_MAX])
 {
     char left[PART], need[PART], time[TEXT_TIME_MAX];
-    need_text(l, tempo, k->need_s, need);
+    need_text(l, timing, k->need_s, need);
     if (!k->lines[gauge].known) {
         snprintf(ret, LADDER_WHY_MAX, "full in %s; %s", ladder_time_text(time, left_s), need);
         return;
     }
     left_text(l, in, gauge, left);
-    snprintf(ret, LADDER_WHY_MAX, "%s: at the last line in %s; %s", left,
+    snprintf(ret, LADDER_WHY_MAX, "%s: SIGTERM line reached in %s; %s", left,
              ladder_time_text(time, left_s), need);
 }
 
 static void gpu_text(const struct ladder *l, const struct ladder_input *in,
-                     const struct tempo *tempo, const struct ladder_status *k,
+                     const struct timing *timing, const struct ladder_status *k,
                      char ret[LADDER_WHY_MAX])
 {
     char used[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], need[PART];
     if (in->gpu_known && (k->gpu_is_full || !in->gpu_forecast_known)) {
-        snprintf(ret, LADDER_WHY_MAX, "the GPU has %s in use, its limit is %s",
+        snprintf(ret, LADDER_WHY_MAX, "the GPU has %s in use, and its limit is %s",
                  text_size(used, in->gpu_used_bytes), text_size(limit, in->gpu_limit_bytes));
         return;
     }
-    need_text(l, tempo, k->need_s, need);
-    snprintf(ret, LADDER_WHY_MAX, "the GPU is full in %s; %s",
+    need_text(l, timing, k->need_s, need);
+    snprintf(ret, LADDER_WHY_MAX, "the GPU will be full in %s; %s",
              ladder_time_text(time, in->gpu_forecast_s), need);
 }
 
 static void reason_text(const struct ladder *l, const struct ladder_input *in,
-                        const struct tempo *tempo, const struct ladder_status *k,
+                        const struct timing *timing, const struct ladder_status *k,
                         enum ladder_trigger trigger, char ret[LADDER_WHY_MAX])
 {
     char left[PART], size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
     switch (trigger) {
     case LADDER_BY_FORECAST:
-        soon_text(l, in, tempo, k, k->least, k->forecast_s, ret);
+        soon_text(l, in, timing, k, k->least, k->forecast_s, ret);
         break;
     case LADDER_BY_PACE:
-        soon_text(l, in, tempo, k, k->pace_gauge, k->pace_s, ret);
+        soon_text(l, in, timing, k, k->pace_gauge, k->pace_s, ret);
         break;
     case LADDER_BY_LEVEL:
         left_text(l, in, k->level_gauge, left);
@@ -99,7 +99,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
                  ladder_time_text(time, k->pressed_s), left);
         break;
     case LADDER_BY_GPU:
-        gpu_text(l, in, tempo, k, ret);
+        gpu_text(l, in, timing, k, ret);
         break;
     case LADDER_BY_PLAN:
         snprintf(ret, LADDER_WHY_MAX, "a planned restart is due");
@@ -111,13 +111,13 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
     }
 }
 
-void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                 const struct ladder_status *k, enum ladder_trigger trigger, const char *end,
                 char ret[LADDER_WHY_MAX])
 {
     char reason[LADDER_WHY_MAX];
-    reason_text(l, in, tempo, k, trigger, reason);
-    /* cut the reason rather than what is done about it */
+    reason_text(l, in, timing, k, trigger, reason);
+    /* shorten the reason rather than END */
     int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
     snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
 }

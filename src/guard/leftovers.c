@@ -1,4 +1,4 @@
-/* New files in /dev/shm, and the processes that have them open or mapped. */
+/* Matches new files in /dev/shm with the processes that have them open or mapped. */
 #include "guard/leftovers.h"
 
 #include <dirent.h>
@@ -15,17 +15,16 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "proc/helper.h"
 #include "proc/read.h"
 
-/* Times of files are those of the last tick of the kernel's clock, so they lie a little before. */
+/* File times come from the last tick of the kernel's clock and so lag a little. */
 #define WALL_SLACK_NS (100 * NS_PER_MS)
 #define SAMPLE_NS (5 * NS_PER_MS)
 #define GAP_MIN_NS (20 * NS_PER_MS)
 #define GAP_MAX_NS (300 * NS_PER_S)
 
-/* At most one part in REST_PER_WORK of our time is spent here, however many files come. */
+/* Sampling takes at most 1/REST_PER_WORK of the time, however many files appear. */
 enum {
     REST_PER_WORK = 20,
     PIDS_MAX = 4096,
@@ -36,13 +35,14 @@ enum {
 
 struct shm_file {
     uint64_t ino;
-    bool is_old, is_jobs, in_use; /* old: there before the job */
+    bool is_old, is_jobs, in_use; /* is_old: the file existed before the job */
 };
 
 /* The files of one device that a process has mapped. */
 struct mapped {
     int maps_fd;
     dev_t dev;
+    bool writable_only;
     size_t count;
     uint64_t ino[INODES_MAX];
 };
@@ -50,16 +50,18 @@ struct mapped {
 struct leftovers {
     int fd;
     dev_t dev;
-    char folder[PATH_MAX];           /* its real path: /dev/shm may be a link */
-    uint64_t changed_ns, scanned_ns; /* the folder, and when that was read: wall clock */
-    struct shm_file *files;          /* as of the last scan, sorted by inode */
+    char folder[PATH_MAX]; /* the real path, because /dev/shm may be a link */
+    /* wall clock of the last change and the last scan of the folder */
+    uint64_t changed_ns, scanned_ns;
+    struct shm_file *files; /* from the last scan, sorted by inode */
     size_t count;
-    int32_t pids[PIDS_MAX]; /* of the job, the latest births */
+    int32_t pids[PIDS_MAX]; /* the job's youngest processes, in a ring buffer */
     size_t pid_at;
-    uint32_t next_slot;         /* of the process that is examined next */
-    uint64_t round_ns, gap_ns;  /* when the next round over all of them begins, */
-    uint64_t rest_ns;           /* and the next sample */
-    struct proc_helper *helper; /* has MAPPED while it is away */
+    uint32_t next_slot; /* slot of the process to examine next */
+    /* start of the next round over all processes; pause between two rounds */
+    uint64_t round_ns, gap_ns;
+    uint64_t rest_ns;           /* no sampling before this time */
+    struct proc_helper *helper; /* works on MAPPED while is_away */
     bool is_away;
     struct mapped mapped;
 };
@@ -76,7 +78,7 @@ static struct shm_file *shm_file_find(const struct leftovers *l, uint64_t ino)
     return l->count ? bsearch(&key, l->files, l->count, sizeof key, compare_inodes) : NULL;
 }
 
-/* "torch_1234_567_0": the pid of the process that made it. */
+/* "torch_1234_567_0" was created by process 1234. */
 static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *root,
                            struct proc_tree *tree, const char *name)
 {
@@ -88,7 +90,7 @@ static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *ro
     if (tree && proc_tree_find(tree, pid))
         return true;
     for (size_t i = 0; i < l->pid_at && i < PIDS_MAX; i++)
-        if (l->pids[i] == pid) /* where somebody else has this number now, the file may be theirs */
+        if (l->pids[i] == pid) /* The file may belong to a new process with the same pid. */
             return proc_read_stat(root, pid, &stat) < 0 || proc_stat_is_dead(&stat);
     return false;
 }
@@ -98,8 +100,8 @@ static int is_plain(const struct dirent *e)
     return e->d_type == DT_REG;
 }
 
-/* Takes in the folder as it is now, if it has changed since the last scan. ROOT NULL: all files are
- * older than the job. False where that fails, and all is as before. */
+/* Scans the folder if it has changed since the last scan. With ROOT NULL, all files count as older
+ * than the job. False: the scan failed and nothing was changed. */
 static bool scan_folder(struct leftovers *l, const struct proc_root *root, struct proc_tree *tree)
 {
     struct stat st;
@@ -149,6 +151,7 @@ struct leftovers *leftovers_new(const char *folder)
         return NULL;
     }
     l->dev = l->mapped.dev = st.st_dev;
+    l->mapped.writable_only = true;
     return l;
 }
 
@@ -178,7 +181,14 @@ static void mark_file(struct leftovers *l, uint64_t ino, bool is_at_end)
         file->is_jobs = !file->is_old;
 }
 
-/* Links to elsewhere are not followed: a stat of a file on a dead server does not return. */
+/* The mode of the link itself shows how the file was opened. */
+static bool is_open_for_writing(int fds, const char *name)
+{
+    struct stat link;
+    return fstatat(fds, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && link.st_mode & S_IWUSR;
+}
+
+/* Does not follow links to other folders: stat of a file on a dead file server hangs. */
 static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_at_end)
 {
     const size_t len = strlen(l->folder);
@@ -192,7 +202,8 @@ static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_
         snprintf(name, sizeof name, "%d", fd);
         ssize_t n = readlinkat(fds.fd, name, link, sizeof link);
         if (n > (ssize_t)len && memcmp(link, l->folder, len) == 0 &&
-            fstatat(fds.fd, name, &st, 0) == 0 && st.st_dev == l->dev)
+            fstatat(fds.fd, name, &st, 0) == 0 && st.st_dev == l->dev &&
+            (is_at_end || is_open_for_writing(fds.fd, name)))
             mark_file(l, st.st_ino, is_at_end);
     }
     pid_dir_close(&fds);
@@ -201,7 +212,8 @@ static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_
 static void note_mapped(void *user, const struct proc_map *map)
 {
     struct mapped *m = user;
-    if (map->inode && m->count < INODES_MAX &&
+    bool is_wanted = !m->writable_only || (map->writable && map->shared);
+    if (map->inode && is_wanted && m->count < INODES_MAX &&
         makedev((unsigned)map->dev_major, (unsigned)map->dev_minor) == m->dev)
         m->ino[m->count++] = map->inode;
 }
@@ -249,7 +261,7 @@ static void leftovers_sample_process(struct leftovers *l, struct proc_tree *tree
         close(l->mapped.maps_fd);
 }
 
-/* They are in the order of their slots. */
+/* The tree lists processes in the order of their slots. */
 static struct proc_node *next_process(const struct leftovers *l, struct proc_tree *tree)
 {
     for (size_t i = 0; i < proc_tree_count(tree); i++)
@@ -283,7 +295,7 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
 
 /* ---- at the end ---- */
 
-/* Marks what any process that we may examine has open or mapped. */
+/* Marks the files that any process has open or mapped, as far as we may examine processes. */
 static void mark_all_used(struct leftovers *l, const struct proc_root *root)
 {
     struct mapped mapped = {.dev = l->dev};
@@ -304,9 +316,9 @@ static void mark_all_used(struct leftovers *l, const struct proc_root *root)
     pid_dir_close(&pids);
 }
 
-json_t *leftovers_end(struct leftovers *l, const struct proc_root *root, bool clean)
+void leftovers_end(struct leftovers *l, const struct proc_root *root, bool clean,
+                   struct outcome_left_list *ret)
 {
-    json_t *list = json_array();
     struct dirent **names = NULL;
     bool has_own = false;
     scan_folder(l, root, NULL);
@@ -317,22 +329,24 @@ json_t *leftovers_end(struct leftovers *l, const struct proc_root *root, bool cl
     if (has_own)
         mark_all_used(l, root);
     int count = has_own ? scandirat(l->fd, ".", &names, is_plain, alphasort) : 0;
+    ret->shm = count > 0 ? calloc((size_t)count, sizeof *ret->shm) : NULL;
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;
         const struct shm_file *file = shm_file_find(l, names[i]->d_ino);
         struct stat st;
-        if (file && file->is_jobs && fstatat(l->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            st.st_ino == file->ino) {
+        if (ret->shm && file && file->is_jobs &&
+            fstatat(l->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == file->ino) {
             bool removed =
                 clean && !file->in_use && st.st_uid == geteuid() && unlinkat(l->fd, name, 0) == 0;
-            json_array_append_new(list, json_pack("{s:o,s:o,s:b,s:b}", "name", json_text0(name),
-                                                  "bytes", json_u64((uint64_t)st.st_blocks * 512),
-                                                  "in_use", file->in_use, "removed", removed));
+            ret->shm[ret->shm_count++] =
+                (struct outcome_left){.name = strdup(name),
+                                      .bytes = (uint64_t)st.st_blocks * 512,
+                                      .in_use = file->in_use,
+                                      .removed = removed};
         }
         free(names[i]);
     }
     free(names);
-    return json_pack("{s:o}", "shm", list);
 }
 
 bool leftovers_folder_is_full(const char *folder)
@@ -342,7 +356,7 @@ bool leftovers_folder_is_full(const char *folder)
         return false;
     if (st.f_files > 0 && st.f_favail == 0)
         return true;
-    /* a tmpfs without a limit reports that it has no blocks at all */
+    /* a tmpfs without a limit reports 0 blocks */
     return st.f_blocks > 0 && (st.f_bavail < st.f_blocks / 100 ||
                                (uint64_t)st.f_bavail * st.f_frsize < UINT64_C(1) << 20);
 }

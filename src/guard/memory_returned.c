@@ -1,85 +1,83 @@
-/* Memory in use by the kernel's and the driver's figures. */
+/* Memory in use according to the kernel and the GPU driver. */
 #include "guard/memory_returned.h"
 
 #include <poll.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/number.h"
 #include "proc/read.h"
 
 enum { SETTLED_BYTES = 1 << 20, SETTLING_MS = 20 };
 
-static void figure_add(struct memory_figure *f, uint64_t bytes)
+static void returned_set_after(struct outcome_returned *r, uint64_t bytes)
 {
-    if (!f->known)
-        *f = (struct memory_figure){.known = true, .before_bytes = bytes};
-    f->peak_bytes = u64_max(f->peak_bytes, bytes);
-    f->after_bytes = bytes;
+    r->after_bytes = bytes;
+    r->freed_bytes = u64_minus(r->peak_bytes, bytes);
 }
 
-void memory_returned_begin(struct memory_returned *m, const struct proc_root *root)
+static void returned_add(struct outcome_returned *r, uint64_t bytes)
+{
+    if (!r->has_before_bytes)
+        r->before_bytes = bytes;
+    r->has_before_bytes = r->has_peak_bytes = r->has_after_bytes = r->has_freed_bytes = true;
+    r->peak_bytes = u64_max(r->peak_bytes, bytes);
+    returned_set_after(r, bytes);
+}
+
+static bool read_used(const struct proc_root *root, uint64_t *ret_host, uint64_t *ret_shm)
 {
     struct proc_meminfo mem;
-    *m = (struct memory_returned){0};
-    /* both of a difference may be made up by a container, and not together */
-    if (proc_read_meminfo(root, &mem) == 0)
-        memory_returned_tick(m, u64_minus(mem.total_bytes, mem.available_bytes), mem.shmem_bytes);
+    if (proc_read_meminfo(root, &mem) < 0)
+        return false;
+    /* a container may invent both figures, and they need not fit together */
+    *ret_host = u64_minus(mem.total_bytes, mem.available_bytes);
+    *ret_shm = mem.shmem_bytes;
+    return true;
 }
 
-void memory_returned_tick(struct memory_returned *m, uint64_t host_used_bytes, uint64_t shm_bytes)
+void memory_returned_begin(struct outcome_given_back *m, const struct proc_root *root)
 {
-    figure_add(&m->host, host_used_bytes);
-    figure_add(&m->shm, shm_bytes);
+    uint64_t host, shm;
+    if (read_used(root, &host, &shm))
+        memory_returned_tick(m, host, shm);
 }
 
-void memory_returned_gpus(struct memory_returned *m, const struct gpu_snapshot *snapshot)
+void memory_returned_tick(struct outcome_given_back *m, uint64_t host_bytes, uint64_t shm_bytes)
 {
-    if (snapshot->t_ns == 0)
+    m->has_host = m->has_shm = true;
+    returned_add(&m->host, host_bytes);
+    returned_add(&m->shm, shm_bytes);
+}
+
+void memory_returned_gpus(struct outcome_given_back *m, const struct gpu_snapshot *snapshot)
+{
+    if (snapshot->t_ns && !m->gpus)
+        m->gpus = calloc(GPU_MAX, sizeof *m->gpus);
+    if (!snapshot->t_ns || !m->gpus)
         return;
     for (size_t i = 0; i < snapshot->devices && i < GPU_MAX; i++) {
         if (snapshot->device[i].memory_known)
-            figure_add(&m->gpu[i], snapshot->device[i].used_bytes);
-        m->gpus = m->gpus > i ? m->gpus : i + 1;
+            returned_add(&m->gpus[i], snapshot->device[i].used_bytes);
+        m->gpu_count = m->gpu_count > i ? m->gpu_count : i + 1;
     }
 }
 
-void memory_returned_end(struct memory_returned *m, const struct proc_root *root, uint64_t until_ns)
+void memory_returned_end(struct outcome_given_back *m, const struct proc_root *root,
+                         uint64_t until_ns)
 {
-    struct proc_meminfo mem;
-    uint64_t host = 0, last;
-    bool is_first = true;
-    do {
-        if (!is_first)
-            poll(NULL, 0, SETTLING_MS);
-        if (proc_read_meminfo(root, &mem) < 0) {
-            m->host.known = m->shm.known = !is_first;
+    uint64_t host, shm, last;
+    bool is_settled = false;
+    m->has_host = m->has_shm = read_used(root, &host, &shm);
+    while (m->has_host) {
+        returned_set_after(&m->host, host);
+        returned_set_after(&m->shm, shm);
+        if (is_settled || clock_mono_ns() >= until_ns)
             return;
-        }
         last = host;
-        host = u64_minus(mem.total_bytes, mem.available_bytes);
-        m->host.after_bytes = host;
-        m->shm.after_bytes = mem.shmem_bytes;
-        if (!is_first && u64_max(host, last) - u64_min(host, last) < SETTLED_BYTES)
+        poll(NULL, 0, SETTLING_MS);
+        if (!read_used(root, &host, &shm))
             return;
-        is_first = false;
-    } while (clock_mono_ns() < until_ns);
-}
-
-static json_t *memory_figure_json(const struct memory_figure *f)
-{
-    if (!f->known)
-        return json_null();
-    return json_pack("{s:o,s:o,s:o,s:o}", "before_bytes", json_u64(f->before_bytes), "peak_bytes",
-                     json_u64(f->peak_bytes), "after_bytes", json_u64(f->after_bytes),
-                     "freed_bytes", json_u64(u64_minus(f->peak_bytes, f->after_bytes)));
-}
-
-json_t *memory_returned_json(const struct memory_returned *m)
-{
-    json_t *gpus = json_array();
-    for (size_t i = 0; i < m->gpus; i++)
-        json_array_append_new(gpus, memory_figure_json(&m->gpu[i]));
-    return json_pack("{s:o,s:o,s:o}", "host", memory_figure_json(&m->host), "shm",
-                     memory_figure_json(&m->shm), "gpus", gpus);
+        is_settled = u64_max(host, last) - u64_min(host, last) < SETTLED_BYTES;
+    }
 }

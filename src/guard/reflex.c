@@ -1,4 +1,5 @@
-/* The loop's side of the reflex: the block and its thread, gauges, and the table of processes. */
+/* The main loop's side of the reflex: its memory and thread, the gauges, and the table of
+ * processes. */
 #include "guard/reflex.h"
 
 #include <errno.h>
@@ -15,14 +16,14 @@
 #include "base/err.h"
 #include "guard/reflex_private.h"
 
-/* glibc takes no smaller one than PTHREAD_STACK_MIN: 16 KiB, and on aarch64 128. */
+/* glibc requires at least PTHREAD_STACK_MIN: 16 KiB, and 128 KiB on aarch64. */
 #ifdef __aarch64__
 #define REFLEX_STACK_BYTES (128 << 10)
 #else
 #define REFLEX_STACK_BYTES (64 << 10)
 #endif
 
-/* The sanitizers keep much of their own on a thread's stack. */
+/* Sanitizers use much of a thread's stack. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { STACK_BYTES = 1 << 20 };
 #elif defined(__has_feature)
@@ -38,8 +39,7 @@ enum { FREE = -1 };
 
 extern const char __start_ebb_reflex[], __stop_ebb_reflex[];
 
-/* Locks what the kernel lets us lock; what is not locked is at least there for now. By system call,
- * as the sanitizers' mlock says yes and does nothing. */
+/* Uses the system call, because the sanitizers' mlock returns 0 without doing anything. */
 static bool lock_pages(const void *p, size_t bytes)
 {
     return syscall(SYS_mlock, p, bytes) == 0;
@@ -65,7 +65,7 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
 
 static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
 {
-    memset(r, 0, sizeof *r); /* every page is there from now on */
+    memset(r, 0, sizeof *r); /* also touches every page */
     r->kill_fd = o->kill_fd;
     r->may_kill = o->may_kill;
     r->event_fd = event_fd;
@@ -80,7 +80,7 @@ static void block_fill(struct reflex *r, const struct reflex_options *o, int eve
         r->processes[i].pidfd = r->processes[i].statm_fd = FREE;
 }
 
-/* Below the stack one page that nobody may touch. */
+/* Makes the thread's stack, with a guard page below it. */
 static int stack_make(struct reflex *r)
 {
     size_t guard = (size_t)r->page_bytes;
@@ -94,11 +94,9 @@ static int stack_make(struct reflex *r)
     return 0;
 }
 
-/* After a fork the first write to each page would need a new page: a child gets zeroes instead. Not
- * for what glibc keeps of the thread at the end of its stack: in the child it goes through the list
- * of all threads, since 2.41 along the pointers in there. That one page is copied at the next
- * sample.
- */
+/* After a fork the first write to each page would need a new page, so the child gets zeroed pages
+ * instead. The page at the end of the stack is an exception: glibc keeps the thread descriptor
+ * there, and since 2.41 the child follows pointers in it. */
 static void keep_from_children(struct reflex *r)
 {
 #ifdef __GLIBC__
@@ -152,9 +150,10 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         return r_event;
     }
     block_fill(r, options, event_fd);
-    madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* a fork must not make its pages copies */
+    madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* these pages must not become copy-on-write */
     r->is_locked = lock_pages(r, sizeof *r);
-    /* stays locked after reflex_free: locks do not count, and another reflex may need it */
+    /* The section stays locked after reflex_free: mlock does not count locks, and another reflex
+     * may need it. */
     if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
     int e = stack_make(r);
@@ -162,7 +161,7 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         e = reflex_thread_start(r);
     if (e < 0) {
         block_free(r);
-        return err_set(err, e, "the guard's thread does not start: %s", strerror(-e));
+        return err_set(err, e, "cannot start the guard's thread: %s", strerror(-e));
     }
     *ret = r;
     return 0;
@@ -175,7 +174,7 @@ static bool is_retired(int fd)
 
 static int retired(int fd)
 {
-    return -2 - fd; /* and back */
+    return -2 - fd; /* -2 - (-2 - fd) is fd again */
 }
 
 static uint32_t phase_of(const struct reflex *r)
@@ -189,7 +188,7 @@ static void close_any(int fd)
         close(fd);
 }
 
-/* Closes what was taken out, unless the sample that may be using it is still under way. */
+/* Closes removed fds, unless a sample that may use them is still in progress. */
 static void close_retired(struct reflex *r)
 {
     uint32_t phase = phase_of(r);
@@ -208,7 +207,7 @@ static void close_retired(struct reflex *r)
     }
 }
 
-/* Until no sample is under way that began before the call. */
+/* Waits for the sample in progress, if any. */
 static void wait_for_sample(const struct reflex *r)
 {
     const struct timespec moment = {0, 100000};
@@ -247,7 +246,7 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
     ((volatile struct reflex_gauge *)r->gauges)[which] = *gauge;
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
-    wait_for_sample(r); /* the old fds may be closed after this */
+    wait_for_sample(r); /* the caller may close the old fds after this */
     reflex_wake(r);
 }
 
@@ -275,7 +274,7 @@ static struct reflex_process *find_free(struct reflex *r)
     return r->n_processes < REFLEX_PROCESSES ? &r->processes[r->n_processes] : NULL;
 }
 
-/* The thread sees the fds last, when the rest is in place. */
+/* The fds are stored last, so that the thread sees a complete entry. */
 static void process_put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd,
                         int statm_fd)
 {
@@ -302,7 +301,8 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     struct reflex_process *p = find_free(r);
     if (p)
         process_put(r, p, slot, pidfd, statm_fd);
-    /* after it was put there: either the kill found it in the table, or it is seen here */
+    /* Checked after the insertion: either the kill found the process in the table, or it is killed
+     * here. */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
     if (p)
@@ -339,7 +339,7 @@ void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret)
                                        .t_ns = SHOWN(t_ns),
                                        .used_bytes = SHOWN(used_bytes),
                                        .room_bytes = SHOWN(room_bytes),
-                                       .least_room_bytes = SHOWN(least_room_bytes),
+                                       .least_headroom_bytes = SHOWN(least_headroom_bytes),
                                        .pace_bytes_per_s = (double)SHOWN(pace)};
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (!(seq & 1) && __atomic_load_n(&r->shown_seq[which], __ATOMIC_SEQ_CST) == seq)
@@ -353,7 +353,7 @@ int reflex_kill(struct reflex *r)
     __atomic_or_fetch(&r->arm, 1, __ATOMIC_SEQ_CST);
     int count = reflex_signal_all(r);
     __atomic_store_n(&r->release, 1, __ATOMIC_SEQ_CST);
-    reflex_wake(r); /* giving the memory back takes its time, which the loop has not */
+    reflex_wake(r); /* the thread calls process_mrelease, which takes too long for the loop */
     return count;
 }
 
@@ -365,16 +365,12 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
     return ns;
 }
 
-/* A kill that is under way must not reach what is added afterwards. */
 void reflex_rearm(struct reflex *r)
 {
-    __atomic_store_n(&r->arm, (r->arm & ~1u) + 2, __ATOMIC_SEQ_CST);
+    uint32_t next = (r->arm & ~1u) + 2;
+    __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST); /* a new kill must not be forgotten */
     wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&r->arm, next, __ATOMIC_SEQ_CST);
     reflex_wake(r);
-}
-
-uint64_t reflex_samples(const struct reflex *r)
-{
-    return __atomic_load_n(&r->samples, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,6 @@
-/* The reflex's thread: samples, and kills at the last line. Everything here is in the locked
- * section and makes its system calls itself, as libc's pages may have to be read from disk first.
- */
+/* The reflex's thread: samples, and kills at the kill line. All of its code is in the locked
+ * section and makes system calls directly, because pages of libc may have to be read from disk
+ * first. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 
 #define REFLEX_INLINE REFLEX_CODE static inline __attribute__((always_inline))
 
-/* -errno on failure. */
+/* A system call: its result, or -errno. */
 REFLEX_INLINE long raw(long n, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
@@ -114,7 +114,7 @@ REFLEX_CODE bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_res
     return reflex_number(p, end, ret_shared);
 }
 
-/* The file's text in the block; its length, or nothing. */
+/* Reads the file's text into r's buffer and sets its length; false: nothing could be read. */
 REFLEX_CODE static bool reflex_text_read(struct reflex *r, int fd, size_t *ret_len)
 {
     long len = raw(SYS_pread64, fd, (long)r->text, sizeof r->text, 0);
@@ -129,14 +129,14 @@ REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What a sample found at one gauge. Without IS_FRESH it is an upper bound: enough to know when to
- * sample again, never a reason to act. */
+/* A reading of one gauge. If not IS_FRESH, it is an upper bound: good enough to schedule the next
+ * sample, never a reason to act. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
 };
 
-/* What is to be taken off a cgroup's usage: limit_used_read() without libc. */
+/* Reads the reclaimable memory of a cgroup, as limit_used_read() does, but without libc. */
 REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_gauge *g,
                                          uint64_t *ret)
 {
@@ -148,14 +148,15 @@ REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_g
         kernel = 0;
     if (!reflex_text_read(r, g->fds.stat, &len))
         return false;
-    for (volatile unsigned i = 0; i < LIMIT_STATS; i++) /* no call of memset */
+    for (volatile unsigned i = 0; i < LIMIT_STATS;
+         i++) /* volatile, so that the compiler does not call memset */
         stats.v[i] = 0;
     stats.known = reflex_keyed(r->text, len, r->keys[g->source], LIMIT_STATS, stats.v);
     *ret = limit_reclaimable(&stats) + kernel;
     return true;
 }
 
-/* The kill line in force: at the present pace there must be time left to do it. */
+/* The kill line in force, raised so that at the present growth rate there is time left to kill. */
 REFLEX_INLINE uint64_t kill_line(const struct reflex_gauge *g, const struct reflex_memory *m)
 {
     uint64_t rise = m->pace / 1000 * REFLEX_KILL_MS;
@@ -190,7 +191,7 @@ REFLEX_CODE static bool cgroup_measure(struct reflex *r, const struct reflex_gau
 REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge *g,
                                      struct found *ret)
 {
-    uint64_t kib[2]; /* total, available */
+    uint64_t kib[2]; /* MemTotal, MemAvailable */
     size_t len;
     if (!reflex_text_read(r, g->fds.usage, &len) ||
         reflex_keyed(r->text, len, r->keys[g->source], 2, kib) != 3)
@@ -199,9 +200,9 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
     return true;
 }
 
-/* A process that came after the last full sample counts by what its anonymous memory has grown: it
- * may be a fork whose pages are all its parent's. Shared pages that came after it do not count:
- * they may be the same ones in every process. The next full sample says. */
+/* A process newer than the last full sample counts by the growth of its anonymous memory, because
+ * it may be a fork that shares all pages with its parent. New shared pages do not count, because
+ * they may be the same in every process. The next full sample measures both. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -240,8 +241,8 @@ REFLEX_CODE static bool gauge_measure(struct reflex *r, const struct reflex_gaug
     return true;
 }
 
-/* The rise since the newest reading that is REFLEX_PACE_MS old. Before the oldest it is taken to
- * have been level: a program that starts is no leak. */
+/* The growth rate since the newest reading that is at least REFLEX_PACE_MS old. Memory before the
+ * oldest reading counts as constant, so that the start of a program is not a leak. */
 REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now_ns,
                                            uint64_t used_bytes)
 {
@@ -260,7 +261,7 @@ REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now
     m->past[m->n_past % REFLEX_PAST].t_ns = now_ns;
     m->past[m->n_past % REFLEX_PAST].used_bytes = used_bytes;
     m->n_past++;
-    if (m->n_past == 2 * REFLEX_PAST) /* the same place in the ring */
+    if (m->n_past == 2 * REFLEX_PAST) /* subtracting REFLEX_PAST keeps the place in the ring */
         m->n_past = REFLEX_PAST;
 }
 
@@ -277,7 +278,7 @@ REFLEX_CODE static void reflex_show(struct reflex *r, unsigned which, uint64_t n
         SHOW(t_ns, now_ns);
         SHOW(used_bytes, found->used_bytes);
         SHOW(room_bytes, reflex_minus(r->now[which].limit_bytes, found->used_bytes));
-        SHOW(least_room_bytes, m->least_room);
+        SHOW(least_headroom_bytes, m->least_headroom);
         SHOW(pace, m->pace);
     }
     __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
@@ -319,7 +320,8 @@ REFLEX_CODE int reflex_signal_all(struct reflex *r)
     return is_group && count == 0 ? 1 : count;
 }
 
-/* Takes the memory from processes that are about to end; those that are not refuse. */
+/* Frees the memory of processes that are being killed; the kernel refuses this for other processes.
+ */
 REFLEX_CODE static void release_all(struct reflex *r)
 {
     uint32_t n = __atomic_load_n(&r->n_processes, __ATOMIC_SEQ_CST);
@@ -330,14 +332,14 @@ REFLEX_CODE static void release_all(struct reflex *r)
     }
 }
 
-/* ARM is what it was when the sample began: should the loop have begun a new segment since, the
- * sample was at the old one and is no reason any more. */
+/* ARM is r->arm from the start of the sample. If the loop has started a new segment since, the
+ * sample measured the old one and must not kill. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    /* told first: who sees the processes end must find out why */
+    /* Stored before the kill: a reader that sees the processes exit must find the reason. */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
     reflex_signal_all(r);
@@ -345,7 +347,7 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     release_all(r);
 }
 
-/* Half of the time in which the room above the kill line would be gone, at the worst rate. */
+/* Half of the time in which the worst growth rate would use up the headroom above the kill line. */
 REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
     uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;
@@ -354,10 +356,9 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* Above the alarm line the next sample comes soon enough for the alarm, too: the larger the limit,
- * the farther below lies the kill line, and the longer a sample by that alone would let it wait. A
- * dear sample (thousands of processes, a slow memory.stat) is not made more often than costs a
- * fiftieth of a CPU, unless the pace seen asks for it. */
+/* Above the alarm line the next sample must be in time for the alarm, too: with a large limit the
+ * kill line is far away and would allow a long wait. An expensive sample (thousands of processes, a
+ * slow memory.stat) may take a fiftieth of a CPU, unless the present growth rate requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {
@@ -394,8 +395,8 @@ REFLEX_CODE static void gauge_sample(struct reflex *r, unsigned which, uint32_t 
     uint64_t room = reflex_minus(g->limit_bytes, found.used_bytes);
     if (found.is_fresh) {
         reflex_pace_update(m, now_ns, found.used_bytes);
-        if (room < m->least_room)
-            m->least_room = room;
+        if (room < m->least_headroom)
+            m->least_headroom = room;
         reflex_show(r, which, now_ns, &found);
         alarm_update(r, g, m, room);
         if (room <= kill_line(g, m) && r->may_kill && !(arm & 1))
@@ -410,11 +411,11 @@ REFLEX_CODE static void memory_reset(struct reflex_memory *m)
 {
     m->is_alarmed = m->has_stat = false;
     m->pace = m->n_past = 0;
-    m->least_room = UINT64_MAX;
+    m->least_headroom = UINT64_MAX;
     m->wait_us = REFLEX_SHORTEST_MS * 1000;
 }
 
-/* One by one: for a whole struct a compiler may call memcpy. */
+/* Copies member by member, because for a whole struct a compiler may call memcpy. */
 REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct reflex_gauge *to)
 {
     const volatile struct reflex_gauge *g = from;
@@ -427,8 +428,8 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
     to->kill_bytes = g->kill_bytes;
 }
 
-/* While the loop is writing, the old gauge stays in force: it does not return before that is out
- * of use. */
+/* While the loop writes a gauge, the thread uses the old one: the loop waits until the thread has
+ * finished with it. */
 REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
 {
     uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);
@@ -444,7 +445,7 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
                    taken.fds.stat == old->fds.stat && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
-    if (is_same) { /* only its lines have moved: what was read of it still holds */
+    if (is_same) { /* only the lines have changed: the last reading is still valid */
         r->memory[which].is_alarmed = false;
         return;
     }
@@ -452,7 +453,7 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
     reflex_show(r, which, 0, NULL);
 }
 
-/* How long until the next sample, in µs; 0: until it is woken. */
+/* Samples all gauges. Returns the time until the next sample in µs; 0: sleep until woken. */
 REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 {
     uint32_t arm = __atomic_load_n(&r->arm, __ATOMIC_SEQ_CST);
@@ -471,7 +472,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* who may not kill need not hurry */
+    /* without permission to kill, samples are not urgent */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;
@@ -480,7 +481,8 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 REFLEX_CODE void *reflex_thread(void *user)
 {
     struct reflex *r = user;
-    raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0); /* of this thread; refused without the right */
+    /* raises the priority of this thread; fails without permission */
+    raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0);
     for (;;) {
         uint32_t wake = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))

@@ -1,4 +1,4 @@
-/* Waits; acts only when the supervisor is gone before its time. */
+/* Waits for the supervisor, and cleans up after it if it was killed. */
 #include "guard/sentinel.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum {
     POLL_MS = 100,
-    SETTLE_MS = 1000, /* what the job left may end by itself */
+    SETTLE_MS = 1000, /* how long remaining processes may take to exit by themselves */
 };
 
 struct sentinel_note *sentinel_note_new(bool keep)
@@ -28,7 +28,6 @@ struct sentinel_note *sentinel_note_new(bool keep)
     if (note == MAP_FAILED)
         return NULL;
     note->keep = keep;
-    note->cgroup = guard_cgroup_none;
     note->stream_pair[0] = note->stream_pair[1] = -1;
     if (keep)
         (void)!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
@@ -56,7 +55,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
-    /* what waits is of the segment before; received without room for fds, they are closed */
+    /* drop the fds of the previous segment: received without a control buffer, they are closed */
     while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
         ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
@@ -67,7 +66,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
     (void)!sendmsg(note->stream_pair[1], &msg, MSG_NOSIGNAL);
 }
 
-/* Those of the newest segment; the older ones are nobody's any more. */
+/* Receives the streams of the newest segment; older ones are closed. */
 static void take_streams(const struct sentinel_note *note, struct pollfd fds[SENTINEL_STREAMS])
 {
     char one;
@@ -108,9 +107,9 @@ static void pass_output(struct pollfd *p, int log_fd)
     }
 }
 
-/* ---- after the supervisor ---- */
+/* ---- after the supervisor was killed ---- */
 
-/* False once no child is left. Keeps the status of the job's first process. */
+/* Reaps children, and keeps the status of the job's first process. False once no child is left. */
 static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
 {
     int status;
@@ -123,7 +122,7 @@ static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
     return !(pid < 0 && errno == ECHILD);
 }
 
-/* As if nothing had happened, to the job. */
+/* Waits for the job and writes its output to the log. */
 static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret)
 {
     struct pollfd fds[SENTINEL_STREAMS];
@@ -143,7 +142,7 @@ static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sen
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
     }
-    while (poll(fds, SENTINEL_STREAMS, 0) > 0) /* its last words */
+    while (poll(fds, SENTINEL_STREAMS, 0) > 0) /* read the rest of the output */
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
 }
@@ -173,8 +172,6 @@ void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grac
     int ended = guard_end_all(root, grace_ns);
     ret->ended = ended > 0 ? ended : 0;
     uint64_t until_ns = clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS;
-    guard_cgroup_reopen(root, &note->cgroup);
-    guard_cgroup_remove(root, &note->cgroup, until_ns);
     if (note->cgroup_name[0])
         guard_cgroup_remove_named(root, note->cgroup_name, until_ns);
     mark_folder_remove(note->socket_folder);

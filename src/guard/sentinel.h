@@ -1,5 +1,5 @@
-/* The process that waits above a supervisor and takes over if that is killed: it ends what is left
- * of the job, or with --keep-on-exit lets it live and takes in its output. */
+/* The sentinel is the parent of the supervisor and takes over if the supervisor is killed: it ends
+ * the processes of the job, or with --keep-on-exit lets them continue and reads their output. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,36 +12,35 @@
 
 enum { SENTINEL_STREAMS = 3 };
 
-/* Shared between the two by an anonymous mapping: what the sentinel must know. */
+/* Memory shared by supervisor and sentinel (an anonymous mapping). */
 struct sentinel_note {
-    char socket_folder[128];    /* of the marks socket; "" none */
-    char cgroup_name[64];       /* of the job's, before it is made; "" none will be */
-    struct guard_cgroup cgroup; /* the job's, by its paths */
-    bool finished;              /* the job's end is written down already */
-    bool keep;                  /* the job lives on */
-    pid_t job;                  /* its first process; 0: not started */
-    char log_name[40];          /* the file of the run folder that the output goes to; "" none */
-    int stream_pair[2];         /* the supervisor puts the job's streams into [1]; -1 */
+    char socket_folder[128]; /* folder of the marks socket; "": none */
+    char cgroup_name[64];    /* name of the job's cgroup, set before the group is made; "": none */
+    bool finished;           /* the job's end is in run.json */
+    bool keep;               /* with --keep-on-exit: the job continues without its supervisor */
+    pid_t job;               /* pid of its first process; 0: not started */
+    char log_name[40];       /* the current log file in the run folder; "": none */
+    int stream_pair[2];      /* the supervisor sends the job's streams to [1]; -1: not used */
 };
 
-/* Before the fork of the supervisor. NULL: out of memory. */
+/* To be called before the supervisor is forked. NULL: out of memory. */
 struct sentinel_note *sentinel_note_new(bool keep);
 
-/* In the supervisor: the read ends of the job's output. Copies wait in a socket, so that the job's
- * writes do not fail when we die. Nothing without KEEP. */
+/* In the supervisor: sends the read ends of the job's output to the sentinel, so that the job's
+ * writes do not fail when the supervisor is killed. Does nothing unless note->keep. */
 void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, size_t count);
 
 struct sentinel_end {
-    bool is_lost;      /* the supervisor did not end by itself with status 0 */
-    int ended;         /* processes that had to be ended then */
-    bool was_kept;     /* the job lived on, and has ended by now */
-    bool status_known; /* of the job's first process */
-    int status;        /* as wait gives it */
+    bool is_lost;      /* the supervisor did not exit with status 0 */
+    int ended;         /* number of the job's processes that were ended then */
+    bool was_kept;     /* --keep-on-exit: the job continued, and has exited since */
+    bool status_known; /* whether the next member is known */
+    int status;        /* wait status of the job's first process */
 };
 
-/* Must be called in the parent of SUPERVISOR, a subreaper. Waits for it; if it was killed or
- * failed, ends every process it left (SIGTERM, GRACE_NS, SIGKILL), or with note->keep waits for
- * their end and adds their output to the log in LOG_DIRFD. Then removes the cgroup and the socket's
- * folder. */
+/* To be called in the parent of SUPERVISOR, which is a subreaper. Waits for the supervisor. If it
+ * was killed or failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL), or with
+ * note->keep waits for them and appends their output to the log in LOG_DIRFD. Then removes the
+ * cgroup and the socket's folder. */
 void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                    struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret);

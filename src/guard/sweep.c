@@ -1,5 +1,4 @@
-/* Finds, signals and kills processes of the job: those below a subreaper, and those that nobody
- * watches any more. */
+/* Finds, signals and kills the processes of a job: descendants of a subreaper, and strays. */
 #include "guard/sweep.h"
 
 #include <errno.h>
@@ -21,23 +20,23 @@
 #include "proc/read.h"
 
 enum {
-    /* Scans in a row that may only stop: a chain of processes that each fork and exit shows a new
-     * one to every scan, and must not keep the others from their end. */
+    /* Most scans in a row that only stop processes. In a chain of processes that each fork and
+     * exit, every scan finds a new one; that must not delay the killing of the others. */
     STOPS_MAX = 16,
-    WAIT_SHARE = 8, /* wait for this part of the time in which nothing has changed */
+    WAIT_SHARE = 8, /* wait for 1/8 of the time since the last change */
     WAIT_MAX_MS = 1000,
-    REST_PER_WORK = 20, /* scans take at most one part in so many of a CPU */
+    REST_PER_WORK = 20, /* scans take at most 1/20 of a CPU */
     STUCK_S = 5,
 };
 
-/* ---- scanning: all processes of the machine at one moment ---- */
+/* ---- scanning all processes of the machine ---- */
 
 struct found {
     int32_t pid, ppid;
     uint64_t start_ticks;
-    bool below; /* one of those to be signalled */
+    bool below; /* marked: to be signalled */
     bool zombie;
-    bool stopped; /* by SIGSTOP and the like */
+    bool stopped; /* stopped, for example by SIGSTOP */
 };
 
 struct scan {
@@ -45,12 +44,12 @@ struct scan {
     size_t count;
 };
 
-/* Sets `below` of the processes to be signalled. */
+/* Sets `below` of the processes that are to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
-/* Signals PID if it lives, and has START_TICKS where that is not NULL, and PGRP where that is above
- * 0: 0, -ESRCH, -errno. The pidfd comes first: what is checked after it is true of the process it
- * holds. */
+/* Signals PID if it is alive, has START_TICKS (unless NULL) and is in PGRP (if above 0): 0, -ESRCH,
+ * -errno. The pidfd is opened before the checks, so that the checked process is the signalled one.
+ */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {
@@ -67,8 +66,8 @@ static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t
     return syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* V is the caller's to free, also after a failure. A full scan rather than children files: it also
- * sees what is re-parented meanwhile, and this is the end of a job, not its every second. */
+/* Lists all processes. The caller frees S->v, also after a failure. Unlike the children files, a
+ * full scan also finds processes that get another parent meanwhile. */
 static int scan_machine(const struct proc_root *root, struct scan *s)
 {
     struct pid_dir pids;
@@ -101,8 +100,8 @@ static int compare_found_pids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Marks the descendants of PARENT and of processes that are marked already, and sorts by pid. Each
- * round settles one generation at least. */
+/* Marks the descendants of PARENT and of marked processes, and sorts by pid. Each round marks at
+ * least one more generation. */
 static void mark_below(struct scan *s, int32_t parent)
 {
     if (s->count == 0)
@@ -125,11 +124,9 @@ static void mark_below(struct scan *s, int32_t parent)
     }
 }
 
-/* ---- killing processes that may be forking as fast as they can ----
- *
- * SIGSTOP goes out until a scan finds no process that the scan before it did not find: a stopped
- * process neither forks nor frees its place under a limit of processes nor takes CPU time from us.
- * Then SIGKILL ends them all. */
+/* ---- killing processes that may fork as fast as they can ----
+ * SIGSTOP is sent until a scan finds no new process: a stopped process does not fork, does not free
+ * a place below a process limit, and takes no CPU time. Then SIGKILL ends them all. */
 
 static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
 {
@@ -137,7 +134,7 @@ static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
     return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-/* Keeps those that are to be ended, the living first in line for guard_kill_stuck. */
+/* Removes unmarked processes from the scan. Returns the number of the others. */
 static size_t keep_marked(struct scan *s, size_t *ret_living)
 {
     size_t kept = 0;
@@ -170,9 +167,8 @@ static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t
     return wait_ns > took_ns * REST_PER_WORK ? wait_ns : took_ns * REST_PER_WORK;
 }
 
-/* One scan of the machine and the signals that follow from it. Returns how many living processes
- * it found, or -errno; K->wait_ns is how long nothing more can be done then: 0 while new processes
- * appear, later up to a second, as they take their time to die. */
+/* Scans the machine once and sends the signals. Returns the number of living processes found, or
+ * -errno. K->wait_ns is 0 while new processes appear, and later grows up to a second. */
 static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
                      const void *user)
 {
@@ -204,7 +200,8 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    const struct found *f = k->seen; /* a dead leader whose threads are not, where none lives */
+    /* if no process is alive, there is a dead leader with living threads */
+    const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)
             f = &k->seen[i];
@@ -233,7 +230,7 @@ int guard_signal_group(int leader_fd, int signo)
     return syscall(SYS_pidfd_send_signal, leader_fd, signo, NULL, PROCESS_GROUP) < 0 ? -errno : 0;
 }
 
-/* Scans, marks, and signals those marked; how many, or -errno. */
+/* Signals the marked processes; returns their number, or -errno. */
 static int signal_scan(const struct proc_root *root, mark_fn *mark, const void *user, int32_t pgrp,
                        int signo)
 {
@@ -262,8 +259,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
-/* Reaps what is dead; false once there is no child left at all. As every descendant of a subreaper
- * hangs below one of its children, that means that nothing is left. */
+/* Reaps; false once no child is left. Every descendant of a subreaper is below one of its children,
+ * so no descendant is left then. */
 static bool reap_all(void *user)
 {
     (void)user;
@@ -274,17 +271,17 @@ static bool reap_all(void *user)
     }
 }
 
-/* SIGKILLs children of our own that the last scan did not find, as fast as it goes: a chain of
- * processes that each fork and exit is always here with its newest link. Until we reap one its pid
- * is not given to another, so no check is needed. Returns how many were signalled. */
+/* Sends SIGKILL to own children that the last scan did not find: in a chain of processes that each
+ * fork and exit, the newest process is always one of them. Its pid cannot be reused before we reap
+ * it, so its start time need not be checked. Returns the number of signalled children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* with pages of 64 KiB the kernel cuts the text in the middle of a number, and what is left of
-     * it is somebody else's */
+    /* With pages of 64 KiB the kernel truncates the text within a number, and the digits before
+     * that would be another pid. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
@@ -344,13 +341,13 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
 /* ---- strays ---- */
 
 enum {
-    SCAN_MS = 50,          /* between two scans */
-    KILL_S = 10,           /* after which a process that does not die is left alone */
-    ENVIRON_MAX = 4 << 20, /* of one process */
+    SCAN_MS = 50,          /* pause between two scans */
+    KILL_S = 10,           /* longest wait for processes to die */
+    ENVIRON_MAX = 4 << 20, /* of one process's environment */
     SIGN_MAX = 4200,
 };
 
-/* ENTRY stands in TEXT as a whole: between two of the bytes BEFORE and of AFTER. */
+/* Whether TEXT contains ENTRY preceded by BEFORE and followed by one of AFTER. */
 static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
 {
     const char *at = text->data, *end = text->data + text->len;

@@ -1,5 +1,6 @@
-/* .eh_frame_hdr's table, the function's description, and the program in it, run up to one address.
- * Names of things are those of the DWARF standard and of the LSB's chapter on .eh_frame. */
+/* Reads .eh_frame_hdr's sorted table, finds the description of one function, and runs its call
+ * frame program up to one address. Names follow the DWARF standard and the LSB's chapter on
+ * .eh_frame. */
 #include "heap/cfi.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { REMEMBERED_MAX = 8 };
 
-/* How a pointer is written: form in the low four bits, what it is relative to above. */
+/* Encoding of a pointer: the form in the low four bits, the base it is relative to above them. */
 enum {
     ENC_FORM = 0x0f,
     ENC_BASE = 0x70,
@@ -46,18 +47,18 @@ enum {
     OP_VAL_EXPRESSION = 0x16,
     OP_ARGS_SIZE = 0x2e,
     OP_OFFSET_NEGATIVE = 0x2f,
-    OP_SHORT_ADVANCE = 0x40, /* with the operand in the low six bits */
+    OP_SHORT_ADVANCE = 0x40, /* the operand is in the low six bits */
     OP_SHORT_OFFSET = 0x80,
     OP_SHORT_RESTORE = 0xc0,
 };
 
-/* Of the expressions' language, what compilers and linkers are seen to use for these registers. */
+/* The DWARF expression operations that compilers and linkers use for these registers. */
 enum { EX_DEREF = 0x06, EX_BREG0 = 0x70 };
 
 enum saved { SAVED_NO = 0, SAVED_SAME, SAVED_AT_CFA, SAVED_EXPRESSION, SAVED_UNDEFINED, SAVED_ODD };
 
 struct expression {
-    size_t at, len; /* in the section */
+    size_t at, len; /* offsets in the section */
 };
 
 struct place {
@@ -67,14 +68,14 @@ struct place {
 };
 
 struct row {
-    bool has_expression; /* of the CFA; else it is reg + offset */
+    bool has_expression; /* the CFA has an expression; otherwise it is reg + offset */
     uint64_t cfa_reg;
     int64_t cfa_offset;
     struct expression cfa_expression;
     struct place fp, ra;
 };
 
-/* What the CIE says for all functions that refer to it. */
+/* The fields of a CIE, shared by all functions that refer to it. */
 struct common {
     uint64_t code_align;
     int64_t data_align;
@@ -90,7 +91,7 @@ struct machine {
     struct row row, initial;
     struct row remembered[REMEMBERED_MAX];
     size_t remembered_count;
-    uint64_t at, ip; /* where the program has come to, and where it shall stop */
+    uint64_t at, ip; /* the address the program has reached, and the address to stop at */
 };
 
 static uint64_t read_form(struct cfi_cursor *c, uint8_t form)
@@ -134,7 +135,7 @@ static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
     }
 }
 
-/* Length and end of a CIE or FDE; afterwards the cursor is at its id and cannot leave it. */
+/* Reads the length of a CIE or FDE; then the cursor is at its id and confined to the entry. */
 static void enter_entry(struct cfi_cursor *c)
 {
     uint64_t len = cfi_unsigned(c, 4);
@@ -145,8 +146,8 @@ static void enter_entry(struct cfi_cursor *c)
     cfi_narrow(c, len);
 }
 
-/* The letters after 'z'. Those that are not known may stand before 'R', whose value would then be
- * read from the wrong place: such a CIE is not believed. */
+/* Reads the augmentation letters after 'z'. An unknown letter may precede 'R' and would shift where
+ * the value of 'R' is read, so a CIE with unknown letters is rejected. */
 static void read_augmentation(struct cfi_cursor *c, const uint8_t *letters, size_t n,
                               struct common *ret)
 {
@@ -203,7 +204,7 @@ static bool read_common(struct cfi_cursor c, struct common *ret)
     return !c.is_bad;
 }
 
-/* The last entry of the sorted table that begins at or before IP; its FDE's address. */
+/* Finds the FDE of the last entry of the sorted table that begins at or before IP. */
 static int find_entry(const struct cfi_section *s, uint64_t ip, uint64_t *ret)
 {
     struct cfi_cursor c = cfi_cursor_at(s, s->header);
@@ -273,7 +274,7 @@ static void set_cfa(struct machine *m, uint64_t reg, int64_t offset)
     m->row.cfa_offset = offset;
 }
 
-/* True when the address that is asked for comes before what follows. */
+/* Returns true when the requested address lies before the advanced location. */
 static bool advance(struct machine *m, uint64_t by)
 {
     uint64_t next = m->at + by * m->common->code_align;
@@ -288,7 +289,7 @@ static int64_t factor(const struct machine *m, int64_t v)
     return (int64_t)((uint64_t)v * (uint64_t)m->common->data_align);
 }
 
-/* Where the CFA is. False: OP is about something else. */
+/* Runs OP if it defines the CFA; returns false otherwise. */
 static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     uint64_t reg;
@@ -319,7 +320,7 @@ static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Where a register is. False: OP is about something else. */
+/* Runs OP if it defines where a register is saved; returns false otherwise. */
 static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     if (op < OP_OFFSET || (op > OP_REGISTER && op < OP_EXPRESSION) ||
@@ -351,7 +352,7 @@ static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
         read_expression(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
         break;
-    default: /* in another register, or CFA + offset itself */
+    default: /* in another register, or the value CFA + offset itself */
         cfi_uleb(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
     }
@@ -397,7 +398,7 @@ static bool step_rest(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Runs the program until it ends or passes the address asked for. */
+/* Runs the program until it ends or passes the requested address. */
 static bool run_program(struct machine *m, struct cfi_cursor *c)
 {
     bool is_there = false;
@@ -426,7 +427,7 @@ static bool cfi_fits(int64_t v)
     return v >= INT32_MIN && v <= INT32_MAX;
 }
 
-/* "REG + offset", and whether what lies there is meant. */
+/* Recognises "REG + offset", optionally followed by a dereference. */
 static bool simple_expression(const struct cfi_section *s, struct expression e, uint64_t *ret_reg,
                               int64_t *ret_offset, bool *ret_deref)
 {
@@ -442,7 +443,8 @@ static bool simple_expression(const struct cfi_section *s, struct expression e, 
     return !c.is_bad && c.at == c.end && cfi_fits(*ret_offset);
 }
 
-/* What linkers write for .plt: breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus. */
+/* Recognises the expression that linkers emit for .plt: breg7 8; breg16 0; lit15; and; litN; ge;
+ * lit3; shl; plus. */
 static bool plt_expression(const struct cfi_section *s, struct expression e, int32_t *ret)
 {
     static const uint8_t before[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a};
@@ -498,8 +500,7 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     }
 }
 
-/* The kernel's own layout is known: of what the row says only that it is about that is looked at.
- */
+/* The kernel's signal frame layout is fixed, so recognising the row is enough. */
 static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
 {
     enum { UCONTEXT_SP = 160 };

@@ -1,13 +1,12 @@
-/* Call frame information: from the .eh_frame_hdr of a library to the one rule that leads from an
- * instruction to its caller. x86-64 alone. Pure, and believes none of the bytes. */
+/* Call frame information: finds in a library's .eh_frame_hdr the rule that leads from an
+ * instruction to its caller. x86-64 only. Treats the bytes of the section as untrusted. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that can be read, and where they are mapped: the segment with .eh_frame_hdr and .eh_frame
- * in it. */
+/* A readable copy of the segment with .eh_frame_hdr and .eh_frame, and its mapped address. */
 struct cfi_section {
     const uint8_t *bytes;
     size_t len;
@@ -15,19 +14,19 @@ struct cfi_section {
     uint64_t header;  /* of .eh_frame_hdr */
 };
 
-/* Where the frame of the caller begins (the CFA). */
+/* How to compute the start of the caller's frame (the CFA). */
 enum cfi_cfa {
-    CFI_CFA_NONE = 0,   /* not known, or too rare to be kept as a rule */
-    CFI_CFA_END,        /* there is no caller: this is where the thread began */
+    CFI_CFA_NONE = 0,   /* unknown, or too rare to be kept as a rule */
+    CFI_CFA_END,        /* there is no caller: the thread started here */
     CFI_CFA_SP,         /* sp + offset */
     CFI_CFA_FP,         /* rbp + offset */
-    CFI_CFA_SP_POINTER, /* what lies at sp + offset */
-    CFI_CFA_FP_POINTER, /* what lies at rbp + offset: functions that align their stack anew */
-    CFI_CFA_PLT,        /* sp + 8, and 8 more once ip & 15 has come to offset: a stub that pushes */
-    CFI_CFA_SIGNAL,     /* the return from a signal handler: all registers lie at sp */
+    CFI_CFA_SP_POINTER, /* the word at sp + offset */
+    CFI_CFA_FP_POINTER, /* the word at rbp + offset: functions that realign their stack */
+    CFI_CFA_PLT,        /* a PLT stub: sp + 8, or sp + 16 from ip & 15 == offset on */
+    CFI_CFA_SIGNAL,     /* return from a signal handler: all registers are saved at sp */
 };
 
-/* Where the caller's rbp is. */
+/* Where the caller's rbp is saved. */
 enum cfi_fp {
     CFI_FP_SAME = 0,
     CFI_FP_AT_CFA, /* saved at CFA + offset */
@@ -43,6 +42,7 @@ struct cfi_rule {
     int32_t fp_offset;
 };
 
-/* The rule at IP: for a return address, that of the call before it. -ENOENT: no function is
- * described there. -EBADMSG: the section is broken. -EOPNOTSUPP: the rule is none of the above. */
+/* Finds the rule at IP; for a return address, pass the address of the call before it. -ENOENT: no
+ * function is described there. -EBADMSG: the section is corrupt. -EOPNOTSUPP: the rule has an
+ * unsupported form. */
 int cfi_find(const struct cfi_section *s, uint64_t ip, struct cfi_rule *ret);

@@ -1,5 +1,5 @@
-/* Numbers of .eh_frame, read from bytes that may be anything: past the end there are zeros, and the
- * cursor knows that it went too far. */
+/* Reads numbers of .eh_frame from untrusted bytes. Reading past the end yields zeros and marks the
+ * cursor as failed. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ static inline uint64_t cfi_address(const struct cfi_cursor *c)
     return c->s->address + c->at;
 }
 
-/* LEN bytes from here on are the cursor's own: what it may not leave. */
+/* Confines the cursor to the next LEN bytes. */
 static inline void cfi_narrow(struct cfi_cursor *c, uint64_t len)
 {
     if (len > c->end - c->at)
@@ -75,8 +75,8 @@ static inline uint8_t cfi_byte(struct cfi_cursor *c)
     return (uint8_t)cfi_unsigned(c, 1);
 }
 
-/* Bits past the 64th are lost, as they are to everybody. *ret_byte is the last one, *ret_shift
- * where the next would have gone. */
+/* Reads a LEB128 number; bits past the 64th are dropped. *ret_byte is its last byte, *ret_shift the
+ * shift that a following byte would have had. */
 static inline uint64_t cfi_leb(struct cfi_cursor *c, uint8_t *ret_byte, unsigned *ret_shift)
 {
     uint64_t v = 0;

@@ -1,6 +1,6 @@
-/* What the parts of the preloaded library share. It runs inside somebody else's program, in front
- * of every allocation: nothing here allocates, locks on the unsampled way, takes Python's lock,
- * sends a signal, writes to a descriptor of the job's, or keeps a descriptor of its own open. */
+/* Shared by the parts of the preloaded library. It runs inside the job, in front of every
+ * allocation: nothing here allocates, locks on the unsampled path, takes the GIL, sends a signal,
+ * writes to a descriptor of the job, or keeps a descriptor open. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,38 +11,40 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* For variables that the hot way reads: without it, their address is looked up each time. */
+/* For variables on the hot path: avoids looking up their address in the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
-/* One a thread, in initial-exec TLS: zeroed is valid, and stays so after the thread's destructors.
- */
+/* Per-thread state in initial-exec TLS: valid when zeroed, and after the thread's destructors. */
 struct heap_thread {
-    int64_t countdown;   /* bytes to the next sample; the slow way is taken below 0 */
-    uint64_t random;     /* state; 0: not seeded, the first slow way does it */
-    uint64_t interval;   /* under which the countdown was drawn */
-    uint32_t busy;       /* > 0: within the library (or a signal handler above it): no samples */
-    uint32_t no_maps;    /* > 0: a mapping made now is the arena of something already counted */
-    uintptr_t stack_end; /* highest address of this thread's stack; 0: not looked up yet */
-    uintptr_t stack_low; /* down to where it is known to be one stretch of memory */
+    int64_t countdown;   /* bytes until the next sample; below 0 the slow path decides */
+    int64_t drawn;       /* initial value of the countdown */
+    uint64_t random;     /* generator state; 0: not seeded */
+    uint64_t gpu_random; /* the same for GPU blocks, which have no countdown */
+    uint64_t interval;   /* sampling interval that the countdown was drawn at */
+    /* > 0: inside the library (or in a signal handler that interrupted it): no samples. */
+    uint32_t busy;
+    uint32_t no_maps; /* > 0: mappings made now are arenas whose objects are counted individually */
+    uintptr_t stack_end; /* highest address of this thread's stack; 0: not known yet */
+    uintptr_t stack_low; /* the stack is known to be mapped down to here */
 };
-_Static_assert(sizeof(struct heap_thread) <= 256, "little initial-exec TLS is there for all");
+_Static_assert(sizeof(struct heap_thread) <= 256, "initial-exec TLS is scarce");
 
 extern __thread struct heap_thread heap_thread HEAP_HIDDEN
     __attribute__((tls_model("initial-exec")));
 
-/* The table of this process, and what the whole library needs to know. */
+/* The table of this process and its settings. */
 struct heap_process {
-    struct heap_table *table; /* NULL: there is none (yet), or no more */
+    struct heap_table *table; /* NULL: not created yet, or closed */
     _Atomic(uint32_t) state;  /* enum heap_state */
     uint64_t base_interval;   /* bytes */
     bool wants_python_small;
-    uint64_t parent;  /* pid; a child of it makes its table when it starts */
-    uint64_t filters; /* of system calls, on ebb: a process with more of them is in a sandbox */
-    _Atomic(uint32_t) is_confined; /* no system calls of ours: the job has asked for a sandbox */
+    uint64_t parent;  /* pid of ebb; its direct children create their table at start */
+    uint64_t filters; /* number of ebb's seccomp filters: a process with more is sandboxed */
+    _Atomic(uint32_t) is_confined; /* the job set up a sandbox: the library makes no system calls */
 };
 enum heap_state {
-    HEAP_OFF = 0, /* EBB_HEAP=0, no socket, not glibc, or given up */
-    HEAP_WAITING, /* will make its table with the first sample */
+    HEAP_OFF = 0, /* EBB_HEAP=0, no socket, not glibc, or gave up */
+    HEAP_WAITING, /* creates its table with the first sample */
     HEAP_ON,
 };
 extern struct heap_process heap_process HEAP_HIDDEN;
@@ -54,13 +56,13 @@ static inline void heap_drop(enum heap_drop kind)
         atomic_fetch_add_explicit(&t->header.drops[kind], 1, memory_order_relaxed);
 }
 
-/* vDSO, no system call. */
+/* Reads the clock through the vDSO, without a system call. */
 uint64_t heap_clock_ns(void);
-/* Takes N numbers from *USED on, all below END: the first of them. False: they are not there, and
- * nothing is taken. */
+/* Reserves N consecutive numbers below END from the counter *USED; *ret is the first. Returns
+ * false, and reserves nothing, if fewer than N are left. */
 bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
-/* Zeroes whole pages of .bss, by giving them back where a system call is allowed: what was never
- * touched stays so. For one thread alone. Preserves errno. */
+/* Zeroes whole pages of .bss, with MADV_DONTNEED if system calls are permitted, so that untouched
+ * pages stay untouched. Not thread-safe. Preserves errno. */
 void heap_zero(void *pages, size_t len);
-/* Copies LEN bytes into the text section: where they are, or {0, 0} and a drop counted. */
+/* Copies LEN bytes into the text section. Returns {0, 0} if it is full, and counts a drop. */
 struct heap_text heap_text_add(struct heap_table *t, const void *bytes, size_t len);

@@ -1,4 +1,4 @@
-/* malloc and its family: what every allocation of the job goes through. */
+/* Hooks for malloc and its family. */
 #include "heap/hooks.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ HOOKS_COLD void hooks_sample(void *p, size_t size, size_t total, enum heap_kind 
     struct heap_thread *t = &heap_thread;
     if (!p || size == 0 || size > INT64_MAX / 2)
         return;
-    if (t->busy) { /* the countdown stands still meanwhile */
+    if (t->busy) { /* the countdown is paused meanwhile */
         heap_drop(HEAP_DROP_NESTED);
         return;
     }
@@ -59,7 +59,7 @@ HOOK void free(void *ptr)
         free_slowly(ptr);
 }
 
-/* Left over from before glibc 2.26: old programs still call it. */
+/* Deprecated and removed from glibc 2.26's headers, but old programs still call it. */
 HOOK void cfree(void *p);
 HOOK void cfree(void *p)
 {
@@ -84,23 +84,23 @@ HOOK void *calloc(size_t nmemb, size_t size)
 
 /* ---- realloc ----
  *
- * A block is a stretch of bytes, and a sample if the process hit one of them. One that grows is hit
- * in what is new of it, or was before: P(sampled) stays 1 − exp(−size/interval) however it came to
- * its size. So a sample that grows stays one; one that shrinks stays with the probability that the
- * hit was in what is left; and of a block that is none, what it grew by is taken from the
- * countdown. To count all of the new size instead would find a buffer that grows in small steps a
- * sample at each of them. */
+ * A block is sampled if the Poisson process hits one of its bytes: P(sampled) = 1 −
+ * exp(−size/interval), no matter through how many reallocs it reached its size. Therefore a sampled
+ * block that grows stays sampled; one that shrinks stays sampled with the probability that the hit
+ * byte is in the remaining part; and for an unsampled block only the growth is subtracted from the
+ * countdown. Subtracting the whole new size instead would sample a buffer that grows in small steps
+ * again and again. */
 
 static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_sample *sample)
 {
     void *moved = hooks_real.realloc(p, size);
-    bool is_kept = !moved && size != 0; /* it failed */
-    record_again(is_kept ? p : moved, is_kept ? sample->size : size, sample);
+    bool has_failed = !moved && size != 0;
+    record_again(has_failed ? p : moved, has_failed ? sample->size : size, sample);
     return moved;
 }
 
-/* Sizes as the allocator rounds them, before and after: so the steps of one block add up. Where it
- * does not tell them, all of the new size counts. */
+/* Compares usable sizes, as rounded by the allocator, so that the growth over several reallocs adds
+ * up. Where they are unknown, the whole new size counts. */
 static void *realloc_other(void *p, size_t size)
 {
     size_t (*usable)(void *) = hooks_real.malloc_usable_size;
@@ -134,16 +134,16 @@ HOOK void *reallocarray(void *ptr, size_t nmemb, size_t size)
 
 /* ---- aligned ---- */
 
-#define IS_THERE(name) (HEAP_LIKELY(hooks_real.name) || (hooks_look() && hooks_real.name))
+#define IS_AVAILABLE(name) (HEAP_LIKELY(hooks_real.name) || (hooks_resolve() && hooks_real.name))
 
-static void *counted(void *p, size_t size)
+static void *count_aligned(void *p, size_t size)
 {
     if (p && HEAP_UNLIKELY(!hooks_count(size)))
         hooks_sample(p, size, size, HEAP_KIND_MALLOC);
     return p;
 }
 
-static void *not_there(void)
+static void *fail_enomem(void)
 {
     errno = ENOMEM;
     return NULL;
@@ -152,29 +152,31 @@ static void *not_there(void)
 HOOK int posix_memalign(void **memptr, size_t alignment, size_t size)
 {
     int error =
-        IS_THERE(posix_memalign) ? hooks_real.posix_memalign(memptr, alignment, size) : ENOMEM;
+        IS_AVAILABLE(posix_memalign) ? hooks_real.posix_memalign(memptr, alignment, size) : ENOMEM;
     if (error == 0)
-        counted(*memptr, size);
+        count_aligned(*memptr, size);
     return error;
 }
 
 HOOK void *aligned_alloc(size_t alignment, size_t size)
 {
-    return IS_THERE(aligned_alloc) ? counted(hooks_real.aligned_alloc(alignment, size), size)
-                                   : not_there();
+    return IS_AVAILABLE(aligned_alloc)
+               ? count_aligned(hooks_real.aligned_alloc(alignment, size), size)
+               : fail_enomem();
 }
 
 HOOK void *memalign(size_t alignment, size_t size)
 {
-    return IS_THERE(memalign) ? counted(hooks_real.memalign(alignment, size), size) : not_there();
+    return IS_AVAILABLE(memalign) ? count_aligned(hooks_real.memalign(alignment, size), size)
+                                  : fail_enomem();
 }
 
 HOOK void *valloc(size_t size)
 {
-    return IS_THERE(valloc) ? counted(hooks_real.valloc(size), size) : not_there();
+    return IS_AVAILABLE(valloc) ? count_aligned(hooks_real.valloc(size), size) : fail_enomem();
 }
 
 HOOK void *pvalloc(size_t size)
 {
-    return IS_THERE(pvalloc) ? counted(hooks_real.pvalloc(size), size) : not_there();
+    return IS_AVAILABLE(pvalloc) ? count_aligned(hooks_real.pvalloc(size), size) : fail_enomem();
 }

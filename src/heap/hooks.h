@@ -1,4 +1,4 @@
-/* What the hooks share: the functions they stand in front of, and the way to a sample. Only in
+/* Shared by the hooks: the wrapped functions, and how an allocation becomes a sample. Only in
  * libebb-heap.so. */
 #pragma once
 
@@ -9,16 +9,16 @@
 #define HOOK __attribute__((visibility("default")))
 #define HOOKS_COLD __attribute__((noinline, cold))
 
-/* The next functions of these names after ours. The first group is never NULL: until they are
- * looked up there are functions that do so, or serve from a small arena meanwhile. The others are
- * NULL until hooks_look, and afterwards where the process has none. */
+/* The wrapped functions: the next definitions after ours. The first group is never NULL: until
+ * hooks_resolve has run, it holds functions that call hooks_resolve or allocate from a small arena.
+ * The others are NULL until then, and stay NULL if the process has no such function. */
 struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    _Atomic(void (*)(void *)) free; /* changes once more if the arena was needed */
+    _Atomic(void (*)(void *)) free; /* changes a second time if the arena was used */
 
-    size_t (*malloc_usable_size)(void *); /* NULL also if it is not the allocator's own */
+    size_t (*malloc_usable_size)(void *); /* also NULL if it does not belong to the allocator */
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);
     void *(*memalign)(size_t, size_t);
@@ -33,16 +33,16 @@ struct hooks_real {
 };
 extern struct hooks_real hooks_real;
 
-/* Looks them up if that was not done yet. False: it is being done just now, below us or in another
- * thread; waiting for that one could be for ever, for it needs the dynamic linker's lock. */
-bool hooks_look(void);
-/* Is ADDRESS in the module that has the next malloc? */
+/* Looks up the wrapped functions, once. Returns false while a look-up is in progress, further up
+ * this stack or in another thread; waiting for it could deadlock on the dynamic linker's lock. */
+bool hooks_resolve(void);
+/* Returns whether ADDRESS is in the module that defines the next malloc. */
 bool hooks_is_allocator(const void *address);
-/* From what dlsym gives to what can be called. */
+/* Converts the object pointer that dlsym returns to a function pointer. */
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))
 
-/* Takes SIZE from this thread's countdown. False: there is not so much left, or SIZE is more than
- * any allocation can be; nothing is taken, and hooks_sample is to be asked. */
+/* Subtracts SIZE from this thread's countdown. Returns false, and subtracts nothing, if less than
+ * SIZE is left or SIZE is larger than any allocation; the caller then calls hooks_sample. */
 static inline bool hooks_count(size_t size)
 {
     int64_t left = (int64_t)((uint64_t)heap_thread.countdown - size);
@@ -52,8 +52,10 @@ static inline bool hooks_count(size_t size)
     return true;
 }
 
-/* After hooks_count said no and SIZE bytes of the block P were allocated (or were not: NULL). The
- * block as a whole is TOTAL bytes. Preserves errno. */
+/* Called after hooks_count returned false: SIZE bytes of the block P were allocated, and the block
+ * is TOTAL bytes large (P is NULL if the allocation failed). Preserves errno. */
 void hooks_sample(void *p, size_t size, size_t total, enum heap_kind kind);
-/* After a library was unloaded: operator new and delete may have been in it. */
+/* Called after dlclose: the library may have defined operator new and delete. */
 void hooks_new_unloaded(void);
+/* The same for the functions of torch. */
+void hooks_gpu_unloaded(void);

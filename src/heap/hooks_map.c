@@ -1,12 +1,14 @@
-/* Anonymous mappings that the job makes itself: mmap, munmap, mremap. Those that an allocator makes
- * hold blocks that are counted one by one, and are not counted again. */
+/* Hooks for mmap, munmap and mremap, for mappings that the job makes itself. Mappings made by the
+ * process's allocator hold blocks that are counted individually, and are not counted again. */
 #include "heap/hooks.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "heap/life.h"
@@ -18,35 +20,63 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-/* 0 where rounding up goes over the top: no such mapping is ever made. */
+/* An anonymous mapping of this size is more often an allocator's reservation than a buffer. */
+#define POOL_BYTES ((size_t)64 << 20)
+
+/* Returns 0 if rounding up overflows: such a mapping cannot exist. */
 static size_t whole_pages(size_t len)
 {
     size_t page = (size_t)getauxval(AT_PAGESZ);
     return (len + page - 1) & ~(page - 1);
 }
 
-/* Is what CALLER maps or unmaps none of our business? */
+/* Returns whether CALLER belongs to an allocator whose mappings must not be counted. */
 static bool is_arena(const void *caller)
 {
     return heap_thread.no_maps || hooks_is_allocator(caller) || python_owns_map((uintptr_t)caller);
 }
 
-static void cut(const void *start, size_t len)
+static void end_samples(const void *start, size_t len)
 {
     if (life_is_on())
         live_cut((uintptr_t)start, whole_pages(len));
 }
 
-static void count_map(void *p, size_t len)
+/* Returns whether FD is a memfd or a file in /dev/shm. */
+static bool is_shared_memory(int fd)
+{
+    struct statfs fs;
+    int saved = errno;
+    bool is_shared = fd >= 0 &&
+                     !atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed) &&
+                     syscall(SYS_fstatfs, fd, &fs) == 0 &&
+                     (fs.f_type == TMPFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC);
+    errno = saved;
+    return is_shared;
+}
+
+/* Returns false if the mapping is not memory that the job can fill. */
+static bool map_kind(size_t len, int prot, int flags, int fd, enum heap_kind *ret)
+{
+    bool is_anonymous = flags & MAP_ANONYMOUS, is_shared = flags & MAP_SHARED;
+    if (!(prot & PROT_WRITE) || (!is_anonymous && !(is_shared && is_shared_memory(fd))))
+        return false;
+    *ret = is_shared                                      ? HEAP_KIND_SHARED
+           : len >= POOL_BYTES || (flags & MAP_NORESERVE) ? HEAP_KIND_POOL
+                                                          : HEAP_KIND_MAP;
+    return true;
+}
+
+static void count_map(void *p, size_t len, enum heap_kind kind)
 {
     size_t size = whole_pages(len);
     if (HEAP_UNLIKELY(!hooks_count(size)))
-        hooks_sample(p, size, size, HEAP_KIND_MAP);
+        hooks_sample(p, size, size, kind);
 }
 
 static void *real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
 {
-    if (HEAP_UNLIKELY(!hooks_real.mmap) && (!hooks_look() || !hooks_real.mmap))
+    if (HEAP_UNLIKELY(!hooks_real.mmap) && (!hooks_resolve() || !hooks_real.mmap))
         return (void *)syscall(SYS_mmap, at, len, prot, flags, fd, offset);
     return hooks_real.mmap(at, len, prot, flags, fd, offset);
 }
@@ -55,12 +85,13 @@ static void *map_real(void *at, size_t len, int prot, int flags, int fd, off_t o
                       const void *caller)
 {
     void *p = real_mmap(at, len, prot, flags, fd, offset);
+    enum heap_kind kind;
     if (p == MAP_FAILED || is_arena(caller))
         return p;
     if (flags & MAP_FIXED)
-        cut(p, len);
-    if ((flags & MAP_ANONYMOUS) && (prot & PROT_WRITE))
-        count_map(p, len);
+        end_samples(p, len);
+    if (map_kind(len, prot, flags, fd, &kind))
+        count_map(p, len, kind);
     return p;
 }
 
@@ -74,12 +105,12 @@ HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t o
     return map_real(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
-/* Ended before the real call: another thread may be given the same addresses right after it. */
+/* Samples end before the real call: another thread may receive the addresses right after it. */
 HOOK int munmap(void *addr, size_t len)
 {
     if (!is_arena(__builtin_return_address(0)))
-        cut(addr, len);
-    if (HEAP_UNLIKELY(!hooks_real.munmap) && (!hooks_look() || !hooks_real.munmap))
+        end_samples(addr, len);
+    if (HEAP_UNLIKELY(!hooks_real.munmap) && (!hooks_resolve() || !hooks_real.munmap))
         return (int)syscall(SYS_munmap, addr, len);
     return hooks_real.munmap(addr, len);
 }
@@ -88,12 +119,12 @@ HOOK int munmap(void *addr, size_t len)
 
 static void *real_mremap(void *start, size_t old, size_t len, int flags, void *at)
 {
-    if (HEAP_UNLIKELY(!hooks_real.mremap) && (!hooks_look() || !hooks_real.mremap))
+    if (HEAP_UNLIKELY(!hooks_real.mremap) && (!hooks_resolve() || !hooks_real.mremap))
         return (void *)syscall(SYS_mremap, start, old, len, flags, at);
     return hooks_real.mremap(start, old, len, flags, at);
 }
 
-/* A sample that is remapped as a whole is carried on, as by realloc. */
+/* A sampled mapping that is remapped as a whole continues as the same sample, as in realloc. */
 static void *remap_sample(void *start, size_t old, size_t len, int flags, void *at,
                           const struct live_sample *sample)
 {
@@ -103,22 +134,22 @@ static void *remap_sample(void *start, size_t old, size_t len, int flags, void *
         return p;
     }
     if (flags & MREMAP_FIXED)
-        cut(p, len);
+        end_samples(p, len);
     record_again(p, whole_pages(len), sample);
     return p;
 }
 
-/* Of a mapping that is none, what it grows by counts; what is cut out of a larger one goes on
- * uncounted. */
+/* For a mapping that is not sampled, only its growth counts; a part that is cut out of a larger
+ * mapping stays uncounted. */
 static void *remap_other(void *start, size_t old, size_t len, int flags, void *at)
 {
     void *p = real_mremap(start, old, len, flags, at);
     if (p == MAP_FAILED)
         return p;
     if (p != start || len < old)
-        cut(p == start ? (char *)start + len : (char *)start, p == start ? old - len : old);
+        end_samples(p == start ? (char *)start + len : (char *)start, p == start ? old - len : old);
     if (flags & MREMAP_FIXED)
-        cut(p, len);
+        end_samples(p, len);
     size_t before = whole_pages(old), after = whole_pages(len);
     if (after > before && HEAP_UNLIKELY(!hooks_count(after - before)))
         hooks_sample(p, after - before, after, HEAP_KIND_MAP);

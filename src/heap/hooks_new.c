@@ -1,8 +1,7 @@
-/* operator new and delete of C++, under their mangled names.
- *
- * Most call malloc, which is hooked; an allocator's own may, or may not, or only for some sizes.
- * The countdown tells: what was not taken from it during the call is counted here, so that nothing
- * is counted twice. */
+/* Hooks for operator new and delete of C++, under their mangled names. Most implementations call
+ * malloc, which is hooked; an allocator's own may do so never, or only for some sizes. The
+ * countdown shows which: bytes that the call did not subtract from it are counted here, so that
+ * nothing is counted twice. */
 #include "heap/hooks.h"
 
 #include <errno.h>
@@ -42,27 +41,27 @@ enum { OPERATORS(NUMBER) NEXT_COUNT };
 static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
 static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0: not found yet */
 
-/* ---- finding them ----
+/* ---- look-up ----
  *
- * As the dynamic linker would have without us: among the libraries of the program's start, else
- * those of the caller, for libstdc++ may have come with a library that was loaded later. Not by
- * dlsym: its lock may be held by a thread that loads a library, whose constructor may wait for this
- * thread. The lock of dl_iterate_phdr is never held while code of the job's runs, but for its own
- * calls of that function; a child of fork may find it held for ever, so that all are looked for at
- * once, and early. */
+ * Follows the order of the dynamic linker: first the libraries loaded at program start, then those
+ * of the caller, because libstdc++ may have been loaded later together with another library. dlsym
+ * is not used: its lock may be held by a thread that is loading a library whose constructor waits
+ * for this thread. The lock of dl_iterate_phdr is held while code of the job runs only inside the
+ * job's own calls of that function. A child of fork may find that lock held for ever, so all
+ * symbols are looked up at once, and early. */
 
 enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 
 struct search {
     uintptr_t caller;
     bool is_behind_us;
-    uint32_t modules; /* gone through */
+    uint32_t modules; /* visited so far */
     enum rank rank[NEXT_COUNT];
     uintptr_t found[NEXT_COUNT];
 };
 
 static _Atomic(uint32_t) modules_at_start; /* 0: this is the start */
-static _Atomic(uint32_t) has_late;         /* some were looked for after the start */
+static _Atomic(uint32_t) has_late;         /* some operators were looked up after the start */
 
 static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
 {
@@ -96,7 +95,7 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
         s->is_behind_us = is_within(info, (uintptr_t)next);
         return 0;
     }
-    /* Who has one has the first. */
+    /* A module that defines any of the operators defines the first one. */
     if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
         !module_names_find(&names, symbols[0]))
         return 0;
@@ -148,7 +147,7 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- where there is no C++ library at all: nothing could be thrown, or caught ---- */
+/* ---- without a C++ library: exceptions can be neither thrown nor caught ---- */
 
 static void *plain_or_null(size_t size)
 {

@@ -1,4 +1,4 @@
-/* Calls that allocate nothing, but after which the library has to behave differently. */
+/* Hooks for calls that allocate nothing but change how the library has to behave. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -13,15 +13,16 @@
 
 HOOK int dlclose(void *handle)
 {
-    if (!hooks_look() || !hooks_real.dlclose)
+    if (!hooks_resolve() || !hooks_real.dlclose)
         return -1;
     int result = hooks_real.dlclose(handle);
     modules_changed();
     hooks_new_unloaded();
+    hooks_gpu_unloaded();
     return result;
 }
 
-/* A sandbox comes next: a system call that it does not expect may be the end of the job. */
+/* The job is about to enter a sandbox: an unexpected system call may kill it from then on. */
 static void note_sandbox(void)
 {
     atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
@@ -42,16 +43,16 @@ HOOK int prctl(int option, ...)
     va_end(rest);
     if (is_sandbox((unsigned)option))
         note_sandbox();
-    if (!hooks_look() || !hooks_real.prctl)
+    if (!hooks_resolve() || !hooks_real.prctl)
         return (int)syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
     return hooks_real.prctl(option, a[0], a[1], a[2], a[3]);
 }
 
-/* ---- syscall(): libseccomp and others ask for a sandbox in this way ---- */
+/* ---- syscall(): libseccomp and others use it to set up a sandbox ---- */
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/* While the real one is looked for, which needs system calls itself. */
+/* Makes system calls while the real function is being looked up. */
 static long call_kernel(long number, const long a[6])
 {
 #if defined(__x86_64__)
@@ -76,8 +77,7 @@ static long call_kernel(long number, const long a[6])
     return -1;
 }
 
-/* A caller passes as many arguments as its system call has; like the real function this one reads
- * six. */
+/* A caller passes the arguments of its system call; like the real function, this reads six. */
 /* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's is reserved */
 HOOK long syscall(long number, ...)
 {
@@ -98,21 +98,21 @@ HOOK long syscall(long number, ...)
 
 /* ---- a sanitizer's runtime in the job ----
  *
- * It asks these functions for its settings as it starts, so that it is known here before the first
- * sample. It counts and checks every block itself, and reports what it finds about the calls it
- * sees: there the hooks only hand through. */
+ * The runtime calls these functions for its settings as it starts, so its presence is known before
+ * the first sample. It tracks every block itself and reports on the calls it sees, so the hooks
+ * only pass calls through. */
 
 #define SANITIZER(name, settings)                                                                  \
     HOOK const char *name(void);                                                                   \
     HOOK const char *name(void)                                                                    \
     {                                                                                              \
         hooks_real.malloc_usable_size =                                                            \
-            NULL; /* a wrong pointer is to be seen in realloc itself */                            \
+            NULL; /* the runtime must see an invalid pointer in realloc itself */                  \
         life_give_up();                                                                            \
         return settings;                                                                           \
     }
 
-/* Without this, one that is not the first library of all ends the job. */
+/* With the default, AddressSanitizer aborts the job unless its runtime is the first library. */
 SANITIZER(__asan_default_options, "verify_asan_link_order=0")
 SANITIZER(__hwasan_default_options, "")
 SANITIZER(__lsan_default_options, "")

@@ -1,4 +1,4 @@
-/* Finds the functions behind the hooks, and serves from a small arena while they are looked for. */
+/* Looks up the functions behind the hooks, and allocates from a small arena during the look-up. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -9,12 +9,12 @@
 #include "heap/modules.h"
 
 enum { ARENA_BYTES = 64 << 10, ALIGNMENT = 16 };
-enum { LOOK_NOT_YET, LOOK_NOW, LOOK_DONE };
+enum { RESOLVE_NOT_YET, RESOLVE_NOW, RESOLVE_DONE };
 
-static _Atomic(int) look_state;
+static _Atomic(int) resolve_state;
 static uintptr_t allocator_start, allocator_end;
 
-/* ---- the arena: for what dlsym itself allocates; nothing in it is ever used again ---- */
+/* ---- arena: serves the allocations of dlsym itself; its memory is never reused ---- */
 
 static _Alignas(ALIGNMENT) char arena[ARENA_BYTES];
 static _Atomic(size_t) arena_used;
@@ -61,32 +61,32 @@ static void *realloc_but_arena(void *p, size_t size)
     return moved;
 }
 
-/* ---- what stands in until the first call ---- */
+/* ---- stand-ins until the first call ---- */
 
 static void *first_malloc(size_t size)
 {
-    return hooks_look() ? hooks_real.malloc(size) : arena_take(size);
+    return hooks_resolve() ? hooks_real.malloc(size) : arena_take(size);
 }
 
 static void *first_calloc(size_t n, size_t size)
 {
-    if (hooks_look())
+    if (hooks_resolve())
         return hooks_real.calloc(n, size);
     if (__builtin_mul_overflow(n, size, &size)) {
         errno = ENOMEM;
         return NULL;
     }
-    return arena_take(size); /* is zeroed: it is used once */
+    return arena_take(size); /* already zeroed: arena memory is used only once */
 }
 
 static void *first_realloc(void *p, size_t size)
 {
-    return hooks_look() ? hooks_real.realloc(p, size) : realloc_but_arena(p, size);
+    return hooks_resolve() ? hooks_real.realloc(p, size) : realloc_but_arena(p, size);
 }
 
 static void first_free(void *p)
 {
-    if (hooks_look())
+    if (hooks_resolve())
         atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
     else
         free_but_arena(p);
@@ -99,7 +99,7 @@ struct hooks_real hooks_real = {
     .free = first_free,
 };
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 bool hooks_is_allocator(const void *address)
 {
@@ -123,7 +123,7 @@ static void find_others(void)
     hooks_real.syscall = FIND(syscall);
 }
 
-/* The four that may be called while they are looked for come last, all at once. */
+/* The four functions that may be called during the look-up are set last, all at once. */
 static void find_all(void)
 {
     find_others();
@@ -132,7 +132,7 @@ static void find_all(void)
     next_realloc = FIND(realloc);
     next_free = HOOKS_FUNCTION(void (*)(void *), dlsym(RTLD_NEXT, "free"));
     if (!next_malloc || !next_calloc || !next_realloc || !next_free)
-        __builtin_trap(); /* a process without a libc */
+        __builtin_trap(); /* the process has no libc */
     modules_extent((uintptr_t)next_malloc, &allocator_start, &allocator_end);
     size_t (*usable)(void *) = FIND(malloc_usable_size);
     if (hooks_is_allocator((const void *)(uintptr_t)usable) && !life_is_given_up())
@@ -143,18 +143,19 @@ static void find_all(void)
     bool had_arena = !atomic_compare_exchange_strong(&hooks_real.free, &first, next_free);
     hooks_real.realloc = had_arena ? realloc_but_arena : next_realloc;
     if (had_arena)
-        hooks_real.malloc_usable_size = NULL; /* it would be asked about the arena's blocks */
+        hooks_real.malloc_usable_size = NULL; /* it would be called with blocks of the arena */
 }
 
-bool hooks_look(void)
+bool hooks_resolve(void)
 {
-    int state = atomic_load_explicit(&look_state, memory_order_acquire);
-    if (state == LOOK_NOT_YET && atomic_compare_exchange_strong(&look_state, &state, LOOK_NOW)) {
+    int state = atomic_load_explicit(&resolve_state, memory_order_acquire);
+    if (state == RESOLVE_NOT_YET &&
+        atomic_compare_exchange_strong(&resolve_state, &state, RESOLVE_NOW)) {
         int saved = errno;
         find_all();
         errno = saved;
-        atomic_store(&look_state, LOOK_DONE);
+        atomic_store(&resolve_state, RESOLVE_DONE);
         return true;
     }
-    return state == LOOK_DONE;
+    return state == RESOLVE_DONE;
 }

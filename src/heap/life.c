@@ -1,4 +1,4 @@
-/* The life of a profiled process: its settings, its table, and what a fork makes of them. */
+/* The life of a profiled process: its settings, its table, and fork. */
 #include "heap/life.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "heap/gpu.h"
 #include "heap/live.h"
 #include "heap/modules.h"
 #include "heap/record.h"
@@ -26,20 +27,20 @@
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
 #define SOCKET_SUFFIX ".heap"
 
-/* A socket whose queue is full, or a lack of descriptors, may pass: the next samples try again. */
+/* A full socket queue or a lack of descriptors may be temporary, so the next samples try again. */
 enum { TRIES = 8 };
 
-/* Only glibc has these; a program of another libc must still start. */
+/* Only glibc has this function; a program with another libc must still start. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
-/* All zero in the child of a fork. */
+/* The kernel zeroes this page in the child of a fork. */
 struct life_page {
-    _Atomic(uint32_t) is_mine; /* the table is of this process */
-    _Atomic(uint32_t) is_held; /* by the one thread that makes a table or lets one go */
-    _Atomic(int32_t) pid;      /* 0: not asked yet */
-    uint32_t tries;            /* to make a table, failed */
+    _Atomic(uint32_t) is_mine;   /* the table belongs to this process */
+    _Atomic(uint32_t) is_locked; /* held by the one thread that creates or closes a table */
+    _Atomic(int32_t) pid;        /* 0: not queried yet */
+    uint32_t tries;              /* failed attempts to create a table */
 };
 
 static struct life_page *page;
@@ -98,7 +99,7 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
     atomic_store_explicit(&ret->state, is_off ? HEAP_OFF : HEAP_WAITING, memory_order_release);
 }
 
-/* getenv would do, but a program may have its own. */
+/* getenv is not used, as a program may define its own. */
 static const char *variable(const char *name)
 {
     size_t len = strlen(name);
@@ -122,7 +123,7 @@ static bool set_address(const char *socket)
 
 /* ---- start ---- */
 
-/* Not by the hooks: these are none of the job's mappings. NULL: there is none. */
+/* Calls the kernel directly, so that the hooks do not count these mappings. NULL: failed. */
 static void *map_pages(size_t len, int flags, int fd)
 {
     long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -134,7 +135,7 @@ static void unmap(void *p, size_t len)
     syscall(SYS_munmap, p, len);
 }
 
-/* For kernels that do not wipe. */
+/* For kernels without MADV_WIPEONFORK. */
 static void wipe_page(void)
 {
     if (page && (atomic_load(&page->pid) || atomic_load(&page->is_mine)))
@@ -198,9 +199,9 @@ bool life_start(void)
     return true;
 }
 
-/* Most processes of a job never have a sample, and make no table. The first one makes its table
- * before it can put itself behind a filter of system calls: by instructions of its own a program
- * does so unnoticed, and then what it takes to make a table may kill it. */
+/* Most processes of a job never take a sample and create no table. Direct children of ebb create
+ * theirs at once, before they can install a system call filter: a program can do that with its own
+ * instructions, unnoticed, and the system calls that create a table might then kill it. */
 __attribute__((constructor)) static void begin(void)
 {
     if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
@@ -211,7 +212,7 @@ __attribute__((constructor)) static void begin(void)
     heap_thread.busy--;
 }
 
-/* What is freed after this still counts: other destructors run later. */
+/* Memory freed after this is still recorded, because other destructors run later. */
 __attribute__((destructor)) static void end(void)
 {
     struct heap_table *t = heap_process.table;
@@ -219,38 +220,39 @@ __attribute__((destructor)) static void end(void)
         atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
 }
 
-/* ---- the table and its way out ----
+/* ---- creating and sending the table ----
  *
- * All by syscall(): the functions of these names may be the job's own or another preload's, and
- * most of them are points where a thread can be cancelled, which malloc must not be. */
+ * Everything goes through syscall(): the libc functions may be overridden by the job or by another
+ * preload, and most of them are cancellation points, which malloc must not be. */
 
-static void close_out(int fd)
+static void close_fd(int fd)
 {
     syscall(SYS_close, fd);
 }
 
-/* A job that runs with a standard stream closed must not print into a file of ours. */
-static int off_streams(int fd)
+/* Moves FD above the standard streams: a job that runs with one of them closed must not print into
+ * our descriptor. */
+static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
         return fd;
     int away = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-    close_out(fd);
+    close_fd(fd);
     return away;
 }
 
-static int connect_out(void)
+static int connect_socket(void)
 {
-    int fd = off_streams(
+    int fd = move_above_streams(
         (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd >= 0 && syscall(SYS_connect, fd, &address, address_len) != 0) {
-        close_out(fd);
+        close_fd(fd);
         fd = -1;
     }
     return fd;
 }
 
-/* Under a limit on the size of files, growing one beyond it would kill the job by SIGXFSZ. */
+/* With RLIMIT_FSIZE, growing a file beyond the limit would kill the job by SIGXFSZ. */
 static bool is_size_allowed(void)
 {
     struct rlimit limit;
@@ -258,8 +260,8 @@ static bool is_size_allowed(void)
            limit.rlim_cur >= sizeof(struct heap_table);
 }
 
-/* Where the kernel promises no more memory than there is, a page that it cannot give at the first
- * touch would be a SIGBUS: there the table takes all of its own at once. */
+/* With strict overcommit, a page that the kernel cannot provide on first touch raises SIGBUS, so
+ * there the table allocates all its pages at once. */
 static bool is_memory_strict(void)
 {
     char mode = 0;
@@ -268,7 +270,7 @@ static bool is_memory_strict(void)
     if (fd < 0)
         return false;
     bool is_strict = syscall(SYS_read, fd, &mode, 1) == 1 && mode == '2';
-    close_out(fd);
+    close_fd(fd);
     return is_strict;
 }
 
@@ -278,14 +280,14 @@ static int make_memfd(void)
     int fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags);
-    fd = off_streams(fd);
+    fd = move_above_streams(fd);
     if (fd < 0)
         return -1;
     if (syscall(SYS_ftruncate, fd, sizeof(struct heap_table)) == 0 &&
         (!is_memory_strict() || syscall(SYS_fallocate, fd, 0, 0, sizeof(struct heap_table)) == 0) &&
         syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
-    close_out(fd);
+    close_fd(fd);
     return -1;
 }
 
@@ -301,7 +303,7 @@ static void fill_header(struct heap_header *h)
     atomic_store(&h->interval, heap_process.base_interval);
 }
 
-static bool send_out(int to, int memfd)
+static bool send_table(int to, int memfd)
 {
     struct heap_hello hello = {.magic = HEAP_TABLE_MAGIC,
                                .version = HEAP_TABLE_VERSION,
@@ -329,12 +331,12 @@ static struct heap_table *map_and_send(int to)
     struct heap_table *t = map_pages(sizeof *t, MAP_SHARED, fd);
     if (t) {
         fill_header(&t->header);
-        if (!send_out(to, fd)) {
+        if (!send_table(to, fd)) {
             unmap(t, sizeof *t);
             t = NULL;
         }
     }
-    close_out(fd);
+    close_fd(fd);
     return t;
 }
 
@@ -352,8 +354,8 @@ uint64_t life_filters(const char *status)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* A filter that came over exec may kill for what follows, and cannot be asked. For the one thread
- * that makes a table. */
+/* A filter inherited across exec may kill the process for the following system calls, and cannot be
+ * queried. Called only by the one thread that creates the table. */
 static bool is_sandboxed(void)
 {
     static char status[4096];
@@ -361,13 +363,13 @@ static bool is_sandboxed(void)
     if (fd < 0)
         return true;
     long n = syscall(SYS_read, fd, status, sizeof status - 1);
-    close_out(fd);
+    close_fd(fd);
     status[n > 0 ? n : 0] = '\0';
     return life_filters(status) > heap_process.filters;
 }
 
-/* A vfork child has its own pid and its parent's memory: what it made would be taken for another
- * process's. It leaves that to the parent. */
+/* A vfork child has its own pid but its parent's memory: a table it created would be attributed to
+ * another process. It leaves that to the parent. */
 static bool is_process_itself(void)
 {
     int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);
@@ -385,6 +387,7 @@ static void reset_all(void)
     unwind_reset();
     python_reset();
     record_reset();
+    gpu_reset();
 }
 
 static bool make_table(void)
@@ -395,10 +398,10 @@ static bool make_table(void)
         atomic_store(&heap_process.state, HEAP_OFF);
         return false;
     }
-    int to = is_size_allowed() ? connect_out() : -1;
+    int to = is_size_allowed() ? connect_socket() : -1;
     struct heap_table *t = to >= 0 ? map_and_send(to) : NULL;
     if (to >= 0)
-        close_out(to);
+        close_fd(to);
     if (!t) {
         if (++page->tries >= TRIES)
             atomic_store(&heap_process.state, HEAP_OFF);
@@ -411,25 +414,25 @@ static bool make_table(void)
     return true;
 }
 
-static bool hold_page(void)
+static bool lock_page(void)
 {
-    return atomic_exchange_explicit(&page->is_held, 1, memory_order_acquire) == 0;
+    return atomic_exchange_explicit(&page->is_locked, 1, memory_order_acquire) == 0;
 }
 
-static void let_page_go(void)
+static void unlock_page(void)
 {
-    atomic_store_explicit(&page->is_held, 0, memory_order_release);
+    atomic_store_explicit(&page->is_locked, 0, memory_order_release);
 }
 
 bool life_make_table(void)
 {
     if (atomic_load(&heap_process.state) != HEAP_WAITING ||
-        atomic_load(&heap_process.is_confined) || !hold_page())
+        atomic_load(&heap_process.is_confined) || !lock_page())
         return false;
     int saved = errno;
     bool is_made = atomic_load(&heap_process.state) == HEAP_WAITING && make_table();
     errno = saved;
-    let_page_go();
+    unlock_page();
     return is_made;
 }
 
@@ -437,7 +440,7 @@ bool life_make_table(void)
 
 void life_forked(void)
 {
-    if (!hold_page())
+    if (!lock_page())
         return;
     if (atomic_load(&heap_process.state) == HEAP_ON && !atomic_load(&page->is_mine)) {
         int saved = errno;
@@ -449,7 +452,7 @@ void life_forked(void)
         errno = saved;
         atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
     }
-    let_page_go();
+    unlock_page();
 }
 
 bool life_is_on(void)

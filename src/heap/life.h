@@ -1,30 +1,30 @@
-/* From the first allocation of a process to its end: settings, the table and its way out, fork.
+/* A profiled process from its first allocation to its end: settings, creating and sending the
+ * table, fork.
  *
- * fork() is noticed late, with the first sample or the first end of one in the child: a child that
- * only calls exec costs nothing. A page that the kernel wipes at fork tells the child from its
- * parent without a system call, however it was made; a vfork child, which runs in the parent's
- * memory and on its heap, finds it as it was and rightly counts for the parent. */
+ * A fork is noticed at the child's first sample or first freed sample, so a child that only calls
+ * exec costs nothing. The kernel wipes one page at fork; the wiped page identifies the child
+ * without a system call, however it was created. A vfork child runs in its parent's memory, finds
+ * the page intact, and is correctly counted as part of the parent. */
 #pragma once
 
 #include "heap/heap.h"
 
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
- * python=0|1, filters=N, parent=PID. What is not understood is left at its default: there is nobody
- * to tell. */
+ * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
-/* How many filters of system calls /proc/self/status tells of; older kernels only tell whether
- * there are any. */
+/* The number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
 uint64_t life_filters(const char *status);
-/* Settles what this process does, once: at the first allocation that has an environment to look at,
- * which other libraries' constructors may make, or in our constructor. False: not settled yet. */
+/* Decides once whether this process is profiled: at the first allocation that finds an environment
+ * (constructors of other libraries may allocate before ours runs), or in our constructor. Returns
+ * false if that is not decided yet. */
 bool life_start(void);
-/* For good: there will be no sample, and no table. */
+/* Turns profiling off for the rest of the process. */
 void life_give_up(void);
 bool life_is_given_up(void);
-/* Is there a table of this process to write into? Preserves errno. */
+/* Returns whether this process has a table to write into. Preserves errno. */
 bool life_is_on(void);
-/* Makes the memfd, maps it, hands it out. One thread does, the others go without a sample until it
- * is there. False: there is none now. Preserves errno. */
+/* Creates the memfd, maps it and sends it to ebb. One thread does so; until the table is ready the
+ * others take no samples. Returns false if there is no table. Preserves errno. */
 bool life_make_table(void);
-/* In the child of a fork: the parent's table is let go; its own comes with its first sample. */
+/* In the child of a fork: unmaps the parent's table; the first sample creates a new one. */
 void life_forked(void);

@@ -1,4 +1,4 @@
-/* The samples that live: filter, index and entries. The order of the steps is in the header. */
+/* The live samples: filter, index and entries. The header describes the order of the steps. */
 #include "heap/live.h"
 
 #include "heap/sampler.h"
@@ -6,25 +6,32 @@
 
 enum {
     PAGE = 4096,
-    ENTRY_MASK = 0xffff, /* of a cell: the entry's number + 1 */
+    ENTRY_MASK = 0xffff, /* part of a cell: the entry's number + 1 */
     TURN_SHIFT = 4,      /* of kind_turn */
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
-    /* Beyond it a full bucket is taken for a full table. */
+    /* Above this level, a full bucket counts as a full table. */
     NEARLY_FULL = HEAP_LIVE / 4 * 3,
 };
 _Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
 _Static_assert((int)HEAP_KINDS <= (int)KIND_MASK, "a kind fits below the turn");
-_Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the rest of the bit");
+_Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the remaining bits");
 
 #define PRIVATE_PAGES __attribute__((aligned(4096)))
 PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
 PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
-PRIVATE_PAGES static _Atomic(uint16_t) links[HEAP_LIVE];     /* of free entries: the next + 1 */
-PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64]; /* entries that are mappings */
-static _Atomic(uint64_t) free_head; /* the first free entry + 1; above 32 a count against ABA */
+PRIVATE_PAGES static _Atomic(uint16_t)
+    links[HEAP_LIVE]; /* for free entries: the next free entry + 1 */
+PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64]; /* bit set: the entry is a mapping */
+static _Atomic(uint64_t)
+    free_head; /* the first free entry + 1; a counter above bit 32 prevents ABA */
 static _Atomic(uint32_t) living;
 static _Atomic(uint32_t) is_thinning;
+
+static bool is_mapping(uint32_t kind)
+{
+    return kind == HEAP_KIND_MAP || kind == HEAP_KIND_SHARED || kind == HEAP_KIND_POOL;
+}
 
 /* ---- entries ---- */
 
@@ -41,7 +48,7 @@ static uint32_t take_entry(struct heap_table *t)
     return heap_take(&t->header.live_high, 1, HEAP_LIVE, &entry) ? entry : NONE;
 }
 
-static void give_entry(uint32_t entry)
+static void release_entry(uint32_t entry)
 {
     uint64_t head = atomic_load(&free_head), next;
     do {
@@ -50,7 +57,8 @@ static void give_entry(uint32_t entry)
     } while (!atomic_compare_exchange_weak(&free_head, &head, next));
 }
 
-/* Each store is a release: what reads from outside must see ptr 0 before it sees any of them. */
+/* Every store is a release: a reader outside the process must see ptr 0 before any of the new
+ * values. */
 static void fill_entry(struct heap_live *e, uint64_t p, const struct live_sample *sample)
 {
     uint32_t turn = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) >> TURN_SHIFT;
@@ -80,10 +88,10 @@ static void read_entry(const struct heap_live *e, struct live_sample *ret)
 static void clear_entry(struct heap_table *t, uint32_t entry)
 {
     struct heap_live *e = &t->live[entry];
-    if ((atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK) == HEAP_KIND_MAP)
+    if (is_mapping(atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK))
         atomic_fetch_and(&maps[entry / 64], ~(UINT64_C(1) << entry % 64));
     atomic_store_explicit(&e->ptr, 0, memory_order_release);
-    give_entry(entry);
+    release_entry(entry);
 }
 
 /* ---- cells and bits ---- */
@@ -93,14 +101,15 @@ static _Atomic(uint32_t) *bucket_of(uint32_t bit)
     return cells[bit % LIVE_BUCKETS];
 }
 
-/* The upper half of a cell: what of the bit does not follow from the bucket, and 7 bits more. */
+/* The upper half of a cell: the bits of the filter position that the bucket does not determine, and
+ * 7 more bits of the pointer's hash. */
 static uint32_t fingerprint(uintptr_t p)
 {
     uint32_t mixed = (uint32_t)((uint64_t)p * UINT64_C(0xd6e8feb86659fd93) >> 57);
     return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
 }
 
-/* Of the same bucket, has it the same bit of the filter? */
+/* Returns whether the sample in CELL, from the bucket of BIT, also has the filter bit BIT. */
 static bool has_bit(uint32_t cell, uint32_t bit)
 {
     return cell != 0 && cell >> 23 == bit / LIVE_BUCKETS;
@@ -120,8 +129,8 @@ static void set_bit(uint32_t bit)
     atomic_fetch_or(&live_filter[bit / 64], UINT64_C(1) << bit % 64);
 }
 
-/* Who adds between the look and the clearing sets the bit before or after the clearing: before, the
- * second look sees its cell. */
+/* A thread that adds a sample between the check and the clearing sets the bit before or after the
+ * clearing. If before, the second check sees its cell. */
 static void clear_bit(uint32_t bit)
 {
     if (bucket_has_bit(bit))
@@ -140,7 +149,8 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
         if (atomic_load_explicit(&bucket[i], memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong(&bucket[i], &empty, cell)) {
             set_bit(bit);
-            /* Another thread may have ended it already, and cleared the bit before it was set. */
+            /* Another thread may have removed the sample and cleared its bit before this thread set
+             * it. */
             if (atomic_load(&bucket[i]) != cell)
                 clear_bit(bit);
             return true;
@@ -149,8 +159,8 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
     return false;
 }
 
-/* The filter is wrong about one pointer in a hundred when many live: no branch to each cell that
- * could be foretold wrongly. */
+/* With many live samples the filter is wrong about one pointer in a hundred. The loop has no branch
+ * per cell, which would often be mispredicted. */
 static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
 {
     uint32_t found = 0;
@@ -161,7 +171,7 @@ static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
     return found != 0;
 }
 
-/* The cell of P and what is in it; NULL: none. */
+/* Finds the cell of P and its contents. Returns NULL if P is not sampled. */
 static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uint32_t *ret)
 {
     uint32_t print = fingerprint(p);
@@ -181,7 +191,8 @@ static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uin
     return NULL;
 }
 
-/* Takes P out of the index: its entry is then the caller's alone. NONE: it is not there. */
+/* Removes P from the index, after which its entry belongs to the caller alone. Returns NONE if P is
+ * not in it. */
 static uint32_t claim(struct heap_table *t, uintptr_t p)
 {
     for (;;) {
@@ -195,7 +206,7 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
         uint64_t there = atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire);
         if (there == p)
             return entry;
-        /* P was ended and its entry used again under the same fingerprint since we looked. */
+        /* Since the look-up, P was removed and its entry was reused under the same fingerprint. */
         if (!put_filter_cell((uintptr_t)there, entry)) {
             clear_entry(t, entry);
             atomic_fetch_sub(&living, 1);
@@ -204,14 +215,14 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
     }
 }
 
-static void let_go(struct heap_table *t, uintptr_t p, uint32_t entry)
+static void remove_sample(struct heap_table *t, uintptr_t p, uint32_t entry)
 {
     clear_entry(t, entry);
     clear_bit(live_bit(p));
     atomic_fetch_sub(&living, 1);
 }
 
-/* ---- what others call ---- */
+/* ---- interface ---- */
 
 bool live_add(const void *p, const struct live_sample *sample)
 {
@@ -225,7 +236,7 @@ bool live_add(const void *p, const struct live_sample *sample)
     if (entry == NONE)
         return false;
     fill_entry(&t->live[entry], (uintptr_t)p, sample);
-    if (sample->kind == HEAP_KIND_MAP)
+    if (is_mapping(sample->kind))
         atomic_fetch_or(&maps[entry / 64], UINT64_C(1) << entry % 64);
     if (!put_filter_cell((uintptr_t)p, entry)) {
         clear_entry(t, entry);
@@ -242,7 +253,7 @@ bool live_end(const void *p, struct live_sample *ret)
     if (entry == NONE)
         return false;
     read_entry(&t->live[entry], ret);
-    let_go(t, (uintptr_t)p, entry);
+    remove_sample(t, (uintptr_t)p, entry);
     return true;
 }
 
@@ -261,11 +272,13 @@ bool live_find(const void *p, struct live_sample *ret)
     return true;
 }
 
-/* A sample that is ended and another put in its place under our eyes is taken for the old one: it
- * goes, or is given the interval, as that would. */
-static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t interval, uint64_t *random)
+/* If another thread replaces the sample in this entry meanwhile, the new one is mistaken for the
+ * old one: it is removed or gets the new interval in its place. */
+static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
+    uint32_t kind = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK;
+    uint64_t interval = kind == HEAP_KIND_GPU ? sampler_gpu_floor() : sampler_floor();
     uint64_t p = atomic_load_explicit(&e->ptr, memory_order_acquire);
     uint64_t size = atomic_load_explicit(&e->size, memory_order_acquire);
     uint32_t units = atomic_load_explicit(&e->interval, memory_order_acquire);
@@ -280,7 +293,7 @@ static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t interval, 
     uint32_t mine = claim(t, (uintptr_t)p);
     if (mine == NONE)
         return;
-    let_go(t, (uintptr_t)p, mine);
+    remove_sample(t, (uintptr_t)p, mine);
     heap_drop(HEAP_DROP_THINNED);
 }
 
@@ -293,12 +306,12 @@ void live_thin(uint64_t *random)
         sampler_set_floor(sampler_floor() * 2);
         uint32_t high = atomic_load(&t->header.live_high);
         for (uint32_t i = 0; i < high; i++)
-            thin_entry(t, i, sampler_floor(), random);
+            thin_entry(t, i, random);
     }
     atomic_store(&is_thinning, 0);
 }
 
-/* LEN bytes at P, left of a mapping that was WHOLE. */
+/* Adds the LEN bytes at P, which remain of the mapping WHOLE. */
 static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
 {
     struct live_sample part = *whole;

@@ -1,10 +1,10 @@
-/* Native and Python frames as one stack. */
+/* Merges native and Python frames into one stack. */
 #include "heap/record.h"
 
 #include "heap/modules.h"
 #include "heap/python.h"
 
-/* Innermost first; what is past the room is outermost and lost. */
+/* Innermost first; frames that do not fit are outermost and are lost. */
 struct merged {
     uint64_t *words;
     size_t count, max;
@@ -16,7 +16,7 @@ static void put_word(struct merged *m, uint64_t word)
         m->words[m->count++] = word;
 }
 
-/* The frames of one evaluation, from *AT on, up to and with its entry frame. */
+/* Appends the frames of one evaluation, from *AT up to and including its entry frame. */
 static void put_evaluation(struct merged *m, const struct python_frame *python, size_t pythons,
                            size_t *at)
 {

@@ -1,4 +1,4 @@
-/* Looking up names in a loaded module, by its hash table. */
+/* Looks up names in a loaded module, through its hash table. */
 #include "heap/module_names.h"
 
 #include <elf.h>
@@ -8,7 +8,7 @@ static bool in_dynamic(uintptr_t base, const ElfW(Dyn) * d, struct module_names 
 {
     struct module_names t = {.base = base};
     for (; d->d_tag != DT_NULL; d++) {
-        /* Some libcs leave addresses in it as they are in the file. */
+        /* Some libcs leave the file's own addresses in the dynamic section; glibc adds the base. */
         uintptr_t at = d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;
         if (d->d_tag == DT_SYMTAB)
             t.symbols = (const ElfW(Sym) *)at;

@@ -1,6 +1,6 @@
-/* The names that a loaded module exports, found in its own tables. Not by dlsym: that takes the
- * dynamic linker's lock, and a thread inside malloc that waits for another thread's dlopen, which
- * may be waiting for this one, stalls the job. */
+/* Finds the names that a loaded module exports, in the module's own tables. dlsym is not used: it
+ * takes the dynamic linker's lock, and a thread inside malloc that waits for another thread's
+ * dlopen, which may in turn wait for this thread, stalls the job. */
 #pragma once
 
 #include <link.h>
@@ -15,8 +15,9 @@ struct module_names {
     const uint32_t *hash;
 };
 
-/* The module loaded at BASE, with its program headers (ElfW(Phdr)). False: it has no such table. */
+/* The module loaded at BASE, with its program headers (ElfW(Phdr)). Returns false if it has no
+ * symbol or hash table. */
 bool module_names_of(uintptr_t base, const void *headers, size_t count, struct module_names *ret);
-/* What the module itself defines; NULL: it does not. */
+/* Returns the module's own definition of NAME, or NULL. */
 const ElfW(Sym) * module_names_find(const struct module_names *n, const char *name);
 void *module_names_address(const struct module_names *n, const char *name);

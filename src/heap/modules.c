@@ -1,5 +1,5 @@
-/* The modules of the table: each library once, at its first frame in a sample. One thread at a time
- * notes one; looking up needs nobody's leave. */
+/* The modules of the table: each library is added once, at its first frame in a sample. Adding one
+ * takes a lock; finding one does not. */
 #include "heap/modules.h"
 
 #include <errno.h>
@@ -7,25 +7,26 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Notes are a few microseconds' work; this is far longer, and an end if their writer is preempted.
- */
+/* Adding a module takes a few microseconds. This bound is far longer, and ends the wait if the
+ * thread that holds the lock is preempted. */
 enum { PATIENCE_SPINS = 20000 };
 
-/* The table's modules again, where no one outside can write. */
+/* A copy of the table's modules in memory that no other process can write. */
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
     _Atomic(uintptr_t) end;
-    _Atomic(uint32_t) generation; /* in which it was last seen to be what it was */
+    /* The last generation in which the module was confirmed to be the same. */
+    _Atomic(uint32_t) generation;
 };
 
 _Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];
 static struct known known[HEAP_MODULES];
 static _Atomic(uint32_t) known_count, recent, generation, is_noting;
-static uint32_t swept_generation; /* of whoever is noting */
+static uint32_t swept_generation; /* protected by the lock for adding */
 static char program_path[PATH_MAX];
 static size_t program_path_len;
 
-static bool take_notes_lock(void)
+static bool lock_modules(void)
 {
     for (int i = 0; i < PATIENCE_SPINS; i++) {
         uint32_t no = 0;
@@ -39,19 +40,19 @@ static bool take_notes_lock(void)
     return false;
 }
 
-static bool is_at(uint32_t i, const struct module_map *map)
+static bool is_loaded_at(uint32_t i, const struct module_map *map)
 {
     return atomic_load_explicit(&known[i].start, memory_order_relaxed) == map->start &&
            atomic_load_explicit(&known[i].end, memory_order_relaxed) == map->end &&
            atomic_load_explicit(&modules_bases[i + 1], memory_order_relaxed) == map->base;
 }
 
-static uint32_t look_up(const struct module_map *map, uint32_t now)
+static uint32_t find_known(const struct module_map *map, uint32_t now)
 {
     uint32_t n = atomic_load_explicit(&known_count, memory_order_acquire);
     uint32_t first = atomic_load_explicit(&recent, memory_order_relaxed);
     for (uint32_t i = first < n ? first : 0, left = n; left > 0; left--, i = i + 1 < n ? i + 1 : 0)
-        if (is_at(i, map) &&
+        if (is_loaded_at(i, map) &&
             atomic_load_explicit(&known[i].generation, memory_order_acquire) == now) {
             atomic_store_explicit(&recent, i, memory_order_relaxed);
             return i + 1;
@@ -85,14 +86,14 @@ static bool is_same(const struct heap_table *t, uint32_t i, const struct identit
            !memcmp(m->build_id, id->build_id, id->build_id_len);
 }
 
-static void let_go(struct heap_table *t, uint32_t i)
+static void mark_unloaded(struct heap_table *t, uint32_t i)
 {
     atomic_store_explicit(&known[i].start, 0, memory_order_relaxed);
     t->modules[i].is_gone = 1;
 }
 
-/* What has been unloaded since the last time. Their memory may be gone: only the linker's word on
- * where they were is asked for. */
+/* Finds modules that were unloaded since the last sweep. Their memory may be unmapped, so only the
+ * linker's list of addresses is used. */
 static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 {
     uintptr_t start, end;
@@ -103,7 +104,7 @@ static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
         uintptr_t was = atomic_load_explicit(&known[i].start, memory_order_relaxed);
         if (was && (!modules_extent(was, &start, &end) || start != was ||
                     end != atomic_load_explicit(&known[i].end, memory_order_relaxed)))
-            let_go(t, i);
+            mark_unloaded(t, i);
     }
 }
 
@@ -138,9 +139,9 @@ static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module
     return n + 1;
 }
 
-/* A library that was unloaded and came back elsewhere has its old number, for its frames are the
- * same; another one in the same place has not. */
-static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_t now)
+/* A library that was unloaded and loaded again at another address keeps its number, because its
+ * frames are the same; a different library at the same address gets a new one. */
+static uint32_t add_or_reuse(struct heap_table *t, const struct module_map *map, uint32_t now)
 {
     uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);
     uint32_t old = HEAP_MODULES;
@@ -150,13 +151,13 @@ static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_
     for (uint32_t i = 0; i < n; i++) {
         uintptr_t start = atomic_load_explicit(&known[i].start, memory_order_relaxed);
         bool same = is_same(t, i, &id);
-        if (same && is_at(i, map)) {
+        if (same && is_loaded_at(i, map)) {
             atomic_store_explicit(&known[i].generation, now, memory_order_release);
             return i + 1;
         }
         if (start && start < map->end &&
             map->start < atomic_load_explicit(&known[i].end, memory_order_relaxed))
-            let_go(t, i);
+            mark_unloaded(t, i);
         if (same && old == HEAP_MODULES &&
             !atomic_load_explicit(&known[i].start, memory_order_relaxed))
             old = i;
@@ -167,20 +168,20 @@ static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_
     return old + 1;
 }
 
-uint32_t modules_note(const struct module_map *map)
+uint32_t modules_add(const struct module_map *map)
 {
     struct heap_table *t = heap_process.table;
     uint32_t now = modules_generation();
     if (!t)
         return MODULE_NONE;
-    uint32_t module = look_up(map, now);
+    uint32_t module = find_known(map, now);
     if (module != MODULE_NONE)
         return module;
-    if (!take_notes_lock())
+    if (!lock_modules())
         return MODULE_BUSY;
-    module = look_up(map, now);
+    module = find_known(map, now);
     if (module == MODULE_NONE)
-        module = note(t, map, now);
+        module = add_or_reuse(t, map, now);
     atomic_store_explicit(&is_noting, 0, memory_order_release);
     return module;
 }
@@ -188,7 +189,7 @@ uint32_t modules_note(const struct module_map *map)
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base)
 {
     struct module_map map;
-    uint32_t module = modules_map(ip, &map) ? modules_note(&map) : MODULE_NONE;
+    uint32_t module = modules_map(ip, &map) ? modules_add(&map) : MODULE_NONE;
     if (module == MODULE_BUSY)
         module = MODULE_NONE;
     *ret_base = module == MODULE_NONE ? 0 : map.base;

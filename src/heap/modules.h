@@ -1,45 +1,47 @@
-/* The libraries of this process: from an address to its module, with its build-id, in the table. */
+/* The libraries of this process: maps an address to its module in the table, with its build-id. */
 #pragma once
 
 #include "heap/heap.h"
 
-enum { MODULE_NONE = 0 }; /* else the index + 1 */
+enum { MODULE_NONE = 0 }; /* otherwise the index + 1 */
 
-/* The module that holds IP and its load bias; MODULE_NONE: none, or no room, and a bias of 0. Notes
- * a module at first sight. No lock, no allocation. IP must be on this thread's stack or in code
- * that is certain to stay: that is what keeps its library from being unloaded meanwhile. */
+/* Finds the module that holds IP, and its load bias. Returns MODULE_NONE and a bias of 0 if IP is
+ * in no module or the table is full. Adds a module when it is first seen. Takes no lock and
+ * allocates nothing. IP must be on this thread's stack or in code that is certain to stay loaded,
+ * so that its library cannot be unloaded meanwhile. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
-/* A library was or may have been unloaded (dlclose): what is mapped where may change. */
+/* Called when a library may have been unloaded (dlclose): addresses may map to other modules. */
 void modules_changed(void);
 uint32_t modules_generation(void);
-/* A new table. Looks up the program's own path, with one system call if there may be any. */
+/* For a new table. Looks up the program's path with one system call, if those are permitted. */
 void modules_reset(void);
-/* The frame word of a native frame. */
+/* Encodes a native frame as a frame word. */
 uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip);
 
-/* ---- for the unwinder, which wants a library's call frame information as well ---- */
+/* ---- for the unwinder, which also needs a library's call frame information ---- */
 
-enum { MODULE_BUSY = UINT16_MAX }; /* another thread was noting one for too long: ask again */
+enum { MODULE_BUSY = UINT16_MAX }; /* another thread held the lock for too long: try again */
 
-/* A library as the dynamic linker has it mapped. The pointers are good as long as it is loaded. */
+/* A library as the dynamic linker has mapped it. The pointers are valid while it is loaded. */
 struct module_map {
-    uintptr_t start, end; /* addresses, with holes between the segments maybe */
+    uintptr_t start, end; /* addresses; there may be holes between the segments */
     uintptr_t base;
     const char *name;    /* "": the program itself */
-    const void *headers; /* ElfW(Phdr), header_count of them; NULL: not found */
+    const void *headers; /* header_count ElfW(Phdr); NULL: not found */
     uint32_t header_count;
-    uintptr_t eh_header; /* .eh_frame_hdr; 0: none that can be read */
-    uintptr_t eh_start;  /* the segment that it is in */
+    uintptr_t eh_header; /* .eh_frame_hdr; 0: none, or not readable */
+    uintptr_t eh_start;  /* the segment that contains it */
     size_t eh_len;
 };
 bool modules_map(uintptr_t ip, struct module_map *ret);
-/* Where the library around IP begins and ends; touches no memory of the library's. */
+/* Finds the start and end of the library around IP without touching the library's memory. */
 bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end);
-/* Its build-id: how many bytes. */
+/* Copies the library's build-id and returns its length in bytes. */
 size_t modules_build_id(const struct module_map *map, uint8_t ret[HEAP_BUILD_ID_MAX]);
 
-/* As modules_find, for what modules_map found; or MODULE_BUSY. */
-uint32_t modules_note(const struct module_map *map);
-/* By number; that of MODULE_NONE is 0, and of numbers that nobody has. */
+/* Like modules_find, for a module that modules_map found. Returns MODULE_BUSY if another thread
+ * held the lock for too long. */
+uint32_t modules_add(const struct module_map *map);
+/* Load biases by module number; 0 for MODULE_NONE and for unused numbers. */
 enum { MODULE_NUMBERS = 2048 };
 extern _Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];

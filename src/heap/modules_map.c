@@ -1,6 +1,6 @@
-/* What the dynamic linker has mapped around an address. glibc 2.35 and later say so without a lock;
- * before that it is dl_iterate_phdr, which takes one of the linker's, as gcc's unwinder does there
- * whenever an exception is thrown. */
+/* Finds the module that the dynamic linker has mapped around an address. glibc 2.35 and later need
+ * no lock for this. Older versions need dl_iterate_phdr, which takes one of the linker's locks, as
+ * gcc's unwinder does there for every exception. */
 #include "heap/modules.h"
 
 #include <elf.h>
@@ -9,7 +9,8 @@
 
 enum { HEADERS_MAX = 64, FIRST_PAGE_BYTES = 4096 };
 
-/* As <dlfcn.h> of glibc 2.35 has it, with room for what some machines have at its end. */
+/* struct dl_find_object of glibc 2.35's <dlfcn.h>, with room for the fields that some architectures
+ * add at its end. */
 struct found {
     unsigned long long flags;
     void *start, *end;
@@ -32,7 +33,7 @@ static void headers_from_elf(struct module_map *m)
     m->header_count = e->e_phnum;
 }
 
-/* The readable segment that holds ADDRESS. */
+/* Finds the readable segment that holds ADDRESS. */
 static bool segment_around(const struct module_map *m, uintptr_t address, uintptr_t *ret_start,
                            size_t *ret_len)
 {
@@ -60,7 +61,7 @@ struct search {
     struct module_map *ret;
 };
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *user)
+static int visit_object(struct dl_phdr_info *info, size_t size, void *user)
 {
     struct search *search = user;
     uintptr_t start = UINTPTR_MAX, end = 0, eh_header = 0;
@@ -92,7 +93,7 @@ bool modules_map(uintptr_t ip, struct module_map *ret)
     struct found found;
     if (!find_object) {
         struct search search = {.ip = ip, .ret = ret};
-        return dl_iterate_phdr(look_at, &search) != 0;
+        return dl_iterate_phdr(visit_object, &search) != 0;
     }
     if (find_object((void *)ip, &found) != 0)
         return false;
@@ -123,7 +124,7 @@ bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end)
     return true;
 }
 
-static size_t up_to_4(size_t n)
+static size_t align_to_4(size_t n)
 {
     return (n + 3) & ~(size_t)3;
 }
@@ -135,8 +136,8 @@ static size_t id_of_notes(const uint8_t *notes, size_t len, uint8_t ret[HEAP_BUI
         memcpy(&h, notes, sizeof h);
         if (h.n_namesz > len || h.n_descsz > len)
             return 0;
-        size_t name = sizeof h, desc = name + up_to_4(h.n_namesz);
-        size_t next = desc + up_to_4(h.n_descsz);
+        size_t name = sizeof h, desc = name + align_to_4(h.n_namesz);
+        size_t next = desc + align_to_4(h.n_descsz);
         if (desc + h.n_descsz > len)
             return 0;
         if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && !memcmp(notes + name, "GNU", 4)) {

@@ -1,61 +1,49 @@
-/* The interpreter of this process: found, recognised, checked, and its frames of this thread. */
+/* Finds the Python interpreter, verifies its layout, and reads the frames of this thread. */
 #include "heap/python.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "heap/modules.h"
 #include "heap/python_code.h"
 #include "heap/python_layout.h"
 #include "heap/python_small.h"
 #include "heap/python_symbols.h"
+#include "heap/unwind_stack.h"
 
 enum phase {
-    ABSENT,  /* not found (yet) */
-    FOUND,   /* its names are known; not initialised yet */
-    CHECK,   /* its layout is believed when a stack has been walked by it */
+    ABSENT,  /* not found, perhaps not loaded yet */
+    FOUND,   /* its symbols are known; it is not initialised yet */
+    CHECK,   /* its layout is trusted after one stack has been walked with it */
     SETTLED, /* see verdict */
 };
 enum {
-    CHAIN_MAX = 100000, /* frames; a longer chain is none */
-    CHECK_MAX = 256,    /* frames that are walked with great care before all are believed */
-    CHECK_TRIES = 8,    /* a wrong layout fails every time; a stack in the making but once */
+    CHAIN_MAX = 100000, /* frames; a longer chain is corrupt */
+    CHECK_MAX = 256,    /* frames that are checked before the layout is trusted */
+    CHECK_TRIES = 8, /* a wrong layout fails every time, a stack that is being changed only once */
     LINE_MAX = 1 << 28,
 };
 
 static _Atomic(uint32_t) phase;
 static _Atomic(uint32_t) verdict; /* enum heap_python, from CHECK on */
-static _Atomic(uint32_t) is_looking;
-/* Written by the thread that looks, before the phase that lets others read them. */
+static _Atomic(uint32_t) is_detecting;
+/* Written by the detecting thread, before the phase in which other threads read them. */
 static struct python_symbols symbols;
 static struct python_layout layout;
 static _Atomic(uint32_t) version;
 static uint32_t checks_failed;
 
-/* Of the present table. */
+/* For the current table. */
 static _Atomic(uint32_t) module;
 static _Atomic(uint32_t) modules_seen;
 
 /* ---- frames ---- */
 
-/* Reads memory that may not be there, while a layout is not believed yet: the kernel copies a
- * signal set from AT before it refuses the request, and says whether it could. */
-static bool is_readable(uintptr_t at)
-{
-    int saved = errno;
-    bool is_there = at && syscall(SYS_rt_sigprocmask, ~0, at, NULL, 8) == -1 && errno != EFAULT;
-    errno = saved;
-    return is_there;
-}
-
-/* IS_CAREFUL: nothing is known of where OBJECT points. */
+/* IS_CAREFUL: OBJECT may point anywhere. */
 static inline bool get(uintptr_t object, uint16_t offset, size_t len, bool is_careful, void *ret)
 {
     uintptr_t at = object + offset;
-    if (is_careful && (object & 7 || !is_readable(at) || !is_readable(at + len - 1)))
+    if (is_careful && (object & 7 || !unwind_is_readable(at) || !unwind_is_readable(at + len - 1)))
         return false;
     memcpy(ret, (const void *)at, len);
     return true;
@@ -80,7 +68,7 @@ static inline bool is_of_type(uintptr_t object, const void *type, bool is_carefu
            there == (uintptr_t)type;
 }
 
-/* The instruction's offset, and whether the frame has begun its function. */
+/* Reads the instruction's offset, and whether the frame has started to run its function. */
 static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, struct view *ret)
 {
     if (layout.instr != PYTHON_INSTR_POINTER) {
@@ -103,7 +91,7 @@ static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, s
     return true;
 }
 
-/* False: this is no frame. */
+/* Returns false if FRAME is not a frame. */
 static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret)
 {
     uint8_t owner = 0, is_entry = 0;
@@ -118,7 +106,7 @@ static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret
         return false;
     ret->is_entry = layout.entry == PYTHON_ENTRY_ALL || is_entry;
     ret->is_shim = layout.has_owner && owner >= layout.shim_owner;
-    ret->code &= ~(uintptr_t)7; /* 3.14 keeps marks there */
+    ret->code &= ~(uintptr_t)7; /* 3.14 stores tag bits there */
     if (ret->is_shim)
         return true;
     return is_of_type(ret->code, symbols.code_type, is_careful) &&
@@ -136,7 +124,7 @@ static inline bool innermost_frame(uintptr_t thread, bool is_careful, uintptr_t 
     return true;
 }
 
-/* The evaluation ends here: says so in its outermost frame, or that it had none. */
+/* Ends an evaluation: marks its outermost frame as the entry frame, or adds an empty entry. */
 static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size_t *start)
 {
     if (*n > *start)
@@ -158,16 +146,16 @@ static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
             ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
             ret[n - 1].is_entry = false;
         }
-        /* A shim below frames of its evaluation; the chain never starts with one. */
+        /* A shim follows the frames of its evaluation; the chain never starts with one. */
         if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
             end_evaluation(ret, max, &n, &start);
     }
     return n;
 }
 
-/* This thread's state, if it may be read; 0: it has none, or the interpreter is going down, when
- * others may free it. */
-static uintptr_t my_thread(void)
+/* Returns this thread's state, or 0 if it has none or the interpreter is shutting down, when other
+ * threads may free it. */
+static uintptr_t this_thread(void)
 {
     if (!symbols.is_initialized() || symbols.is_finalizing())
         return 0;
@@ -180,7 +168,7 @@ size_t python_frames(struct python_frame *ret, size_t max)
     if (atomic_load_explicit(&phase, memory_order_acquire) != SETTLED ||
         atomic_load_explicit(&verdict, memory_order_relaxed) != HEAP_PYTHON_OK)
         return 0;
-    uintptr_t thread = my_thread();
+    uintptr_t thread = this_thread();
     if (!thread || !innermost_frame(thread, false, &frame))
         return 0;
     return walk_frames(frame, ret, max);
@@ -191,7 +179,7 @@ bool python_is_ending(void)
     return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && symbols.is_finalizing();
 }
 
-/* ---- is the layout right? ---- */
+/* ---- verifying the layout ---- */
 
 static bool is_text(uintptr_t text)
 {
@@ -204,7 +192,7 @@ static bool is_code(uintptr_t code, uint32_t instr)
 {
     uintptr_t file = 0, name = 0, lines = 0, units = 0;
     int32_t line = 0;
-    /* From 3.11 on the instructions are in the code object, and it says how many. */
+    /* From 3.11 on, the code object holds its instructions and their number. */
     if (layout.instr == PYTHON_INSTR_POINTER && instr != HEAP_INSTR_UNKNOWN &&
         (!get_word(code, layout.bytes_size, true, &units) || instr >= 2 * units))
         return false;
@@ -216,8 +204,8 @@ static bool is_code(uintptr_t code, uint32_t instr)
            line < LINE_MAX;
 }
 
-/* Walks the stack of THREAD as if nothing in it were known. HEAP_PYTHON_NONE: there is no Python
- * function on it yet. */
+/* Walks the stack of THREAD without trusting the layout. Returns HEAP_PYTHON_NONE if it has no
+ * Python function on it yet. */
 static enum heap_python check(uintptr_t thread)
 {
     uintptr_t frame;
@@ -237,7 +225,7 @@ static enum heap_python check(uintptr_t thread)
     return seen ? HEAP_PYTHON_OK : HEAP_PYTHON_NONE;
 }
 
-/* ---- finding it ---- */
+/* ---- detection ---- */
 
 static void settle_python(enum heap_python state)
 {
@@ -245,19 +233,20 @@ static void settle_python(enum heap_python state)
     atomic_store_explicit(&phase, SETTLED, memory_order_release);
 }
 
-static void found(const struct python_symbols *s)
+static void set_symbols(const struct python_symbols *s)
 {
     symbols = *s;
     python_small_found(&symbols);
     atomic_store_explicit(&phase, FOUND, memory_order_release);
 }
 
-/* Most interpreters are the program, or a library that it needs: there before the first thread. */
+/* Most interpreters are the program itself or a library it links to, and are loaded before the
+ * first thread starts. */
 static __attribute__((constructor)) void find_at_start(void)
 {
     struct python_symbols s;
     if (python_symbols_anywhere(&s))
-        found(&s);
+        set_symbols(&s);
 }
 
 static bool is_libpython(const struct heap_table *t, const struct heap_module *m)
@@ -272,7 +261,7 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
-/* A program that loads its interpreter: among the modules that stacks have been in. */
+/* For programs that load their interpreter later: searches the modules that stacks have been in. */
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;
@@ -281,7 +270,7 @@ static void find_late(const struct heap_table *t)
     for (; i < count && i < HEAP_MODULES; i++) {
         const struct heap_module *m = &t->modules[i];
         if (!m->is_gone && is_libpython(t, m) && python_symbols_at(m->start, &s)) {
-            found(&s);
+            set_symbols(&s);
             return;
         }
     }
@@ -301,14 +290,14 @@ static void recognise(void)
         atomic_store_explicit(&phase, CHECK, memory_order_release);
 }
 
-static void believe(void)
+static void verify_layout(void)
 {
-    /* To look with care takes a system call. */
+    /* Checked reads need a system call. */
     if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;
     }
-    uintptr_t thread = my_thread();
+    uintptr_t thread = this_thread();
     enum heap_python state = thread ? check(thread) : HEAP_PYTHON_NONE;
     if (state == HEAP_PYTHON_CHECK && ++checks_failed < CHECK_TRIES)
         return;
@@ -316,20 +305,20 @@ static void believe(void)
         settle_python(state);
 }
 
-static void look_further(const struct heap_table *t)
+static void advance_detection(const struct heap_table *t)
 {
     if (t && atomic_load_explicit(&phase, memory_order_relaxed) == ABSENT)
         find_late(t);
     if (atomic_load_explicit(&phase, memory_order_relaxed) == FOUND)
         recognise();
     if (atomic_load_explicit(&phase, memory_order_relaxed) == CHECK)
-        believe();
+        verify_layout();
     uint32_t now = atomic_load_explicit(&phase, memory_order_relaxed);
     if (now == CHECK || now == SETTLED)
-        python_small_install(&symbols, (const void *)my_thread());
+        python_small_install(&symbols, (const void *)this_thread());
 }
 
-/* What the table says of Python, where it does not say so yet. */
+/* Writes the state of Python into the table, once. */
 static void publish_state(struct heap_table *t)
 {
     uint32_t now = atomic_load_explicit(&phase, memory_order_acquire);
@@ -353,14 +342,14 @@ static void publish_state(struct heap_table *t)
                           memory_order_relaxed);
 }
 
-void python_look(void)
+void python_detect(void)
 {
     struct heap_table *t = heap_process.table;
     uint32_t expected = 0;
-    if (atomic_compare_exchange_strong_explicit(&is_looking, &expected, 1, memory_order_acquire,
+    if (atomic_compare_exchange_strong_explicit(&is_detecting, &expected, 1, memory_order_acquire,
                                                 memory_order_relaxed)) {
-        look_further(t);
-        atomic_store_explicit(&is_looking, 0, memory_order_release);
+        advance_detection(t);
+        atomic_store_explicit(&is_detecting, 0, memory_order_release);
     }
     if (t)
         publish_state(t);
@@ -381,6 +370,6 @@ void python_reset(void)
 {
     atomic_store_explicit(&module, MODULE_NONE, memory_order_relaxed);
     atomic_store_explicit(&modules_seen, 0, memory_order_relaxed);
-    atomic_store_explicit(&is_looking, 0, memory_order_relaxed);
+    atomic_store_explicit(&is_detecting, 0, memory_order_relaxed);
     python_code_reset();
 }

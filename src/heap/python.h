@@ -1,29 +1,30 @@
-/* Python seen from inside its allocations: frames of this thread without its lock, and its own
- * allocator of small objects. The layouts are in python_layout.c, a table by
- * version, checked against the running interpreter before it is believed. */
+/* Python as seen from inside its allocations: reads this thread's frames without the GIL, and hooks
+ * the interpreter's allocator of small objects. python_layout.c has the layout of each version,
+ * which is verified against the running interpreter before it is used. */
 #pragma once
 
 #include "heap/heap.h"
 
 struct python_frame {
-    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction; 0: an evaluation that has not begun
-                      its function: no frame, but a loop on the C stack */
-    bool is_entry; /* called from C: below it on the C stack is an evaluation of its own */
+    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction; 0: an evaluation that has not started
+                      its function, which has a loop on the C stack but no frame */
+    bool is_entry; /* called from C: the frames below belong to another evaluation loop on the C
+                      stack */
 };
 
-/* Looks whether there is an interpreter by now, of which version, and whether its frames can be
- * read; called on the sampled way and for arenas, cheap once it is settled. Puts itself in front of
- * the allocator of small objects when that is wanted and this thread holds the lock. */
-void python_look(void);
-/* This thread's frames, innermost first; 0: none or not readable. */
+/* Detects the interpreter, its version, and whether its frames can be read. Called for every sample
+ * and for arenas; cheap once the result is final. Also hooks the allocator of small objects if that
+ * is requested and this thread holds the GIL. */
+void python_detect(void);
+/* Reads this thread's frames, innermost first, and returns their number; 0 if it has none or they
+ * are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
-/* Does the interpreter end? It then lets go of everything, leaks too. */
+/* Returns whether the interpreter is shutting down: it then frees everything, also leaks. */
 bool python_is_ending(void);
-/* Is IP within the interpreter's loop? */
+/* Returns whether IP is inside the interpreter's evaluation loop. */
 bool python_is_eval(uintptr_t ip);
-/* The module with the interpreter in it, as modules_find gives it; MODULE_NONE before python_look.
- */
+/* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
 uint32_t python_module(void);
-/* True if mappings made from RETURN_ADDRESS are arenas of objects that are counted one by one. */
+/* Returns whether mappings made from RETURN_ADDRESS are arenas of individually counted objects. */
 bool python_owns_map(uintptr_t return_address);
-void python_reset(void); /* a new table: codes are noted anew */
+void python_reset(void); /* for a new table: adds code objects to it again */

@@ -11,21 +11,21 @@ enum {
     PROBES = 32,
     TEXT_MAX = 4096,       /* bytes of a name or a path */
     LINES_MAX = 128 << 10, /* bytes of a line table */
-    FILES = 512,           /* a power of two: paths kept for the next function of the same file */
-    SPINS = 4000,          /* some ten microseconds: far longer than adding takes */
+    FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
+    SPINS = 4000,          /* about ten microseconds: far longer than adding takes */
     INDEX_BITS = 15,
 };
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
 
-/* value: the entry's index below, above it a hash of what the code object looked like. Addresses
- * are given out again: where the hash is another, so is the code. 0: being added. */
+/* value: the entry's index in the low bits, a hash of the code object's contents above. Addresses
+ * are reused: a different hash means a different code object. 0: being added. */
 struct slot {
     _Atomic(uintptr_t) code;
     _Atomic(uint64_t) value;
 };
 static struct slot slots[SLOTS];
 
-/* All below are of the thread that has set this. */
+/* Held by the thread that adds a code object; protects everything below. */
 static _Atomic(uint32_t) is_adding;
 static char text_buffer[TEXT_MAX];
 static struct {
@@ -58,11 +58,11 @@ static uint64_t mix_code(uint64_t hash, uint64_t word)
 struct characters {
     const uint8_t *data;
     size_t count;
-    uint32_t width; /* bytes of one: 1, 2, 4 */
+    uint32_t width; /* bytes per character: 1, 2 or 4 */
     bool is_ascii;
 };
 
-/* False: no string in the form that names of code have. */
+/* Returns false if TEXT is not a string in the form that names of code objects have. */
 static bool characters_of(uintptr_t text, const struct python_layout *l,
                           const struct python_symbols *symbols, struct characters *ret)
 {
@@ -98,8 +98,8 @@ static uint32_t character_at(const struct characters *c, size_t i)
     }
 }
 
-/* One character as UTF-8. A byte that Python could not decode stands in the string as a lone
- * surrogate, and goes out as that byte. */
+/* Encodes one character as UTF-8. A byte that Python could not decode is a lone surrogate in the
+ * string, and is written as that byte. */
 static size_t encode(uint32_t c, char ret[4])
 {
     if (c >= 0xdc80 && c <= 0xdcff) {
@@ -119,7 +119,7 @@ static size_t encode(uint32_t c, char ret[4])
     return len;
 }
 
-/* Into the buffer of the adding thread: its length. Names that are longer are cut. */
+/* Encodes into the shared buffer and returns the length. Longer names are truncated. */
 static size_t encode_all(const struct characters *c)
 {
     size_t len = 0;
@@ -139,7 +139,7 @@ static struct heap_text text_of(uintptr_t text, const struct python_layout *l,
     return heap_text_add(heap_process.table, text_buffer, encode_all(&c));
 }
 
-/* Many functions are in the same file, and room for text is short. */
+/* Caches paths, because many functions share a file and the text section is small. */
 static struct heap_text file_of(uintptr_t text, const struct python_layout *l,
                                 const struct python_symbols *symbols)
 {
@@ -171,8 +171,8 @@ static struct heap_text lines_of(uintptr_t lines, const struct python_layout *l,
 
 /* ---- entries ---- */
 
-static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_layout *l,
-                          const struct python_symbols *symbols)
+static uint64_t hash_text_end(uint64_t hash, uintptr_t text, const struct python_layout *l,
+                              const struct python_symbols *symbols)
 {
     struct characters c;
     uint64_t end = 0;
@@ -184,15 +184,15 @@ static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_lay
     return mix_code(mix_code(hash, c.count), end);
 }
 
-/* What tells one code object from the next one at its address, without reading all of it: where its
- * parts are, and how its names end. */
-static uint64_t look_of(uintptr_t code, const struct python_layout *l,
-                        const struct python_symbols *symbols)
+/* Distinguishes a code object from a later one at the same address, without reading all of it:
+ * hashes the addresses of its parts and the ends of its names. */
+static uint64_t hash_code(uintptr_t code, const struct python_layout *l,
+                          const struct python_symbols *symbols)
 {
     uint64_t hash = mix_code(1, int_at(code, l->code_first_line));
     hash = mix_code(hash, word_at(code, l->code_lines));
-    hash = text_look(hash, word_at(code, l->code_file), l, symbols);
-    return text_look(hash, word_at(code, l->code_name), l, symbols);
+    hash = hash_text_end(hash, word_at(code, l->code_file), l, symbols);
+    return hash_text_end(hash, word_at(code, l->code_name), l, symbols);
 }
 
 static bool start_adding(void)
@@ -209,7 +209,7 @@ static bool start_adding(void)
     return false;
 }
 
-/* The entry's index; the caller adds alone. */
+/* Returns the entry's index. The caller holds is_adding. */
 static uint32_t add_code(uintptr_t code, const struct python_layout *l,
                          const struct python_symbols *symbols)
 {
@@ -231,8 +231,7 @@ static uint32_t add_code(uintptr_t code, const struct python_layout *l,
     return i;
 }
 
-/* The slot of CODE, its own or a free one that is now its own; NULL: all places for it are taken.
- */
+/* Returns the slot of CODE, claiming a free one if needed; NULL if all candidates are taken. */
 static struct slot *code_slot(uintptr_t code)
 {
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -250,32 +249,32 @@ static struct slot *code_slot(uintptr_t code)
     return NULL;
 }
 
-static bool is_noted(const struct slot *slot, uint64_t look, uint32_t *ret)
+static bool is_current(const struct slot *slot, uint64_t hash, uint32_t *ret)
 {
     const uint64_t mask = (1U << INDEX_BITS) - 1;
     uint64_t value = atomic_load_explicit(&slot->value, memory_order_acquire);
     *ret = (uint32_t)(value & mask);
-    return value && (value & ~mask) == look;
+    return value && (value & ~mask) == hash;
 }
 
 uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
                            const struct python_symbols *symbols)
 {
-    uint64_t look = look_of(code, l, symbols) << INDEX_BITS;
+    uint64_t hash = hash_code(code, l, symbols) << INDEX_BITS;
     struct slot *slot = code_slot(code);
     uint32_t i;
     if (!slot) {
         heap_drop(HEAP_DROP_CODES);
         return PYTHON_CODE_UNKNOWN;
     }
-    if (is_noted(slot, look, &i))
+    if (is_current(slot, hash, &i))
         return i;
     if (!start_adding())
         return PYTHON_CODE_UNKNOWN;
-    if (!is_noted(slot, look, &i)) { /* not by another just now */
+    if (!is_current(slot, hash, &i)) { /* not added by another thread meanwhile */
         i = add_code(code, l, symbols);
         if (i != PYTHON_CODE_UNKNOWN)
-            atomic_store_explicit(&slot->value, look | i, memory_order_release);
+            atomic_store_explicit(&slot->value, hash | i, memory_order_release);
     }
     atomic_store_explicit(&is_adding, 0, memory_order_release);
     return i;
@@ -285,7 +284,7 @@ void python_code_reset(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         if (!atomic_load_explicit(&slots[i].code, memory_order_relaxed))
-            continue; /* a page that nobody wrote to stays untouched */
+            continue; /* avoids touching a page that was never written */
         atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
         atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
     }

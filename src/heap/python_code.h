@@ -1,4 +1,4 @@
-/* Code objects: each is copied into the table when it is first seen, for it may die. */
+/* Code objects: each is copied into the table when it is first seen, because it may be freed. */
 #pragma once
 
 #include <stdint.h>
@@ -8,8 +8,8 @@
 
 enum { PYTHON_CODE_UNKNOWN = 0 }; /* the first entry of the table: no name, no file */
 
-/* The index in the table of the code object at CODE, which lives; PYTHON_CODE_UNKNOWN: no room, or
- * another thread was adding one for too long. */
+/* Returns the index in the table of the live code object at CODE; PYTHON_CODE_UNKNOWN if the table
+ * is full or another thread was adding one for too long. */
 uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
                            const struct python_symbols *symbols);
-void python_code_reset(void); /* a new table */
+void python_code_reset(void); /* for a new table */

@@ -1,13 +1,13 @@
-/* The layouts: constants for 3.9 to 3.12, _Py_DebugOffsets for 3.13 and 3.14. All are checked
- * against the running interpreter before they are believed (python_check). */
+/* The layouts of CPython's structures: constants for 3.9 to 3.12, _Py_DebugOffsets for 3.13 and
+ * 3.14. python.c verifies them against the running interpreter before it uses them. */
 #include "heap/python_layout.h"
 
 #include <string.h>
 
-/* Of all versions, on 64 bits. */
+/* The same in all versions, on 64-bit systems. */
 #define OBJECT_PARTS .object_type = 8, .bytes_size = 16, .bytes_data = 32
 
-/* Before 3.12 a string carries a wchar_t form. */
+/* Before 3.12 a string also has a wchar_t representation. */
 #define TEXT_WITH_WCHAR .text_length = 16, .text_state = 32, .text_ascii = 48, .text_other = 72
 #define TEXT_WITHOUT_WCHAR .text_length = 16, .text_state = 32, .text_ascii = 40, .text_other = 56
 
@@ -88,7 +88,7 @@ static const struct python_layout layout_3_12 = {
     .code_instrs = 192,
 };
 
-/* ---- what the interpreter says of itself ---- */
+/* ---- _Py_DebugOffsets ---- */
 
 struct offsets_head {
     char cookie[8];
@@ -152,7 +152,7 @@ struct offsets_3_14 {
     struct offsets_text text;
 };
 
-/* Says whether OFFSET can be one; the objects are all smaller than this. */
+/* Returns false if OFFSET is larger than any of these objects. */
 static bool take_offset(uint64_t offset, uint16_t *ret)
 {
     if (offset >= 4096)
@@ -161,9 +161,9 @@ static bool take_offset(uint64_t offset, uint16_t *ret)
     return true;
 }
 
-/* The same names in both versions, at different places. _co_firsttraceable is not among them: it
- * and co_extra are the two words before the instructions. A string that is not ASCII has two more
- * words before its characters. */
+/* The fields have the same names in both versions, at different offsets. _co_firsttraceable is not
+ * among them: it and co_extra are the two words before the instructions. A non-ASCII string has two
+ * more words before its characters. */
 #define LAYOUT_FROM(o, ret)                                                                        \
     (take_offset((o)->thread.current_frame, &(ret)->thread_frame) &&                               \
      take_offset((o)->frame.previous, &(ret)->frame_back) &&                                       \
@@ -232,7 +232,7 @@ enum heap_python python_layout_find(uint32_t version, const void *runtime,
     }
 }
 
-/* Reads up to three digits at *AT; false: there is none. */
+/* Reads up to three digits at *AT; returns false if there is none. */
 static bool parse_minor(const char **at, uint32_t *ret)
 {
     uint32_t value = 0;

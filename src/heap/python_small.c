@@ -1,6 +1,6 @@
-/* The allocator of small objects, wrapped. A sampled object is taken from Python's own fallback,
- * the raw allocator, as pymalloc does for large ones: its free and realloc then find that the
- * pointer is none of theirs and hand it on, so that neither needs a wrapper. */
+/* Wraps the allocator of small objects. A sampled object is allocated from Python's own fallback,
+ * the raw allocator, as pymalloc does for large ones: pymalloc's free and realloc then see that the
+ * pointer is not theirs and pass it on, so that neither needs a wrapper. */
 #include "heap/python_small.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "heap/sampler.h"
 
 enum {
-    SMALL_MAX = 512,  /* pymalloc's own limit; above it all goes to malloc */
-    ARENA_CODE = 256, /* bytes of the function that maps arenas, at most */
+    SMALL_MAX = 512,  /* pymalloc's own limit; larger objects go to malloc */
+    ARENA_CODE = 256, /* upper bound for the size of the function that maps arenas, in bytes */
 };
 #define SMALL_COLD __attribute__((noinline, cold))
 
@@ -22,14 +22,15 @@ enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
 
 static _Atomic(uint32_t) small_state;
 static _Atomic(uintptr_t) arena_code;
-/* Written before the wrappers are set in front, and never again. */
+/* Written before the wrappers are installed, and never again. */
 static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
-static _Atomic(int64_t) arena_bytes; /* below 0 where older ones went */
+static _Atomic(int64_t)
+    arena_bytes; /* below 0 if more old arenas were unmapped than new ones mapped */
 
-/* Takes SIZE from the countdown. True: there is not so much left, and nothing is taken. */
+/* Subtracts SIZE from the countdown. Returns true, without subtracting, if less is left. */
 static inline bool is_due(size_t size)
 {
     int64_t left = heap_thread.countdown - (int64_t)size;
@@ -39,7 +40,7 @@ static inline bool is_due(size_t size)
     return false;
 }
 
-/* Not counted on its way through malloc. */
+/* Allocates without counting the call of malloc as well. */
 static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
 {
     int64_t countdown = t->countdown;
@@ -51,7 +52,7 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* NULL: no sample, or no memory; the original goes on. */
+/* Returns NULL if there is no sample or no memory; the original function then takes over. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;
@@ -71,7 +72,7 @@ static SMALL_COLD void *sample(size_t size, bool is_zeroed)
     return p;
 }
 
-/* Out of line, for the short way to need no registers of its own. */
+/* Out of line, so that the fast path needs no registers of its own. */
 static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
 {
     void *p = sample(size, false);
@@ -99,7 +100,7 @@ static void *small_calloc(void *ctx, size_t count, size_t size)
     return pymalloc.calloc(ctx, count, size);
 }
 
-/* Lists begin their items with a realloc of nothing. */
+/* Lists allocate their items with realloc(NULL). */
 static void *small_realloc(void *ctx, void *old, size_t size)
 {
     if (!old)
@@ -147,8 +148,8 @@ void python_small_found(const struct python_symbols *symbols)
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 
-/* Only pymalloc itself: debugging hooks and tracers write around the object and would find none of
- * theirs, other allocators do not know a pointer of malloc's. */
+/* Only pymalloc itself is wrapped: debug hooks and tracers write around the object and would not
+ * find their data, and other allocators do not accept a pointer of malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
 {
     struct python_allocator mem, obj;
@@ -175,7 +176,7 @@ void python_small_install(const struct python_symbols *s, const void *mine)
         atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
         return;
     }
-    /* Only the thread that has the lock may; it is alone with the allocators then. */
+    /* No other thread uses the allocators while this one holds the GIL. */
     if (!mine || !s->thread_current || s->thread_current() != mine)
         return;
     if (!is_pymalloc(s, &pymalloc)) {
@@ -202,20 +203,19 @@ bool python_small_is_on(void)
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
 }
 
-/* Arenas come without a sample, and there may be no other for long: what lies in them would be
- * counted neither way until it is decided. */
+/* Mapping an arena takes no sample, and the next sample may be long in coming. Without an early
+ * decision, the objects in the arena would be counted neither individually nor as an arena. */
 static void decide_small(void)
 {
     int saved = errno;
     heap_thread.busy++;
     if (atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_OFF)
-        python_look();
+        python_detect();
     heap_thread.busy--;
     errno = saved;
 }
 
-/* Also while it is undecided: the arenas of the first moments hold objects that are counted later.
- */
+/* Also true before the decision: the first arenas hold objects that are counted later. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);

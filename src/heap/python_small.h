@@ -1,5 +1,4 @@
-/* In front of pymalloc: small Python objects share the countdown of malloc, and the arenas in which
- * they lie are counted. */
+/* Hooks pymalloc: small Python objects share malloc's countdown, and their arenas are counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,11 +6,11 @@
 
 #include "heap/python_symbols.h"
 
-/* The interpreter was found: where it maps its arenas from. */
+/* Called when the interpreter was found: records the code that maps its arenas. */
 void python_small_found(const struct python_symbols *symbols);
-/* Puts itself in front when that can be done now, if it is wanted. MINE is the state of this
- * thread. Cheap once it is settled. */
+/* Installs the wrappers if they are requested and can be installed now. MINE is the state of this
+ * thread. Cheap once the result is final. */
 void python_small_install(const struct python_symbols *symbols, const void *mine);
 bool python_small_is_on(void);
-/* Bytes of the arenas that were mapped since it is on and that are still there. */
+/* Returns the bytes of live arenas that were mapped since the wrappers were installed. */
 uint64_t python_small_arena_bytes(void);

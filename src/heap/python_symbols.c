@@ -1,4 +1,4 @@
-/* The interpreter among the loaded modules, and what it exports. */
+/* Finds the interpreter among the loaded modules, and its exported symbols. */
 #include "heap/python_symbols.h"
 
 #include <link.h>
@@ -7,7 +7,7 @@
 #include "heap/module_names.h"
 #include "heap/modules.h"
 
-/* A pointer to a function is not one to an object, says C. */
+/* ISO C has no conversion between object and function pointers. */
 #define FUNCTION(t, name, ret)                                                                     \
     do {                                                                                           \
         void *at = module_names_address(t, name);                                                  \

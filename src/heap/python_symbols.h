@@ -1,4 +1,4 @@
-/* What of the interpreter's exported names is used, found in its module's own tables. */
+/* The exported symbols of the interpreter, found in its module's own tables. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,14 +20,14 @@ struct python_arenas { /* PyObjectArenaAllocator */
     void (*free)(void *ctx, void *p, size_t size);
 };
 
-/* NULL: this interpreter does not have it. */
+/* A symbol is NULL if this interpreter does not have it. */
 struct python_symbols {
     const char *(*get_version)(void);
     const unsigned long *version; /* from 3.11 on */
     int (*is_initialized)(void);
     int (*is_finalizing)(void);
-    void *(*thread_mine)(void);    /* of this thread, with or without the lock */
-    void *(*thread_current)(void); /* of the thread that has the lock */
+    void *(*thread_mine)(void);    /* state of this thread, with or without the GIL */
+    void *(*thread_current)(void); /* state of the thread that holds the GIL */
     const void *runtime;
     const void *code_type, *text_type, *bytes_type;
     uintptr_t eval, eval_end;
@@ -41,8 +41,8 @@ struct python_symbols {
     void *(*raw_calloc)(size_t count, size_t size);
 };
 
-/* In any module of this process; false: none has the interpreter in it. Takes the dynamic linker's
- * lock: for a constructor. */
+/* Searches all modules of this process; returns false if none contains an interpreter. Takes the
+ * dynamic linker's lock, so it is for constructors only. */
 bool python_symbols_anywhere(struct python_symbols *ret);
-/* In the module that is mapped at ADDRESS. */
+/* Searches the module that is mapped at ADDRESS. */
 bool python_symbols_at(uintptr_t address, struct python_symbols *ret);

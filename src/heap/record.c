@@ -1,4 +1,4 @@
-/* Takes a sample and ends one: the only way into the table. */
+/* Takes and ends samples. Only these functions write samples to the table. */
 #include "heap/record.h"
 
 #include <errno.h>
@@ -8,12 +8,13 @@
 #include "heap/sampler.h"
 #include "heap/stacks.h"
 
-/* Stacks are too long for the stack: a thread may have 16 KB of it, a signal handler less. */
+/* Stack traces are too long for a thread's stack, which may be 16 KB, or less in a signal
+ * handler. */
 enum { SCRATCHES = 16 };
 
 struct scratch {
     _Alignas(64) _Atomic(uint32_t) is_taken;
-    size_t natives; /* of the last sample taken here */
+    size_t natives; /* native frames of the last sample taken with this buffer */
     struct unwind_frame native[HEAP_STACK_MAX];
     struct python_frame python[HEAP_STACK_MAX];
     uint64_t merged[HEAP_STACK_MAX];
@@ -42,15 +43,32 @@ void record_reset(void)
             scratch_leave(&scratches[i]);
 }
 
-static uint32_t site_here(struct scratch *d)
+static size_t unwind_natives(struct scratch *d)
 {
     bool is_whole;
-    python_look();
     unwind_expect(d->native, d->natives);
-    size_t natives = d->natives = unwind_here(d->native, HEAP_STACK_MAX, &is_whole);
+    return d->natives = unwind_here(d->native, HEAP_STACK_MAX, &is_whole);
+}
+
+static uint32_t site_here(struct scratch *d)
+{
+    python_detect();
+    size_t natives = unwind_natives(d);
     size_t pythons = python_frames(d->python, HEAP_STACK_MAX);
     size_t n = record_merge(d->native, natives, d->python, pythons, d->merged, HEAP_STACK_MAX);
     return stacks_site(d->merged, n);
+}
+
+/* A thread without Python runs backward: its native frames name the node. */
+static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
+{
+    python_detect();
+    size_t pythons = python_frames(d->python, HEAP_STACK_MAX);
+    size_t natives = pythons ? 0 : unwind_natives(d);
+    d->merged[0] = HEAP_FRAME_GPU | gpu;
+    size_t n =
+        record_merge(d->native, natives, d->python, pythons, d->merged + 1, HEAP_STACK_MAX - 1);
+    return stacks_site(d->merged, n + 1);
 }
 
 static void add_live(const void *p, struct live_sample *sample)
@@ -59,7 +77,7 @@ static void add_live(const void *p, struct live_sample *sample)
                      sampler_probability(sample->size, sample->interval));
     if (live_add(p, sample))
         return;
-    live_thin(&heap_thread.random);
+    live_thin(sample->kind == HEAP_KIND_GPU ? &heap_thread.gpu_random : &heap_thread.random);
     if (!live_add(p, sample))
         heap_drop(HEAP_DROP_LIVE);
 }
@@ -69,20 +87,25 @@ static void count_hook_ns(struct heap_table *t, uint64_t since_ns)
     atomic_fetch_add_explicit(&t->header.hook_ns, heap_clock_ns() - since_ns, memory_order_relaxed);
 }
 
-static void take_sample(struct scratch *d, void *p, struct live_sample *sample)
+static void take_sample(struct scratch *d, const void *p, struct live_sample *sample, unsigned gpu)
 {
     struct heap_table *t = heap_process.table;
+    bool is_gpu = sample->kind == HEAP_KIND_GPU;
     uint64_t now = heap_clock_ns();
     sample->born_ms = (uint32_t)((now - t->header.start_ns) / 1000000);
-    sample->site = site_here(d);
+    sample->site = is_gpu ? gpu_site_here(d, gpu) : site_here(d);
     atomic_fetch_add_explicit(&t->header.samples, 1, memory_order_relaxed);
-    add_live(p, sample);
-    sampler_adapt(now);
+    if (!is_gpu || sample->site != 0) /* site 0 is of the host */
+        add_live(p, sample);
+    if (is_gpu)
+        sampler_adapt_gpu(now);
+    else
+        sampler_adapt(now);
     count_hook_ns(t, now);
 }
 
-/* What the program held is what it held before its interpreter began to take everything down: from
- * then on the table stays as it is. */
+/* The table is frozen when the interpreter starts to shut down and frees everything, so that it
+ * shows the program's heap before that. */
 static bool is_closed(void)
 {
     if (!python_is_ending())
@@ -92,22 +115,53 @@ static bool is_closed(void)
     return true;
 }
 
-void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind)
+/* Makes the table if this is the first sample. NULL: no sample may be taken now. */
+static struct scratch *begin_sample(void)
+{
+    if (is_closed() || (!life_is_on() && !life_make_table()))
+        return NULL;
+    struct scratch *d = scratch_take();
+    if (!d)
+        heap_drop(HEAP_DROP_NESTED);
+    return d;
+}
+
+static void record_sample(const void *p, struct live_sample *sample, unsigned gpu)
 {
     int saved = errno;
     heap_thread.busy++;
-    if (!is_closed() && (life_is_on() || life_make_table())) {
-        struct live_sample sample = {.size = size, .interval = interval, .kind = kind};
-        struct scratch *d = scratch_take();
-        if (d) {
-            take_sample(d, p, &sample);
-            scratch_leave(d);
-        } else {
-            heap_drop(HEAP_DROP_NESTED);
-        }
+    struct scratch *d = begin_sample();
+    if (d) {
+        take_sample(d, p, sample, gpu);
+        scratch_leave(d);
     }
     heap_thread.busy--;
     errno = saved;
+}
+
+void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind)
+{
+    struct live_sample sample = {.size = size, .interval = interval, .kind = kind};
+    record_sample(p, &sample, 0);
+}
+
+void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu)
+{
+    struct live_sample sample = {.size = size, .interval = interval, .kind = HEAP_KIND_GPU};
+    record_sample(key, &sample, gpu);
+}
+
+uint32_t record_gpu_site(unsigned gpu)
+{
+    int saved = errno;
+    heap_thread.busy++;
+    struct scratch *d = begin_sample();
+    uint32_t site = d ? gpu_site_here(d, gpu) : 0;
+    if (d)
+        scratch_leave(d);
+    heap_thread.busy--;
+    errno = saved;
+    return site;
 }
 
 static void count_end(void)
@@ -115,11 +169,12 @@ static void count_end(void)
     atomic_fetch_add_explicit(&heap_process.table->header.ends, 1, memory_order_relaxed);
 }
 
-bool record_take(void *p, struct live_sample *ret)
+bool record_take(const void *p, struct live_sample *ret)
 {
     if (!p || !life_is_on() || is_closed())
         return false;
-    if (!live_end(p, ret)) /* most of what the filter lets through: not even the clock is read */
+    if (!live_end(p, ret)) /* usually a false positive of the filter, so this path does not even
+                              read the clock */
         return false;
     int saved = errno;
     uint64_t now = heap_clock_ns();
@@ -129,7 +184,7 @@ bool record_take(void *p, struct live_sample *ret)
     return true;
 }
 
-bool record_end(void *p)
+bool record_end(const void *p)
 {
     struct live_sample sample;
     bool was_sample = record_take(p, &sample);
@@ -138,8 +193,8 @@ bool record_end(void *p)
     return was_sample;
 }
 
-/* So that size/interval is the number of hits to be expected in it: those of its old bytes under
- * their interval and of the new ones under that of today. */
+/* Returns the interval for which size/interval is the expected number of hits: the old bytes at
+ * their interval plus the new ones at the current interval. */
 static uint64_t grown_interval(const struct live_sample *sample, size_t size)
 {
     double hits = (double)sample->size / (double)sample->interval +
@@ -147,8 +202,8 @@ static uint64_t grown_interval(const struct live_sample *sample, size_t size)
     return (uint64_t)((double)size / hits);
 }
 
-/* That the hit was in what is left of it. */
-static double stays(const struct live_sample *sample, size_t size)
+/* Returns the probability that the byte that was hit is in the remaining SIZE bytes. */
+static double remaining_probability(const struct live_sample *sample, size_t size)
 {
     if (size >= sample->size)
         return 1;
@@ -167,7 +222,7 @@ void record_again(void *p, size_t size, const struct live_sample *sample)
     if (size > sample->size)
         next.interval = grown_interval(sample, size);
     heap_thread.busy++;
-    if (sampler_fraction(&heap_thread.random) < stays(sample, size))
+    if (sampler_fraction(&heap_thread.random) < remaining_probability(sample, size))
         add_live(p, &next);
     else
         count_end();

@@ -1,4 +1,4 @@
-/* One sample: its stack, merged, interned, and put among the living. */
+/* Taking a sample: unwinds, merges and interns its stack, and adds it to the live samples. */
 #pragma once
 
 #include "heap/heap.h"
@@ -7,24 +7,29 @@
 
 struct live_sample;
 
-/* An allocation of SIZE at P that sampler_hit chose; makes the table if this is the first. P must
- * not be NULL. Preserves errno. */
+/* Records an allocation of SIZE at P that sampler_hit chose; creates the table for the first one. P
+ * must not be NULL. Preserves errno. */
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind);
-/* P is about to be given back, and live_maybe said yes. Preserves errno. True: it was a sample. */
-bool record_end(void *p);
-/* The same before a realloc, which may carry it on. */
-bool record_take(void *p, struct live_sample *ret);
-/* It does: P, SIZE bytes now, goes on as a sample of its old stack; one that shrank, only with the
- * probability that is left to it, and one of no bytes not at all. Its site has allocated and freed
- * by it, as by any other call, but it is no new sample. Preserves errno. */
+/* Records a GPU block that sampler_hit_gpu chose; KEY is from gpu_key. If the thread runs Python,
+ * only Python frames are taken, in a tenth of the time. */
+void record_gpu_block(const void *key, uint64_t size, uint64_t interval, unsigned gpu);
+/* The site of the current stack on GPU, without a sample; 0: unknown. Preserves errno. */
+uint32_t record_gpu_site(unsigned gpu);
+/* Called before P is freed, if live_maybe returned true. Returns true if P was sampled. Preserves
+ * errno. */
+bool record_end(const void *p);
+/* Like record_end, before a realloc, after which record_again may continue the sample. */
+bool record_take(const void *p, struct live_sample *ret);
+/* Continues SAMPLE as P, now SIZE bytes, with its old stack. A block that shrank is kept with the
+ * probability that the sampled byte is in the remaining part, an empty one never. The site counts
+ * an allocation and a free, but no new sample. Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
-/* In the child of a fork: what the parent's other threads had in hand is free. */
+/* In the child of a fork: releases the scratch buffers of the parent's other threads. */
 void record_reset(void);
 
 /* Native frames and Python frames, both innermost first, as one stack of frame words, OUTERMOST
  * first. Each evaluation loop on the C stack is replaced by the Python frames it runs, up to and
- * with the next entry frame; the interpreter's own C frames are left out, but for those inside the
- * innermost Python frame. What does not match is kept, never lost: Python frames without a loop go
- * outermost. */
+ * including the next entry frame; the interpreter's own C frames are left out, except those inside
+ * the innermost Python frame. Python frames without an evaluation loop are put outermost. */
 size_t record_merge(const struct unwind_frame *native, size_t natives,
                     const struct python_frame *python, size_t pythons, uint64_t *ret, size_t max);

@@ -1,32 +1,40 @@
-/* The Poisson process that chooses allocations, and the interval it goes by.
- *
- * Logarithm and exponential are our own: a program may well export a function called log, and the
- * dynamic linker would have us call that one. */
+/* The Poisson process that chooses allocations, and the adaptive interval. Logarithm and
+ * exponential are implemented here: a program may export its own function called log, which the
+ * dynamic linker would bind our call to. */
 #include "heap/sampler.h"
 
 #include <string.h>
 
 #define SECOND_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
+#define GPU_COARSER                                                                                \
+    4 /* GPU blocks are larger: their base interval is this many times the host's                  \
+       */
 
 enum {
-    TICK_SHIFT = 16, /* a tick is 65.5 µs: leaves 16 bits for the purse */
-    PURSE_MASK = (1 << TICK_SHIFT) - 1,
-    /* The purse holds what samples may still be taken, in parts of one: a burst, such as a program
-     * that starts, may spend two seconds' worth at once. */
+    TICK_SHIFT = 16, /* a tick is 65.5 µs, which leaves 16 bits for the tokens */
+    TOKENS_MASK = (1 << TICK_SHIFT) - 1,
+    /* A token bucket of samples, in 64ths: a burst, such as a program's start, may spend two
+     * seconds' worth at once. */
     ONE = 64,
-    PURSE_MAX = 2 * SAMPLER_RATE * ONE,
-    PURSE_CHANGED = PURSE_MAX / 2,    /* what is in it after a change, */
-    PURSE_PLENTY = PURSE_MAX / 8 * 7, /* and with this much in it the interval may be halved */
-    /* Threads that drew under the old interval still come in after a raise, and would be taken for
-     * a rate that is still too high: no raise goes all the way at once. */
+    /* After a raise, threads that drew at the old interval keep hitting at the old rate. A single
+     * raise is therefore at most 2^UP_MAX. */
     UP_MAX = 3,
 };
 
-static _Atomic(uint64_t) interval_now;   /* 0: the base */
-static _Atomic(uint64_t) interval_floor; /* 0: the base */
-static _Atomic(uint64_t) purse;          /* tick of its last filling above what is in it */
-static _Atomic(uint64_t) changed_tick;   /* of the interval */
+/* The sampling interval and its rate limit: one for host allocations, one for GPU blocks. */
+struct pace {
+    uint64_t coarser;               /* base interval ÷ the requested one */
+    uint64_t rate;                  /* samples per second in the long run */
+    _Atomic(uint64_t) interval_now; /* 0: the base */
+    _Atomic(uint64_t) floor;        /* 0: the base */
+    _Atomic(uint64_t) tokens;       /* high bits: tick of the last refill; low bits: tokens */
+    _Atomic(uint64_t) changed_tick; /* tick of the last change of the interval */
+};
+_Static_assert(2 * SAMPLER_GPU_RATE * ONE <= TOKENS_MASK, "a full bucket fits below the tick");
+
+static struct pace host = {.coarser = 1, .rate = SAMPLER_RATE};
+static struct pace gpu = {.coarser = GPU_COARSER, .rate = SAMPLER_GPU_RATE};
 static _Atomic(uint64_t) seeds;
 
 static uint64_t whole_units(uint64_t bytes)
@@ -37,63 +45,93 @@ static uint64_t whole_units(uint64_t bytes)
     return bytes ? bytes : SAMPLER_UNIT;
 }
 
-static uint64_t base_interval(void)
+static uint64_t base_of(const struct pace *p)
 {
     uint64_t base = heap_process.base_interval;
-    return base ? whole_units(base) : DEFAULT_INTERVAL;
+    return whole_units(p->coarser * (base ? whole_units(base) : DEFAULT_INTERVAL));
+}
+
+static uint64_t interval_of(const struct pace *p)
+{
+    uint64_t now = atomic_load_explicit(&p->interval_now, memory_order_relaxed);
+    return now ? now : base_of(p);
+}
+
+static uint64_t floor_of(const struct pace *p)
+{
+    uint64_t floor = atomic_load_explicit(&p->floor, memory_order_relaxed);
+    return floor ? floor : base_of(p);
 }
 
 uint64_t sampler_interval(void)
 {
-    uint64_t now = atomic_load_explicit(&interval_now, memory_order_relaxed);
-    return now ? now : base_interval();
+    return interval_of(&host);
 }
 
 uint64_t sampler_floor(void)
 {
-    uint64_t floor = atomic_load_explicit(&interval_floor, memory_order_relaxed);
-    return floor ? floor : base_interval();
+    return floor_of(&host);
 }
 
-static void publish_interval(void)
+uint64_t sampler_gpu_interval(void)
+{
+    return interval_of(&gpu);
+}
+
+uint64_t sampler_gpu_floor(void)
+{
+    return floor_of(&gpu);
+}
+
+static void publish_interval(const struct pace *p)
 {
     struct heap_table *t = heap_process.table;
     if (t)
-        atomic_store_explicit(&t->header.interval, sampler_interval(), memory_order_relaxed);
+        atomic_store_explicit(p == &gpu ? &t->header.gpu_interval : &t->header.interval,
+                              interval_of(p), memory_order_relaxed);
 }
 
-static void shift_interval(int up, int down)
+static void shift_interval(struct pace *p, int up, int down)
 {
-    uint64_t old = atomic_load_explicit(&interval_now, memory_order_relaxed), bytes;
+    uint64_t old = atomic_load_explicit(&p->interval_now, memory_order_relaxed), bytes;
     do {
-        bytes = whole_units((old ? old : base_interval()) << up >> down);
-        if (bytes < sampler_floor())
-            bytes = sampler_floor();
-    } while (!atomic_compare_exchange_weak_explicit(&interval_now, &old, bytes,
+        bytes = whole_units((old ? old : base_of(p)) << up >> down);
+        if (bytes < floor_of(p))
+            bytes = floor_of(p);
+    } while (!atomic_compare_exchange_weak_explicit(&p->interval_now, &old, bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
-    publish_interval();
+    publish_interval(p);
 }
 
 void sampler_set_floor(uint64_t bytes)
 {
-    atomic_store_explicit(&interval_floor, whole_units(bytes), memory_order_relaxed);
-    shift_interval(0, 0);
+    uint64_t ratio = base_of(&gpu) / base_of(&host);
+    atomic_store_explicit(&host.floor, whole_units(bytes), memory_order_relaxed);
+    atomic_store_explicit(&gpu.floor, whole_units(bytes * ratio), memory_order_relaxed);
+    shift_interval(&host, 0, 0);
+    shift_interval(&gpu, 0, 0);
+}
+
+static void pace_reset(struct pace *p)
+{
+    atomic_store_explicit(&p->interval_now, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->floor, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->tokens, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->changed_tick, 0, memory_order_relaxed);
+    publish_interval(p);
 }
 
 void sampler_reset(void)
 {
-    atomic_store_explicit(&interval_now, 0, memory_order_relaxed);
-    atomic_store_explicit(&interval_floor, 0, memory_order_relaxed);
-    atomic_store_explicit(&purse, 0, memory_order_relaxed);
-    atomic_store_explicit(&changed_tick, 0, memory_order_relaxed);
-    publish_interval();
+    pace_reset(&host);
+    pace_reset(&gpu);
 }
 
-/* ---- chance ---- */
+/* ---- random numbers ---- */
 
 uint64_t sampler_random(uint64_t *random)
 {
-    /* An odd step goes through all states; the mixing makes them look unrelated. */
+    /* Adding an odd number visits all states; the mixing makes successive values look unrelated. */
     uint64_t x = *random += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -105,13 +143,13 @@ double sampler_fraction(uint64_t *random)
     return (double)(sampler_random(random) >> 11) * 0x1p-53;
 }
 
-/* Threads may start in the same nanosecond, and at the address of one that is gone. */
-static void seed(struct heap_thread *t)
+/* Threads may start in the same nanosecond, and at the address of one that exited. */
+static uint64_t seed(const struct heap_thread *t)
 {
     uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
     uint64_t state = heap_clock_ns() ^ n << 48 ^ (uint64_t)(uintptr_t)t << 16;
     state = sampler_random(&state);
-    t->random = state ? state : n;
+    return state ? state : n;
 }
 
 /* For 0 < u ≤ 1: u = m·2^e with m between √½ and √2, and ln m = 2·artanh((m − 1)/(m + 1)). */
@@ -136,7 +174,7 @@ static double log_of(double u)
 double sampler_probability(uint64_t size, uint64_t interval)
 {
     double x = (double)(size ? size : 1) / (double)(interval ? interval : 1);
-    if (x > 40) /* 1 to the last bit */
+    if (x > 40) /* 1 within double precision */
         return 1;
     int halvings = 0;
     for (; x > 0.125; halvings++)
@@ -144,7 +182,7 @@ double sampler_probability(uint64_t size, uint64_t interval)
     double p = 0;
     for (int k = 9; k >= 1; k--)
         p = x / k * (1 - p);
-    /* 1 − e^(−2x) from 1 − e^(−x), with nothing lost to cancellation. */
+    /* 1 − e^(−2x) from 1 − e^(−x), without cancellation. */
     for (; halvings > 0; halvings--)
         p *= 2 - p;
     return p;
@@ -158,11 +196,21 @@ int64_t sampler_draw(uint64_t *random, uint64_t interval)
 
 /* ---- the countdown ---- */
 
-/* A draw of 1 means the very next byte, and the slow way is taken below 0. */
+/* A draw of 1 hits the very next byte, as a countdown below 0 is a hit. */
 static void draw_next(struct heap_thread *t)
 {
     t->interval = sampler_interval();
-    t->countdown = sampler_draw(&t->random, t->interval) - 1;
+    t->drawn = t->countdown = sampler_draw(&t->random, t->interval) - 1;
+}
+
+/* Adds the bytes allocated since the countdown was drawn. */
+static void count_allocated(const struct heap_thread *t)
+{
+    struct heap_table *table = heap_process.table;
+    int64_t bytes;
+    if (table && !__builtin_sub_overflow(t->drawn, t->countdown, &bytes) && bytes > 0)
+        atomic_fetch_add_explicit(&table->header.allocated_bytes, (uint64_t)bytes,
+                                  memory_order_relaxed);
 }
 
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
@@ -170,13 +218,15 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     int64_t taken = size > INT64_MAX ? INT64_MAX : (int64_t)size, before;
     if (__builtin_add_overflow(t->countdown, taken, &before))
         before = INT64_MAX;
-    /* Not seeded yet, or what was hit is gone by without a sample: a process without memory may
-     * start again at this allocation. */
+    count_allocated(t);
+    /* Either the generator is not seeded yet, or an earlier hit took no sample: a process without a
+     * table may start again at this allocation. */
     if (t->random == 0 || before < 0) {
         if (t->random == 0)
-            seed(t);
+            t->random = seed(t);
         draw_next(t);
         t->countdown -= taken;
+        t->drawn -= taken; /* counted above */
         if (t->countdown >= 0)
             return false;
     }
@@ -185,51 +235,79 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     return true;
 }
 
+/* 1 − exp(−x) ≤ x: most blocks are decided without the exponential. */
+bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval)
+{
+    uint64_t interval = interval_of(&gpu);
+    if (t->gpu_random == 0)
+        t->gpu_random = seed(t);
+    double u = sampler_fraction(&t->gpu_random);
+    if (u * (double)interval >= (double)size || u >= sampler_probability(size, interval))
+        return false;
+    *ret_interval = interval;
+    return true;
+}
+
 /* ---- the rate ---- */
 
-/* The faster it was spent, the farther the interval goes up. */
-static void raise_interval(uint64_t now)
+static uint64_t tokens_max(const struct pace *p)
 {
-    uint64_t since = now - atomic_exchange_explicit(&changed_tick, now, memory_order_relaxed);
+    return 2 * p->rate * ONE;
+}
+
+/* The faster the tokens were spent, the more the interval is raised. */
+static void raise_interval(struct pace *p, uint64_t now)
+{
+    uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);
     int up = 1;
     while (up < UP_MAX && since << up < SECOND_TICKS)
         up++;
-    shift_interval(up, 0);
+    shift_interval(p, up, 0);
 }
 
-static void lower_interval(uint64_t now)
+static void lower_interval(struct pace *p, uint64_t now)
 {
-    atomic_store_explicit(&changed_tick, now, memory_order_relaxed);
-    shift_interval(0, 1);
+    atomic_store_explicit(&p->changed_tick, now, memory_order_relaxed);
+    shift_interval(p, 0, 1);
 }
 
-/* What is in the purse at NOW, and since when; a clock that goes back fills nothing. */
-static uint64_t fill_tokens(uint64_t old, uint64_t *now)
+/* The tokens at NOW, which becomes the time of the last refill. */
+static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 {
-    uint64_t last = old >> TICK_SHIFT, have = old & PURSE_MASK;
+    uint64_t last = old >> TICK_SHIFT, have = old & TOKENS_MASK, max = tokens_max(p);
     if (old == 0)
-        return PURSE_MAX;
-    uint64_t gain = *now > last ? (*now - last) * SAMPLER_RATE * ONE / SECOND_TICKS : 0;
+        return max;
+    uint64_t gain = *now > last ? (*now - last) * p->rate * ONE / SECOND_TICKS : 0;
     if (gain == 0)
-        *now = last; /* its parts of a part are not lost */
-    return have + gain < PURSE_MAX ? have + gain : PURSE_MAX;
+        *now = last; /* keeps the fraction of a token */
+    return have + gain < max ? have + gain : max;
+}
+
+static void adapt(struct pace *p, uint64_t now_ns)
+{
+    enum { KEEP, RAISE, LOWER } what;
+    /* The bucket is half full after a change; when nearly full, the interval may be halved. */
+    const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
+    uint64_t now, next, old = atomic_load_explicit(&p->tokens, memory_order_relaxed);
+    do {
+        now = now_ns >> TICK_SHIFT;
+        uint64_t have = fill_tokens(p, old, &now);
+        what = have < ONE ? RAISE : have >= plenty && interval_of(p) > floor_of(p) ? LOWER : KEEP;
+        next = now << TICK_SHIFT | (what == KEEP ? have - ONE : changed);
+    } while (!atomic_compare_exchange_weak_explicit(&p->tokens, &old, next, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    if (what == RAISE)
+        raise_interval(p, now);
+    else if (what == LOWER)
+        lower_interval(p, now);
 }
 
 void sampler_adapt(uint64_t now_ns)
 {
-    enum { KEEP, RAISE, LOWER } what;
-    uint64_t now, next, old = atomic_load_explicit(&purse, memory_order_relaxed);
-    do {
-        now = now_ns >> TICK_SHIFT;
-        uint64_t have = fill_tokens(old, &now);
-        what = have < ONE                                                     ? RAISE
-               : have >= PURSE_PLENTY && sampler_interval() > sampler_floor() ? LOWER
-                                                                              : KEEP;
-        next = now << TICK_SHIFT | (what == KEEP ? have - ONE : PURSE_CHANGED);
-    } while (!atomic_compare_exchange_weak_explicit(&purse, &old, next, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    if (what == RAISE)
-        raise_interval(now);
-    else if (what == LOWER)
-        lower_interval(now);
+    adapt(&host, now_ns);
+}
+
+void sampler_adapt_gpu(uint64_t now_ns)
+{
+    adapt(&gpu, now_ns);
 }

@@ -1,29 +1,29 @@
-/* The tree of stacks: nodes found by their parent and frame, sites by their node.
- *
- * Numbers are taken, filled in and then counted in order by whoever finds the next one whole, so
- * nobody waits for another. Two threads that come with the same new frame at once may use up two
- * numbers for it; the one that is not in the index is never named. */
+/* The tree of stacks: nodes are found by parent and frame, sites by node. Numbers are reserved,
+ * filled in and then published in order by any thread that finds the next one complete, so no
+ * thread waits for another. Two threads that add the same new frame at once may use up two numbers;
+ * nothing ever refers to the one that is not in the index. */
 #include "heap/stacks.h"
 
 enum {
     SLOTS = HEAP_NODES * 2,
-    /* Importing a hundred libraries makes stacks that never come again. The rest of the tree is
-     * kept for what comes after them, without the frames outside of PYTHON_KEPT or NATIVE_KEPT:
-     * where it happened can still be told then. */
+    /* Importing a hundred libraries creates stacks that never occur again. The last quarter of the
+     * tree is kept for later stacks, without the frames outside of PYTHON_KEPT or NATIVE_KEPT: the
+     * place of the allocation is still known then. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
     NATIVE_KEPT = 16,
 };
 
-/* Slots of open addressing: the number of a node, 0: empty. */
+/* Slots of open addressing: a node's number; 0: empty. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* Beside those counted in the table. Number 0 of either is taken from the start. */
+/* Includes numbers that are reserved but not published in the table yet. Number 0 of both is
+ * reserved from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
-/* Of a frame and all outside of it. Not of its parent's number: the slots of a stack can then be
- * told before any of them is looked at. After other work each is far away, and one after the other
- * they would be most of what a sample costs. */
+/* Hashes a frame and all frames outside of it. The parent's number is not part of the hash, so that
+ * the slots of a stack can be computed and prefetched before any is read: after other work all of
+ * them are out of the cache, and reading one after the other would be most of a sample's cost. */
 static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
     uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);
@@ -35,24 +35,22 @@ static uint32_t node_slot(uint64_t hash)
     return (uint32_t)(hash >> 32) % SLOTS;
 }
 
-/* 0 means: not whole. */
+/* 0 means: not complete yet. */
 static uint64_t word_of(uint64_t frame)
 {
     return frame ? frame : 1;
 }
 
-static void fetch_slots(const uint64_t *frames, size_t n)
+static void fetch_slots(uint64_t hash, const uint64_t *frames, size_t n)
 {
-    uint64_t hash = 0;
     for (size_t i = 0; i < n; i++) {
         hash = path_hash(hash, word_of(frames[i]));
         __builtin_prefetch(&slots[node_slot(hash)]);
     }
 }
 
-static void fetch_nodes(const struct heap_table *t, const uint64_t *frames, size_t n)
+static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_t *frames, size_t n)
 {
-    uint64_t hash = 0;
     for (size_t i = 0; i < n; i++) {
         hash = path_hash(hash, word_of(frames[i]));
         uint16_t node = atomic_load_explicit(&slots[node_slot(hash)], memory_order_relaxed);
@@ -60,8 +58,8 @@ static void fetch_nodes(const struct heap_table *t, const uint64_t *frames, size
     }
 }
 
-/* Sequentially consistent, as is what makes a node whole: of two threads that each finish one and
- * then look at the other's, at least one must see both. */
+/* Sequentially consistent, like the store that completes a node: of two threads that each complete
+ * one and then check the other's, at least one must see both. */
 static void count_nodes(struct heap_table *t)
 {
     uint32_t n = atomic_load(&t->header.nodes);
@@ -78,7 +76,7 @@ static void count_sites(struct heap_table *t)
             n++;
 }
 
-/* A new node, not in the index yet; 0: there are ROOM of them. */
+/* Creates a node that is not in the index yet. Returns 0 if there are ROOM nodes already. */
 static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame, uint32_t room)
 {
     uint32_t node;
@@ -90,8 +88,8 @@ static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame,
     return node;
 }
 
-/* The node of FRAME under PARENT; 0: it is not there, and there are ROOM others. At most half of
- * the slots are ever used, so that the way to an empty one is short. */
+/* Returns the node of FRAME under PARENT, creating it if needed; 0 if there are ROOM nodes already.
+ * At most half of the slots are ever used, so the search for an empty one is short. */
 static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash,
                       uint32_t room)
 {
@@ -123,27 +121,31 @@ static uint32_t site_of(struct heap_table *t, uint32_t node)
     return atomic_compare_exchange_strong(&t->nodes[node].site, &site, made) ? made : site;
 }
 
-/* The node of as many frames as have a place; RET_N: how many. */
-static uint32_t follow(struct heap_table *t, const uint64_t *frames, size_t n, uint32_t room,
-                       size_t *ret_n)
+/* A place in the tree: a node, and the hash of its frame and of all frames outside it. */
+struct path {
+    uint32_t node;
+    uint64_t hash;
+};
+
+/* Follows FRAMES through the tree from *AT, adding nodes while there is room. Advances *AT and
+ * returns the number of frames it represents. */
+static size_t follow(struct heap_table *t, struct path *at, const uint64_t *frames, size_t n,
+                     uint32_t room)
 {
-    uint32_t node = 0;
-    uint64_t hash = 0;
     size_t i = 0;
-    fetch_slots(frames, n);
-    fetch_nodes(t, frames, n);
+    fetch_slots(at->hash, frames, n);
+    fetch_nodes(t, at->hash, frames, n);
     for (; i < n; i++) {
-        hash = path_hash(hash, word_of(frames[i]));
-        uint32_t next = child(t, node, word_of(frames[i]), hash, room);
+        uint64_t hash = path_hash(at->hash, word_of(frames[i]));
+        uint32_t next = child(t, at->node, word_of(frames[i]), hash, room);
         if (next == 0)
             break;
-        node = next;
+        *at = (struct path){next, hash};
     }
-    *ret_n = i;
-    return node;
+    return i;
 }
 
-/* Where the part of a stack begins that says where it happened. */
+/* Returns where the innermost frames begin that still identify the place of the allocation. */
 static size_t inner_part(const uint64_t *frames, size_t n)
 {
     size_t at = n, seen = 0;
@@ -157,17 +159,25 @@ static size_t inner_part(const uint64_t *frames, size_t n)
 uint32_t stacks_site(const uint64_t *frames, size_t n)
 {
     struct heap_table *t = heap_process.table;
-    size_t placed;
+    struct path root = {0};
     if (!t)
         return 0;
-    uint32_t node = follow(t, frames, n, WHOLE_NODES, &placed);
-    if (placed < n) {
+    if (n > 0 && heap_frame_is_gpu(frames[0])) { /* never cut off: it says whose memory it is */
+        if (follow(t, &root, frames, 1, HEAP_NODES) == 0) {
+            heap_drop(HEAP_DROP_NODES);
+            return 0;
+        }
+        frames++;
+        n--;
+    }
+    struct path at = root;
+    if (follow(t, &at, frames, n, WHOLE_NODES) < n) {
         size_t from = inner_part(frames, n);
-        node = follow(t, frames + from, n - from, HEAP_NODES, &placed);
-        if (placed < n)
+        at = root;
+        if (follow(t, &at, frames + from, n - from, HEAP_NODES) < n)
             heap_drop(HEAP_DROP_NODES);
     }
-    return node ? site_of(t, node) : 0;
+    return at.node ? site_of(t, at.node) : 0;
 }
 
 static uint64_t round_count(double x)

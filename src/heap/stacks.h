@@ -3,11 +3,11 @@
 
 #include "heap/heap.h"
 
-/* The site of the stack of N frame words, OUTERMOST first. A new one loses its outermost frames
- * when three quarters of the tree are full, and the innermost that have no place when all of it is
- * (both counted); when there are too many sites it is site 0. */
+/* Returns the site of the stack of N frame words, OUTERMOST first. A new stack loses its outermost
+ * frames when three quarters of the tree are in use, and the innermost ones that do not fit when
+ * the tree is full (both are counted). When there are too many sites, it is site 0. */
 uint32_t stacks_site(const uint64_t *frames, size_t n);
-/* Adds to what SITE has allocated, or to what of it was freed. */
+/* Adds to the bytes that SITE has allocated or freed. */
 void stacks_allocated(uint32_t site, uint64_t size, double probability);
 void stacks_freed(uint32_t site, uint64_t size, double probability);
-void stacks_reset(void); /* a new table, which is there by now */
+void stacks_reset(void); /* for a new table, which must exist already */

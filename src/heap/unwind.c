@@ -1,6 +1,6 @@
-/* The walk from frame to frame by rules, and the cache of the rules. What a frame says is believed
- * only within the stack it is on: whatever the rules are, the walk reads nothing else, goes upwards
- * only, and ends. */
+/* Walks from frame to frame by rules, and caches the rules. Values read from a frame are trusted
+ * only within the current stack: whatever the rules say, the walk reads nothing outside it, moves
+ * upwards only, and terminates. */
 #include "heap/unwind.h"
 
 #include <elf.h>
@@ -13,26 +13,25 @@
 
 enum {
     CACHE_BITS = 15,
-    STEP_MAX_BYTES = 16 << 20, /* a frame is not larger */
+    STEP_MAX_BYTES = 16 << 20, /* no frame is larger */
 };
 
 struct registers {
     uintptr_t ip, sp, fp;
     bool is_fp_known;
-    bool is_exact; /* ip is the instruction itself, not the one after a call */
+    bool is_exact; /* ip is the current instruction, not the one after a call */
 };
 
-/* ---- the rules of addresses ---- */
+/* ---- rules by address ---- */
 
-struct way {
+struct location {
     struct cfi_rule rule;
     uint32_t module;
     uintptr_t base;
 };
 
 #ifdef __x86_64__
-/* A slot is two words, written without a lock: the key comes out right only if both are of one
- * writer. */
+/* A slot is two words, written without a lock: the key matches only if one writer wrote both. */
 struct slot {
     _Atomic(uint64_t) key, rule;
 };
@@ -58,7 +57,7 @@ static void fetch_rule(uintptr_t ip)
     __builtin_prefetch(rule_slot(ip));
 }
 
-/* Offsets are of words; those that are not, or are far, make no rule. */
+/* Offsets are kept in words; rules whose offsets are unaligned or too large are not kept. */
 enum {
     MODULE_BITS = 11,
     CFA_BITS = 4,
@@ -73,7 +72,7 @@ enum {
 _Static_assert(FP_OFFSET_AT + FP_OFFSET_BITS <= 64, "a rule is one word");
 _Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
 _Static_assert(sizeof modules_bases == sizeof(uintptr_t) << MODULE_BITS,
-               "whatever a rule holds for one has a base");
+               "every module number in a rule has a base");
 
 static bool rule_fits(int32_t offset, int bits)
 {
@@ -90,11 +89,11 @@ static int32_t signed_field(uint64_t packed, int at, int bits)
     return (int32_t)((int64_t)(packed << (64 - at - bits)) >> (64 - bits));
 }
 
-static uint64_t pack(const struct way *way)
+static uint64_t pack(const struct location *location)
 {
-    const struct cfi_rule *r = &way->rule;
+    const struct cfi_rule *r = &location->rule;
     int32_t cfa_offset = r->cfa == CFI_CFA_PLT ? r->cfa_offset * 8 : r->cfa_offset;
-    uint64_t packed = way->module;
+    uint64_t packed = location->module;
     if (!rule_fits(cfa_offset, CFA_OFFSET_BITS))
         return packed;
     packed |= rule_field(r->cfa, CFA_AT, CFA_BITS);
@@ -105,7 +104,7 @@ static uint64_t pack(const struct way *way)
     return packed | rule_field((uint64_t)(r->fp_offset / 8), FP_OFFSET_AT, FP_OFFSET_BITS);
 }
 
-static void rule_unpack(uint64_t packed, struct way *ret)
+static void rule_unpack(uint64_t packed, struct location *ret)
 {
     int32_t cfa_offset = signed_field(packed, CFA_OFFSET_AT, CFA_OFFSET_BITS);
     ret->module = packed & ((1 << MODULE_BITS) - 1);
@@ -115,8 +114,8 @@ static void rule_unpack(uint64_t packed, struct way *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* A return address that is the first of a function, with nothing described before it, was never
- * left by a call: somebody put it at the start of a stack of his own making. */
+/* A return address at the start of a function, with no function described before it, was not pushed
+ * by a call: a program put it at the top of a stack that it created itself. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
@@ -132,20 +131,20 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
     return rule;
 }
 
-#define IN_NO_LIBRARY UINT64_MAX /* no rule looks so */
+#define IN_NO_LIBRARY UINT64_MAX /* no packed rule has this value */
 
-/* The rule comes back as it is kept: the walk has it in registers then. */
+/* Returns the packed rule, so that the walk keeps it in registers. */
 __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
 {
     struct slot *slot = rule_slot(ip);
     struct module_map map;
     if (!modules_map(ip, &map))
         return IN_NO_LIBRARY;
-    struct way way = {.rule = rule_at(&map, ip), .module = modules_note(&map)};
-    bool is_busy = way.module == MODULE_BUSY;
+    struct location location = {.rule = rule_at(&map, ip), .module = modules_add(&map)};
+    bool is_busy = location.module == MODULE_BUSY;
     if (is_busy)
-        way.module = MODULE_NONE;
-    uint64_t packed = pack(&way);
+        location.module = MODULE_NONE;
+    uint64_t packed = pack(&location);
     if (!is_busy) {
         atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
         atomic_store_explicit(&slot->key, rule_key(ip, generation) ^ mix_address(packed),
@@ -154,8 +153,8 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
     return packed;
 }
 
-/* False: IP is in no library. */
-static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
+/* Returns false if IP is in no library. */
+static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     const struct slot *slot = rule_slot(ip);
     uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
@@ -198,7 +197,7 @@ static void restore_fp(const struct cfi_rule *rule, uintptr_t cfa, struct regist
                      unwind_read(e, from + (uintptr_t)(intptr_t)rule->fp_offset, &r->fp);
 }
 
-/* What the kernel pushed for the handler: a ucontext at sp. It may be of another stack. */
+/* The kernel pushes a ucontext for the handler at sp. It may belong to another stack. */
 static bool step_signal(struct registers *r, struct unwind_extent *e)
 {
     enum { UCONTEXT_FP = 120, UCONTEXT_SP = 160, UCONTEXT_IP = 168 };
@@ -239,9 +238,9 @@ static void fetch_rule(uintptr_t ip)
     (void)ip;
 }
 
-/* Elsewhere the chain of frame records, as the platform's standard asks of all code: the caller's
- * record, then the return address. */
-static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
+/* Other architectures follow the chain of frame records that the platform's ABI requires of all
+ * code: the caller's record, then the return address. */
+static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     (void)generation;
     ret->rule = (struct cfi_rule){.cfa = CFI_CFA_FP};
@@ -253,7 +252,7 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
 {
     uintptr_t at = r->fp;
     (void)rule;
-    if (at == 0) { /* so the chain ends */
+    if (at == 0) { /* marks the end of the chain */
         r->ip = 0;
         return true;
     }
@@ -278,7 +277,7 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-/* How far this library's own code reaches; nothing of it if it is part of the program. */
+/* Returns the size of this library's own code; 0 if it is linked into the program. */
 static uintptr_t own_bytes(void)
 {
     static _Atomic(uintptr_t) known; /* the length + 1 */
@@ -304,22 +303,23 @@ static enum end unwind_walk(struct registers *r, struct unwind_frame *ret, size_
     size_t n = 0;
     for (bool is_inner = true;; is_inner = false) {
         uintptr_t call = r->ip - (r->is_exact ? 0 : 1);
-        struct way way;
+        struct location location;
 
         *ret_count = n;
         if (!r->ip)
             return END_WHOLE;
         if (n == max)
             return END_FULL;
-        if (!way_from(call, generation, &way))
+        if (!location_from(call, generation, &location))
             return END_LOST;
         if (!is_inner && (n > 0 || call - (uintptr_t)__ehdr_start >= own)) {
-            ret[n++] = (struct unwind_frame){.ip = call, .base = way.base, .module = way.module};
+            ret[n++] =
+                (struct unwind_frame){.ip = call, .base = location.base, .module = location.module};
             *ret_count = n;
         }
-        if (way.rule.cfa == CFI_CFA_END)
+        if (location.rule.cfa == CFI_CFA_END)
             return END_WHOLE;
-        if (!step(&way.rule, r, &e))
+        if (!step(&location.rule, r, &e))
             return END_LOST;
     }
 }

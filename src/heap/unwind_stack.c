@@ -1,8 +1,8 @@
-/* The bounds of stacks. A thread's own stack is known without asking: the main one by where the
- * loader found it, that of another by its thread control block, which glibc puts at its top, also
- * when the program brought the memory. Whether a stack pointer is on it, or on a coroutine's or a
- * signal's stack somewhere below, is known by the memory between them being one stretch; glibc's
- * guard pages see to it that a foreign one is not. On a foreign stack each page is looked at before
+/* The bounds of stacks. The main thread's stack is known from the loader, that of another thread
+ * from its thread control block, which glibc places at the top of the stack, even in memory that
+ * the program provided. A stack pointer is on the thread's own stack, and not on a coroutine's or
+ * signal handler's stack below it, if the memory between the two is mapped without a gap; glibc's
+ * guard pages ensure that there is a gap otherwise. On any other stack, each page is probed before
  * it is read. */
 #include "heap/unwind_stack.h"
 
@@ -14,42 +14,44 @@
 #include "heap/unwind.h"
 
 enum {
-    PAGE_BYTES = 4096, /* the smallest there is: with larger ones some are asked for twice */
-    /* How much of a thread's own stack is looked at in one go, about 100 ns a page and once in the
-     * thread's life. Its thread-local variables are there too, between stack and control block. */
+    /* The smallest page size: on systems with larger pages some are probed twice. */
+    PAGE_BYTES = 4096,
+    /* How much of a thread's own stack is probed at once; about 100 ns per page, once in the
+     * thread's life. Thread-local variables are included: they lie between the stack and the
+     * control block. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
-    /* The kernel maps nothing else so near to the main stack, whatever its limit. */
+    /* The kernel maps nothing else this close to the main stack, whatever its limit. */
     MAIN_GAP_BYTES = 128 << 20,
 };
 
-extern void *__libc_stack_end __attribute__((weak)); /* the loader's; not in every libc */
+extern void *__libc_stack_end __attribute__((weak)); /* set by the loader; not in every libc */
 
 static uintptr_t page_of(uintptr_t address)
 {
     return address & ~(uintptr_t)(PAGE_BYTES - 1);
 }
 
-/* The kernel reads the mask before it sees that it was asked for nothing it can do: EFAULT or
- * EINVAL, and no effect either way. */
-static bool is_readable(uintptr_t page)
+/* The kernel reads the mask before it rejects the request as invalid: EFAULT or EINVAL, and no
+ * effect in either case. With NULL it reads no mask, and succeeds. */
+bool unwind_is_readable(uintptr_t address)
 {
     int saved = errno;
-    long r = syscall(SYS_rt_sigprocmask, ~0, page, NULL, 8);
+    long r = syscall(SYS_rt_sigprocmask, ~0, address, NULL, 8);
     bool ret = r < 0 && errno == EINVAL;
     errno = saved;
     return ret;
 }
 
-static bool may_ask(void)
+static bool may_probe(void)
 {
     return !atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed);
 }
 
-static bool is_stretch(uintptr_t from, uintptr_t to)
+static bool is_all_readable(uintptr_t from, uintptr_t to)
 {
     for (uintptr_t page = page_of(to - 1); page >= page_of(from); page -= PAGE_BYTES)
-        if (!is_readable(page))
+        if (!unwind_is_readable(page))
             return false;
     return true;
 }
@@ -86,8 +88,8 @@ uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp)
         t->stack_low = end;
         t->stack_end = end;
     }
-    if (sp >= t->stack_low || t->stack_low - sp > STRETCH_BYTES || !may_ask() ||
-        !is_stretch(sp, t->stack_low))
+    if (sp >= t->stack_low || t->stack_low - sp > STRETCH_BYTES || !may_probe() ||
+        !is_all_readable(sp, t->stack_low))
         return 0;
     t->stack_low = page_of(sp);
     return t->stack_end;
@@ -99,7 +101,7 @@ struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp)
     if (end)
         return (struct unwind_extent){.low = sp, .high = end};
     return (struct unwind_extent){
-        .low = sp, .high = page_of(sp) + PAGE_BYTES, .may_grow = may_ask()};
+        .low = sp, .high = page_of(sp) + PAGE_BYTES, .may_grow = may_probe()};
 }
 
 bool unwind_grow(struct unwind_extent *e, uintptr_t to)
@@ -107,7 +109,7 @@ bool unwind_grow(struct unwind_extent *e, uintptr_t to)
     if (!e->may_grow || to < e->high || to - e->high > GROWTH_BYTES)
         return false;
     while (e->high < to) {
-        if (!is_readable(e->high))
+        if (!unwind_is_readable(e->high))
             return false;
         e->high += PAGE_BYTES;
     }

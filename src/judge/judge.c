@@ -1,4 +1,4 @@
-/* What is judged: a series for each process from birth to death, and the marks that it follows. */
+/* Keeps a series for each process from birth to exit, and passes marks to it. */
 #include "judge/judge_private.h"
 
 #include <errno.h>
@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 
-enum { HOLD_S = 60 }; /* the job's series rests so long when most of it has died */
+enum {
+    HOLD_S = 60
+}; /* pause of the job's series after the exit of a process that was most of the job */
 
 /* ---- one series ---- */
 
@@ -59,7 +61,7 @@ struct judge_series *judge_series_new_figure(const struct judge *j)
 
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes)
 {
-    if (bytes == 0) /* it holds nothing: gone, or not begun */
+    if (bytes == 0) /* no memory: the process has exited, or not started */
         return;
     if (!s->has_first) {
         s->has_first = true;
@@ -80,7 +82,7 @@ void judge_series_exit(struct judge_series *s)
         tail_drop(&s->tail, &s->series);
 }
 
-/* Training that starts again in the same process is judged anew. */
+/* Training that restarts in the same process is judged from the start. */
 static void series_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
                         const struct verdict_mark *mark)
 {
@@ -141,7 +143,7 @@ struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t 
     return NULL;
 }
 
-struct run_entity *judge_find_pid(const struct judge *j, int32_t pid)
+static struct run_entity *judge_find_pid(const struct judge *j, int32_t pid)
 {
     struct run_entity *e = run_find_pid(j->run, pid);
     return e && !e->is_dead ? e : NULL;
@@ -158,7 +160,7 @@ void judge_unlist(struct judge *j, const struct run_entity *p)
         j->tree.grower = NULL;
 }
 
-static void forget(struct judge *j, struct run_entity *e)
+static void entity_forget(struct judge *j, struct run_entity *e)
 {
     struct judge_entity *a = judge_known(e);
     if (!a)
@@ -172,7 +174,7 @@ static void forget(struct judge *j, struct run_entity *e)
 
 /* ---- the limit ---- */
 
-/* All that the job holds, as far as is known: of a table a plain sum. */
+/* Memory of the job: the reading of the tree if there is one, else the sum over its processes. */
 static uint64_t job_bytes(const struct judge *j)
 {
     struct run_entity *const *living;
@@ -189,7 +191,7 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
     struct verdict_limit l = {.known = j->has_limit, .limit_bytes = j->limit_bytes};
     uint64_t used = j->has_used ? j->used_bytes : job_bytes(j);
     if (j->options.has_limit && !j->options.limit.is_percent) {
-        /* the job's own: nobody else is charged to it */
+        /* the job's own cgroup: no other process is charged to it */
         l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
         used = job_bytes(j);
     } else if (j->options.has_limit) {
@@ -201,7 +203,8 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
 
 /* ---- processes ---- */
 
-/* Only the largest of the dead keep their series. P has just died and is not among them yet. */
+/* Only the largest exited processes keep their series. P has just exited and is not in the list
+ * yet. */
 static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;
@@ -215,11 +218,11 @@ static void limit_dead(struct judge *j, struct run_entity *p)
             least = e;
     }
     if (count >= JUDGE_DEAD)
-        forget(j, least);
+        entity_forget(j, least);
 }
 
-/* The memory of the job as a whole fell with the process that has died. */
-static void job_exits(struct judge *j)
+/* A large process exited: the newest readings of the job and its GPUs were part of that exit. */
+static void drop_exit_readings(struct judge *j)
 {
     size_t at = 0;
     judge_series_exit(j->whole);
@@ -228,8 +231,8 @@ static void job_exits(struct judge *j)
         judge_series_exit(judge_known(e)->series);
 }
 
-/* Was P, which has died, most of what the job was? Not if its parent lives on to do the work: a
- * worker may be as large as its parent, whose pages it shares, and the job goes on. */
+/* Was P, which has exited, most of the job? Not if its parent continues: a worker may look as large
+ * as its parent, because it shares its pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = judge_find_pid(j, p->parent);
@@ -245,15 +248,15 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* One that was judged by chance while it lived is left out too: when
-     * that was is not in a recording. */
+    /* Processes that exited young are dropped even if an update judged them while they lived: a
+     * recording does not show when updates were made. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
     if (was_most)
         j->hold_until_ns = p->died_ns + HOLD_S * NS_PER_S;
     if (was_most || judge_living(j, &living) == 0)
-        job_exits(j);
+        drop_exit_readings(j);
     judge_series_exit(s);
     if (s) {
         j->series_count--;
@@ -266,7 +269,7 @@ static void process_died(struct judge *j, struct run_entity *p)
     if (s && s->is_judged && has_lived)
         limit_dead(j, p);
     else
-        forget(j, p);
+        entity_forget(j, p);
 }
 
 static void process_execed(struct judge *j, struct run_entity *p)
@@ -289,7 +292,8 @@ static bool sends_steps(const struct run_entity *p)
     return p && p->observed && judge_known(p)->sends_steps;
 }
 
-/* The figures of processes without steps of their own, and the sender's. */
+/* Passes MARK to the sender's figures and, unless IS_SENDERS_ALONE, to those of processes that
+ * report no steps. */
 static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                          const struct verdict_mark *mark, bool is_senders_alone)
 {
@@ -319,7 +323,8 @@ static void mark_all(struct judge *j, uint64_t t_ns, const struct run_entity *se
     mark_figures(j, t_ns, sender, mark, false);
 }
 
-/* Of several ranks one is the job's clock; the others' marks are for themselves alone. */
+/* The steps of one rank are used for the whole job; marks of other ranks apply to themselves
+ * alone. */
 static void judge_mark(struct judge *j, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
@@ -345,19 +350,21 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 
 /* ---- segments ---- */
 
-/* The job was started again. Updating first makes this independent of how often it was done on the
- * way, which is not in a recording. */
+/* The job was restarted. Judging the last segment now makes the result independent of the times of
+ * earlier updates, which are not in a recording. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;
     judge_update(j);
-    if (j->has_tree && j->tree.result.leak == VERDICT_LEAK_YES)
-        j->earlier_leak = (struct judge_earlier){true, j->segment, j->tree.result};
+    if (j->has_tree && j->own_result.leak == VERDICT_LEAK_YES)
+        j->earlier_leak = (struct judge_earlier){true, j->segment, j->own_result};
+    if (j->has_tree && (!j->longest.is_known || j->own_result.samples > j->longest.result.samples))
+        j->longest = (struct judge_earlier){true, j->segment, j->own_result};
     j->segment++;
     for (enum run_kind kind = RUN_PROCESS; kind <= RUN_FIGURE; kind++)
         for (size_t at = 0; (e = judge_next(j, kind, &at));)
             if (e->is_dead || kind != RUN_PROCESS)
-                forget(j, e);
+                entity_forget(j, e);
     free(j->whole);
     free(j->summed);
     j->whole = j->summed = NULL;
@@ -438,8 +445,8 @@ static void observe_row_mark(void *user, struct run *run, struct run_entity *e, 
 static void observe_forget(void *user, struct run *run, struct run_entity *e)
 {
     struct judge *j = user;
-    forget(j, e);
-    if (e == &run->machine) /* the last of them */
+    entity_forget(j, e);
+    if (e == &run->machine) /* the machine is the last entity of the run */
         j->run = NULL;
 }
 

@@ -1,6 +1,6 @@
 /* A verdict for every process, GPU and figure of a run, and for the job as a whole. The judge
- * observes a run while it is filled: live by the engine, or from a recording. The same readings in
- * the same order give the same verdict. */
+ * observes a run while it is filled, live by the engine or from a recording. The same readings in
+ * the same order give the same verdicts. */
 #pragma once
 
 #include <jansson.h>
@@ -16,52 +16,52 @@ struct held;
 struct judge;
 
 enum {
-    JUDGE_LIVING = 256, /* living processes that are judged at one time, the largest */
-    JUDGE_DEAD = 64,    /* of the dead, the largest */
-    JUDGE_FIGURES = 32, /* of those that the job reports */
+    JUDGE_LIVING = 256, /* living processes judged at the same time: the largest */
+    JUDGE_DEAD = 64,    /* exited processes whose verdict is kept: the largest */
+    JUDGE_FIGURES = 32, /* figures reported by the job that are judged */
 };
 
 struct judge_options {
     struct verdict_options verdict;
-    bool has_limit;             /* given by the user; else the one in the readings */
-    struct quantity_size limit; /* a share is of the one in the readings */
-    bool no_marks;              /* as if the job had sent neither marks nor figures */
-    uint64_t examples, batch;   /* of a table whose columns have none; 0: unknown */
+    bool has_limit;             /* given by the user; otherwise the limit in the readings is used */
+    struct quantity_size limit; /* a percentage is relative to the limit in the readings */
+    bool no_marks;              /* ignore marks and figures */
+    uint64_t examples, batch;   /* for a table without such columns; 0: unknown */
 };
 
-/* The verdict on the job. RESULT has its word, leak and confidence; the rest is of the job's memory
- * where that agrees with the word, else of the process that decides, with the rates of others that
- * leak too. */
+/* The verdict on the job. RESULT has its word, leak and confidence. Its other fields describe the
+ * memory of the whole job if the verdict on that has the same word; otherwise those of the process
+ * that decides, plus the rates of other leaking processes. */
 struct judge_tree {
     struct verdict_result result;
     struct verdict_tree_result of;
-    const struct run_entity *grower; /* NULL: none grows */
-    uint64_t first_ns;               /* RESULT counts its seconds from here */
+    const struct run_entity *grower; /* NULL: no process grows */
+    uint64_t first_ns;               /* start of the seconds in RESULT */
 };
 
 int judge_new(const struct judge_options *options, struct judge **ret); /* 0, -EINVAL, -ENOMEM */
-void judge_free(struct judge *j); /* after its run; NULL is fine */
-/* For run_observe or run_read. Out of memory a series is left out. */
+void judge_free(struct judge *j); /* call it after the run is freed; NULL is fine */
+/* For run_observe or run_read. A series for which there is no memory is left out. */
 struct run_observer *judge_observer(struct judge *j);
 
-/* The job has ended as in END ("end" of run.json, or the note of a recording). If it did so by
- * itself, with status 0 and neither stopped, signalled nor cancelled, growth that lasted to its end
- * is judged without waiting for more. */
+/* The job ended as described by END ("end" of run.json, or the note in a recording). If it ended
+ * by itself (status 0, not stopped, signalled or cancelled), growth that lasted to the end is
+ * decided. */
 void judge_end(struct judge *j, const json_t *end);
-/* Whether samples of the profiler could help: the job has ended by itself, and either sent no marks
- * or is not decided. LIST has live memory that grew to the end; it is copied. */
-bool judge_wants_held(const struct judge *j);
+bool judge_is_over(const struct judge *j); /* the job ended by itself */
+/* The heap profiler's readings of each process so far. LIST is copied. */
 void judge_set_held(struct judge *j, const struct held *list, size_t count);
 
-/* Works out all verdicts anew; what follows is of the last such moment. Readings of the last TAIL_S
- * seconds, and the newest in any case, do not count yet: if the process dies within that time they
- * were its exit. A mark ends the wait. */
+/* Updates all verdicts; the getters below return the result. Readings of the last TAIL_S seconds,
+ * and always the newest, do not count yet: if the process exits now, they are part of its exit. A
+ * mark makes them count at once. */
 void judge_update(struct judge *j);
-const struct judge_tree *judge_tree(const struct judge *j); /* NULL: nothing was ever read */
-/* Of a process, GPU or figure; NULL: it is not judged. */
+const struct judge_tree *judge_tree(const struct judge *j); /* NULL: no readings */
+bool judge_has_verdict(const struct judge *j);              /* on the job; false: no reading yet */
+/* The verdict on a process, GPU or figure; NULL: not judged. */
 const struct verdict_result *judge_result(const struct run_entity *e);
 
-/* Every word that has changed since the last call, the job's first (PROCESS NULL). */
+/* Calls FN for every word that changed since the last call, the job's first (PROCESS is NULL). */
 typedef void judge_change_fn(void *user, const struct run_entity *process, enum verdict_word from,
                              const struct verdict_result *now);
 void judge_changes(struct judge *j, judge_change_fn *fn, void *user);

@@ -1,13 +1,15 @@
-/* How the job ended: if it did so by itself, no more evidence will come, and the verdicts that
- * waited for some are given without. */
-#include "judge/judge_private.h"
+/* The end of the job: if the job ended by itself, no more evidence will come, and open verdicts are
+ * decided. */
+#include "judge/judge_model.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 
 #include "base/json.h"
 
-/* A series of a dead process is judged once, at its death; now more is known. */
+/* The series of an exited process was judged at its exit, and is judged again once the end of the
+ * job is known. */
 static void series_over(struct judge_series *s, bool is_dead)
 {
     if (!s)
@@ -17,17 +19,17 @@ static void series_over(struct judge_series *s, bool is_dead)
         judge_series_judge(s, &s->limit);
 }
 
-/* Did it begin in the first half of the job? What a helper did for a while says nothing about how
- * the job would have gone on. */
-static bool came_early(const struct judge *j, uint64_t first_ns)
+/* Did a series begin in the first half of the job? A short-lived helper is not evidence about the
+ * job. */
+static bool began_early(const struct judge *j, uint64_t first_ns)
 {
     return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
 }
 
-/* The series of the whole job may rest, a GPU may be released. */
+/* False for a paused series of the job, and for a GPU that was released before the end. */
 static bool was_read_to_the_end(const struct judge *j, const struct judge_series *s)
 {
-    return s && s->has_first && came_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);
+    return s && s->has_first && began_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);
 }
 
 static void job_is_over(struct judge *j)
@@ -35,15 +37,15 @@ static void job_is_over(struct judge *j)
     struct run_entity *e;
     j->is_over = true;
     for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
-        if (came_early(j, e->execed_ns) && (!e->is_dead || judge_is_just_now(j, e->died_ns)))
+        if (began_early(j, e->execed_ns) && (!e->is_dead || judge_is_just_now(j, e->died_ns)))
             series_over(judge_known(e)->series, e->is_dead);
     for (size_t at = 0; (e = judge_next(j, RUN_GPU, &at));)
         if (was_read_to_the_end(j, judge_known(e)->series))
             series_over(judge_known(e)->series, false);
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
-        /* read more rarely: what counts is that its process was there until the end */
+        /* figures are read rarely: instead, their process must have lived until the end */
         const struct judge_series *s = judge_series_of(e);
-        if (s && came_early(j, s->first_ns) &&
+        if (s && began_early(j, s->first_ns) &&
             (!e->is_dead || judge_is_just_now(j, judge_known(e)->exit_ns)))
             series_over(judge_known(e)->series, e->is_dead);
     }
@@ -59,14 +61,14 @@ static bool end_has_text(const json_t *o, const char *key, const char *value)
     return text && strcmp(text, value) == 0;
 }
 
-/* Signals that ask a job to end; one that was sent it did not end by itself. */
+/* Signals that request termination: a job that received one did not end by itself. */
 static bool is_end_signal(const json_t *signal)
 {
     json_int_t n = json_integer_value(json_object_get(signal, "signal"));
     return n == SIGTERM || n == SIGINT || n == SIGQUIT || n == SIGHUP || n == SIGKILL;
 }
 
-static bool is_by_itself(const json_t *end)
+static bool ended_by_itself(const json_t *end)
 {
     return end_has_text(end, "kind", "exited") && end_has_text(end, "cause_kind", "finished") &&
            !json_object_get(end, "by");
@@ -75,26 +77,72 @@ static bool is_by_itself(const json_t *end)
 void judge_end(struct judge *j, const json_t *end)
 {
     j->has_ended = end_has_text(end, "kind", "exited") || end_has_text(end, "kind", "signalled");
-    if (j->run && !j->was_signalled && is_by_itself(end))
+    if (j->run && !j->was_signalled && ended_by_itself(end))
         job_is_over(j);
 }
 
-static void forget_in(struct verdict_result *r)
+bool judge_is_over(const struct judge *j)
+{
+    return j->is_over;
+}
+
+/* Takes word, confidence and missing rates from BEFORE, the verdict on an earlier segment. */
+static void adopt_segment(struct verdict_result *r, const struct verdict_result *before,
+                          uint32_t segment)
+{
+    bool by_step = before->rate_bytes_per_step.known;
+    const struct verdict_evidence evidence = {
+        .code = VERDICT_SAID_SEGMENT,
+        .value = {segment, before->word,
+                  by_step ? before->rate_bytes_per_step.value : before->rate_bytes_per_min.value,
+                  by_step}};
+    r->word = before->word;
+    r->leak = before->leak;
+    r->event = before->event;
+    r->confidence = before->confidence;
+    r->growth_ended = before->growth_ended;
+    r->forecast.known = false;
+    if (!r->rate_bytes_per_min.known)
+        r->rate_bytes_per_min = before->rate_bytes_per_min;
+    if (!r->rate_bytes_per_step.known)
+        r->rate_bytes_per_step = before->rate_bytes_per_step;
+    verdict_put_evidence_first(r, &evidence);
+}
+
+/* A leak in one segment is a leak of the job, unless a segment with more samples shows none; two
+ * leaking segments confirm each other. An undecided segment gives way to a longer earlier one. */
+void judge_join_segments(struct judge *j)
+{
+    struct verdict_result *r = &j->tree.result;
+    const struct verdict_result *leak = &j->earlier_leak.result, *longest = &j->longest.result;
+    if (j->earlier_leak.is_known && r->leak == VERDICT_LEAK_YES)
+        r->confidence = fmin(0.99, 1 - (1 - r->confidence) * (1 - leak->confidence));
+    else if (j->earlier_leak.is_known &&
+             (r->leak == VERDICT_LEAK_UNKNOWN || r->samples < leak->samples))
+        adopt_segment(r, leak, j->earlier_leak.segment);
+    else if (j->longest.is_known && r->leak == VERDICT_LEAK_UNKNOWN &&
+             r->samples < longest->samples)
+        adopt_segment(r, longest, j->longest.segment);
+    j->tree.of.word = r->word;
+    j->tree.of.leak = r->leak;
+}
+
+static void drop_forecast(struct verdict_result *r)
 {
     r->forecast.has_step = r->forecast.has_t = false;
     r->forecast.known = r->forecast.known && r->forecast.has_ceiling;
 }
 
-void judge_forget_when(struct judge *j)
+void judge_drop_forecasts(struct judge *j)
 {
     struct run_entity *e;
     if (!j->has_ended)
         return;
-    forget_in(&j->tree.result);
+    drop_forecast(&j->tree.result);
     for (enum run_kind kind = RUN_PROCESS; kind <= RUN_FIGURE; kind++)
         for (size_t at = 0; (e = judge_next(j, kind, &at));)
             if (judge_known(e)->series)
-                forget_in(&judge_known(e)->series->result);
+                drop_forecast(&judge_known(e)->series->result);
 }
 
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len)

@@ -1,12 +1,12 @@
-/* Figures in bytes that the job reports: a series for each, which lives as long as its process. */
-#include "judge/judge_private.h"
+/* Figures in bytes that the job reports: one series each, which ends with its process. */
+#include "judge/judge_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const struct {
     const char *name, *label;
-    bool is_host; /* part of what the limit is about */
+    bool is_host; /* counts towards the memory limit of the host */
 } known[] = {
     {"heap_live_bytes", "heap (live)", true},
     {"pinned_host_bytes", "pinned host memory", true},
@@ -15,6 +15,7 @@ static const struct {
 };
 
 static const char LIVE[] = "heap_live_bytes", FREE[] = "heap_free_bytes";
+static const char CONTAINER[] = "container_bytes:";
 
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -32,14 +33,20 @@ const char *judge_figure_label(const struct run_entity *figure)
     return i < KNOWN ? known[i].label : figure->name;
 }
 
+/* Estimated bytes of a container of the job that gains entries. */
+static bool is_container(const char *name)
+{
+    return strncmp(name, CONTAINER, sizeof CONTAINER - 1) == 0;
+}
+
 static bool is_memory(const char *name)
 {
     static const char unit[] = "_bytes";
     size_t unit_len = sizeof unit - 1, len = strlen(name);
-    return len > unit_len && strcmp(name + len - unit_len, unit) == 0;
+    return is_container(name) || (len > unit_len && strcmp(name + len - unit_len, unit) == 0);
 }
 
-/* Is there room for one more? The series of a figure whose process has died gives way. */
+/* Is there room for one more series? Drops that of a figure whose process has exited. */
 static bool make_room(const struct judge *j)
 {
     struct run_entity *e, *dead = NULL;
@@ -63,20 +70,21 @@ void judge_figure_sample(struct judge *j, struct run_entity *e)
     struct judge_entity *a = is_memory(e->name) ? judge_entity(e) : NULL;
     if (!a)
         return;
-    a->is_free_heap = strcmp(e->name, FREE) == 0;
+    a->is_evidence = strcmp(e->name, FREE) == 0 || is_container(e->name);
     if (!a->series && make_room(j))
         a->series = judge_series_new_figure(j);
     if (a->series)
         judge_series_feed(j, a->series, e->last.v[0]);
 }
 
-/* Growth of the heap's free memory is that of the process, already judged. */
+/* Free heap memory and containers are not judged: their growth is part of the process's, which
+ * is. */
 static void judge_figure(const struct judge *j, const struct run_entity *e)
 {
     size_t i = known_at(e->name);
     struct verdict_limit limit = {.known = false};
     struct judge_series *s = judge_series_of(e);
-    if (!s || judge_known(e)->is_free_heap)
+    if (!s || judge_known(e)->is_evidence)
         return;
     if (i < KNOWN && known[i].is_host)
         limit = judge_limit_for(j, s->last_bytes);
@@ -114,17 +122,37 @@ static const struct judge_series *figure_of(const struct judge *j, const struct 
     return NULL;
 }
 
-bool judge_figures_apply(const struct judge *j, const struct run_entity *p)
+const struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p)
+{
+    return figure_of(j, p, LIVE);
+}
+
+void judge_container(const struct judge *j, const struct run_entity *p, struct trend *ret)
+{
+    struct run_entity *e;
+    *ret = (struct trend){.known = false};
+    for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
+        const struct judge_series *s = judge_series_of(e);
+        struct trend one;
+        if (!s || !is_container(e->name) || e->info.id.pid != p->info.id.pid ||
+            e->is_dead != p->is_dead)
+            continue;
+        trend_of(&s->series, &one);
+        if (one.known && (!ret->known || one.growth > ret->growth))
+            *ret = one;
+    }
+}
+
+void judge_figures_apply(const struct judge *j, const struct run_entity *p)
 {
     const struct judge_series *live = figure_of(j, p, LIVE), *spare = figure_of(j, p, FREE);
     struct judge_series *s = judge_known(p)->series;
     if (!s || !s->is_judged || !live || !live->is_judged)
-        return false;
+        return;
     verdict_apply_live(&s->result, &live->result);
     verdict_name_leak(&s->result, &s->series);
     if (spare)
         verdict_apply_free(&s->result, &s->series, &live->result, &live->series, &spare->series);
-    return true;
 }
 
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p)

@@ -1,4 +1,4 @@
-/* Tables: each group of rows follows its own columns, or the marks of the file beside the table. */
+/* Tables: each group of rows follows its own columns, or the marks in the file beside the table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct judge_entity *judge_group(const struct judge *j, struct run_entity *e)
     return a;
 }
 
-/* The oldest reading held counts, and so do the marks of its row. */
+/* Passes on the oldest held reading, then the marks of its row. */
 static void feed_held(struct judge_entity *a)
 {
     tail_feed(&a->series->tail, &a->series->series);
@@ -40,8 +40,8 @@ static void release(struct judge_entity *a)
     tail_release(&a->series->tail, &a->series->series);
 }
 
-/* To a group that comes late its own first pass begins with it: marks before its first row only set
- * the clock. */
+/* Marks before the first row of a group only set its clock, so that the first epoch of a late group
+ * begins with the group. */
 static void group_mark(struct judge_entity *a, int64_t t_ns, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
@@ -77,7 +77,7 @@ static void begin_group(struct judge_entity *a, int64_t t_ns)
         verdict_mark(&a->series->series, t_ns, &begin);
 }
 
-/* Lengths that stand in columns of their own, or were given with the command. */
+/* Passes on lengths from columns of the row, or given on the command line. */
 static void row_lengths(const struct judge *j, struct judge_entity *a, int64_t t_ns,
                         const struct csv_row *row)
 {
@@ -96,7 +96,7 @@ static void row_lengths(const struct judge *j, struct judge_entity *a, int64_t t
     verdict_mark(&a->series->series, t_ns, &facts);
 }
 
-/* The phase that this row is no longer in has ended. */
+/* Ends the previous phase if ROW has another one. */
 static void row_phase(struct judge_entity *a, int64_t t_ns, const struct csv_row *row)
 {
     struct judge_rows *g = a->rows;
@@ -112,7 +112,7 @@ static void row_phase(struct judge_entity *a, int64_t t_ns, const struct csv_row
     g->phase[len] = '\0';
 }
 
-/* The columns of ROW as marks; returns how many. */
+/* Converts the columns of ROW to marks; returns their number. */
 static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
                           struct verdict_mark marks[MARK_CLOCK_MARKS])
 {
@@ -130,8 +130,8 @@ static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
     return (row->has_step && is_new) || row->has_epoch ? mark_clock_add(c, &m, marks) : 0;
 }
 
-/* A row's reading, then its marks. A step in a row was done before the row was written: it shows
- * that the process lived on after the rows before it, and not after this one. */
+/* Adds the reading of a row, then its marks. A step in a row was completed before the row was
+ * written, so it shows that the process lived on after the earlier rows, but not after this one. */
 static void feed_row(struct judge_entity *a, int64_t t_ns, const struct csv_row *row,
                      const struct verdict_mark *marks, size_t count)
 {
@@ -179,13 +179,13 @@ static void end_group(struct judge_entity *a, bool is_cut)
 {
     if (a->rows->n_held && (is_cut || !tail_all_falls(&a->series->tail)))
         feed_held(a);
-    if (is_cut) /* the end of what is read is nobody's */
+    if (is_cut) /* the end of a cut recording is unknown */
         tail_release(&a->series->tail, &a->series->series);
     else
         tail_end(&a->series->tail, &a->series->series);
 }
 
-/* Processes of one job share its limit; other groups stand alone. */
+/* Processes of one job share its limit; other groups are independent. */
 void judge_table_update(struct judge *j)
 {
     struct run_entity *e, *const *living;

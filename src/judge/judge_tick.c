@@ -1,32 +1,35 @@
-/* On which readings: what of a process's memory can leak, and what the whole job holds. */
+/* Takes the readings that are judged: memory of each process that can leak, and memory of the whole
+ * job. */
 #include "judge/judge_private.h"
+
+#include <stdlib.h>
 
 #include <math.h>
 
 #include "base/clock.h"
 
 enum {
-    SERIES_AT_ONCE = 32,    /* so many get a series at birth, those beyond later */
-    UNIQUE_AGE_S = 2,       /* a process older than this should have its unique memory known … */
-    UNIQUE_PATIENCE_S = 30, /* … and after this long the job's memory counts without */
+    SERIES_AT_ONCE = 32,    /* processes that get a series at birth; later ones wait */
+    UNIQUE_AGE_S = 2,       /* the unique memory of a process older than this should be known … */
+    UNIQUE_PATIENCE_S = 30, /* … but after this long the job's memory is judged anyway */
 };
 
-/* Of what can leak: so much may come and go without being looked into. */
-static const double FILE_MOVES = 0.025;
+/* Fraction of the memory that can leak: smaller changes do not require a new status. */
+static const double FILE_CHANGE = 0.025;
 
-/* Files are being mapped in or let go, and resident memory has moved since these were read: by
- * them, or by what can leak? To take the old figure off would say the latter. While a job starts it
- * maps its libraries, and there every reading helps to tell where that ended. */
+/* True if files are being mapped or unmapped, and resident memory has changed since RssFile was
+ * read: subtracting the old value would attribute the change to memory that can leak. False during
+ * start-up, which maps libraries, because every reading helps to find its end. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
-    double most = FILE_MOVES * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
+    double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
     return (j->clock.has_begun || j->clock.has_step) && p->has_status &&
            (double)p->file_moved_bytes > most &&
            fabs((double)p->rss_bytes - (double)p->status_rss_bytes) > most;
 }
 
-/* Resident memory that can leak: page cache mapped in is none, and what was swapped out still is
- * (facts of the kernel: RssFile, VmSwap). */
+/* Resident memory that can leak: excludes mapped page cache (RssFile), includes swapped-out memory
+ * (VmSwap). */
 static uint64_t leakable(const struct judge_entity *p)
 {
     uint64_t file = p->has_status ? p->file_bytes : 0;
@@ -99,20 +102,27 @@ static void sample_limit(struct judge *j)
 
 static void sample_gpu(struct judge *j, struct run_entity *e)
 {
-    struct judge_entity *a = run_was_read(j->run, e, GPU_JOB) ? judge_entity(e) : NULL;
+    unsigned field = run_gpu_field(e);
+    struct judge_entity *a = run_was_read(j->run, e, field) ? judge_entity(e) : NULL;
     if (!a)
         return;
-    if (!a->series && e->last.v[GPU_JOB] > 0)
+    if (a->series && a->gpu_field != field && !judge_series_restart(j, a->series)) {
+        free(a->series);
+        a->series = NULL;
+    }
+    a->gpu_field = field;
+    if (!a->series && e->last.v[field] > 0)
         a->series = judge_series_new(j);
     if (a->series)
-        judge_series_feed(j, a->series, e->last.v[GPU_JOB]);
+        judge_series_feed(j, a->series, e->last.v[field]);
 }
 
 /* ---- the job ---- */
 
-/* Until the unique memory of those that have been there for a while is known, the lower bound is
- * the largest process alone, and its rise to the truth would look like growth. */
-static bool is_low_meant(const struct judge *j, struct run_entity *const *living, size_t n)
+/* Is the lower bound of the job's memory usable? Until the unique memory of older processes is
+ * known, it is the memory of the largest process alone, and its later correction would look like
+ * growth. */
+static bool is_lower_bound_usable(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
         j->run->tick_ns - j->run->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
@@ -124,9 +134,10 @@ static bool is_low_meant(const struct judge *j, struct run_entity *const *living
     return true;
 }
 
-/* Memory of the processes that can leak, counted once. Libraries and data files that several map
- * are the same pages: the largest such part counts for all. */
-static uint64_t once_bytes(const struct judge *j, struct run_entity *const *living, size_t n)
+/* Memory of all processes that can leak, with shared pages counted once. Libraries and data files
+ * mapped by several processes are the same pages, so only the largest file part is subtracted. */
+static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
+                                   size_t n)
 {
     uint64_t file = 0, swap = 0, low = j->run->job.last.v[JOB_TREE];
     for (size_t i = 0; i < n; i++) {
@@ -145,7 +156,7 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
 {
     bool has_charge = run_was_read(j->run, &j->run->job, JOB_CHARGE);
     if (!run_was_read(j->run, &j->run->job, JOB_TREE) || n == 0 ||
-        j->run->tick_ns < j->hold_until_ns || !is_low_meant(j, living, n))
+        j->run->tick_ns < j->hold_until_ns || !is_lower_bound_usable(j, living, n))
         return false;
     for (size_t i = 0; i < n; i++) {
         const struct judge_entity *p = judge_known(living[i]);
@@ -157,8 +168,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Its memory that can leak is the charge of its own cgroup, where it has one. Beside it, the same
- * with shared pages counted in each process, and with what the kernel charges beyond them. */
+/* Adds a reading of the job's memory that can leak: the charge of its cgroup, if it has one. A
+ * second series counts shared pages in each process, and adds what the kernel charges beyond
+ * them. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -166,7 +178,7 @@ static void feed_whole(struct judge *j)
     if (!is_whole_known(j, living, n))
         return;
     bool has_charge = run_was_read(j->run, &j->run->job, JOB_CHARGE);
-    uint64_t once = once_bytes(j, living, n), sum = 0;
+    uint64_t once = bytes_counted_once(j, living, n), sum = 0;
     uint64_t charge = has_charge ? j->run->job.last.v[JOB_CHARGE] : 0;
     if (!j->whole)
         j->whole = judge_series_new(j);
@@ -184,7 +196,7 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* Of too many processes the smallest that is judged gives way to one twice its size. */
+/* With too many processes, the smallest judged one loses its series to one twice its size. */
 static void replace_smallest(struct judge *j)
 {
     struct run_entity *const *living, *least = NULL, *largest = NULL;
@@ -217,7 +229,8 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    if (n) /* else what was charged for the job is released: no longer its limit */
+    if (n) /* otherwise memory charged to the job has been released, and the reading is not its
+              limit */
         sample_limit(j);
     for (size_t i = 0; i < n; i++)
         if (list[i]->last_ns == j->run->tick_ns)

@@ -1,12 +1,12 @@
-/* The verdicts: on each entity, and on the job. */
-#include "judge/judge_private.h"
+/* Makes the verdicts on each entity and on the job. */
+#include "judge/judge_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 
-/* Processes that died so shortly before the end are part of it. */
+/* Processes that exited within this time before the end are part of it. */
 enum { JUST_DIED_S = 10 };
 
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
@@ -14,8 +14,9 @@ bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
     return t_ns + JUST_DIED_S * NS_PER_S >= j->run->tick_ns;
 }
 
-/* Does one that has died still stand for the job? If it died with the end, or was most of it. */
-static bool stands_for_job(const struct judge *j, const struct run_entity *p)
+/* Does process P represent the job? It does while it lives, if it exited at the end of the job, or
+ * if it was most of the job. */
+static bool represents_job(const struct judge *j, const struct run_entity *p)
 {
     uint64_t run_ns = j->run->tick_ns - j->run->first_tick_ns;
     return !p->is_dead || judge_is_just_now(j, p->died_ns) ||
@@ -55,7 +56,7 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Returns which result the numbers are of: a member's index, or N. */
+/* Sets the verdict on the job. Returns the index of the member whose numbers it uses, or N. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)
@@ -102,7 +103,7 @@ static void judge_job(struct judge *j)
     for (size_t i = 0; members && process && i < j->listed_count; i++) {
         const struct run_entity *p = j->listed[i];
         const struct judge_entity *a = judge_known(p);
-        if (!a->series->has_first || !stands_for_job(j, p) || judge_was_replaced(j, p))
+        if (!a->series->has_first || !represents_job(j, p) || judge_was_replaced(j, p))
             continue;
         if (whole)
             judge_figures_apply_whole(j, p);
@@ -115,11 +116,16 @@ static void judge_job(struct judge *j)
                                                .is_replacement = judge_is_replacement(j, p),
                                                .unique_bytes = (double)a->unique_bytes};
     }
+    if (whole)
+        judge_settle_whole(j);
     struct judge_tree *t = &j->tree;
     size_t of = tree_result(members, n, whole ? &whole->result : NULL, &t->of, &t->result);
+    judge_settle_job(j, members, n);
     t->grower = t->of.has_grower && t->of.grower < n ? process[t->of.grower] : NULL;
     t->first_ns = of < n ? judge_known(process[of])->series->first_ns : whole ? whole->first_ns : 0;
     j->has_tree = n > 0 || whole;
+    j->own_result = t->result;
+    judge_join_segments(j);
     free(members);
     free((void *)(uintptr_t)process);
 }
@@ -132,7 +138,7 @@ static void series_end(struct judge_series *s, bool is_cut)
         tail_end(&s->tail, &s->series);
 }
 
-/* A table has no deaths, so its end may be that of a process. */
+/* A table does not record exits: its last rows may be the exit of a process. */
 static void imported_end(struct judge *j)
 {
     struct run_entity *const *living;
@@ -178,19 +184,23 @@ void judge_update(struct judge *j)
         judge_series_judge(s, &limit);
     }
     judge_figures_judge(j);
-    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));) {
-        const struct verdict_result *r = judge_result(e);
-        if (!judge_figures_apply(j, e) || (r && r->leak == VERDICT_LEAK_UNKNOWN))
-            judge_held_apply(j, e);
-    }
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        judge_figures_apply(j, e);
+    judge_settle(j);
     if (list_processes(j))
         judge_job(j);
-    judge_forget_when(j);
+    judge_drop_forecasts(j);
 }
 
 const struct judge_tree *judge_tree(const struct judge *j)
 {
     return j->has_tree ? &j->tree : NULL;
+}
+
+bool judge_has_verdict(const struct judge *j)
+{
+    const struct verdict_result *r = j->has_tree ? &j->tree.result : NULL;
+    return r && !(r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY);
 }
 
 void judge_changes(struct judge *j, judge_change_fn *fn, void *user)

@@ -1,4 +1,4 @@
-/* Reading a recorded run: one pass over the recording, with the judge and the marks watching. */
+/* Reads a recorded run: one pass over the recording, observed by the judge and the marks. */
 #include "judge/recorded.h"
 
 #include <errno.h>
@@ -10,11 +10,12 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "profile/folder.h"
 #include "profile/held.h"
 
 enum { RUN_JSON_MAX = 16 << 20 };
 
-/* It may be missing, or half written by another program than ours: then much is unknown. */
+/* Reads run.json, which may be missing or damaged. */
 static void read_run_json(struct recorded *r)
 {
     AUTO_CLOSE int folder = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -37,13 +38,20 @@ static void read_run_json(struct recorded *r)
         err_prefix(&r->trouble, -EBADMSG, "run.json cannot be read");
 }
 
-static void ask_profiler(struct judge *judge, const char *path)
+const struct folder_heaps *recorded_heaps(const struct recorded *r)
+{
+    if (!r->heaps->is_read)
+        folder_heaps_read(r->path, r->heaps);
+    return r->heaps;
+}
+
+static void set_profile_readings(struct recorded *r)
 {
     size_t count;
-    if (!judge_wants_held(judge))
-        return;
-    AUTO_FREE struct held *list = held_read(path, &count);
-    judge_set_held(judge, list, count);
+    uint64_t until_ns =
+        judge_is_over(r->judge) ? UINT64_MAX : r->run->start_mono_ns + r->run->tick_ns;
+    AUTO_FREE struct held *list = held_list(recorded_heaps(r), until_ns, &count);
+    judge_set_held(r->judge, list, count);
 }
 
 int recorded_read(const char *path, const struct run_settings *settings,
@@ -51,25 +59,30 @@ int recorded_read(const char *path, const struct run_settings *settings,
 {
     const struct judge_options none = {0};
     *ret = (struct recorded){.path = path};
+    ret->heaps = calloc(1, sizeof *ret->heaps);
     read_run_json(ret);
-    int r = judge_new(options ? options : &none, &ret->judge);
+    int r = ret->heaps ? judge_new(options ? options : &none, &ret->judge) : -ENOMEM;
     if (r < 0)
-        return err_set(err, r, "no memory to judge %s", path);
+        return err_set(err, r, "out of memory while judging %s", path);
     marks_init(&ret->marks);
     ret->marks.observer.next = judge_observer(ret->judge);
     r = run_read(path, settings ? settings : &run_settings_read, &ret->marks.observer, &ret->run,
                  err);
     if (r < 0)
         return r;
-    ret->run->observers = judge_observer(ret->judge); /* RET, and MARKS in it, may be moved */
-    ask_profiler(ret->judge, path);
+    ret->run->observers =
+        judge_observer(ret->judge); /* MARKS is part of RET, which the caller may move */
+    set_profile_readings(ret);
     judge_update(ret->judge);
     r = judge_verdicts(ret->judge, &ret->verdicts);
-    return r < 0 ? err_set(err, r, "no memory to judge %s", path) : 0;
+    return r < 0 ? err_set(err, r, "out of memory while judging %s", path) : 0;
 }
 
 void recorded_fini(struct recorded *r)
 {
+    if (r->heaps)
+        folder_heaps_fini(r->heaps);
+    free(r->heaps);
     verdicts_fini(&r->verdicts);
     marks_fini(&r->marks);
     run_free(r->run);

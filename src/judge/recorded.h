@@ -1,5 +1,5 @@
-/* A recorded run, read in one pass: its model, its verdicts, its marks, and run.json where there is
- * one. What `ebb verdict`, diagnose, report, heap and the end of `ebb run` begin with. */
+/* A recorded run, read in one pass: its model, its verdicts, its marks, and run.json if it exists.
+ * The input of `ebb verdict`, diagnose, report, heap and of the summary of `ebb run`. */
 #pragma once
 
 #include <jansson.h>
@@ -12,20 +12,25 @@
 #include "run/outcome.h"
 #include "run/run.h"
 
+struct folder_heaps;
+
 struct recorded {
     const char *path;    /* borrowed: a run folder, or a recording alone */
     struct run *run;     /* NULL: the recording could not be read */
-    struct judge *judge; /* of the run: judge_result of its entities */
+    struct judge *judge; /* judge_result gives the verdicts on the entities of the run */
     struct verdicts verdicts;
     struct marks marks;
-    bool has_outcome;       /* run.json could be read */
-    struct outcome outcome; /* zeroed where it could not */
-    json_t *run_json;       /* the same as it is in the file; NULL: none */
-    struct err trouble;     /* why run.json, which exists, could not be read; "": it could */
+    bool has_outcome;           /* run.json was read */
+    struct outcome outcome;     /* zeroed if run.json was not read */
+    json_t *run_json;           /* the document itself; NULL: none */
+    struct folder_heaps *heaps; /* see recorded_heaps */
+    struct err trouble;         /* why an existing run.json could not be read, or "" */
 };
 
-/* SETTINGS (NULL: run_settings_read) and OPTIONS (NULL: none given) are copied. -errno with a
- * sentence; RET, which is to be freed all the same, then has run.json alone. */
+/* SETTINGS (NULL: run_settings_read) and OPTIONS (NULL: defaults) are copied. Returns -errno with a
+ * sentence on failure; RET then has run.json alone, and must be freed in any case. */
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);
-void recorded_fini(struct recorded *r); /* accepts a zeroed one */
+/* The heap histories of the run folder, read on first use. */
+const struct folder_heaps *recorded_heaps(const struct recorded *r);
+void recorded_fini(struct recorded *r); /* accepts a zeroed struct */

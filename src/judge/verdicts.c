@@ -1,4 +1,4 @@
-/* Verdicts as plain data, from the judge. */
+/* Makes verdicts as plain data from the judge. */
 #include "judge/verdicts.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
-void judged_fini(struct judged *a)
+static void judged_fini(struct judged *a)
 {
     for (size_t i = 0; i < a->n_reasons; i++)
         free(a->reasons[i]);
@@ -46,7 +46,8 @@ struct judged *judged_list_add(struct judged_list *list)
     return &at[list->count++];
 }
 
-int judged_set_result(struct judged *a, const struct verdict_result *result, double offset_s)
+/* Sets the result and the sentences of A. Times are shifted by OFFSET_S. Returns 0 or -ENOMEM. */
+static int judged_set_result(struct judged *a, const struct verdict_result *result, double offset_s)
 {
     char text[VERDICT_TEXT_MAX];
     a->result = *result;
@@ -66,11 +67,11 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
     return a->reasons ? 0 : -ENOMEM;
 }
 
-/* Groups of a table that are no processes of one job may be numbers, and no pids. */
+/* The group of a table that is not one job may be a number that is not a pid. */
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    assert(known); /* the judge has seen every process that it lists */
+    assert(known); /* the judge has a state for every process it lists */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
     a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);
@@ -98,12 +99,13 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    if (run_peak(j->run)) /* the samples of its verdict begin later, and miss what is between two */
+    if (run_peak(j->run)) /* samples of the verdict begin later than the run, and miss peaks between
+                             them */
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;
 }
 
-/* What E is named, and its verdict. */
+/* Appends the name of E and its verdict. */
 static int verdicts_add(struct judged_list *list, const struct judge *j, const struct run_entity *e)
 {
     const struct judge_series *s = judge_known(e)->series;
@@ -202,4 +204,13 @@ json_t *judge_tree_json(const struct judge *j)
     json_t *doc = judge_verdicts(j, &v) == 0 ? verdicts_job_json(&v) : NULL;
     verdicts_fini(&v);
     return doc;
+}
+
+enum verdict_leak verdicts_gpu_leak(const struct verdicts *v)
+{
+    enum verdict_leak leak = v->gpus.count ? VERDICT_LEAK_NO : VERDICT_LEAK_UNKNOWN;
+    for (size_t i = 0; i < v->gpus.count && leak != VERDICT_LEAK_YES; i++)
+        if (v->gpus.at[i].result.leak != VERDICT_LEAK_NO)
+            leak = v->gpus.at[i].result.leak;
+    return leak;
 }

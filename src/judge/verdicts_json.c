@@ -1,4 +1,4 @@
-/* The verdicts on a run as JSON, and back. */
+/* Writes the verdicts on a run as JSON, and reads them. */
 #include "judge/verdicts.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static json_t *costs_json(const struct verdicts *v)
     return list;
 }
 
-/* A process by its pid, name and role: of a table they may be missing. */
+/* pid, name and role of a process; a table may not have them. */
 static json_t *identity_json(const struct judged *a)
 {
     json_t *o = json_pack("{s:o}", "name", json_text0(a->name));
@@ -124,19 +124,10 @@ json_t *verdicts_json(const struct verdicts *v)
 
 /* ---- reading ---- */
 
-static bool read_count(const json_t *o, const char *key, uint64_t *ret)
-{
-    const json_t *v = json_object_get(o, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 0)
-        return false;
-    *ret = (uint64_t)json_integer_value(v);
-    return true;
-}
-
 static bool read_small(const json_t *o, const char *key, uint32_t *ret)
 {
     uint64_t n;
-    if (!read_count(o, key, &n) || n > INT32_MAX)
+    if (!verdict_read_count(o, key, &n) || n > INT32_MAX)
         return false;
     *ret = (uint32_t)n;
     return true;
@@ -151,7 +142,7 @@ static enum process_role read_role(const json_t *o)
     return ROLE_OTHER;
 }
 
-/* -ENOMEM, or 0: text that is not there is NULL. */
+/* Copies a string; NULL if V is not one. Returns 0 or -ENOMEM. */
 static int read_text(const json_t *v, char **ret)
 {
     const char *text = json_string_value(v);
@@ -168,12 +159,12 @@ static int read_judged(const json_t *o, struct judged *a)
     a->has_pid = read_small(o, "pid", &pid);
     a->pid = (int32_t)pid;
     read_small(o, "gpu", &a->gpu);
-    read_count(o, "start_ticks", &a->start_ticks);
+    verdict_read_count(o, "start_ticks", &a->start_ticks);
     a->has_role = json_is_string(json_object_get(o, "role"));
     a->role = read_role(o);
     a->alive = json_is_true(json_object_get(o, "alive"));
-    a->has_rss = read_count(o, "rss_bytes", &a->rss_bytes);
-    a->has_unique = read_count(o, "unique_bytes", &a->unique_bytes);
+    a->has_rss = verdict_read_count(o, "rss_bytes", &a->rss_bytes);
+    a->has_unique = verdict_read_count(o, "unique_bytes", &a->unique_bytes);
     int r = read_text(json_object_get(o, "name"), &a->name);
     if (r == 0)
         r = read_text(json_object_get(o, "label"), &a->label);
@@ -214,16 +205,16 @@ static int read_job(const json_t *tree, struct verdicts *v)
     v->has_job = json_is_object(tree);
     if (!v->has_job)
         return 0;
-    read_count(tree, "growing", &v->growing);
+    verdict_read_count(tree, "growing", &v->growing);
     json_array_foreach(json_object_get(tree, "flat"), i, cost)
     {
-        if (v->n_flat == VERDICT_TREE_ROLES || !read_count(cost, "count", &n))
+        if (v->n_flat == VERDICT_TREE_ROLES || !verdict_read_count(cost, "count", &n))
             continue;
         struct verdict_cost *c = &v->flat[v->n_flat++];
         c->role = (int)read_role(cost);
         c->count = n;
-        c->rss_bytes = read_count(cost, "rss_bytes", &n) ? (double)n : 0;
-        c->unique_known = read_count(cost, "unique_bytes", &n);
+        c->rss_bytes = verdict_read_count(cost, "rss_bytes", &n) ? (double)n : 0;
+        c->unique_known = verdict_read_count(cost, "unique_bytes", &n);
         c->unique_bytes = c->unique_known ? (double)n : 0;
     }
     v->has_grower = json_is_object(grower);
@@ -248,8 +239,8 @@ int verdicts_read(const json_t *doc, struct verdicts *ret)
         verdicts_fini(&v);
         return r;
     }
-    read_count(doc, "not_judged", &v.not_judged);
-    read_count(doc, "rows_not_judged", &v.rows_not_judged);
+    verdict_read_count(doc, "not_judged", &v.not_judged);
+    verdict_read_count(doc, "rows_not_judged", &v.rows_not_judged);
     read_small(doc, "segment", &v.segment);
     v.has_earlier_leak = json_is_object(leak);
     read_small(leak, "segment", &v.earlier_segment);

@@ -1,7 +1,8 @@
-/* The wire format of marks: parsing one datagram, finding a key in it, sending one. */
+/* The wire format of marks: parses a datagram, finds a key in it, sends one. */
 #include "mark/mark.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -62,7 +63,7 @@ static bool is_mark_key(const char *s, size_t len)
     return true;
 }
 
-/* Takes the line at *AT: 1 and *ret, 0 at the end, -EBADMSG if it is not KEY=VALUE. */
+/* Takes the line at offset *AT. 1 and *ret; 0 at the end; -EBADMSG if the line is not KEY=VALUE. */
 static int next_mark_line(const char *s, size_t len, size_t *at, struct mark_line *ret)
 {
     const char *begin = s + *at, *end, *equal;
@@ -82,7 +83,7 @@ static int next_mark_line(const char *s, size_t len, size_t *at, struct mark_lin
     return 1;
 }
 
-/* The keys whose values are whole numbers, and the least that each may be. */
+/* The keys with whole numbers, and the minimum of each. */
 static const struct {
     const char *key;
     uint32_t has;
@@ -119,7 +120,7 @@ static int decode_number(const struct mark_line *line, struct mark *m)
             continue;
         if (number_parse_i64(line->value, line->value_len, &v) < 0 || v < whole_keys[i].min)
             return -EBADMSG;
-        if (!(m->has & whole_keys[i].has)) /* the first wins */
+        if (!(m->has & whole_keys[i].has)) /* the first of a repeated key counts */
             memcpy((char *)m + whole_keys[i].offset, &v, sizeof v);
         m->has |= whole_keys[i].has;
         return 0;
@@ -153,6 +154,30 @@ int mark_parse(const char *s, size_t len, struct mark *ret)
     return 0;
 }
 
+bool mark_line_is(const struct mark_line *line, const char *key)
+{
+    return equals(line->key, line->key_len, key);
+}
+
+bool mark_line_number(const struct mark *m, const struct mark_line *line, int64_t *ret)
+{
+    for (size_t i = 0; i < sizeof whole_keys / sizeof whole_keys[0]; i++) {
+        if (!(m->has & whole_keys[i].has) || !mark_line_is(line, whole_keys[i].key))
+            continue;
+        memcpy(ret, (const char *)m + whole_keys[i].offset, sizeof *ret);
+        return true;
+    }
+    return false;
+}
+
+double mark_get_number(const struct mark *m, const char *key)
+{
+    size_t len;
+    double v;
+    const char *text = mark_get(m, key, &len);
+    return text && number_parse_double(text, len, &v) == 0 ? v : (double)NAN;
+}
+
 bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret)
 {
     return m->text && next_mark_line(m->text, m->len, at, ret) > 0;
@@ -178,7 +203,7 @@ bool mark_is(const struct mark *m, const char *key, const char *word)
     return value && len == strlen(word) && strncasecmp(value, word, len) == 0;
 }
 
-static int send_to(const char *path, const char *text, size_t len, unsigned wait_ms)
+int mark_send(const char *path, const char *text, size_t len, unsigned wait_ms)
 {
     const struct timeval wait = {(time_t)(wait_ms / 1000), (suseconds_t)(wait_ms % 1000) * 1000};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -213,14 +238,4 @@ bool mark_figure_parse(const char *full, char *ret_name, size_t name_size, int32
     ret_name[len] = '\0';
     *ret_pid = (int32_t)pid;
     return true;
-}
-
-int mark_send(const char *path, const char *text, size_t len)
-{
-    return send_to(path, text, len, 0);
-}
-
-int mark_send_wait(const char *path, const char *text, size_t len, unsigned wait_ms)
-{
-    return send_to(path, text, len, wait_ms > 0 ? wait_ms : 1);
 }

@@ -1,4 +1,4 @@
-/* From the marks of a job to the marks of a verdict. */
+/* Turns the marks of a job into marks for a verdict. */
 #include "mark/mark_clock.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t valu
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* The end of a phase that is an evaluation or a checkpoint by its name. */
+/* Maps the end of a phase to a mark, if its name is that of an evaluation or a checkpoint. */
 static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
 {
     static const struct {
@@ -35,38 +35,15 @@ static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
 
 static bool map_kind(const struct mark *m, enum verdict_mark_kind *ret)
 {
-    switch (m->kind) {
-    case MARK_BEGIN:
-        *ret = VERDICT_MARK_BEGIN;
-        return true;
-    case MARK_STEP:
-        *ret = VERDICT_MARK_STEP;
-        return true;
-    case MARK_SUBSTEP:
-        *ret = VERDICT_MARK_SUBSTEP;
-        return true;
-    case MARK_EVAL:
-        *ret = VERDICT_MARK_EVAL;
-        return true;
-    case MARK_SAVE:
-        *ret = VERDICT_MARK_SAVE;
-        return true;
-    case MARK_EPOCH:
-        *ret = VERDICT_MARK_EPOCH;
-        return true;
-    case MARK_END:
-        *ret = VERDICT_MARK_END;
-        return true;
-    case MARK_PHASE:
+    static const enum verdict_mark_kind kinds[MARK_KIND_COUNT] = {
+        [MARK_BEGIN] = VERDICT_MARK_BEGIN,     [MARK_STEP] = VERDICT_MARK_STEP,
+        [MARK_SUBSTEP] = VERDICT_MARK_SUBSTEP, [MARK_EVAL] = VERDICT_MARK_EVAL,
+        [MARK_SAVE] = VERDICT_MARK_SAVE,       [MARK_EPOCH] = VERDICT_MARK_EPOCH,
+        [MARK_END] = VERDICT_MARK_END};
+    if (m->kind == MARK_PHASE)
         return map_phase(m, ret);
-    case MARK_OTHER:
-    case MARK_HELLO:
-    case MARK_ACK:
-    case MARK_SERIES:
-    case MARK_KIND_COUNT:
-        break;
-    }
-    return false;
+    *ret = kinds[m->kind];
+    return m->kind >= MARK_BEGIN && m->kind <= MARK_END;
 }
 
 bool mark_clock_map(const struct mark *m, struct verdict_mark *ret)
@@ -99,7 +76,8 @@ static void keep_facts(struct mark_clock *c, const struct mark *m)
     keep_known(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
-/* STEP=10 EPOCH=0.1204819 is an epoch of 83 steps; believed when two marks say the same. */
+/* Derives the length of an epoch: STEP=10 EPOCH=0.1204819 means 83 steps. It is used once two
+ * marks agree. */
 static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
@@ -115,10 +93,12 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
     c->guessed_steps = whole;
 }
 
-/* True if a whole epoch more is done than at the last mark; *ret_step is the step at which. */
+/* True if this mark shows that another epoch is complete. *ret_step is the step at which it ended.
+ */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    bool is_number = floor(m->epoch) >= m->epoch; /* counted, not measured: it ended before */
+    /* a whole number counts epochs, so the epoch ended at an earlier step */
+    bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
     bool was_number = floor(c->epoch) >= c->epoch;
     *ret_step = is_number && was_number && c->has_step ? c->step
@@ -127,7 +107,7 @@ static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *re
     return ended;
 }
 
-/* The same event told twice, as a phase's end and as a mark of its own. */
+/* True if the same event was sent twice: as the end of a phase and as a mark. */
 static bool is_repeated(struct mark_clock *c, const struct verdict_mark *v, uint64_t t_ns)
 {
     enum verdict_mark_kind k = v->kind;
@@ -153,7 +133,7 @@ static void remember(struct mark_clock *c, const struct mark *m, const struct ve
 {
     if (v->kind == VERDICT_MARK_BEGIN) {
         c->has_begun = true;
-        c->has_step = false; /* it may start again at a lower step */
+        c->has_step = false; /* a restarted job may continue at a lower step */
         c->has_epoch = false;
     }
     if (v->has_step && v->kind != VERDICT_MARK_END) {

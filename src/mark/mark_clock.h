@@ -1,5 +1,5 @@
-/* The step clock: turns the job's marks into those that verdicts are made of. It maps their kinds,
- * keeps what was sent once, and finds the ends of epochs where no mark reports them. */
+/* Turns the job's marks into the marks that verdicts use. It maps their kinds, remembers values
+ * that were sent only once, and finds the ends of epochs that no mark reports. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,21 +9,22 @@
 #include "mark/mark.h"
 #include "verdict/mark.h"
 
-/* Zeroed is a valid beginning. */
+/* A zeroed struct is a clock before the first mark. */
 struct mark_clock {
     bool has_begun, has_step, has_epoch, has_epoch_marks;
     uint64_t step;
     double epoch;
     uint64_t steps_per_epoch, examples, batch, max_steps; /* 0: unknown */
-    uint64_t guessed_steps;                               /* an epoch's, by the last EPOCH= */
-    uint64_t seen_ns[VERDICT_MARK_KINDS];   /* when a mark of the kind last came … */
-    uint64_t seen_step[VERDICT_MARK_KINDS]; /* … and at which step */
+    uint64_t guessed_steps;                 /* length of an epoch, derived from the last EPOCH= */
+    uint64_t seen_ns[VERDICT_MARK_KINDS];   /* when a mark of each kind last arrived */
+    uint64_t seen_step[VERDICT_MARK_KINDS]; /* and its step */
     bool has_seen[VERDICT_MARK_KINDS];
 };
 
 enum { MARK_CLOCK_MARKS = 2 };
-/* Adds MARK; returns the number of marks it makes for a verdict, 0 to MARK_CLOCK_MARKS. */
+/* Adds MARK. Returns the number of marks for a verdict, 0 to MARK_CLOCK_MARKS. */
 size_t mark_clock_add(struct mark_clock *c, const struct mark *mark,
                       struct verdict_mark ret[MARK_CLOCK_MARKS]);
-/* The same without state, for one rank of several. False: no mark for a verdict. */
+/* Like mark_clock_add but without state, for one rank of several. False if a verdict does not use
+ * MARK. */
 bool mark_clock_map(const struct mark *mark, struct verdict_mark *ret);

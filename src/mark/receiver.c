@@ -1,4 +1,5 @@
-/* The datagram socket of a job: marks in, requests out to the processes that said hello. */
+/* The datagram socket of a job: receives marks, and sends requests to the processes that sent a
+ * hello. */
 #include "mark/receiver.h"
 
 #include <assert.h>
@@ -23,13 +24,13 @@
 #include "base/loop.h"
 #include "mark/row.h"
 
-/* Marks taken in one turn of the loop: a flood must not starve the sampling. */
+/* Marks received per turn of the loop, so that a flood of marks does not delay sampling. */
 enum { DRAIN_MAX = 256 };
 
-/* Names of sockets in the folder may be this long with their slash and NUL. */
+/* Maximum length of a socket's name in the folder, with slash and NUL. */
 enum { NAME_ROOM = sizeof("/control") };
 
-enum { BOOT_ID_SIZE = 48 }; /* a UUID, and what ends it */
+enum { BOOT_ID_SIZE = 48 }; /* a UUID and its terminator */
 
 struct mark_receiver {
     int fd;
@@ -79,8 +80,7 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     r->peers[at] = peer;
 }
 
-/* Room for the credentials and not one descriptor more: those that a sender attaches do not
- * reach us (the kernel drops what has no room). */
+/* Room for the credentials only, so that the kernel drops descriptors that a sender attaches. */
 union control {
     char bytes[CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
@@ -98,7 +98,7 @@ static bool sender_of(struct msghdr *msg, struct ucred *ret)
     return false;
 }
 
-/* The folder's rights are the gate; this one holds should someone open it up. */
+/* The folder's permissions are the main check. This one holds even if someone changes them. */
 static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
 {
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
@@ -116,7 +116,7 @@ static void hand_on(struct mark_receiver *r, const struct mark *m, size_t count)
     r->in_callback = false;
 }
 
-/* Returns how many marks it was. */
+/* Handles one datagram. Returns the number of marks in it. */
 static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t len)
 {
     struct ucred sender;
@@ -129,9 +129,7 @@ static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t 
     }
     m.t_ns = clock_mono_ns();
     m.pid = sender.pid;
-    if (r->stats.received++ == 0)
-        r->stats.first_ns = m.t_ns;
-    r->stats.last_ns = m.t_ns;
+    r->stats.received++;
     if (m.kind == MARK_HELLO)
         take_hello(r, &m);
     count = mark_row_length(&m);
@@ -152,28 +150,26 @@ static void on_readable(void *user, int fd, uint32_t events)
                              .msg_controllen = sizeof control.bytes};
         ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-        if (n < 0) /* EAGAIN: drained; anything else: the next turn tries again */
+        if (n < 0) /* EAGAIN: the queue is empty; after other errors the next turn tries again */
             return;
         taken += take_datagram(r, &msg, (size_t)n);
     }
 }
 
-/* ---- the folder ----
- *
- * A link in it says that ebb made it, and by its target during which boot of which machine: whether
- * the socket still has an owner can be asked on that machine alone, and the folder may be on a file
- * system that several share. */
+/* ---- the folder ---- A link in it shows that ebb made it; the link's target is the boot id.
+ * Several machines may share the file system, and only the same machine in the same boot knows
+ * whether a process still has the socket open. */
 
 static const char folder_pattern[] = "ebb-XXXXXX";
 static const char boot_link[] = "boot";
 
-/* What a job may have put into its folder is removed up to here. */
+/* Limits for removing the files of a job from its folder. */
 enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 
 struct removal {
     dev_t device;
     unsigned entries;
-    bool is_ours; /* anything in it goes, else only sockets and links */
+    bool is_ours; /* remove everything in the folder; otherwise only sockets and links */
 };
 
 static bool read_boot_id(char ret[BOOT_ID_SIZE])
@@ -185,7 +181,7 @@ static bool read_boot_id(char ret[BOOT_ID_SIZE])
     return true;
 }
 
-/* Made by this user's ebb during this boot of this machine. */
+/* True if ebb made the folder, for this user, in the current boot of this machine. */
 static bool is_own_folder(int dirfd)
 {
     char boot_id[BOOT_ID_SIZE], target[BOOT_ID_SIZE];
@@ -197,7 +193,7 @@ static bool is_own_folder(int dirfd)
 
 static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth);
 
-/* Takes over FD. */
+/* Takes ownership of FD. */
 static void remove_content(struct removal *r, int fd, unsigned depth)
 {
     DIR *dir = fdopendir(fd);
@@ -245,7 +241,7 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* Nobody has the socket open any more, so nobody will remove it. */
+/* True if no process has the socket open, so that no process will remove it. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -276,7 +272,7 @@ void mark_folder_remove_abandoned(const char *folder)
     close(fd);
 }
 
-/* What is left of runs of which every process was killed. */
+/* Removes the folders of runs whose processes were all killed. */
 static void remove_abandoned(int parent_fd, const char *parent)
 {
     DIR *dir = fdopendir(parent_fd);
@@ -315,7 +311,7 @@ static void remove_abandoned_beside(const char *folder)
         remove_abandoned(fd, parent);
 }
 
-/* Folder and bound socket below PARENT: 0 or -errno, with nothing left behind. */
+/* Creates the folder and binds the socket below PARENT. 0, or -errno with nothing left behind. */
 static int bind_below(struct mark_receiver *r, const char *parent)
 {
     struct sockaddr_un *a = &r->address;
@@ -337,10 +333,10 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
     snprintf(link_path, sizeof link_path, "%s/%s", folder, boot_link);
-    /* Where this fails, the folder is removed at the end of this run, or not at all. */
+    /* Without the link the folder is removed only at the end of this run. */
     if (read_boot_id(boot_id))
         (void)!symlink(boot_id, link_path);
-    /* chmod: the umask of whoever started us must not shut out the job. */
+    /* chmod, because the caller's umask must not lock out the job. */
     if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof *a) == 0 &&
         chmod(a->sun_path, 0600) == 0)
         return 0;
@@ -362,13 +358,14 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
     }
     return err_set(
         err, code,
-        "no place for the socket that marks come in by: /tmp: %s; set TMPDIR to a folder "
-        "you can write to, with a path shorter than 88 bytes",
+        "cannot create the socket for marks in /tmp: %s; set TMPDIR to a writable folder with "
+        "a path shorter than 88 bytes",
         strerror(-code));
 }
 
-/* SO_RCVBUF is left alone: for AF_UNIX datagrams Linux charges the sender, and what may wait is
- * counted in datagrams (net.unix.max_dgram_qlen), which only root could raise, for everybody. */
+/* SO_RCVBUF is not set: for AF_UNIX datagrams Linux charges the sender, and the queue is limited
+ * by the number of datagrams (net.unix.max_dgram_qlen), which only root can raise, for all
+ * sockets. */
 static int open_socket(struct mark_receiver *r, struct err *err)
 {
     const int on = 1;
@@ -376,7 +373,7 @@ static int open_socket(struct mark_receiver *r, struct err *err)
     if (r->fd < 0 || setsockopt(r->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0) {
         int code = -errno;
 
-        return err_set(err, code, "cannot make a socket for marks: %s", strerror(-code));
+        return err_set(err, code, "cannot create a socket for marks: %s", strerror(-code));
     }
     return bind_somewhere(r, err);
 }
@@ -387,7 +384,7 @@ int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_re
     struct mark_receiver *r = calloc(1, sizeof *r);
     int code;
     if (!r)
-        return err_set(err, -ENOMEM, "no memory for the receiver of marks");
+        return err_set(err, -ENOMEM, "no memory to receive marks");
     r->fd = -1;
     r->uid = geteuid();
     r->fn = fn;
@@ -447,7 +444,8 @@ static void remove_peer(struct mark_receiver *r, size_t at)
     memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof r->peers[0]);
 }
 
-/* Linux takes a path of exactly sun_path's size without NUL too; ours always has one. */
+/* Sends a request. The path always ends in NUL, although Linux would accept one of exactly
+ * sun_path's size without NUL. */
 static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                     size_t len)
 {

@@ -1,4 +1,4 @@
-/* Where marks arrive and from where requests go out: one datagram socket of a job. */
+/* The datagram socket of a job, which receives marks and sends requests. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,46 +11,46 @@ struct err;
 struct loop;
 struct mark_receiver;
 
-/* Called on the loop for each good mark, acknowledgements and hellos included. The mark's text is
- * valid during the call. It may ask and forget peers, but not free the receiver. */
+/* Called on the loop for each valid mark, including acknowledgements and hellos. The mark's text
+ * is valid during the call. The callback may send requests, but must not free the receiver. */
 typedef void mark_fn(void *user, const struct mark *mark);
 
-/* Makes a private folder (0700) under $XDG_RUNTIME_DIR, $TMPDIR or /tmp, the first that can be
- * written to and is short enough for a socket address, with the socket in it. */
+/* Creates a private folder (0700) and the socket in it, under the first of $XDG_RUNTIME_DIR,
+ * $TMPDIR and /tmp that is writable and short enough for a socket address. */
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err);
-/* Removes the folder with all that the job put into it, and those beside it whose ebb was killed
- * before it could do so. NULL is fine. */
+/* Removes the folder with all files of the job in it, and the folders beside it whose ebb was
+ * killed. R may be NULL. */
 void mark_receiver_free(struct mark_receiver *r);
-/* For a process that outlives the receiver. In a folder not marked as ebb's own only sockets and
- * links are removed. */
+/* Removes FOLDER; called by a process that outlives the receiver. If ebb did not make the folder,
+ * only sockets and links in it are removed. */
 void mark_folder_remove(const char *folder);
-/* Removes it if it is marked as ebb's own and nobody listens there any more. */
+/* Removes FOLDER if ebb made it and no process listens there any more. */
 void mark_folder_remove_abandoned(const char *folder);
 const char *mark_receiver_path(const struct mark_receiver *r); /* for EBB_SOCKET */
-/* The folder alone, so that whoever outlives us can remove it. */
+/* The folder, for a process that outlives the receiver and removes it. */
 const char *mark_receiver_folder(const struct mark_receiver *r);
 
 struct mark_receiver_stats {
     uint64_t received;
-    uint64_t bad; /* dropped: not a mark, too long, or of another user (unless we are root) */
-    uint64_t first_ns, last_ns; /* of the good ones; 0 while there are none */
+    uint64_t bad; /* dropped because invalid, too long, or from another user (unless we are root) */
 };
 void mark_receiver_stats(const struct mark_receiver *r, struct mark_receiver_stats *ret);
 
-/* A process that said hello with a usable REPLY (absolute, short enough, not our own socket) and
- * can be asked. The same process saying it again replaces what it said. Beyond the maximum a
- * hello is still a mark, but makes no peer. */
+/* A process that sent a hello with a usable REPLY (absolute, short enough, not our own socket) and
+ * can receive requests. A second hello of the same process replaces the first. Beyond the maximum,
+ * a hello is still a mark, but adds no peer. */
 enum { MARK_PEERS_MAX = 1024 };
 struct mark_peer {
-    int32_t pid;    /* 0: the kernel could not tell (another pid namespace) */
-    int64_t rank;   /* -1: did not say */
-    bool is_worker; /* ROLE=worker: never asked */
+    int32_t pid;    /* 0: unknown to the kernel (another pid namespace) */
+    int64_t rank;   /* -1: not sent */
+    bool is_worker; /* ROLE=worker: receives no requests */
     char reply[108];
 };
 size_t mark_receiver_peers(const struct mark_receiver *r, const struct mark_peer **ret);
 
-/* Sends "WHAT=ID\n" (CHECKPOINT, CENSUS, STOP) to every rank that said hello. Returns how many got
- * it. A peer whose socket is gone is forgotten; one whose queue is full is kept, not counted.
- * Never blocks, never allocates. */
+/* Sends "WHAT=ID
+ * " (CHECKPOINT, CENSUS, STOP) to every rank that sent a hello. Returns the number of ranks
+ * reached. A peer whose socket no longer exists is removed; one whose queue is full is kept, but
+ * not counted. Never blocks, never allocates. */
 int mark_receiver_request(struct mark_receiver *r, const char *what, uint64_t id);

@@ -1,4 +1,4 @@
-/* One mark for several steps, taken apart. */
+/* Splits a mark that stands for several steps. */
 #include "mark/row.h"
 
 #include <inttypes.h>
@@ -8,11 +8,6 @@
 #include "base/number.h"
 
 #define SPAN_MAX_S 60.0
-
-static bool is_column_key(const struct mark_line *line, const char *key)
-{
-    return line->key_len == strlen(key) && memcmp(line->key, key, line->key_len) == 0;
-}
 
 size_t mark_row_length(const struct mark *m)
 {
@@ -24,7 +19,7 @@ size_t mark_row_length(const struct mark *m)
     return steps >= 1 && steps <= MARK_ROW_MAX && steps <= m->step ? (size_t)steps : 1;
 }
 
-/* Of the whole row. */
+/* Duration of all steps of the mark. */
 static uint64_t span_ns(const struct mark *m)
 {
     size_t len;
@@ -37,12 +32,12 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* Lines that are not for the BEFORE-th from the end; of a key said twice the first counts. */
+/* True if the mark of the step that is BEFORE steps before the last does not have this line. Of a
+ * repeated key the first counts. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
-    return is_column_key(line, "STEPS") || is_column_key(line, "SECONDS") ||
-           (is_column_key(line, "EPOCH") && before > 0) ||
-           (is_column_key(line, "STEP") && has_step);
+    return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||
+           (mark_line_is(line, "EPOCH") && before > 0) || (mark_line_is(line, "STEP") && has_step);
 }
 
 void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_TEXT_MAX],
@@ -57,12 +52,13 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
     if (before > 0)
         one.has &= ~(uint32_t)MARK_HAS_EPOCH;
     while (mark_next(m, &at, &line)) {
-        char number[32]; /* no longer than that of the last: all fits where M's text did */
+        /* at most as long as the number of the last step, so it fits if M's text did */
+        char number[32];
         const char *from = line.key;
         size_t len = (size_t)(line.value + line.value_len - line.key);
         if (is_left_out(&line, before, has_step))
             continue;
-        if (is_column_key(&line, "STEP")) {
+        if (mark_line_is(&line, "STEP")) {
             len = (size_t)snprintf(number, sizeof number, "STEP=%" PRId64, one.step);
             from = number;
             has_step = true;

@@ -1,4 +1,4 @@
-/* How long the newest steps took: a ring, and its order statistics. */
+/* Durations of the newest steps: a ring, and its order statistics. */
 #include "mark/step_times.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A config file: each line goes through the option that has its name. */
+/* Reads a config file: each line is parsed by the option with that name. */
 #include "options/option.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 #include "base/text.h"
 
 #define BLANKS " \t\r"
-/* Names are cut, so that what is wrong with them is never cut off. */
+/* Long file names are truncated, so that the error message itself fits. */
 #define PLACE "%.200s:%d"
 
-/* One line taken apart; the pointers are into it. */
+/* One parsed line; the pointers point into it. */
 struct setting {
     int line;
     const char *name;
-    const char *value; /* NULL: no = */
+    const char *value; /* NULL: the line has no = */
 };
 
 static char *config_trim(char *s)
@@ -32,7 +32,7 @@ static char *config_trim(char *s)
     return s;
 }
 
-/* Ends S at a # that begins it or follows a blank; inside quotes it is an ordinary character. */
+/* Cuts S at a # that is at its start or after a blank, but not within quotes. */
 static void config_cut_comment(char *s)
 {
     char quote = '\0';
@@ -48,7 +48,7 @@ static void config_cut_comment(char *s)
     }
 }
 
-/* A value that is one quoted text loses its quotes, as it would on a command line. */
+/* Removes quotes around the whole value. */
 static char *config_unquote(char *s)
 {
     size_t len = strlen(s);
@@ -58,7 +58,7 @@ static char *config_unquote(char *s)
     return s + 1;
 }
 
-/* "restart" and "restart = yes" are --restart; "restart = no" is nothing. */
+/* "restart" and "restart = yes" mean --restart; "restart = no" has no effect. */
 static int config_set_flag(const struct option_desc *o, const struct setting *s,
                            struct options_given *given, void *values, struct err *err)
 {
@@ -80,7 +80,7 @@ static int config_set_option(const struct option_desc *o, const struct setting *
     return options_give(given, o, o->name, s->value, values, err);
 }
 
-/* SCRATCH is for settings that the command line overrules: they are checked all the same. */
+/* A setting that the command line overrides is still checked: it is parsed into SCRATCH. */
 static int config_take_setting(const struct options_config *c, const struct setting *s, int *lines,
                                void *scratch, struct err *err)
 {
@@ -106,7 +106,7 @@ static int config_take_setting(const struct options_config *c, const struct sett
     return 0;
 }
 
-/* False for a line with nothing on it. */
+/* False: the line is empty. */
 static bool config_split_line(char *line, struct setting *ret)
 {
     config_cut_comment(line);
@@ -160,7 +160,7 @@ int options_config_read(const struct options_config *c, struct err *err)
     struct buf text = {0};
     int r = io_read_all(AT_FDCWD, c->file, OPTIONS_CONFIG_BYTES, &text);
     if (r == -EFBIG)
-        r = err_set(err, r, "%.200s is larger than %d KiB; that is no config file", c->file,
+        r = err_set(err, r, "%.200s is larger than %d KiB, so it is not a config file", c->file,
                     OPTIONS_CONFIG_BYTES >> 10);
     else if (r < 0)
         r = err_set(err, r, "cannot read %.200s: %s", c->file, strerror(-r));

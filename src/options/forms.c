@@ -1,4 +1,4 @@
-/* Given options as the arguments of a command line and as JSON. */
+/* Writes given options as arguments of a command line and as JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ size_t options_put_argv(struct buf *out, const struct options_given *given)
 {
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
-        /* with "=", so that a value that begins with a dash is one still */
+        /* joined by "=", so that a value may start with a dash */
         buf_printf(out, "--%s%s", g->option->name, g->text ? "=" : "");
         buf_add_str(out, g->text ? g->text : "");
         buf_add_byte(out, '\0');

@@ -1,4 +1,4 @@
-/* From the text of one option to its value. */
+/* Parses the text of an option into its value. */
 #include "options/option.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/quantity.h"
 
-enum { WORD_MAX = 48 }; /* longer words are not compared with others */
+enum { WORD_MAX = 48 }; /* longer words are not compared */
 
 struct option_text {
     struct option_text *next;
@@ -22,7 +22,8 @@ static size_t lesser(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Edits (insert, delete, change, swap two neighbours) that make B of A; both under WORD_MAX. */
+/* Number of edits (insert, delete, change, swap two neighbours) from A to B; both are shorter than
+ * WORD_MAX. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
@@ -49,7 +50,7 @@ const char *option_nearest(const char *word, const char *const *words, size_t co
 {
     const char *best = NULL;
     size_t len = strlen(word);
-    size_t best_distance = len < 3 ? 2 : len < 9 ? 3 : 4; /* it must be less than this */
+    size_t best_distance = len < 3 ? 2 : len < 9 ? 3 : 4; /* the distance must be below this */
     if (len < 2 || len > WORD_MAX)
         return NULL;
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +77,7 @@ static int option_parse_choice(const char *what, const struct option_desc *o, co
         }
         word += n + (word[n] == '|');
     }
-    return err_set(err, -EINVAL, "%s: \"%.100s\" is none of %s", what, text, o->arg);
+    return err_set(err, -EINVAL, "%s: \"%.100s\" is not one of %s", what, text, o->arg);
 }
 
 static int option_parse_duration(const char *what, const struct option_desc *o, const char *text,
@@ -96,7 +97,7 @@ static int option_parse_seconds(const char *what, const struct option_desc *o, c
     return r;
 }
 
-/* 65536 as "64K". */
+/* Writes 65536 as "64K". */
 static const char *option_round_size(char out[24], int64_t bytes)
 {
     static const char units[] = "BKMGT";
@@ -136,13 +137,13 @@ static int option_add_text(const char *what, const char *text, struct option_tex
                            struct err *err)
 {
     if (ret->count == OPTION_TEXTS_MAX)
-        return err_set(err, -EINVAL, "%s: \"%.100s\" is one too many; it may be given %d times",
-                       what, text, (int)OPTION_TEXTS_MAX);
+        return err_set(err, -EINVAL, "%s: \"%.100s\" exceeds the maximum of %d values", what, text,
+                       (int)OPTION_TEXTS_MAX);
     ret->v[ret->count++] = text;
     return 0;
 }
 
-/* The value points into TEXT. */
+/* The value may point into TEXT. */
 static int option_set(const struct option_desc *o, const char *what, const char *text, void *values,
                       struct err *err)
 {
@@ -179,7 +180,7 @@ static int option_set(const struct option_desc *o, const char *what, const char 
     return -EINVAL;
 }
 
-/* ---- what was given ---- */
+/* ---- given options ---- */
 
 const struct option_given *options_find(const struct options_given *given, const char *name)
 {
@@ -250,9 +251,9 @@ const struct option_desc *options_row(const struct option_desc *table, const cha
     }
     const char *nearest = option_nearest(name, names, count);
     if (nearest)
-        err_set(err, -EINVAL, "there is no option \"%.100s\"; did you mean \"%s\"?", name, nearest);
+        err_set(err, -EINVAL, "unknown option \"%.100s\"; did you mean \"%s\"?", name, nearest);
     else
-        err_set(err, -EINVAL, "there is no option \"%.100s\"; they are named as in `ebb help %s`",
-                name, command);
+        err_set(err, -EINVAL, "unknown option \"%.100s\"; `ebb help %s` lists all options", name,
+                command);
     return NULL;
 }

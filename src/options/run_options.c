@@ -1,5 +1,5 @@
-/* The options of a run: their table, which of them contradict each other, and the settings of the
- * guard that they come to. */
+/* The options of a run: their table, their conflicts, and the settings of the guard that follow
+ * from them. */
 #include "options/run_options.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/words.h"
 #include "trace/logs.h"
 
-/* ---- values that only the guard has ---- */
+/* ---- types of values that only the guard's options have ---- */
 
 static int run_parse_pressure(const char *what, const char *text, void *at, struct err *err)
 {
@@ -36,7 +36,7 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     return r;
 }
 
-/* Signals that no job can take as a request: they cannot be caught, or come for other reasons. */
+/* Whether a signal is unfit as a request, because it cannot be caught or has another meaning. */
 static bool is_taken_signal(int signo)
 {
     static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
@@ -56,10 +56,11 @@ static int run_parse_signal(const char *what, const char *text, void *at, struct
     if (r < 0)
         return r;
     if (is_taken_signal(signo))
-        return err_set(err, -EINVAL,
-                       "%s: a job cannot take \"%.100s\" as a request; give one that it handles, "
-                       "such as USR1",
-                       what, text);
+        return err_set(
+            err, -EINVAL,
+            "%s: \"%.100s\" cannot be used as a request; give a signal that the job handles, "
+            "such as USR1",
+            what, text);
     *(int *)at = signo;
     return 0;
 }
@@ -86,7 +87,7 @@ static int parse_restart_time(const char *what, const char *text, struct restart
     return r;
 }
 
-/* "5m" is five minutes: sizes are known in any case, times only in theirs. */
+/* Units of size are case-insensitive, units of time are not: "5m" is five minutes. */
 static bool is_time_unit(const char *unit)
 {
     return strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]);
@@ -97,7 +98,7 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     static const char form[] = "write it like 2h, 500steps or 20G";
     struct restart_every *ret = at;
     struct quantity_size size = {0};
-    char closed[48]; /* without blanks between number and unit */
+    char closed[48]; /* the text without blanks between number and unit */
     size_t digits = strspn(text, "0123456789.");
     const char *unit = text + digits + strspn(text + digits, " \t");
     int len = snprintf(closed, sizeof closed, "%.*s%s", (int)digits, text, unit);
@@ -109,13 +110,13 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     if (is_number && is_time_unit(unit))
         return parse_restart_time(what, closed, ret, err);
     if (!is_number || *unit == '%' || quantity_parse_size(what, closed, &size, NULL) < 0)
-        return err_set(err, -EINVAL, "%s: \"%.100s\" is no time, number of steps or size; %s", what,
-                       text, form);
+        return err_set(err, -EINVAL, "%s: \"%.100s\" is not a time, number of steps or size; %s",
+                       what, text, form);
     *ret = (struct restart_every){RESTART_AT_BYTES, size.bytes};
     return 0;
 }
 
-/* Checked here; split once the options are complete. */
+/* Only checks the words; they are split when the options are complete. */
 static int run_parse_words(const char *what, const char *text, void *at, struct err *err)
 {
     char **words = NULL;
@@ -125,7 +126,7 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
     bool is_empty = !words[0];
     free(words);
     if (is_empty)
-        return err_set(err, -EINVAL, "%s: \"%.100s\" holds no argument", what, text);
+        return err_set(err, -EINVAL, "%s: \"%.100s\" contains no arguments", what, text);
     *(const char **)at = text;
     return 0;
 }
@@ -134,11 +135,11 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* Not for config files and requests. */
+/* Refused in config files and requests. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
-enum { LEAST_LIMIT = 4096 }; /* a page: "24" was meant to be 24G */
+enum { LEAST_LIMIT = 4096 }; /* one page; smaller values such as "24" miss their unit */
 enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
 
 const struct option_desc run_options_table[] = {
@@ -147,14 +148,15 @@ const struct option_desc run_options_table[] = {
                        "ebb-runs/NAME-DATE)"),
     OPTION_ROW('n', "name", TEXT, "NAME", AT(name), LOCAL,
                .help = "name of the run (default: the command's)"),
-    OPTION_ROW(0, "no-record", FLAG, NULL, AT(no_record), LOCAL, .help = "make no run folder"),
+    OPTION_ROW(0, "no-record", FLAG, NULL, AT(no_record), LOCAL,
+               .help = "do not create a run folder"),
     OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), LOCAL, .min = LOGS_CAP_MIN,
-               .help = "keep at most this much of the job's output: how it began, and the newest "
-                       "(default: all of it)"),
+               .help = "maximum size of log.txt; the start and the newest part are kept "
+                       "(default: unlimited)"),
     OPTION_ROW(0, "no-terminal", FLAG, NULL, AT(no_terminal), LOCAL,
-               .help = "give the job pipes even where our output is a terminal"),
+               .help = "give the job pipes even if the output of ebb is a terminal"),
     OPTION_ROW(0, "verbose", FLAG, NULL, AT(verbose), LOCAL,
-               .help = "one line on standard error for each hook in Python that cannot be set"),
+               .help = "report each Python hook that cannot be installed, on standard error"),
     OPTION_ROW('q', "quiet", FLAG, NULL, AT(quiet), LOCAL, .help = "print no summary"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
                .help = "print the summary as one line of JSON, on standard error"),
@@ -163,86 +165,86 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,
                .help = "return once the job has started"),
     OPTION_ROW(0, "lock-fd", INT, "N", AT(lock_fd), HIDDEN, .fallback = "-1", .min = -1,
-               .max = INT32_MAX, .help = "keep this file open for as long as the job is watched"),
+               .max = INT32_MAX,
+               .help = "keep this file descriptor open while the job is "
+                       "watched"),
     OPTION_ROW(0, "folder-id", TEXT, "ID", AT(folder_id), HIDDEN,
-               .help = "sign the run folder with this before anything is started"),
-    OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "What is recorded",
+               .help = "id to sign the run folder with, before any process is started"),
+    OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "Recording",
                .min = 50, .max = HOUR_MS,
-               .help = "sample the job this often (default: every second, five times a second in "
-                       "its first two minutes; for ebb submit, as the server is set)"),
+               .help = "sample the job this often (default: every second, five times per second in "
+                       "its first two minutes; for ebb submit, the server's setting)"),
     FLAG("no-unique", no_unique, "do not read unique memory"),
     FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     FLAG("no-shim", no_shim,
-         "leave Python alone: no steps and epochs without marks of the job's own"),
-    FLAG("no-heap", no_heap, "do not profile the heap: ebb heap will know nothing of this run"),
+         "do not load the Python package into the job: only its own marks report steps and epochs"),
+    FLAG("no-heap", no_heap, "do not profile the heap: ebb heap has no data for this run"),
     OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
                .min = 4 << 10, .max = 1 << 30,
-               .help = "sample the heap once in this many allocated bytes, on average"),
-    FLAG("no-heap-python", no_heap_python, "leave Python's own allocator of small objects alone"),
+               .help = "sample the heap once per this many allocated bytes, on average"),
+    FLAG("no-heap-python", no_heap_python, "do not profile Python's allocator of small objects"),
 
     OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "When the guard acts",
-               .help = "memory to defend; a share is of the limit that binds the job anyway, which "
-                       "is also the default"),
+               .help = "memory limit of the job (default: the effective limit of its cgroup or the "
+                       "machine; N% is a share of that)"),
     OPTION_ROW(0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
-               .help = "act when less than this is left; a share is of what is defended (default "
-                       "5%, from 64M to 4G, and at most a fifth)"),
+               .help = "act when headroom is below this; N% is a share of the limit (default: 5%, "
+                       "from 64M to 4G, and at most a fifth)"),
     OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
-               .help = "memory to defend on each GPU; a share is of the device's"),
+               .help = "memory limit on each GPU; N% is a share of the device's memory"),
     OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
                .max = DAY_MS,
-               .help = "act when the limit is forecast within a step, a checkpoint and this"),
+               .help = "act when the limit is forecast within a step, a checkpoint and this time"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
-               .help = "act when everything waits for memory this share of the time"),
+               .help = "act when all processes stall on memory for this share of the time"),
     FLAG("no-forecast", guard.rules.no_forecast, "do not act on forecasts"),
-    FLAG("no-level", guard.rules.no_level, "do not act on what is left"),
-    OPTION_ROW(0, "checkpoint-signal", PARSED, "NAME", AT(guard.ask.signo),
-               .heading = "How it asks for a checkpoint, besides EBB_SOCKET",
+    FLAG("no-level", guard.rules.no_level, "do not act on low headroom"),
+    OPTION_ROW(0, "checkpoint-signal", PARSED, "NAME", AT(guard.checkpoint.signo),
+               .heading = "How the guard requests a checkpoint, in addition to EBB_SOCKET",
                .parse = run_parse_signal,
-               .help = "send the ranks this signal, such as USR1, if they catch it"),
-    OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.ask.command),
-               .help = "run this shell command; with its end the checkpoint is written"),
-    OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.ask.done),
+               .help = "send this signal, such as USR1, to the ranks that handle it"),
+    OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.checkpoint.command),
+               .help = "run this shell command; the checkpoint is written when it exits"),
+    OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.checkpoint.done),
                .help = "the checkpoint is written when this file appears or changes"),
     OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),
                .fallback = "10s", .min = 1, .max = DAY_MS,
-               .help = "what a checkpoint takes, until one was measured"),
+               .help = "assumed duration of a checkpoint until one was measured"),
     OPTION_ROW(0, "checkpoint-wait", SECONDS, "TIME", AT(guard.rules.wait_s), .fallback = "10m",
                .min = 1, .max = 7 * DAY_MS,
-               .help = "wait for one at most this long, less if memory runs out"),
-    OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s), .heading = "What it does",
-               .fallback = "10s", .min = 1, .max = DAY_MS,
+               .help = "wait at most this long for a checkpoint, less if memory runs out"),
+    OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s),
+               .heading = "What the guard does", .fallback = "10s", .min = 1, .max = DAY_MS,
                .help = "time between SIGTERM and the kill, less if memory runs out"),
     FLAG("no-warn", guard.rules.no_warn, "do not warn"),
-    FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not ask for a checkpoint"),
+    FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not request a checkpoint"),
     FLAG("no-term", guard.rules.no_term, "do not send SIGTERM"),
     FLAG("no-kill", guard.rules.no_kill, "do not kill"),
     FLAG("dry-run", guard.dry_run, "only report what the guard would do"),
-    FLAG("no-guard", guard.is_off, "no guard at all"),
-    FLAG("no-cgroup", guard.no_cgroup, "make no cgroup for the job, even where ebb may"),
-    OPTION_ROW(0, "restart", FLAG, NULL, AT(guard.restart), .heading = "Going on after it",
-               .help = "start the job again after the guard has stopped it"),
+    FLAG("no-guard", guard.is_off, "disable the guard"),
+    FLAG("no-cgroup", guard.no_cgroup, "do not create a cgroup for the job"),
+    OPTION_ROW(0, "restart", FLAG, NULL, AT(guard.restart), .heading = "Restarts",
+               .help = "restart the job after the guard has stopped it"),
     OPTION_ROW(0, "max-restarts", INT, "N", AT(max_restarts), .fallback = "10", .min = 1,
-               .max = 1000000, .help = "this often at most"),
+               .max = 1000000, .help = "maximum number of restarts"),
     OPTION_ROW(0, "restart-every", PARSED, "WHEN", AT(guard.restart_every),
                .parse = parse_restart_every,
-               .help = "also as planned: after a time (2h), so many steps (500steps), or when the "
-                       "job has reached a size (20G)"),
+               .help = "also restart periodically: after a time (2h), a number of steps "
+                       "(500steps), or at a size of the job (20G)"),
     OPTION_ROW(0, "resume-args", PARSED, "ARGS", AT(resume_args), .parse = run_parse_words,
-               .help = "arguments to add to CMD then, split as a shell does"),
-    OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit),
-               .heading = "What stays at the end",
-               .help = "should ebb run be killed, the job lives on"),
-    FLAG("clean-shm", guard.clean_shm,
-         "remove the files that the job made in /dev/shm and left there"),
+               .help = "arguments added to CMD on a restart, split as in a shell"),
+    OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit), .heading = "At the end",
+               .help = "let the job continue if ebb run is killed"),
+    FLAG("clean-shm", guard.clean_shm, "remove the job's leftovers in /dev/shm"),
     {0},
 };
 
-/* ---- contradictions ---- */
+/* ---- conflicts ---- */
 
 enum { SPELL_MAX = 180 };
 
-/* "--limit", or "limit (guard.conf:3)". */
+/* The option as the user wrote it: "--limit", or "limit (guard.conf:3)". */
 static const char *run_spell(const struct run_options *o, const struct option_given *g,
                              char out[SPELL_MAX])
 {
@@ -253,7 +255,7 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* OPTIONS ask for what AGAINST turns off. */
+/* OPTIONS have no effect together with AGAINST. */
 struct clash {
     const char *against;
     const char *is, *does;
@@ -262,18 +264,18 @@ struct clash {
 
 static const struct clash clashes[] = {
     {"no-guard",
-     "is for the guard",
-     "turns it off",
+     "configures the guard",
+     "disables it",
      {"limit", "reserve", "gpu-limit", "margin", "pressure", "checkpoint-signal", "checkpoint-cmd",
       "checkpoint-done", "checkpoint-time", "checkpoint-wait", "grace", "dry-run", "restart",
       "max-restarts", "restart-every", "resume-args"}},
     {"no-checkpoint",
-     "is about asking for a checkpoint",
-     "leaves that out",
+     "configures checkpoint requests",
+     "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
-    {"no-term", "is the time between SIGTERM and the kill", "leaves one of them out", {"grace"}},
-    {"no-kill", "is the time between SIGTERM and the kill", "leaves one of them out", {"grace"}},
+    {"no-term", "is the time between SIGTERM and the kill", "disables one of them", {"grace"}},
+    {"no-kill", "is the time between SIGTERM and the kill", "disables one of them", {"grace"}},
 };
 
 static int run_check_clash(const struct run_options *o, const struct options_given *given,
@@ -283,7 +285,8 @@ static int run_check_clash(const struct run_options *o, const struct options_giv
     const struct option_given *against = options_find(given, c->against);
     for (size_t i = 0; against && c->options[i]; i++) {
         const struct option_given *g = options_find(given, c->options[i]);
-        /* The command line wins: what it turns off, a file may well describe. */
+        /* The command line overrides the config file, so it may disable options that the file sets.
+         */
         if (g && (!g->line || against->line))
             return err_set(err, -EINVAL, "%s %s, but %s %s", run_spell(o, g, a), c->is,
                            run_spell(o, against, b), c->does);
@@ -300,14 +303,12 @@ static int run_check_restarts(const struct run_options *o, const struct options_
     const struct option_given *g = options_find(given, "max-restarts");
     if (!g)
         g = options_find(given, "resume-args");
-    return g ? err_set(err, -EINVAL,
-                       "%s is about restarts, but there are none without --restart or "
-                       "--restart-every",
+    return g ? err_set(err, -EINVAL, "%s has no effect without --restart or --restart-every",
                        run_spell(o, g, a))
              : 0;
 }
 
-/* VALUE of the option NAME must be below the limit, where both are sizes. */
+/* Checks that VALUE of option NAME is below --limit, if that is a size. */
 static int run_check_below_limit(const struct run_options *o, const struct options_given *given,
                                  const char *name, uint64_t value, struct err *err)
 {
@@ -327,7 +328,7 @@ static int run_check_sizes(const struct run_options *o, const struct options_giv
     const struct option_given *limit = options_find(given, "limit");
     char a[SPELL_MAX];
     if (s->reserve.is_percent && s->reserve.permyriad == 10000)
-        return err_set(err, -EINVAL, "%s of 100%% leaves the job nothing; give less",
+        return err_set(err, -EINVAL, "%s: 100%% leaves the job no memory; give less",
                        run_spell(o, options_find(given, "reserve"), a));
     if (limit && !s->limit.is_percent && s->limit.bytes < LEAST_LIMIT) {
         bool is_bare = strspn(limit->text, "0123456789") == strlen(limit->text);
@@ -343,12 +344,12 @@ static int run_check_sizes(const struct run_options *o, const struct options_giv
     return r;
 }
 
-/* ---- the settings ---- */
+/* ---- the settings of the guard ---- */
 
 static int run_complete_guard(struct run_options *o, struct err *err)
 {
     struct guard_settings *s = &o->guard;
-    if (s->is_off) { /* a file's rules are overruled by --no-guard */
+    if (s->is_off) { /* --no-guard overrides the rules of a config file */
         *s = (struct guard_settings){.is_off = true,
                                      .rules = s->rules,
                                      .no_cgroup = s->no_cgroup,
@@ -410,7 +411,7 @@ int run_options_put_request(json_t *request, const struct options_given *given, 
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
         if (options_row(run_options_table, g->option->name, "", NULL) != g->option)
-            continue; /* of another table */
+            continue; /* an option of another table */
         bool is_limit = strcmp(g->option->name, "limit") == 0;
         int r = options_put_json(is_limit ? request : options, g, err);
         if (r < 0)

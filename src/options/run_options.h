@@ -1,5 +1,5 @@
-/* What a run is asked to be: the options of `ebb run`, which `ebb submit` sends to the server and
- * the server gives to `ebb run` again. One table for all of them. */
+/* The options of `ebb run`: one table for the command line, for `ebb submit`, which sends them to
+ * the server, and for the server, which passes them to `ebb run`. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "guard/settings.h"
 #include "options/option.h"
 
-/* Must be at the start of a command's own struct: the table's offsets are into this. */
+/* Must be the first member of a command's own struct: the table's offsets refer to it. */
 struct run_options {
     struct guard_settings guard; /* complete after run_options_complete */
     const char *resume_args, *config;
@@ -26,13 +26,13 @@ struct run_options {
 };
 extern const struct option_desc run_options_table[];
 
-/* Takes in the config file, checks that options do not contradict each other, and completes the
- * settings of the guard. 0, or -errno with a sentence. */
+/* Reads the config file, checks for conflicts between options, and completes the settings of the
+ * guard. 0, or -errno with an error. */
 int run_options_complete(struct run_options *o, struct options_given *given, struct err *err);
-void run_options_fini(struct run_options *o); /* accepts a zeroed one */
+void run_options_fini(struct run_options *o); /* accepts a zeroed struct */
 
-/* Between options and the keys "limit" and "options" of a request (docs/api.md). A request that is
- * read is completed, too. */
+/* Converts to and from the keys "limit" and "options" of a request (docs/reference/api.md). Reading
+ * also completes the options. */
 int run_options_read_request(struct run_options *o, struct options_given *given,
                              const json_t *request, struct err *err);
 int run_options_put_request(json_t *request, const struct options_given *given, struct err *err);

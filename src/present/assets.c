@@ -1,4 +1,4 @@
-/* The files of build/web, gzipped, as they are in the program (cmake/web.cmake makes them). */
+/* The files of build/web, gzipped and embedded in the program (cmake/web.cmake makes them). */
 #include "present/assets.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ BUILT_IN(asset_serve_css, "serve.css.gz");
 BUILT_IN(asset_serve_js, "serve.js.gz");
 BUILT_IN(asset_icon_svg, "icon.svg.gz");
 
-/* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
+/* These symbols are defined in the program itself, so they need no relocation. */
 #pragma GCC visibility push(hidden)
 extern const unsigned char asset_report_css[], asset_report_css_end[];
 extern const unsigned char asset_report_js[], asset_report_js_end[];
@@ -70,7 +70,7 @@ static const struct {
     {"icon.svg", "image/svg+xml", asset_icon_svg, asset_icon_svg_end},
 };
 
-/* A gzip file ends with the checksum and the length of what is in it. */
+/* Makes an etag of the end of a gzip file, which has the checksum and the length of the content. */
 static void etag_of(const unsigned char *end, char *ret, size_t size)
 {
     uint32_t tail[2];

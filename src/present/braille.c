@@ -1,4 +1,4 @@
-/* A curve in a terminal, of braille characters. */
+/* Draws a curve in a terminal with braille characters. */
 #include "present/braille.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ void braille_init(struct braille *b, size_t columns, size_t rows)
     b->rows = rows;
 }
 
-/* Dot X, Y from the upper left. */
+/* Sets the dot at X, Y, counted from the upper left. */
 static void set(struct braille *b, long x, long y)
 {
     static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
@@ -34,7 +34,7 @@ static long dot(double share, size_t dots)
     return at > -1 && at < (double)dots ? lround(at) : -1;
 }
 
-/* From dot to dot, in as many steps as the longer way has. */
+/* Draws a line between two dots, one step per dot along the longer axis. */
 static void line(struct braille *b, long x0, long y0, long x1, long y1)
 {
     long dx = labs(x1 - x0), dy = labs(y1 - y0), n = dx > dy ? dx : dy;

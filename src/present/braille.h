@@ -1,4 +1,4 @@
-/* A curve in a terminal: two by four dots a character. */
+/* Draws a curve in a terminal, with two by four dots per character. */
 #pragma once
 
 #include <stddef.h>
@@ -8,19 +8,19 @@
 
 enum { BRAILLE_WIDTH = 120, BRAILLE_HEIGHT = 24 };
 
-/* COLUMNS by ROWS characters, each the bits of its eight dots; at most the sizes above. */
+/* COLUMNS by ROWS characters, at most the sizes above. Each byte has the bits of eight dots. */
 struct braille {
     size_t columns, rows;
     uint8_t dots[BRAILLE_HEIGHT][BRAILLE_WIDTH];
 };
 
 struct braille_range {
-    double t_from, t_until, v_from, v_until; /* times in ns */
+    double t_from, t_until, v_from, v_until; /* times are in ns */
 };
 
 void braille_init(struct braille *b, size_t columns, size_t rows);
-/* The line through POINTS, which are in the order of time; what is outside of RANGE is cut off. */
+/* Draws the line through POINTS, which are in order of time. Parts outside RANGE are clipped. */
 void braille_draw(struct braille *b, const struct braille_range *range,
                   const struct series_point *points, size_t count);
-/* One row as UTF-8: "⠀⢀⠤⠊"; returns OUT, NUL-ended. */
+/* Writes one row as UTF-8, "⠀⢀⠤⠊". Returns OUT, which ends in NUL. */
 char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 3 + 1]);

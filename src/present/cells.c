@@ -1,4 +1,4 @@
-/* Short figures, and columns by priority. */
+/* Formats short numbers, and chooses columns by priority. */
 #include "present/cells.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/number.h"
 #include "base/text.h"
 
-/* "+1.24 GiB" to "+1.24G", "5 B" to "5B", "0 B" to "0". */
+/* Turns "+1.24 GiB" into "+1.24G", "5 B" into "5B" and "0 B" into "0". */
 static char *shorten(char out[CELL_MAX], const char *text)
 {
     const char *space = strchr(text, ' ');
@@ -85,7 +85,7 @@ int cell_columns_fit(struct cell_column *columns, size_t count, int width, int r
     for (size_t i = 0; i < count; i++)
         columns[i].is_shown = false;
     for (int last = 0;;) {
-        struct cell_column *next = NULL; /* the most important of those not yet looked at */
+        struct cell_column *next = NULL; /* the most important column not considered yet */
         for (size_t i = 0; i < count; i++)
             if (columns[i].priority > last && (!next || columns[i].priority < next->priority))
                 next = &columns[i];

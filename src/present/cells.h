@@ -1,4 +1,4 @@
-/* Figures as short as a column of a table needs them, and which columns a width has room for. */
+/* Formats numbers for the columns of a table, and chooses the columns that fit into a width. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,26 +9,27 @@
 
 enum { CELL_MAX = 32 };
 
-/* "0", "5B", "312K", "1.24G": at most 5 columns. Returns OUT, as the others do. */
+/* Writes "0", "5B", "312K" or "1.24G", at most 5 columns. Returns OUT, as the functions below do.
+ */
 char *cell_size(char out[CELL_MAX], uint64_t bytes);
-char *cell_known(char out[CELL_MAX], bool known, uint64_t bytes); /* "–" where it is not known */
-/* The same, "~1.24G" for an old figure, "–" for a missing one. */
+char *cell_known(char out[CELL_MAX], bool known, uint64_t bytes); /* "–" if unknown */
+/* Like cell_size; "~1.24G" for a value that is not current, "–" for a missing one. */
 char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v);
-/* "+98.0M", "-3K", "0"; "–" while it is not known. */
+/* Writes "+98.0M", "-3K", "0", or "–" if unknown. */
 char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min);
-/* "+98.0 MiB/min" for running text. */
+/* Writes "+98.0 MiB/min", for running text. */
 char *cell_rate_text(char out[CELL_MAX], double bytes_per_min);
-/* Its first word where SHORT: "compile" of "compile worker". */
+/* Writes the role or, if IS_SHORT, its first word: "compile" for "compile worker". */
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short);
-/* Columns of UTF-8 text that is harmless already. */
+/* The width in columns of UTF-8 text that is already escaped. */
 size_t cell_columns(const char *s);
 
 struct cell_column {
     const char *title;
-    int width;    /* the space behind it included */
-    int priority; /* 1 goes last; 0: there is nothing to show in it */
+    int width;    /* includes the space after the column */
+    int priority; /* 1 is the last to be hidden; 0: the column is empty */
     bool is_shown;
 };
-/* Shows what WIDTH has room for, the least important left out first, so that at least
- * REST columns stay for what follows. Returns how many columns the shown ones take. */
+/* Shows the columns that fit into WIDTH and hides the least important ones first, so that at least
+ * REST columns are left for the text after them. Returns the width of the shown columns. */
 int cell_columns_fit(struct cell_column *columns, size_t count, int width, int rest);

@@ -1,4 +1,4 @@
-/* A census as tables: tensors, objects, what keeps the largest alive, what grew, what it cost. */
+/* Renders a census as tables: tensors, objects, what keeps the largest alive, growth, cost. */
 #include "present/census.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 /* ---- the document ---- */
 
-/* A row of any of its lists; each has some of these. */
+/* A row of any of its lists. Each list uses some of these members. */
 struct census_row {
     char *type, *name, *what, *chain;
     int64_t count, bytes;
@@ -26,7 +26,7 @@ struct census {
     bool has_rank, has_step, has_torch, is_sampled, has_tensor_bytes, has_object_bytes;
     int64_t rank, step, tensor_count, object_count;
     uint64_t tensor_bytes, object_bytes;
-    char at[16]; /* where it was taken */
+    char at[16]; /* where in the program it was taken */
     double cost_s;
     struct census_memory memory;
     struct census_row *tensors, *objects, *largest;
@@ -108,7 +108,7 @@ char *census_tensor_name(const json_t *row)
     return text;
 }
 
-/* Out of memory it is empty. */
+/* Reads a document. The result is empty if memory runs out. */
 static struct census_process census_read(const json_t *doc)
 {
     struct census_process p = {0};
@@ -121,14 +121,14 @@ static struct census_process census_read(const json_t *doc)
     return p;
 }
 
-/* ---- in words ---- */
+/* ---- rendering ---- */
 
 static const char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
 {
     return bytes < 0 ? "–" : text_size(out, (uint64_t)bytes);
 }
 
-/* LABEL: HEADING, and the first TOP of the rows below it. */
+/* Adds the heading of a list and its first TOP rows. */
 static void census_put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
                             const struct census_row *rows, size_t count)
 {
@@ -179,7 +179,7 @@ static void census_put_tensors_and_objects(struct doc *d, const struct census *c
         doc_textf(d, TONE_STRONG, "%" PRId64 ", %s", c->tensor_count,
                   c->has_tensor_bytes ? text_size(size, c->tensor_bytes) : "–");
     else
-        doc_text(d, TONE_PLAIN, "torch is not imported there");
+        doc_text(d, TONE_PLAIN, "torch is not imported in this process");
     if (c->has_torch)
         census_put_rows(d, "", "tensors", false, c->tensors, least(c->n_tensors, top));
     doc_fact(d, "objects");
@@ -208,7 +208,7 @@ static void census_put_growth(struct doc *d, const struct census_process *p, siz
     else if (p->since.has_step)
         doc_textf(d, TONE_STRONG, "since the census at step %" PRId64, p->since.step);
     else
-        doc_text(d, TONE_STRONG, "since the census before");
+        doc_text(d, TONE_STRONG, "since the previous census");
     if (p->has_since && !grew)
         doc_itemf(d, TONE_PLAIN, "nothing grew");
     if (p->has_since)
@@ -230,9 +230,9 @@ static void census_put_process(struct doc *d, const struct census_process *p, si
     if (c->has_step)
         doc_textf(d, TONE_STRONG, ", step %" PRId64, c->step);
     doc_textf(d, TONE_PLAIN, ": taken %s, at a cost of %s",
-              strcmp(c->at, "step") == 0     ? "where the step had ended"
-              : strcmp(c->at, "thread") == 0 ? "beside whatever it was doing"
-                                             : "where it called for it",
+              strcmp(c->at, "step") == 0     ? "at the end of the step"
+              : strcmp(c->at, "thread") == 0 ? "while the program ran"
+                                             : "when the program called for it",
               text_seconds(time, c->cost_s));
     census_put_memory(d, &c->memory);
     census_put_tensors_and_objects(d, c, top);

@@ -1,4 +1,4 @@
-/* A census in words: a document of the Python package, with what grew since the one before. */
+/* Renders a census, a document of the Python package, with the growth since the previous one. */
 #pragma once
 
 #include <jansson.h>
@@ -6,8 +6,9 @@
 
 struct doc;
 
-/* "cpu float32 [128, 256] requires_grad": a row of tensors, to be freed; NULL: out of memory. */
+/* Describes a row of tensors: "cpu float32 [128, 256] requires_grad". The caller frees it; NULL:
+ * out of memory. */
 char *census_tensor_name(const json_t *row);
-/* What `ebb census` prints. PROCESSES is a list, each with `census`, `growth` and `since`, or with
- * `error`. TOP rows of each table. */
+/* The output of `ebb census`. PROCESSES is a list of objects with `census`, `growth` and `since`,
+ * or with `error`. At most TOP rows of each table are shown. */
 void census_doc(struct doc *d, const json_t *processes, size_t top);

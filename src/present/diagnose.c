@@ -1,4 +1,4 @@
-/* A diagnosis in words: the ledger as a table, the hypotheses with their evidence, what to do. */
+/* Renders a diagnosis: the ledger as a table, the hypotheses with their evidence, the advice. */
 #include "present/diagnose.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 #include "diagnose/diagnosis.h"
 #include "present/document.h"
 
-enum { PARTS_SHOWN = 10, ADVICE_SHOWN = 2 };
+enum { PARTS_SHOWN = 10 };
 
-/* Text of a document that others may have written. */
+/* For texts of a document that another program may have written. */
 static const char *text_or_empty(const char *s)
 {
     return s ? s : "";
@@ -40,7 +40,7 @@ static void diagnose_put_frame(struct doc *d, const struct diagnosis_frame *f)
     doc_textf(d, TONE_PLAIN, "%s%s", f->file ? " " : "", text_or_empty(f->function));
 }
 
-/* With the program's own function, where another allocates for it. */
+/* Adds a call site, and the user's own function if a library allocates for it. */
 static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
 {
     doc_text(d, TONE_PLAIN, " of ");
@@ -56,7 +56,7 @@ static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
     }
 }
 
-/* The colour of part AT: call sites are shades of one, every other kind has its own. */
+/* The colour of part AT: call sites are shades of one colour, every other kind has its own. */
 static void colour_of(const struct diagnosis_ledger *l, size_t at, char ret[4])
 {
     enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };
@@ -117,7 +117,8 @@ static void diagnose_put_ledger(struct doc *d, const struct diagnosis_ledger *l,
     doc_textf(d, TONE_PLAIN, "resident memory at %s and at %s", text_seconds(from, l->start_s),
               text_seconds(to, l->now_s));
     if (l->has_named_growth_share)
-        doc_textf(d, TONE_PLAIN, "; %.0f %% of its growth has a name", l->named_growth_share * 100);
+        doc_textf(d, TONE_PLAIN, "; %.0f %% of its growth is explained",
+                  l->named_growth_share * 100);
     diagnose_put_bar(d, l, false);
     diagnose_put_bar(d, l, true);
     doc_table(d, NULL, "table of the ledger", columns, sizeof columns / sizeof *columns);
@@ -168,6 +169,8 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     doc_fold(d, i == 0 ? FOLD_OPEN : FOLD_CLOSED);
     doc_textf(d, TONE_DIM, "%zu. ", i + 1);
     doc_text(d, is_strong ? TONE_STRONG : TONE_PLAIN, h->title);
+    if (h->code)
+        doc_textf(d, TONE_DIM, " [%s]", h->code);
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
     if (h->share > 0 && is_strong)
         doc_textf(d, TONE_PLAIN, ", %.0f %% of it", h->share * 100);
@@ -178,8 +181,8 @@ static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, si
     doc_fold_end(d);
 }
 
-/* Those of one word as one group: "ruled out: a; b". Markdown has the first reason against each, so
- * that nobody need ask for it. */
+/* Adds all hypotheses with the same word as one group: "ruled out: a; b". Markdown includes the
+ * first reason against each, so that readers of an issue need not ask for it. */
 static void diagnose_put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_word word)
 {
     size_t count = 0;
@@ -213,7 +216,7 @@ static void diagnose_put_hypotheses(struct doc *d, const struct diagnosis *v, bo
 {
     static const enum hypothesis_word brief[] = {UNLIKELY, CANNOT_TEST, RULED_OUT};
     doc_fact(d, "hypotheses");
-    doc_text(d, TONE_PLAIN, "the one that explains most first");
+    doc_text(d, TONE_PLAIN, "sorted by the growth they explain");
     for (size_t i = 0; i < v->n_hypotheses; i++) {
         enum hypothesis_word word = v->hypotheses[i].word;
         if (all || (word != UNLIKELY && word != CANNOT_TEST && word != RULED_OUT))
@@ -224,41 +227,43 @@ static void diagnose_put_hypotheses(struct doc *d, const struct diagnosis *v, bo
     doc_space(d);
 }
 
-/* ---- what to do ---- */
+/* ---- advice ---- */
 
-static void diagnose_put_advice(struct doc *d, const struct diagnosis *v, size_t most)
+static void diagnose_put_advice(struct doc *d, const struct diagnosis *v, size_t from, size_t most)
 {
-    for (size_t i = 0; i < v->n_advice && i < most; i++) {
-        doc_fact(d, i ? "" : "what to do");
+    for (size_t i = from; i < v->n_advice && i < most; i++) {
+        doc_fact(d, i > from ? "" : from ? "also" : "help");
         doc_text(d, TONE_PLAIN, v->advice[i].what);
         if (v->advice[i].effect)
-            doc_textf(d, TONE_PLAIN, " – %s", v->advice[i].effect);
+            doc_textf(d, TONE_PLAIN, " (%s)", v->advice[i].effect);
     }
 }
 
-void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all)
+void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all, size_t given_advice)
 {
-    doc_fact(d, "verdict");
-    doc_text(d, TONE_STRONG, v->verdict);
+    diagnose_put_advice(d, v, given_advice, v->n_advice);
+    doc_fact(d, "diagnosed");
+    doc_text(d, TONE_PLAIN, v->verdict);
     doc_space(d);
     if (v->has_ledger)
         diagnose_put_ledger(d, &v->ledger, all);
     diagnose_put_hypotheses(d, v, all);
-    diagnose_put_advice(d, v, v->n_advice);
     for (size_t i = 0; i < v->n_absent; i++) {
-        doc_fact(d, i ? "" : "not known");
+        doc_fact(d, i ? "" : "unknown");
         doc_text(d, TONE_DIM, v->absent[i]);
     }
 }
 
-void diagnose_summary(struct doc *d, const struct diagnosis *v)
+void diagnose_summary(struct doc *d, const struct diagnosis *v, size_t given_advice)
 {
     const struct diagnosis_hypothesis *first = v->hypotheses;
     if (!v->n_hypotheses)
         return;
     doc_fact(d, "diagnosis");
-    doc_textf(d, TONE_STRONG, "%s: %s", text_or_empty(first->title), hypothesis_words[first->word]);
+    doc_textf(d, TONE_STRONG, "%s", text_or_empty(first->title));
+    doc_textf(d, TONE_PLAIN, " [%s]: %s", text_or_empty(first->code),
+              hypothesis_words[first->word]);
     if (first->n_pro)
-        doc_textf(d, TONE_STRONG, " (%s)", first->pro[0]);
-    diagnose_put_advice(d, v, ADVICE_SHOWN);
+        doc_textf(d, TONE_PLAIN, " (%s)", first->pro[0]);
+    diagnose_put_advice(d, v, given_advice, v->n_advice);
 }

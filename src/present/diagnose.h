@@ -1,14 +1,15 @@
-/* A diagnosis in words. */
+/* Renders a diagnosis. */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct diagnosis;
-struct diagnosis_site;
 struct doc;
 
-/* What `ebb diagnose` prints: the verdict, the ledger, the hypotheses, what to do. ALL: with the
- * evidence against those that are ruled out and the lack of it for those that cannot be tested. */
-void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all);
-/* The last facts of a summary: the first hypothesis and what to do. */
-void diagnose_summary(struct doc *d, const struct diagnosis *v);
+/* The output of `ebb diagnose` below the lead: the ledger, the hypotheses and the advice, without
+ * the first GIVEN_ADVICE pieces, which the lead contains. ALL adds the evidence against hypotheses
+ * that are ruled out, and the missing measurements of those that cannot be tested. */
+void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all, size_t given_advice);
+/* Adds the last facts of `ebb show`: the first hypothesis and the rest of the advice. */
+void diagnose_summary(struct doc *d, const struct diagnosis *v, size_t given_advice);

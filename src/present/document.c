@@ -1,4 +1,4 @@
-/* Building a document: a list of nodes and one buffer of text. */
+/* Builds a document: a list of nodes and one buffer of text. */
 #include "present/document.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ void doc_hide(struct doc *d, unsigned hidden)
 
 /* ---- adding ---- */
 
-/* The new node, or NULL. RAW (may be NULL) is copied. */
+/* Adds a node. RAW (may be NULL) is copied. NULL: out of memory. */
 static struct doc_node *doc_add(struct doc *d, enum doc_kind kind, enum doc_tone tone,
                                 const char *raw, size_t len)
 {
@@ -56,7 +56,7 @@ static void doc_add_style(struct doc *d, enum doc_kind kind, enum doc_tone tone,
         node->style = style;
 }
 
-/* A copy of COUNT things of SIZE as the data of a new node. */
+/* Adds a node whose data are a copy of COUNT elements of SIZE bytes. */
 static struct doc_node *doc_add_data(struct doc *d, enum doc_kind kind, const char *raw,
                                      const void *data, size_t count, size_t size)
 {
@@ -143,19 +143,18 @@ void doc_para(struct doc *d, enum doc_tone tone)
     doc_add0(d, NODE_PARA, tone, NULL);
 }
 
-void doc_headline(struct doc *d, enum doc_tone tone)
+void doc_headline(struct doc *d, const char *label)
 {
-    doc_add_style(d, NODE_PARA, tone, PARA_IS_HEADLINE, NULL);
-}
-
-void doc_toned_fact(struct doc *d, enum doc_tone tone, const char *label)
-{
-    doc_add0(d, NODE_FACT, tone, label);
+    struct doc_node *node = doc_add0(d, NODE_PARA, TONE_PLAIN, NULL);
+    if (!node)
+        return;
+    node->style = PARA_IS_HEADLINE;
+    node->name = label;
 }
 
 void doc_fact(struct doc *d, const char *label)
 {
-    doc_toned_fact(d, TONE_DIM, label);
+    doc_add0(d, NODE_FACT, TONE_DIM, label);
 }
 
 void doc_figure(struct doc *d, const char *label)
@@ -237,7 +236,7 @@ void doc_plot(struct doc *d, const struct doc_plot *plot)
     size_t points = plot->count * sizeof *plot->points;
     size_t events = plot->event_count * sizeof *plot->events;
     struct doc_plot *copy;
-    /* one block: the plot, its points, its events */
+    /* one allocation for the plot, its points and its events */
     struct doc_node *node =
         doc_add_data(d, NODE_PLOT, plot->title, NULL, 0, sizeof *copy + points + events);
     if (!node)
@@ -268,7 +267,7 @@ const char *doc_string(const struct doc *d, size_t i)
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds)
 {
     struct doc v = {.nodes = calloc(d->count + 1, sizeof *v.nodes), .text = d->text};
-    size_t folded = 0; /* how deep inside of closed folds */
+    size_t folded = 0; /* nesting depth of closed folds */
     bool in_summary = false;
     v.text.failed = d->text.failed || !v.nodes;
     for (size_t i = 0; v.nodes && i < d->count; i++) {

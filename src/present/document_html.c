@@ -1,4 +1,4 @@
-/* A document as the elements of a page. */
+/* Renders a document as the elements of a page. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +6,13 @@
 #include "present/document_private.h"
 #include "present/html.h"
 
-enum { SENTENCE = 60 }; /* bytes of a fact that gets a line of its own */
+enum { SENTENCE = 60 }; /* facts with more bytes than this get a line of their own */
 
 struct html {
     const struct doc *doc;
     struct buf *out;
-    const char *list; /* ends the open list of points or facts; NULL: none */
-    const char *kind; /* its class */
+    const char *list; /* closing tag of the open list of points or facts; NULL: none */
+    const char *kind; /* class of the open list */
     bool has_section;
 };
 
@@ -27,7 +27,7 @@ static void html_list_end(struct html *h)
     h->list = h->kind = NULL;
 }
 
-/* Opens TAG of class KIND unless that is what is open. */
+/* Opens a list TAG of class KIND, unless it is already open. */
 static void html_list(struct html *h, const char *tag, const char *end, const char *kind)
 {
     if (h->list && strcmp(h->kind, kind) == 0)
@@ -112,6 +112,10 @@ static size_t html_point(struct html *h, size_t i)
         [POINT_ABSENT] = {"reasons", "<li class=absent><b>not measured</b> "},
         [POINT_DECIDE] = {"reasons", "<li class=decide><b>to decide it</b> "},
         [POINT_TROUBLE] = {"trouble", "<li>"},
+        [POINT_PLACE] = {"place", "<li class=where>"},
+        [POINT_SOURCE] = {"place", "<li class=source>"},
+        [POINT_NOTE] = {"place", "<li>"},
+        [POINT_HELP] = {"place", "<li class=help><b>help</b> "},
     };
     unsigned kind = h->doc->nodes[i].style;
     html_list(h, "ul", "</ul>\n", kinds[kind].list);
@@ -178,7 +182,8 @@ static size_t html_fold(struct html *h, size_t i)
 
 /* ---- tables ---- */
 
-/* The cell at I and, in the last column, the lines below it. Where they end. */
+/* Writes the cell at I and, in the last column, the lines below it. Returns the index after them.
+ */
 static size_t html_cell(struct html *h, size_t i, const struct doc_column *c, bool is_last)
 {
     const struct doc *d = h->doc;
@@ -272,8 +277,8 @@ static bool html_has_script(void)
 
 static void html_canvas(struct html *h, const char *what)
 {
-    if (strcmp(what, "flame") == 0)
-        buf_add_str(h->out, "<div id=flame></div>\n");
+    if (strcmp(what, "flame") == 0 || strcmp(what, "flame-gpu") == 0)
+        buf_printf(h->out, "<div id=%s></div>\n", what);
     else if (!html_has_script())
         buf_add_str(h->out, "<p class=quiet>This ebb was built without npm, so there are no plots; "
                             "<code>ebb report --text</code> draws them in a terminal.</p>\n");
@@ -282,7 +287,7 @@ static void html_canvas(struct html *h, const char *what)
                    "<noscript><p class=quiet>The plots need JavaScript.</p></noscript>\n"
                    "<div class=tools id=tools hidden>\n%s"
                    "<button type=button id=whole disabled>whole run</button>\n"
-                   "<span class=quiet>drag over a plot to look closer; double-click for the whole "
+                   "<span class=quiet>drag over a plot to zoom in; double-click for the whole "
                    "run</span>\n</div>\n<div id=plots></div>\n",
                    strcmp(what, "steps") == 0
                        ? "<span role=group aria-label=\"horizontal axis\">"
@@ -292,7 +297,7 @@ static void html_canvas(struct html *h, const char *what)
                        : "");
 }
 
-/* ---- all of it ---- */
+/* ---- the whole document ---- */
 
 static size_t html_node(struct html *h, size_t i)
 {

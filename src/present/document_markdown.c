@@ -1,4 +1,4 @@
-/* A document as Markdown, for an issue or a message. */
+/* Renders a document as Markdown, for an issue or a message. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@ struct paper {
     const struct doc *doc;
     struct buf *out;
     const char *cwd;
-    enum doc_kind last; /* the block before */
+    enum doc_kind last; /* kind of the previous block */
 };
 
 typedef void paper_fn(struct buf *out, const char *raw);
 
-/* RAW in the way of AS, without its author's folders. */
+/* Writes RAW with the function AS, without the author's private folders. */
 static void paper_put(struct paper *p, paper_fn *as, const char *raw)
 {
     struct buf text = {0};
@@ -112,11 +112,12 @@ static size_t paper_point(struct paper *p, size_t i)
     static const char *const words[] = {[POINT_FOR] = "for: ",
                                         [POINT_AGAINST] = "against: ",
                                         [POINT_ABSENT] = "not measured: ",
-                                        [POINT_DECIDE] = "would decide it: "};
+                                        [POINT_DECIDE] = "would decide it: ",
+                                        [POINT_HELP] = "help: "};
     unsigned kind = p->doc->nodes[i].style;
     if (p->last != NODE_POINT)
         buf_add_byte(p->out, '\n');
-    buf_printf(p->out, "- %s", kind >= POINT_FOR && kind <= POINT_DECIDE ? words[kind] : "");
+    buf_printf(p->out, "- %s", kind <= POINT_HELP && words[kind] ? words[kind] : "");
     i = paper_spans(p, i + 1);
     buf_add_byte(p->out, '\n');
     return i;

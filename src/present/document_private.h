@@ -1,4 +1,4 @@
-/* The nodes of a document, for document*.c alone. */
+/* The nodes of a document, private to document*.c. */
 #pragma once
 
 #include "present/document.h"
@@ -31,28 +31,29 @@ struct doc_node {
     enum doc_kind kind;
     enum doc_tone tone;
     unsigned style;  /* one of the bits above, an enum doc_point or an enum doc_fold */
-    unsigned hidden; /* back ends that leave it out */
-    size_t at, len;  /* its text: title, label, span; in doc.text, with a NUL behind it */
-    size_t columns;  /* of a name: where it is cut; 0: nowhere */
+    unsigned hidden; /* back ends that omit this node */
+    size_t at, len;  /* its text in doc.text, followed by a NUL: a title, label or span */
+    size_t columns;  /* of a name: where it is truncated; 0: nowhere */
     void *data;      /* of a table: columns; of a plot: struct doc_plot; of a bar: parts */
     size_t count;
-    const char *name; /* of a table, a section, a canvas: a constant of ours */
+    const char *name; /* of a table, a section or a headline (its label); a string constant */
 };
 
-/* Whether node I is part of a text. */
+/* True if node I is part of a text. */
 static inline bool doc_is_span(const struct doc *d, size_t i)
 {
     return i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH);
 }
-/* The text of node I, NUL-ended. */
+/* The text of node I, which ends in NUL. */
 const char *doc_string(const struct doc *d, size_t i);
-/* D without what BACK_END leaves out. UNFOLDS: whether a reader can unfold; else folds become
- * paragraphs, groups without their blocks. Shares D's text; free(nodes). */
+/* A view of D without the nodes that BACK_END omits. If UNFOLDS is false, the reader cannot
+ * unfold: folds become paragraphs, and groups lose their blocks. The result shares D's text; free
+ * its nodes. */
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
-/* Appends the text of the spans from I on as terminals may show it; where they end. */
+/* Appends the text of the spans from I on, escaped for a terminal. Returns the index after them. */
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);
-/* The node behind the table at I. */
+/* The index of the node after the table at I. */
 size_t doc_table_end(const struct doc *d, size_t i);
-/* The columns of the table at I that have a cell which says something: bit K for column K. */
+/* The columns of the table at I that have a cell with content: bit K for column K. */
 enum { DOC_COLUMNS_MAX = 16 };
 unsigned doc_table_shown(const struct doc *d, size_t i);

@@ -1,4 +1,4 @@
-/* A document in a terminal: words wrapped, tables as wide as there is room, curves of braille. */
+/* Renders a document in a terminal: wrapped text, tables that fit the width, braille curves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,19 +11,19 @@
 #include "present/cells.h"
 #include "present/document_private.h"
 
-enum { GAP = 2, WIDTH_LEAST = 24, WIDTH_DEFAULT = 80 };
+enum { GAP = 2, WIDTH_LEAST = 24, WIDTH_DEFAULT = 80, HEADLINE_COLUMNS = 5 };
 
 struct terminal {
     const struct doc *doc;
     struct buf *out;
     bool is_coloured;
     size_t width, column;
-    size_t indent;   /* of lines that go on */
-    struct buf word; /* not yet written: what follows may belong to it */
+    size_t indent;   /* indentation of continued lines */
+    struct buf word; /* the word not written yet, as the following text may belong to it */
     size_t word_columns;
-    bool is_spaced;       /* a space comes before the word */
-    size_t label_columns; /* of the facts under way */
-    size_t point_under;   /* column of the text of the block before: points go below it */
+    bool is_spaced;       /* a space precedes the word */
+    size_t label_columns; /* width of the labels of the current facts */
+    size_t point_under;   /* column of the previous block's text, below which points are written */
 };
 
 /* ---- text ---- */
@@ -79,21 +79,34 @@ static void terminal_word_end(struct terminal *t)
     t->is_spaced = false;
 }
 
-/* Whether the space at AT in TEXT stands between a number and its unit. */
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* True if the space at AT in TEXT is between a number and its unit, or between the two parts of a
+ * duration, "3 min 05 s". */
 static bool is_unit_space(const char *text, const char *at)
 {
-    static const char *const units[] = {"B",  "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "%",
-                                        "ns", "µs",  "ms",  "s",   "min", "h",   "d"};
+    static const char *const units[] = {"B",   "KiB",  "MiB",   "GiB", "TiB", "PiB",
+                                        "EiB", "%",    "ns",    "µs",  "ms",  "s",
+                                        "min", "step", "steps", "h",   "d"};
+    static const char *const parts[] = {" min", " h", " d"};
     size_t len = strcspn(at + 1, " ,;:.)/");
-    if (at == text || at[-1] < '0' || at[-1] > '9')
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    bool has_digit = at > text && is_digit(at[-1]);
+    for (size_t i = 0; has_digit && i < sizeof units / sizeof *units; i++)
         if (strlen(units[i]) == len && memcmp(at + 1, units[i], len) == 0)
             return true;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        size_t before = strlen(parts[i]), digits = strspn(at + 1, "0123456789");
+        if ((size_t)(at - text) > before && memcmp(at - before, parts[i], before) == 0 &&
+            is_digit(at[-(ptrdiff_t)before - 1]) && digits && at[1 + digits] == ' ')
+            return is_unit_space(text, at + 1 + digits);
+    }
     return false;
 }
 
-/* TEXT is harmless already. Its last word stays pending. */
+/* Writes TEXT, which is already escaped, and wraps it. Its last word remains pending. */
 static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *text)
 {
     for (const char *at = text, *from = text;; at++) {
@@ -113,7 +126,7 @@ static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *te
     }
 }
 
-/* The spans from I on, plain ones in TONE; where they end. */
+/* Writes the spans from I on, plain ones in TONE. Returns the index after them. */
 static size_t terminal_spans(struct terminal *t, size_t i, enum doc_tone tone)
 {
     const struct doc *d = t->doc;
@@ -136,7 +149,7 @@ static void terminal_text_end(struct terminal *t)
     terminal_line(t);
 }
 
-/* The title, label or line of node I, unbroken. */
+/* Writes the title, label or line of node I without wrapping. */
 static void terminal_put_string(struct terminal *t, enum doc_tone tone, size_t i)
 {
     struct buf text = {0};
@@ -152,7 +165,7 @@ static void terminal_label(struct terminal *t, size_t i)
     terminal_pad(t, t->label_columns);
 }
 
-/* Facts in a row have their text in one column. */
+/* Consecutive facts have their text in the same column. */
 static void terminal_measure_labels(struct terminal *t, size_t i)
 {
     const struct doc *d = t->doc;
@@ -168,6 +181,22 @@ static void terminal_measure_labels(struct terminal *t, size_t i)
 }
 
 /* ---- blocks ---- */
+
+static void fit_end(struct buf *text, size_t width)
+{
+    size_t len = text->len, columns = cell_columns(buf_str(text));
+    if (columns <= width)
+        return;
+    while (len && columns + 1 > width) {
+        while (len && ((unsigned char)text->data[--len] & 0xC0) == 0x80)
+            ;
+        text->data[len] = '\0';
+        columns = cell_columns(text->data);
+    }
+    text->len = len;
+    if (width)
+        buf_add_str(text, "…");
+}
 
 static size_t terminal_block(struct terminal *t, size_t i)
 {
@@ -215,14 +244,40 @@ static size_t terminal_fact(struct terminal *t, size_t i)
     return end;
 }
 
+static size_t terminal_headline(struct terminal *t, size_t i)
+{
+    const char *label = t->doc->nodes[i].name;
+    terminal_put(t, TONE_STRONG, label ? label : "");
+    terminal_pad(t, label ? HEADLINE_COLUMNS : 0);
+    t->indent = t->column;
+    t->point_under = t->column;
+    i = terminal_spans(t, i + 1, TONE_PLAIN);
+    terminal_text_end(t);
+    return i;
+}
+
 static size_t terminal_point(struct terminal *t, size_t i)
 {
-    static const char *const signs[] = {"·", "+", "−", "?", "would decide it:", "!"};
+    static const char *const signs[] = {
+        [POINT_PLAIN] = "·",      [POINT_FOR] = "+",      [POINT_AGAINST] = "−",
+        [POINT_ABSENT] = "?",     [POINT_TROUBLE] = "!",  [POINT_DECIDE] = "would decide it:",
+        [POINT_PLACE] = "-->",    [POINT_SOURCE] = " | ", [POINT_NOTE] = " | ",
+        [POINT_HELP] = " = help:"};
     unsigned kind = t->doc->nodes[i].style;
-    terminal_pad(t, t->point_under);
+    terminal_pad(t, kind >= POINT_PLACE ? 1 : t->point_under);
     terminal_put(t, kind == POINT_TROUBLE ? TONE_BAD : TONE_DIM, signs[kind]);
     terminal_pad(t, t->column + 1);
     t->indent = kind == POINT_DECIDE ? t->point_under + 3 : t->column;
+    if (kind == POINT_SOURCE) {
+        struct buf text = {0};
+        i = doc_spans(t->doc, i + 1, &text);
+        fit_end(&text, t->width - t->column);
+        terminal_put(t, TONE_STRONG, buf_str(&text));
+        buf_fini(&text);
+        t->indent = 0;
+        terminal_line(t);
+        return i;
+    }
     i = terminal_spans(t, i + 1, TONE_PLAIN);
     terminal_text_end(t);
     return i;
@@ -232,13 +287,13 @@ static size_t terminal_point(struct terminal *t, size_t i)
 
 struct terminal_table {
     const struct doc_column *columns;
-    size_t count, left; /* left: the column of the screen where it begins */
+    size_t count, left; /* left: the screen column where the table begins */
     size_t width[DOC_COLUMNS_MAX];
-    unsigned shown;             /* bits */
-    size_t last_at, last_width; /* of the last column */
+    unsigned shown;             /* bits of the shown columns */
+    size_t last_at, last_width; /* position and width of the last column */
 };
 
-/* As wide as what is in them, then without the least important until the rest fits. */
+/* Makes columns as wide as their content, then hides the least important until the rest fits. */
 static void table_measure(struct terminal *t, size_t i, struct terminal_table *table)
 {
     const struct doc *d = t->doc;
@@ -283,7 +338,7 @@ static void table_measure(struct terminal *t, size_t i, struct terminal_table *t
         table->last_width = t->width - table->last_at;
 }
 
-/* The end of TEXT that fits in WIDTH columns, from the beginning of a name in a path. */
+/* Keeps the end of TEXT that fits in WIDTH columns, starting at a path component if possible. */
 static void fit_start(struct buf *text, size_t width)
 {
     const char *whole = buf_str(text), *at = whole;
@@ -299,22 +354,6 @@ static void fit_start(struct buf *text, size_t width)
     buf_printf(&cut, "…%s", at);
     buf_fini(text);
     *text = cut;
-}
-
-static void fit_end(struct buf *text, size_t width)
-{
-    size_t len = text->len, columns = cell_columns(buf_str(text));
-    if (columns <= width)
-        return;
-    while (len && columns + 1 > width) {
-        while (len && ((unsigned char)text->data[--len] & 0xC0) == 0x80)
-            ;
-        text->data[len] = '\0';
-        columns = cell_columns(text->data);
-    }
-    text->len = len;
-    if (width)
-        buf_add_str(text, "…");
 }
 
 static void table_cell(struct terminal *t, const struct terminal_table *table, size_t column,
@@ -409,8 +448,8 @@ static size_t terminal_table(struct terminal *t, size_t i)
 
 enum { PLOT_AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20 };
 
-/* From a round place below the least; the whole is at least a tenth of the greatest, so that noise
- * does not look like a mountain. */
+/* The range of a plot. It starts at a round value below the minimum and covers at least a tenth of
+ * the maximum, so that noise does not look like growth. */
 static struct braille_range plot_range(const struct doc_plot *p)
 {
     struct braille_range r = {
@@ -426,7 +465,7 @@ static struct braille_range plot_range(const struct doc_plot *p)
     return r;
 }
 
-/* One letter under each event: E epoch, e evaluation, c checkpoint, | segment. */
+/* Writes one letter under each event: E epoch, e evaluation, c checkpoint, | segment. */
 static void plot_events(struct terminal *t, const struct doc_plot *p, size_t columns)
 {
     char row[BRAILLE_WIDTH + 1];
@@ -444,7 +483,7 @@ static void plot_events(struct terminal *t, const struct doc_plot *p, size_t col
     terminal_put(t, TONE_DIM, row);
     terminal_line(t);
     terminal_pad(t, PLOT_AXIS);
-    terminal_put(t, TONE_DIM, "E epoch  e evaluation  c checkpoint  | started again");
+    terminal_put(t, TONE_DIM, "E epoch  e evaluation  c checkpoint  | restarted");
     terminal_line(t);
 }
 
@@ -482,9 +521,9 @@ static void terminal_plot(struct terminal *t, size_t i)
     terminal_line(t);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole document ---- */
 
-/* At the beginning, or below an empty line. */
+/* True at the beginning, and after an empty line. */
 static bool terminal_ends_blank(const struct terminal *t)
 {
     const struct buf *out = t->out;
@@ -505,6 +544,8 @@ static size_t terminal_node(struct terminal *t, size_t i)
         return n->len ? terminal_block(t, i) : i + 1;
     case NODE_TITLE:
     case NODE_PARA:
+        if (n->kind == NODE_PARA && n->style == PARA_IS_HEADLINE)
+            return terminal_headline(t, i);
         t->point_under = 3;
         return terminal_block(t, i);
     case NODE_SPACE:

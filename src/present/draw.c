@@ -1,5 +1,5 @@
-/* The table of processes, the lines below it, and the help over it. Only what is visible is
- * formatted, however many processes there are. */
+/* Draws the table of processes, the lines below it, and the help. Only visible rows are formatted,
+ * however many processes there are. */
 #include "present/screen_private.h"
 
 #include <curses.h>
@@ -70,12 +70,7 @@ static void choose_columns(const struct frame *f, struct cell_column ret[COL_COU
     cell_columns_fit(ret, COL_COUNT, COLS, COLS < 60 ? 8 : NAME_COLUMNS);
 }
 
-static bool is_left_aligned(enum column_id id)
-{
-    return id == COL_ROLE || id == COL_SPARK;
-}
-
-/* Puts TEXT into the column that begins at the pen. */
+/* Writes TEXT into the column that begins at the pen. */
 static void put_cell(struct pen *p, const struct cell_column *c, bool is_left, enum paint paint,
                      const char *text)
 {
@@ -106,8 +101,8 @@ static void draw_titles(struct screen *s, int y, const struct cell_column *colum
                  !is_sorted      ? ""
                  : is_descending ? "▼"
                                  : "▲");
-        put_cell(&p, &columns[id], is_left_aligned(id), is_sorted ? PAINT_SORTED : PAINT_HEAD,
-                 title);
+        bool is_left = id == COL_ROLE || id == COL_SPARK;
+        put_cell(&p, &columns[id], is_left, is_sorted ? PAINT_SORTED : PAINT_HEAD, title);
     }
     pen_put(&p, PAINT_HEAD, s->shows_command ? "COMMAND" : "NAME");
 }
@@ -195,7 +190,7 @@ static void draw_line(struct screen *s, int y, size_t at, const struct cell_colu
         pen_move(&p, COLS);
 }
 
-/* ---- below, and over ---- */
+/* ---- key hints, and the help ---- */
 
 static void draw_hints(struct screen *s, int y)
 {
@@ -220,19 +215,19 @@ static void draw_help(struct screen *s)
 {
     static const char *const lines[] = {
         "m a u   sort by memory (RSS), anonymous, unique to the process",
-        "r p g   sort by rate, pid, GPU memory; again: the other way round",
+        "r p g   sort by rate, pid, GPU memory; press again to reverse",
         "t       tree or flat list        c      whole command lines",
         "space   fold a branch            + -    open or fold all",
         "↑ ↓     move; PgUp, PgDn, Home, End     P  pause     q  quit",
         "",
         "RSS     resident; shared pages count in every process that has them",
-        "UNIQUE  pages that no other process has: what ending it would free",
-        "PEAK    the most it ever had, between looks too",
-        "RATE    slope of the floor (the minima), not of the spikes",
+        "UNIQUE  pages that no other process has: freed when it exits",
+        "PEAK    the highest value, including between samples",
+        "RATE    slope of the baseline (the minima), not of the spikes",
         "job     memory of all its processes, each page counted once; two figures",
         "        are a lower and an upper bound",
         "psi     share of the last 10 s in which some / all tasks waited for memory",
-        "~1.2G   not new: could not be read without holding up the job;  – not known",
+        "~1.2G   not current: a new reading would delay the job;  – unknown",
     };
     enum { HELP_COLUMNS = 78, HELP_LINES = sizeof lines / sizeof *lines };
     int top = LINES > HELP_LINES + 4 ? (LINES - HELP_LINES) / 2 : 1;
@@ -250,12 +245,6 @@ static void draw_help(struct screen *s)
     }
 }
 
-static void draw_notice(struct screen *s, int y)
-{
-    struct pen p = pen_at(s, y);
-    pen_raw(&p, PAINT_WARN, 1000, s->frame->notice, strlen(s->frame->notice));
-}
-
 static void keep_cursor_in_sight(struct screen *s, size_t page)
 {
     s->page = page;
@@ -269,8 +258,8 @@ static void keep_cursor_in_sight(struct screen *s, size_t page)
         s->top = s->table.count > page ? s->table.count - page : 0;
 }
 
-/* From the top: title, job, machine, GPUs, titles and rows, notice, keys. What a low terminal has
- * no room for is left out, the rows last. */
+/* Draws, from the top: title, job, machine, GPUs, table head and rows, notice, keys. On a low
+ * terminal parts are omitted, the rows last. */
 void draw_all(struct screen *s)
 {
     struct cell_column columns[COL_COUNT];
@@ -291,8 +280,10 @@ void draw_all(struct screen *s)
         for (size_t i = s->top; i < s->table.count && y < bottom; i++)
             draw_line(s, y++, i, columns);
     }
-    if (has_notice)
-        draw_notice(s, bottom);
+    if (has_notice) {
+        struct pen p = pen_at(s, bottom);
+        pen_raw(&p, PAINT_WARN, 1000, s->frame->notice, strlen(s->frame->notice));
+    }
     if (has_hints)
         draw_hints(s, LINES - 1);
     if (s->shows_help)

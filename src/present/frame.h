@@ -1,4 +1,4 @@
-/* What the live view shows at one moment: plain values, filled in by the command. */
+/* The content of the live view at one moment: plain values, filled in by the command. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ struct verdicts;
 
 enum { FRAME_SPARK = 32, FRAME_GPUS = 16 };
 
-/* A figure that may be missing, or old. */
+/* A value that may be missing, or not current. */
 struct frame_bytes {
     bool known;
     bool stale;
@@ -26,9 +26,9 @@ static inline struct frame_bytes frame_figure(const struct sample *s, unsigned f
 }
 
 struct frame_row {
-    uint32_t slot;            /* stable name of the row */
-    struct process_info info; /* texts are another program's: the view escapes */
-    struct sample sample;     /* SAMPLE_PEAK is the most it ever had */
+    uint32_t slot;            /* identifies the row from frame to frame */
+    struct process_info info; /* texts come from other programs; the view escapes them */
+    struct sample sample;     /* SAMPLE_PEAK is the maximum over the process's life */
     bool rate_known;
     double rate_bytes_per_min;
     uint64_t spark[FRAME_SPARK]; /* oldest first */
@@ -36,26 +36,27 @@ struct frame_row {
 };
 
 struct frame_gpu {
-    char name[96]; /* raw */
+    char name[96]; /* not escaped */
     struct sample sample;
 };
 
 struct frame {
-    uint64_t t_ns; /* since the watching began */
+    uint64_t t_ns; /* since watching began */
     uint64_t wall_ns;
     uint64_t interval_ns;
-    const char *title;      /* "pid 4711 (python3)", "system"; may hold raw names: escaped */
-    const char *notice;     /* one sentence to show, or NULL: escaped */
-    struct frame_row *rows; /* any order */
+    /* "pid 4711 (python3)", "system"; may contain raw names, which the view escapes */
+    const char *title;
+    const char *notice;     /* one sentence to show, or NULL; the view escapes it */
+    struct frame_row *rows; /* in any order */
     size_t count;
-    /* The machine, and the job with each page counted once: unknown where the whole machine is
-     * watched. */
+    /* The machine, and the job with shared pages counted once. The latter is unknown if the whole
+     * machine is watched. */
     struct sample machine;
-    struct frame_bytes headroom; /* below the limit */
-    char limit_where[256];       /* "host", "/user.slice": escaped by the view; "" if unknown */
+    struct frame_bytes headroom; /* distance to the limit */
+    char limit_where[256];       /* "host", "/user.slice"; escaped by the view; "" if unknown */
     bool tree_rate_known;
     double tree_rate_bytes_per_min;
-    const struct verdicts *verdicts; /* with one on the job; NULL while there is none */
+    const struct verdicts *verdicts; /* including one on the job; NULL if there are none yet */
     bool step_known;
     int64_t step;
     struct frame_gpu gpu[FRAME_GPUS];

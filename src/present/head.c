@@ -1,4 +1,4 @@
-/* The lines above the table: title, machine, job, GPUs. */
+/* Draws the lines above the table: title, machine, job, GPUs. */
 #include "present/screen_private.h"
 
 #include <curses.h>
@@ -54,10 +54,10 @@ static void draw_title(struct screen *s, int y)
     }
 }
 
-/* How long the head-room lasts at RATE; in minutes, -1 where it does not shrink. */
+/* Minutes until RATE uses up the headroom; -1 if the headroom does not shrink. */
 static double minutes_left(const struct frame *f, bool known, double rate)
 {
-    const double noise = 1 << 20; /* a rate under 1 MiB a minute frightens nobody */
+    const double noise = 1 << 20; /* slower growth than 1 MiB/min is not shown */
     if (!known || rate < noise || !f->headroom.known)
         return -1;
     return (double)f->headroom.bytes / rate;
@@ -77,11 +77,12 @@ static void draw_headroom(struct pen *p, const struct frame *f)
     if (!f->headroom.known)
         return;
     bool is_low = f->headroom.bytes < f->machine.v[MACHINE_LIMIT] / 10;
-    snprintf(text, sizeof text, "%s head-room", text_size(size, f->headroom.bytes));
+    snprintf(text, sizeof text, "%s headroom", text_size(size, f->headroom.bytes));
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
 
-/* Last on its line, for it may be long; of the host it would say nothing new. */
+/* Draws the limit's location, last on its line as it may be long. That of the host is not drawn,
+ * as it adds nothing. */
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];
@@ -98,7 +99,7 @@ static void draw_limit(struct pen *p, const struct frame *f)
     pen_item(p, PAINT_DIM, text);
 }
 
-/* "████░░ 3.10 GiB of 8.00 GiB WORD": USED fills the bar. */
+/* Draws a bar filled by USED, and "3.10 GiB of 8.00 GiB WORD". */
 static void draw_share(struct pen *p, uint64_t used, uint64_t shown, uint64_t total,
                        const char *word)
 {
@@ -151,7 +152,7 @@ static void draw_rate(struct pen *p, const struct frame *f)
     enum paint paint = paint_rate(f, true, f->tree_rate_bytes_per_min);
     pen_item(p, paint, rate);
     if (minutes >= 0 && minutes < 24 * 60) {
-        snprintf(text, sizeof text, "at this rate head-room for %s",
+        snprintf(text, sizeof text, "at this rate headroom for %s",
                  text_duration(left, (uint64_t)(minutes * 60) * NS_PER_S));
         pen_item(p, paint, text);
     }
@@ -189,13 +190,16 @@ static void draw_verdict(struct screen *s, int y)
     static const enum paint paints[] = {[VERDICT_LEAK_UNKNOWN] = PAINT_WARN,
                                         [VERDICT_LEAK_NO] = PAINT_GOOD,
                                         [VERDICT_LEAK_YES] = PAINT_ALARM};
-    const struct judged *job = &s->frame->verdicts->job;
+    const struct judged *worst = verdict_worst(s->frame->verdicts);
     struct buf text = {0};
     struct pen p = labelled(s, y, "verdict");
-    verdict_headline(&text, job, s->frame->verdicts);
-    pen_put(&p, paints[job->result.leak], verdict_word_name(job->result.word));
-    pen_put(&p, PAINT_PLAIN, ": ");
-    pen_raw(&p, PAINT_PLAIN, (size_t)COLS, buf_str(&text), text.len);
+    if (!worst)
+        return;
+    size_t toned = verdict_headline(&text, worst, s->frame->verdicts);
+    if (!text.failed) {
+        pen_raw(&p, paints[worst->result.leak], (size_t)COLS, text.data, toned);
+        pen_raw(&p, PAINT_PLAIN, (size_t)COLS, text.data + toned, text.len - toned);
+    }
     buf_fini(&text);
 }
 
@@ -220,10 +224,10 @@ int draw_head(struct screen *s, int height)
 {
     int y = 0;
     draw_title(s, y++);
-    if (y < height)
-        draw_job(s, y++);
     if (y < height && s->frame->verdicts)
         draw_verdict(s, y++);
+    if (y < height)
+        draw_job(s, y++);
     if (y < height)
         draw_machine(s, y++);
     size_t room = height > y ? (size_t)(height - y) : 0;

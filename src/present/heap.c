@@ -1,4 +1,4 @@
-/* A heap profile as a table, a tree, or a fact of the summary. */
+/* Renders a heap profile as a table, a tree, or a fact of the summary. */
 #include "present/heap.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES 
 
 /* ---- frames ---- */
 
-/* Without a folder that ".." leaves again. */
+/* Removes folders that a following ".." leaves again. */
 static const char *path_clean(const char *path)
 {
     const char *clean = path;
@@ -27,7 +27,7 @@ static const char *path_clean(const char *path)
     return clean;
 }
 
-/* The name of the file; with its folder, where all packages have one of that name. */
+/* The file name, preceded by its folder if the name is one that every package has. */
 static const char *path_base(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -39,7 +39,7 @@ static const char *path_base(const char *path)
     return is_common ? base : base + 1;
 }
 
-/* "wrap.inner" of "wrap.<locals>.inner". */
+/* Shortens "wrap.<locals>.inner" to "wrap.inner". */
 static void add_function(struct buf *out, const struct profile_frame *f)
 {
     static const char locals[] = ".<locals>";
@@ -49,15 +49,15 @@ static void add_function(struct buf *out, const struct profile_frame *f)
     buf_add_str(out, at);
 }
 
-/* A function whose name is not known is "LIB+0x1234". */
+/* True if the function is known only as "LIB+0x1234". */
 static bool is_offset(const struct profile_frame *f)
 {
     size_t len = f->lib ? strlen(f->lib) : 0;
     return len && f->function && strncmp(f->function, f->lib, len) == 0;
 }
 
-/* "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; the path as far as it matters where
- * IS_SHORT. */
+/* Appends "train.py:41 collate" or "c10::alloc_cpu (libc10.so)". If IS_SHORT, the path is
+ * shortened. */
 static void add_frame(struct buf *out, const struct profile_frame *f, bool is_short)
 {
     if (f->file)
@@ -70,7 +70,7 @@ static void add_frame(struct buf *out, const struct profile_frame *f, bool is_sh
         buf_printf(out, " (%s)", f->lib);
 }
 
-/* Lines of which none is large, made one row: that begins with the function they are all below. */
+/* True if ROW merges many lines, none of them large, that were called by one function. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;
@@ -81,8 +81,7 @@ static const struct profile_frame *head_of(const struct profile_row *row)
     return is_merged(row) ? &row->in_program : &row->where;
 }
 
-/* "← train.py:41 evaluate ← main": the functions of the user's own from which the head was
- * reached. */
+/* Appends "← train.py:41 evaluate ← main": the user's functions that led to the allocation. */
 static void add_callers(struct buf *out, const struct profile_row *row)
 {
     size_t before = out->len;
@@ -102,7 +101,7 @@ static void add_callers(struct buf *out, const struct profile_row *row)
 
 /* ---- the table ---- */
 
-/* Puts TEXT below the row and empties it. */
+/* Adds TEXT below the row and clears it. */
 static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 {
     if (text->len)
@@ -110,7 +109,7 @@ static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
     buf_clear(text);
 }
 
-/* The lines of a merged row that grew most. */
+/* Adds the lines of a merged row that grew most. */
 static void heap_put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
     char cell[CELL_MAX];
@@ -124,8 +123,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Its stack, or its callers and the C function below a Python line. A report has both: the stack in
- * a page, the rest elsewhere. */
+/* Adds the stack, or the callers and the C function below a Python line. A report has both: the
+ * stack in a page, the rest in other formats. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
@@ -178,7 +177,7 @@ static char *count_text(char out[CELL_MAX], double n)
     return out;
 }
 
-/* "30s", "12m": one unit is enough for an age. */
+/* Writes an age in one unit: "30s", "12m". */
 static char *age_text(char out[CELL_MAX], double s)
 {
     double by = s < 100 ? 1 : s < 6000 ? 60 : s < 200000 ? 3600 : 86400;
@@ -190,7 +189,7 @@ static char *age_text(char out[CELL_MAX], double s)
     return out;
 }
 
-static void heap_put_row(struct doc *d, const struct profile_row *row, bool has_steps,
+static void heap_put_row(struct doc *d, const struct profile_view *v, const struct profile_row *row,
                          bool in_report)
 {
     const unsigned hidden = d->hidden;
@@ -200,7 +199,7 @@ static void heap_put_row(struct doc *d, const struct profile_row *row, bool has_
     struct buf where = {0};
     doc_row(d);
     doc_cell(d, TONE_STRONG, cell_rate(cell, true, row->growth_bytes));
-    doc_cell(d, TONE_PLAIN, cell_rate(cell, has_steps && step->known, step->value));
+    doc_cell(d, TONE_PLAIN, cell_rate(cell, v->has_steps && step->known, step->value));
     doc_cell(d, TONE_PLAIN, cell_rate(cell, minute->known, minute->value));
     doc_cell(d, TONE_PLAIN, cell_size(cell, row->live.bytes));
     doc_cell(
@@ -215,6 +214,8 @@ static void heap_put_row(struct doc *d, const struct profile_row *row, bool has_
         heap_site_doc(d, row);
         doc_hide(d, hidden | DOC_HTML | DOC_MARKDOWN);
     }
+    if (row->has_gpu && v->n_gpus > 1)
+        buf_printf(&where, "gpu %" PRIu64 ": ", row->gpu);
     add_frame(&where, head_of(row), false);
     doc_text(d, TONE_PLAIN, buf_str(&where));
     doc_hide(d, hidden);
@@ -239,13 +240,13 @@ static void heap_put_rows(struct doc *d, const struct profile_view *v, const cha
     };
     if (!v->n_rows) {
         doc_para(d, TONE_PLAIN);
-        doc_text(d, TONE_PLAIN, "nothing that was sampled is alive");
+        doc_text(d, TONE_PLAIN, "no sampled allocation is live");
         return;
     }
     doc_table(d, NULL, "table of call sites", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < v->n_rows; i++) {
         doc_hide(d, in_report && i >= REPORT_ROWS ? DOC_TERMINAL | DOC_MARKDOWN : 0);
-        heap_put_row(d, &v->rows[i], v->has_steps, in_report);
+        heap_put_row(d, v, &v->rows[i], in_report);
     }
     doc_hide(d, 0);
     if (v->row_count > v->n_rows) {
@@ -255,20 +256,23 @@ static void heap_put_rows(struct doc *d, const struct profile_view *v, const cha
     }
 }
 
-/* ---- what it cost ---- */
+/* ---- the cost ---- */
 
-static void heap_put_cost(struct doc *d, const struct profile_cost *c, double span_s)
+static void heap_put_cost(struct doc *d, const struct profile_view *v)
 {
+    const struct profile_cost *c = &v->cost;
     char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], version[PROFILE_VERSION_MAX];
     double hook_s = (double)c->hook_ns / 1e9;
     doc_fact(d, "cost");
     doc_itemf(d, TONE_PLAIN, "%" PRIu64 " samples", c->samples);
-    doc_itemf(d, TONE_PLAIN, "%s in the job's own time (%.2g %%)", text_duration(time, c->hook_ns),
-              span_s > 0 ? hook_s / span_s * 100 : 0);
-    doc_itemf(d, TONE_PLAIN, "one in %s",
+    doc_itemf(d, TONE_PLAIN, "%s of the job's time (%.2g %%)", text_duration(time, c->hook_ns),
+              v->span_s > 0 ? hook_s / v->span_s * 100 : 0);
+    doc_itemf(d, TONE_PLAIN, "one sample per %s",
               text_size(size, c->interval ? c->interval : c->base_interval));
+    if (v->is_gpu && c->gpu_interval)
+        doc_itemf(d, TONE_PLAIN, "on GPUs one in %s", text_size(size, c->gpu_interval));
     if (c->interval > c->base_interval)
-        doc_itemf(d, TONE_PLAIN, "coarser than %s to stay cheap",
+        doc_itemf(d, TONE_PLAIN, "coarser than %s to limit the cost",
                   text_size(size, c->base_interval));
     if (c->python_version) {
         doc_fact(d, "Python");
@@ -284,12 +288,57 @@ static void heap_put_cost(struct doc *d, const struct profile_cost *c, double sp
     }
 }
 
+/* ---- GPUs ---- */
+
+static void heap_put_failure(struct doc *d, const struct profile_failure *f)
+{
+    char size[TEXT_SIZE_MAX];
+    struct buf text = {0};
+    doc_fact(d, "failed");
+    doc_itemf(d, TONE_PLAIN, "request of %s on gpu %" PRIu64, text_size(size, f->request_bytes),
+              f->gpu);
+    if (f->has_step)
+        doc_itemf(d, TONE_PLAIN, "step %" PRId64, f->step);
+    add_frame(&text, &f->where, true);
+    doc_itemf(d, TONE_PLAIN, "%s", buf_str(&text));
+    doc_itemf(d, TONE_PLAIN, "%s allocated", text_size(size, f->allocated_bytes));
+    doc_itemf(d, TONE_PLAIN, "%s reserved", text_size(size, f->reserved_bytes));
+    for (size_t i = 0; i < f->n_lines; i++) {
+        buf_clear(&text);
+        add_frame(&text, &f->lines[i].where, true);
+        doc_fact(d, "");
+        doc_itemf(d, TONE_PLAIN, "%s live", text_size(size, f->lines[i].live_bytes));
+        doc_itemf(d, TONE_PLAIN, "%s", buf_str(&text));
+    }
+    buf_fini(&text);
+}
+
+static void heap_put_gpus(struct doc *d, const struct profile_view *v)
+{
+    char size[TEXT_SIZE_MAX], label[32];
+    for (size_t i = 0; i < v->n_gpus; i++) {
+        snprintf(label, sizeof label, "gpu %" PRIu64, v->gpus[i].gpu);
+        doc_fact(d, label);
+        doc_itemf(d, TONE_PLAIN, "%s allocated", text_size(size, v->gpus[i].allocated_bytes));
+        doc_itemf(d, TONE_PLAIN, "%s reserved by PyTorch",
+                  text_size(size, v->gpus[i].reserved_bytes));
+        doc_itemf(d, TONE_PLAIN, "peak %s", text_size(size, v->gpus[i].allocated_peak_bytes));
+    }
+    if (v->failure_count) {
+        doc_fact(d, "failed");
+        doc_itemf(d, TONE_BAD, "%" PRIu64 " GPU request%s", v->failure_count,
+                  v->failure_count == 1 ? "" : "s");
+    }
+    for (size_t i = 0; i < v->n_failures; i++)
+        heap_put_failure(d, &v->failures[i]);
+}
+
 void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
               const struct kept_list *kept)
 {
     char bytes[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
     char text[KEPT_TEXT_MAX];
-    doc_fact(d, "heap");
+    doc_fact(d, v->is_gpu ? "gpu" : "heap");
     doc_itemf(d, TONE_PLAIN, "process %d", (int)v->pid);
     doc_itemf(d, TONE_PLAIN, "%s live (%s – %s)", text_size(bytes, v->live.bytes),
               text_size(low, v->live.low), text_size(high, v->live.high));
@@ -298,17 +347,19 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
     if (v->has_steps)
         doc_itemf(d, TONE_PLAIN, "steps %" PRId64 " to %" PRId64, v->steps.first, v->steps.last);
     if (v->before_end_s > 0)
-        doc_itemf(d, TONE_PLAIN, "as it was %s before it ended",
+        doc_itemf(d, TONE_PLAIN, "%s before the process exited",
                   text_seconds(time, v->before_end_s));
+    if (v->is_gpu)
+        heap_put_gpus(d, v);
     doc_space(d);
     heap_put_rows(d, v, meaning, false);
     doc_space(d);
-    /* a stack shows the line that allocates, not what keeps the memory alive */
+    /* a stack shows the line that allocates, not the reference that keeps the memory alive */
     for (size_t i = 0; kept && i < kept->count; i++) {
         doc_fact(d, i ? "" : "kept by");
         doc_text(d, TONE_PLAIN, kept_text(text, kept, i));
     }
-    heap_put_cost(d, &v->cost, v->span_s);
+    heap_put_cost(d, v);
 }
 
 void heap_report_doc(struct doc *d, const struct profile_view *v)
@@ -319,6 +370,8 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
     doc_textf(d, TONE_PLAIN, "Process %d holds %s (%s – %s), by sampled allocations.", (int)v->pid,
               text_size(size, v->live.bytes), text_size(low, v->live.low),
               text_size(high, v->live.high));
+    if (v->is_gpu)
+        heap_put_gpus(d, v);
     heap_put_rows(d, v, "growth", true);
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
     if (v->n_rows && first->n_stack) {
@@ -333,7 +386,7 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
     }
     doc_hide(d, 0);
     if (v->has_tree)
-        doc_canvas(d, "flame");
+        doc_canvas(d, v->is_gpu ? "flame-gpu" : "flame");
 }
 
 /* ---- the tree ---- */
@@ -376,8 +429,7 @@ void heap_summary(struct doc *d, const struct profile_row *rows, size_t count)
         doc_itemf(d, TONE_STRONG, "%s",
                   text_size_signed(size, number_to_i64(rows[i].growth_bytes)));
         if (rate->known)
-            doc_itemf(d, TONE_PLAIN, "%s a step",
-                      text_size_signed(size, number_to_i64(rate->value)));
+            doc_itemf(d, TONE_PLAIN, "%s/step", text_size_signed(size, number_to_i64(rate->value)));
         doc_itemf(d, TONE_PLAIN, "%s", verdict_word_name(rows[i].verdict.word));
         add_frame(&path, head_of(&rows[i]), true);
         buf_add_byte(&path, ' ');

@@ -1,4 +1,4 @@
-/* A heap profile in words. */
+/* Renders a heap profile. */
 #pragma once
 
 #include <stddef.h>
@@ -10,17 +10,18 @@ struct profile_frame;
 struct profile_row;
 struct profile_view;
 
-/* What `ebb heap` prints of one process: the table of call sites, what keeps them alive (KEPT may
- * be NULL) and what the profiler cost. MEANING is the title of the column of growth: "growth",
+/* The output of `ebb heap` for one process: the table of call sites, growing containers (KEPT may
+ * be NULL) and the cost of the profiler. MEANING is the title of the growth column: "growth",
  * "since step 40". */
 void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
               const struct kept_list *kept);
-/* The same in a report: stacks are in a page alone, to be unfolded; a terminal and Markdown have
- * the first rows. */
+/* The section of a report. A page has the stacks, folded; a terminal and Markdown have only the
+ * first rows. */
 void heap_report_doc(struct doc *d, const struct profile_view *v);
-/* Where ROW allocates and for whom, as code: "figure.py:71 draw ← train.py:41 plot ← main". */
+/* Adds the call site of ROW and its callers, as code: "figure.py:71 draw ← train.py:41 plot ←
+ * main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);
-/* The tree of --tree. */
+/* The output of `ebb heap --tree`. */
 void heap_tree_doc(struct doc *d, const struct profile_branch *root);
-/* The fact "grows" of a summary: the call sites that grow. */
+/* Adds the fact "grows" of a summary: the growing call sites. */
 void heap_summary(struct doc *d, const struct profile_row *rows, size_t count);

@@ -1,4 +1,4 @@
-/* Text of other programs inside a page. */
+/* Escapes text of other programs for a page. */
 #include "present/html.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The table of jobs, and one job as a list of facts. */
+/* Renders the table of jobs, and one job as a list of facts. */
 #include "present/jobs.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 
 enum { NAME_COLUMNS = 24 };
 
-/* ---- what the server returns ---- */
+/* ---- reading the server's documents ---- */
 
 struct job_change {
     double t_s;
@@ -60,7 +60,7 @@ static const struct codec job_codec[] = {
     CODEC_MANY(struct job_view, changes, change_count, "changes", change_codec, CODEC_REQUIRED),
     {0}};
 
-/* Out of memory it is empty. */
+/* Reads a document. The result is empty if memory runs out. */
 static struct job_view job_read(const json_t *doc)
 {
     static const char *const ended[] = {"succeeded", "failed", "cancelled", "lost"};
@@ -73,7 +73,7 @@ static struct job_view job_read(const json_t *doc)
 
 /* ---- values ---- */
 
-/* How long it runs, ran or waits; "" where that is not known. */
+/* How long the job has been running, ran, or has been waiting; "" if unknown. */
 static char *life_text(char out[TEXT_TIME_MAX], const struct job_view *j, double now_s)
 {
     out[0] = '\0';
@@ -92,7 +92,7 @@ static enum doc_tone state_tone(const struct job_view *j)
     return j->is_ended || strcmp(j->state, "queued") == 0 ? TONE_DIM : TONE_STRONG;
 }
 
-/* "120/1000 12%", "step 120", "epoch 1.5". */
+/* Adds "120/1000 12%", "step 120" or "epoch 1.5". */
 static void job_put_progress(struct doc *d, const struct job_progress *p)
 {
     if (p->has_step && p->max_steps > 0 && p->step >= 0)
@@ -104,8 +104,8 @@ static void job_put_progress(struct doc *d, const struct job_progress *p)
         doc_textf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
 }
 
-/* Why it is as it is, or what will come. Of what may be a start, a cache or a leak, the end of
- * memory is no news yet. */
+/* Adds the reason for the job's state, or its forecast. While growth may still be start-up, a
+ * cache or a leak, no time until out of memory is shown. */
 static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
     char left[TEXT_TIME_MAX];
@@ -120,11 +120,6 @@ static void job_put_reason(struct doc *d, const char *before, const struct job_v
                   text_seconds(left, j->facts.verdict.oom_eta_s.low));
     else if (!j->is_ended && j->facts.progress.has_eta_s)
         doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->facts.progress.eta_s));
-}
-
-static void job_put_name(struct doc *d, enum doc_tone tone, const char *name, size_t columns)
-{
-    doc_name(d, tone, name ? name : "", name ? strlen(name) : 0, columns);
 }
 
 /* ---- the table ---- */
@@ -224,7 +219,7 @@ static void job_put_memory(struct doc *d, const struct job_view *j)
     job_put_size(d, "limit ", m->has_limit_bytes, m->limit_bytes);
     job_put_size(d, "head-room ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
     job_put_size(d, "GPU ", m->has_gpu_bytes, m->gpu_bytes);
-    doc_fact(d, "set aside");
+    doc_fact(d, "reserved");
     job_put_size(d, "", j->has_memory_bytes, j->memory_bytes);
     if (j->memory_from[0])
         doc_itemf(d, TONE_PLAIN, "%s", j->memory_from);
@@ -240,7 +235,7 @@ static void job_put_pace(struct doc *d, const struct job_view *j)
     if (p->has_epoch && p->has_step)
         doc_itemf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
     if (p->has_steps_per_s)
-        doc_itemf(d, TONE_PLAIN, "%.3g steps a second", p->steps_per_s);
+        doc_itemf(d, TONE_PLAIN, "%.3g steps/s", p->steps_per_s);
     if (!j->is_ended && p->has_eta_s)
         doc_itemf(d, TONE_PLAIN, "%s left", text_seconds(left, p->eta_s));
 }
@@ -253,7 +248,7 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
     enum doc_tone tone = j.facts.verdict.leak ? TONE_BAD : TONE_PLAIN;
     doc_para(d, TONE_PLAIN);
     doc_textf(d, TONE_STRONG, "job %lld ", (long long)j.id);
-    job_put_name(d, TONE_STRONG, j.name, 60);
+    doc_name(d, TONE_STRONG, j.name ? j.name : "", j.name ? strlen(j.name) : 0, 60);
     doc_textf(d, state_tone(&j), " %s", j.state);
     job_put_reason(d, ": ", &j);
     job_put_command(d, &j);
@@ -268,7 +263,7 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
     doc_text(d, tone, j.facts.verdict.verdict);
     if (j.facts.verdict.sentence[0])
         doc_textf(d, tone, ": %s", j.facts.verdict.sentence);
-    doc_fact(d, "given back");
+    doc_fact(d, "released");
     job_put_size(d, "host ", g->has_host_bytes, g->host_bytes);
     job_put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
     job_put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);

@@ -1,5 +1,5 @@
-/* Jobs of a server in words: a view of what its interface returns (docs/api.md, "A job"). Every
- * text in it is somebody else's. */
+/* Renders jobs of a server from the API's documents (docs/reference/api.md, "A job"). All texts in
+ * them come from other programs. */
 #pragma once
 
 #include <jansson.h>
@@ -7,9 +7,9 @@
 struct buf;
 struct doc;
 
-/* A line for each of JOBS, a list. NOW_S: the wall clock. */
+/* One line for each job in the list JOBS. NOW_S is the wall clock. */
 void jobs_doc(struct doc *d, const json_t *jobs, double now_s);
-/* All that is worth showing of one. */
+/* The facts of one job. */
 void job_doc(struct doc *d, const json_t *job, double now_s);
-/* "succeeded after 3 min 05 s", "failed after 12.4 s: exit status 1". */
+/* Appends "succeeded after 3 min 05 s" or "failed after 12.4 s: exit status 1". */
 void job_end_text(struct buf *out, const json_t *job);

@@ -1,4 +1,4 @@
-/* One tick as a line of text, or as a line of JSON. */
+/* Renders one tick as a line of text, or of JSON. */
 #include "present/lines.h"
 
 #include <jansson.h>

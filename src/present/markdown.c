@@ -1,4 +1,4 @@
-/* Text of other programs inside Markdown. */
+/* Escapes text of other programs for Markdown. */
 #include "present/markdown.h"
 
 #include <ctype.h>
@@ -15,15 +15,16 @@ static bool is_word(char c)
 
 /* ---- markup ---- */
 
-/* On the sites where issues are kept @name calls somebody and #1 refers to something, whatever is
- * escaped; a comment between the two takes that away. */
+/* True at an @name or #1, which issue trackers turn into a mention or a reference even if it is
+ * escaped. A comment after the first character prevents that. */
 static bool is_call(const char *text, size_t i, size_t len)
 {
     bool begins = i == 0 || !is_word(text[i - 1]);
     return (text[i] == '@' || text[i] == '#') && begins && i + 1 < len && is_word(text[i + 1]);
 }
 
-/* Between letters an underline is one; a single tilde is a home folder. */
+/* True if the character at I is markup. An underscore between letters is not, and a single tilde
+ * is a home folder. */
 static bool is_markup(const char *text, size_t i, size_t len)
 {
     char before = i ? text[i - 1] : ' ', after = i + 1 < len ? text[i + 1] : ' ';
@@ -44,7 +45,7 @@ void markdown_text(struct buf *out, const char *raw)
         if (c == '<' || c == '>' || c == '&')
             buf_add_str(out, c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;");
         else if (is_address)
-            buf_add_str(out, "&#58;"); /* else it becomes a link by itself */
+            buf_add_str(out, "&#58;"); /* otherwise an issue tracker makes it a link */
         else if (is_markup(text.data, i, text.len))
             buf_printf(out, "\\%c", c);
         else
@@ -86,13 +87,7 @@ void markdown_fenced(struct buf *out, const char *raw)
 
 /* ---- folders ---- */
 
-/* How long the path at S is: up to what ends one in a sentence or a command. */
-static size_t path_length(const char *s)
-{
-    return strcspn(s, " \t\n,;\"'()<>|=");
-}
-
-/* What of the path at S, of LEN bytes, only its author has: 0 for nothing. */
+/* Length of the part of the path at S (LEN bytes) that is private to its author; 0: none. */
 static size_t private_length(const char *s, size_t len, const char *cwd, const char **ret_instead)
 {
     static const char *const packages[] = {"/site-packages/", "/dist-packages/"};
@@ -121,7 +116,8 @@ void markdown_paths(struct buf *out, const char *raw, const char *cwd)
     for (const char *at = raw; *at; before = at[-1]) {
         const char *instead;
         bool begins = *at == '/' && !is_word(before) && !strchr("/.~_-", before);
-        size_t len = begins ? path_length(at) : 1;
+        /* a path ends at the first of these characters in a sentence or a command */
+        size_t len = begins ? strcspn(at, " \t\n,;\"'()<>|=") : 1;
         size_t cut = begins ? private_length(at, len, cwd, &instead) : 0;
         if (cut)
             buf_add_str(out, instead);

@@ -1,5 +1,5 @@
-/* The report of one run as a document: verdict, figures, plots, diagnosis, heap, processes, guard,
- * machine. */
+/* Builds the report of one run as a document: verdict, numbers, plots, diagnosis, heap, processes,
+ * guard, machine. */
 #include "present/report.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "present/summary.h"
 #include "present/verdict.h"
 
-enum { PROCESSES_SHOWN = 12, EVENTS_SHOWN = 20 };
+enum { PROCESSES_SHOWN = 12, EVENTS_SHOWN = 20, GROWING_SHOWN = 3 };
 
 /* ---- the parts of a report ---- */
 
@@ -30,6 +30,8 @@ void report_fini(struct report *r)
     free(r->heap_trouble);
     recorded_fini(&r->recorded);
     profile_view_fini(&r->heap);
+    profile_view_fini(&r->gpu);
+    profile_view_fini(&r->gpu_failed);
     diagnosis_fini(&r->diagnosis);
     *r = (struct report){0};
 }
@@ -51,10 +53,10 @@ static const char *report_header(const struct report *r, const char *key)
                            : NULL;
 }
 
-/* What run.json says; without one, what the recording began with. */
-static const char *report_about(const struct report *r, const char *said, const char *key)
+/* The value in run.json, or else in the recording's header. */
+static const char *report_about(const struct report *r, const char *from_json, const char *key)
 {
-    return said ? said : report_header(r, key);
+    return from_json ? from_json : report_header(r, key);
 }
 
 const char *report_title(const struct report *r)
@@ -100,7 +102,7 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
     if (damage->bad_bytes)
         buf_printf(out, ", %s in the middle", text_size(size, damage->bad_bytes));
     if (damage->cut_bytes)
-        buf_printf(out, ", %s of an unfinished block at the end",
+        buf_printf(out, ", %s of an incomplete block at the end",
                    text_size(size, damage->cut_bytes));
     if (damage->lost_blocks)
         buf_printf(out, ", %" PRIu64 " lost block%s", damage->lost_blocks,
@@ -108,7 +110,7 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
     if (damage->unknown_blocks)
         buf_printf(out, ", %" PRIu64 " block%s of a kind this version does not know",
                    damage->unknown_blocks, damage->unknown_blocks == 1 ? "" : "s");
-    if (out->len > from) { /* the first comma */
+    if (out->len > from) { /* removes the first comma */
         memmove(out->data + from, out->data + from + 2, out->len - from - 2);
         out->len -= 2;
     }
@@ -164,7 +166,7 @@ static void add_command(struct doc *d, const struct outcome_about *about, bool w
     buf_fini(&text);
 }
 
-/* What is pasted where others read has neither the host's name nor where the program lies. */
+/* Reports are published, so this shows neither the host name nor the program's path. */
 static void add_head(struct doc *d, const struct report *r)
 {
     const struct outcome *o = &r->recorded.outcome;
@@ -173,9 +175,10 @@ static void add_head(struct doc *d, const struct report *r)
     doc_title(d, report_title(r));
     add_command(d, &o->about, true);
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
-    const struct judged *job = report_verdict(r);
+    const struct judged *worst = r->has_verdicts ? verdict_worst(&r->recorded.verdicts) : NULL;
     struct buf title = {0};
-    buf_printf(&title, "Memory: %s", verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
+    buf_printf(&title, "Memory: %s",
+               verdict_word_name(worst ? worst->result.word : VERDICT_UNDECIDED));
     doc_title(d, buf_str(&title));
     buf_fini(&title);
     add_command(d, &o->about, false);
@@ -196,23 +199,48 @@ static void add_head(struct doc *d, const struct report *r)
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
 
+/* Counts the rows that certainly grew and whose verdict does not say that growth has ended. */
+static size_t growing_count(const struct profile_view *v)
+{
+    const double least = 1 << 20;
+    size_t n = 0;
+    while (n < v->n_rows && n < GROWING_SHOWN && v->rows[n].verdict.leak != VERDICT_LEAK_NO &&
+           v->rows[n].growth_bytes - 2 * v->rows[n].growth_sigma_bytes > least)
+        n++;
+    return n;
+}
+
+const struct profile_view *report_worst_heap(const struct report *r)
+{
+    const struct verdicts *v = r->has_verdicts ? &r->recorded.verdicts : NULL;
+    const struct judged *worst = v ? verdict_worst(v) : NULL;
+    return r->has_gpu && worst && verdict_is_gpu(worst, v) ? &r->gpu : &r->heap;
+}
+
+struct summary report_summary(const struct report *r)
+{
+    const struct profile_view *heap = report_worst_heap(r);
+    return (struct summary){
+        .outcome = &r->recorded.outcome,
+        .verdicts = r->has_verdicts ? &r->recorded.verdicts : NULL,
+        .gpu_failure = r->gpu_failed.n_failures ? r->gpu_failed.failures : NULL,
+        .gpu_failures = r->gpu_failures,
+        .gpu_trouble = r->gpu_trouble,
+        .growing = heap->rows,
+        .n_growing = growing_count(heap),
+        .diagnosis = r->has_diagnosis && r->diagnosis.has_grown ? &r->diagnosis : NULL,
+        .spark = r->recorded.run ? r->recorded.run->job.signal[JOB_TREE] : NULL};
+}
+
 static void add_verdict(struct doc *d, const struct report *r)
 {
-    const struct judged *job = report_verdict(r);
-    struct buf text = {0};
-    doc_section(d, "verdict", job ? verdict_tone(&job->result) : TONE_OPEN, NULL);
-    doc_headline(d, TONE_PLAIN);
-    doc_text(d, job ? verdict_tone(&job->result) : TONE_OPEN,
-             verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
-    if (job)
-        verdict_headline(&text, job, r->recorded.verdicts.has_job ? &r->recorded.verdicts : NULL);
-    else
-        buf_add_str(&text, "there are no readings");
-    doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
-    buf_fini(&text);
-    for (size_t i = 0; job && i < job->n_reasons; i++) {
+    const struct summary s = report_summary(r);
+    const struct judged *worst = s.verdicts ? verdict_worst(s.verdicts) : NULL;
+    doc_section(d, "verdict", worst ? verdict_tone(&worst->result) : TONE_OPEN, NULL);
+    summary_lead(d, &s, NULL);
+    for (size_t i = 0; worst && i < worst->n_reasons; i++) {
         doc_point(d, POINT_PLAIN);
-        doc_text(d, TONE_PLAIN, job->reasons[i]);
+        doc_text(d, TONE_PLAIN, worst->reasons[i]);
     }
 }
 
@@ -223,7 +251,7 @@ static void add_figures(struct doc *d, const struct report *r)
     char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
     doc_section(d, "figures", TONE_PLAIN, NULL);
     add_size_fact(d, "peak", report_peak(r) > 0, report_peak(r));
-    doc_figure(d, "baseline, first to last");
+    doc_figure(d, "baseline, from start to end");
     if (job && job->result.has_floor)
         doc_textf(d, TONE_PLAIN, "%s → %s", report_size(first, true, job->result.floor_first_bytes),
                   report_size(last, true, job->result.floor_last_bytes));
@@ -242,7 +270,7 @@ static void add_figures(struct doc *d, const struct report *r)
 
 /* ---- plots ---- */
 
-/* One letter for each event. */
+/* Collects the events of a plot, one letter each. */
 static size_t add_plot_events(const struct run *run, struct doc_event *ret)
 {
     static const struct {
@@ -293,7 +321,7 @@ static void add_plots(struct doc *d, const struct run *run)
     for (size_t i = 0; i < count; i++) {
         char title[64];
         snprintf(title, sizeof title, "memory of the job on GPU %" PRIu32, gpus[i]->id);
-        report_add_plot(d, run, gpus[i]->signal[GPU_JOB], title, 0);
+        report_add_plot(d, run, gpus[i]->signal[run_gpu_field(gpus[i])], title, 0);
     }
     doc_hide(d, 0);
 }
@@ -311,6 +339,19 @@ static void add_heap(struct doc *d, const struct report *r)
     }
     doc_para(d, TONE_DIM);
     doc_text(d, TONE_PLAIN, r->heap_trouble);
+}
+
+static void add_gpu_heap(struct doc *d, const struct report *r)
+{
+    if (!r->has_gpu && !r->gpu_trouble)
+        return;
+    doc_section(d, "gpu", TONE_PLAIN, "GPU memory by call site");
+    if (r->has_gpu) {
+        heap_report_doc(d, &r->gpu);
+        return;
+    }
+    doc_para(d, TONE_PLAIN);
+    doc_text(d, TONE_PLAIN, r->gpu_trouble);
 }
 
 /* ---- processes ---- */
@@ -359,7 +400,7 @@ static void add_process_table(struct doc *d, struct run_entity *const *list, siz
         add_process(d, list[i]);
 }
 
-/* The first are those that matter; the rest can be opened, and is open on paper. */
+/* Shows the largest processes; the others can be unfolded, and are unfolded in print. */
 static void add_processes(struct doc *d, const struct report *r)
 {
     const struct run *run = r->recorded.run;
@@ -387,7 +428,7 @@ static void add_processes(struct doc *d, const struct report *r)
 
 /* ---- the guard ---- */
 
-/* Act I, from the recording, which has them all, or from run.json. */
+/* Adds action I, from the recording, which has all of them, or else from run.json. */
 static void add_act(struct doc *d, const struct report *r, size_t i)
 {
     char time[TEXT_TIME_MAX];
@@ -534,9 +575,10 @@ void report_document(struct doc *d, const struct report *r)
     add_plots(d, r->recorded.run);
     if (r->has_diagnosis) {
         doc_section(d, "diagnosis", TONE_PLAIN, "Diagnosis");
-        diagnose_doc(d, &r->diagnosis, false);
+        diagnose_doc(d, &r->diagnosis, false, 0);
     }
     add_heap(d, r);
+    add_gpu_heap(d, r);
     add_processes(d, r);
     add_guard(d, r);
     add_machine(d, r);

@@ -1,5 +1,5 @@
-/* The report of one run, or of two side by side: one document, written as a page, as text or as
- * Markdown. docs/report.md. */
+/* The report of one run, or of two runs side by side: one document, written as a page, as text or
+ * as Markdown. See docs/guide/report.md. */
 #pragma once
 
 #include <jansson.h>
@@ -9,30 +9,37 @@
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
 #include "judge/recorded.h"
+#include "present/summary.h"
 #include "profile/view.h"
 
 struct buf;
 struct doc;
 
 enum {
-    REPORT_EVENTS = 400,       /* of one kind; of more, only every Nth is drawn */
-    REPORT_GUARD_EVENTS = 200, /* listed: the newest */
-    REPORT_PROCESSES = 64,     /* listed: the largest */
+    REPORT_EVENTS = 400,       /* events drawn per kind; of more, only every Nth */
+    REPORT_GUARD_EVENTS = 200, /* guard actions listed: the newest */
+    REPORT_PROCESSES = 64,     /* processes listed: the largest */
 };
 
-/* What was read of a run. Any part may be missing: what could not be read is in TROUBLE. */
+/* A run as it was read. Any part may be missing; TROUBLE lists the errors. */
 struct report {
     const char *path; /* as the user gave it; borrowed */
     struct recorded recorded;
     bool has_verdicts, has_early;
-    /* Of the first of two runs that are compared, where the second is shorter: the verdict by then.
-     */
+    /* For the first of two compared runs, if the second is shorter: the verdict of the first at
+     * that point. */
     enum verdict_word early_word;
     bool is_early_leak;
     char early_length[TEXT_TIME_MAX]; /* "80 steps" */
-    bool has_heap;                    /* else HEAP_TROUBLE, where it was asked for */
+    /* if false and a heap profile was requested, HEAP_TROUBLE says why it is missing */
+    bool has_heap;
     struct profile_view heap;
     char *heap_trouble;
+    bool has_gpu; /* GPU memory by call site */
+    struct profile_view gpu;
+    struct profile_view gpu_failed; /* of the process in which the first GPU request failed */
+    uint64_t gpu_failures;          /* in all processes */
+    const char *gpu_trouble;        /* why there are no lines of GPU memory; NULL: none used */
     bool has_diagnosis;
     struct diagnosis diagnosis;
     char **trouble;
@@ -40,29 +47,33 @@ struct report {
 };
 void report_fini(struct report *r);
 void report_add_trouble(struct report *r, const char *sentence);
-/* "1.20 KiB in the middle, 2 lost blocks"; nothing for what is whole. */
+/* Appends "1.20 KiB in the middle, 2 lost blocks"; nothing if the recording is intact. */
 void report_add_damage(struct buf *out, const struct trace_reader_damage *damage);
-/* Of the run: its name, or its path. */
+/* The name of the run, or its path. */
 const char *report_title(const struct report *r);
-/* The verdict on the job, or on the first process of what is no job's; NULL: none. */
+/* The verdict on the job, or on the first process of a recording without a job; NULL: none. */
 const struct judged *report_verdict(const struct report *r);
-/* Of the whole run; a verdict is on the last segment. 0: unknown. */
+/* The peak of the whole run, while a verdict covers only the last segment. 0: unknown. */
 uint64_t report_peak(const struct report *r);
-/* Where the job was started; NULL: unknown. */
+/* The folder in which the job was started; NULL: unknown. */
 const char *report_cwd(const struct report *r);
 
+/* The call sites of the memory that the headline is about. */
+const struct profile_view *report_worst_heap(const struct report *r);
+/* The input of the lead. */
+struct summary report_summary(const struct report *r);
 void report_document(struct doc *d, const struct report *r);
-/* What `ebb report --json` prints; NULL: out of memory. */
+/* The document of `ebb report --json`; NULL: out of memory. */
 json_t *report_json(const struct report *r);
 
-/* Whether a change helped, by the intervals of the rates of both runs: where they overlap, nothing
- * was shown. */
+/* Whether a change helped. The answer is taken from the confidence intervals of both rates: if
+ * they overlap, no difference is proven. */
 enum report_answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 enum { COMPARISON_REASON = 160 };
 struct comparison {
     enum report_answer answer;
     char sentence[400];
-    const char *by; /* "step", "minute"; NULL: no rate is known of both */
+    const char *by; /* "step" or "minute"; NULL: there is no rate that both runs have */
     char reasons[3][COMPARISON_REASON];
     size_t reason_count;
 };
@@ -73,8 +84,8 @@ void report_compare_document(struct doc *d, const struct comparison *c, const st
 json_t *report_compare_json(const struct comparison *c, const struct report *before,
                             const struct report *after);
 
-/* One page that needs nothing else: DOC, and what its script draws of the run, or of both (AFTER
- * may be NULL). NONCE: letters and digits that nobody could know before. 0, -ENOMEM, or -EIO where
- * what is built in cannot be unpacked. */
+/* Writes a self-contained page: DOC, and the data of the run, or of both runs (AFTER may be NULL),
+ * for its script. NONCE is a random string of letters and digits. 0, -ENOMEM, or -EIO if the
+ * embedded files cannot be unpacked. */
 int report_page(struct buf *out, const char *title, const struct doc *doc,
                 const struct report *before, const struct report *after, const char *nonce);

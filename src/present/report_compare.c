@@ -1,4 +1,4 @@
-/* Two runs, before and after a change: whether it helped, by the intervals of their verdicts. */
+/* Compares two runs, before and after a change, by the confidence intervals of their verdicts. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,20 +15,20 @@
 
 enum { SITES = 12 };
 
-/* Two runs of one program differ by more than the interval within each of them: by the machine, by
- * what else it did. Less than this is no effect of a change. */
+/* Two runs of the same program differ by more than the interval within each of them, because of
+ * the machine and its other load. A smaller difference is not an effect of the change. */
 static const double least_change = 0.05;
 
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
 
 /* ---- the test ---- */
 
-/* One of the two runs: the verdict on it, and the rate that both have. */
+/* One of the two runs, with its verdict and the rate that both have. */
 struct side {
     const struct report *report;
     const struct verdict_result *v; /* NULL: none */
     struct verdict_interval rate;
-    bool is_leak, is_known; /* known: leak or not was decided */
+    bool is_leak, is_known; /* is_known: the verdict decided whether it leaks */
 };
 
 static struct side side_of(const struct report *r)
@@ -61,7 +61,7 @@ static bool is_change(const struct side *a, const struct side *b)
     return fabs(after - before) >= least_change * fmax(fabs(before), fabs(after));
 }
 
-/* The second run has not gone on for long enough to show what the first one did. */
+/* True if the second run is too short to show the growth of the first. */
 static bool is_too_short(const struct side *a, const struct side *b)
 {
     return a->is_leak && b->is_known && !b->is_leak && a->report->has_early &&
@@ -72,7 +72,7 @@ static enum report_answer decide(const struct side *a, const struct side *b)
 {
     if (!has_rate(a) || !has_rate(b) || !a->is_known || !b->is_known || is_too_short(a, b))
         return ANSWER_UNKNOWN;
-    /* Of two flat ones neither is better. */
+    /* If neither run leaks, neither is better. */
     if ((!a->is_leak && !b->is_leak) || !is_apart(a, b) || !is_change(a, b))
         return ANSWER_SAME;
     if (b->rate.value > a->rate.value)
@@ -89,21 +89,20 @@ static void write_unknown(struct comparison *c, const struct side *a, const stru
 {
     size_t size = sizeof c->sentence;
     if (!has_any_rate(a) || !has_any_rate(b))
-        snprintf(c->sentence, size,
-                 "It cannot be tested: there is no rate of growth in the %s run.",
+        snprintf(c->sentence, size, "Cannot compare: the %s run has no growth rate.",
                  has_any_rate(a) ? "second" : "first");
     else if (!has_rate(a) || !has_rate(b))
         snprintf(c->sentence, size,
-                 "It cannot be tested: one run has its growth by the step, the "
-                 "other by the minute.");
+                 "Cannot compare: one run has its growth rate per step, the "
+                 "other per minute.");
     else if (is_too_short(a, b))
         snprintf(c->sentence, size,
-                 "It cannot be known yet: the second run is only %s long, and that far the first "
+                 "Too early to decide: the second run is only %s long, and at that point the first "
                  "was not known to leak either (%s).",
                  a->report->early_length, verdict_word_name(a->report->early_word));
     else
         snprintf(c->sentence, size,
-                 "It cannot be known yet: the %s run is %s, which leaves open whether it leaks.",
+                 "Too early to decide: the %s run is %s, so it may or may not leak.",
                  b->is_known ? "first" : "second", word_of(b->is_known ? a : b));
 }
 
@@ -117,19 +116,19 @@ static void write_sentence(struct comparison *c, const struct side *a, const str
         break;
     case ANSWER_LESS:
         snprintf(c->sentence, size,
-                 "It helped, and is not enough: growth fell by %.0f %%, and the second run is "
+                 "The change helped, but not enough: growth fell by %.0f %%, and the second run is "
                  "still %s.",
                  a->rate.value > 0 ? (1 - b->rate.value / a->rate.value) * 100 : 0, word_of(b));
         break;
     case ANSWER_SAME:
         snprintf(c->sentence, size, "%s: the first run was %s, the second is %s.",
-                 a->is_leak || b->is_leak ? "No difference can be shown" : "Neither run leaks",
+                 a->is_leak || b->is_leak ? "No measurable difference" : "Neither run leaks",
                  word_of(a), word_of(b));
         break;
     case ANSWER_WORSE:
         snprintf(c->sentence, size,
-                 "It became worse: the second run grows faster (%s before, %s after).", word_of(a),
-                 word_of(b));
+                 "The change made it worse: the second run grows faster (%s before, %s after).",
+                 word_of(a), word_of(b));
         break;
     case ANSWER_UNKNOWN:
         write_unknown(c, a, b);
@@ -190,8 +189,8 @@ static bool is_same_function(const struct profile_frame *a, const struct profile
     return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* The row of AFTER for the same place as ROW, by the line that allocates or, where that is several,
- * by the program's own function; a fix may have moved its line. */
+/* The row of AFTER for the same call site as ROW: by the allocating line or, if that is ambiguous,
+ * by the user's own function, as a fix may have moved the line. */
 static const struct profile_row *same_place(const struct profile_view *after,
                                             const struct profile_row *row, bool is_merged)
 {
@@ -206,7 +205,7 @@ static const struct profile_row *same_place(const struct profile_view *after,
     return NULL;
 }
 
-/* The rows of BEFORE and those of AFTER for the same places, NULL where there is none. */
+/* Pairs the rows of BEFORE with those of AFTER for the same call sites; NULL if there is none. */
 static size_t pair_sites(const struct report *before, const struct report *after,
                          const struct profile_row *ret[SITES][2])
 {
@@ -246,7 +245,7 @@ static json_t *reasons_json(const struct comparison *c)
     return list;
 }
 
-/* As `ebb heap --json` has it; NULL for NULL. */
+/* A row as in `ebb heap --json`; NULL for NULL. */
 static json_t *row_json(const struct profile_row *row)
 {
     const struct profile_view one = {.rows = (struct profile_row *)(uintptr_t)row, .n_rows = 1};
@@ -287,14 +286,14 @@ json_t *report_compare_json(const struct comparison *c, const struct report *bef
 
 /* ---- the document ---- */
 
-/* A folder's last name tells the runs apart where both have one title. */
+/* The last component of the path, which distinguishes the runs if both have the same title. */
 static const char *report_name(const struct report *r)
 {
     const char *slash = strrchr(r->path, '/');
     return slash && slash[1] ? slash + 1 : r->path;
 }
 
-/* One line of the table: the same of both runs. */
+/* The lines of the table. */
 enum row {
     ROW_VERDICT,
     ROW_CONFIDENCE,
@@ -394,7 +393,7 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
         heap_site_doc(d, a);
     }
     doc_para(d, TONE_DIM);
-    doc_text(d, TONE_PLAIN, "A dash: nothing of that place was sampled alive.");
+    doc_text(d, TONE_PLAIN, "A dash: no live sample of that call site.");
 }
 
 static uint64_t job_peak(const struct report *r)
@@ -414,7 +413,7 @@ void report_compare_document(struct doc *d, const struct comparison *c, const st
                 : c->answer == ANSWER_WORSE || c->answer == ANSWER_LESS ? TONE_BAD
                                                                         : TONE_OPEN,
                 NULL);
-    doc_headline(d, TONE_PLAIN);
+    doc_headline(d, NULL);
     doc_text(d, TONE_PLAIN, c->sentence);
     for (size_t i = 0; i < c->reason_count; i++) {
         doc_point(d, POINT_PLAIN);

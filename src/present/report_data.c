@@ -1,5 +1,5 @@
-/* What a report draws of a run: series, steps, events, phases; as JSON for programs, or packed into
- * few bytes for the page. */
+/* The data that a report plots: series, steps, events, phases; as JSON for programs, or packed for
+ * the page. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 
 enum {
     POINTS_OF_STEPS = 2000,
-    PROCESSES_DRAWN = 8, /* the largest */
+    PROCESSES_DRAWN = 8, /* the largest processes */
     FIGURES_DRAWN = 24,
 };
 
-/* PACKED: numbers are differences from the one before, times in ms, sizes in KiB; text of other
- * programs is made visible, since the page puts it into legends as it is. */
+/* If PACKED, numbers are differences from the previous one, times are in ms and sizes in KiB, and
+ * text of other programs is escaped, since the page puts it into legends unchanged. */
 struct data_writer {
     const struct run *run;
     bool is_packed;
@@ -124,7 +124,7 @@ static json_t *data_all_series(const struct run *run, bool is_packed)
 {
     static const unsigned machine[] = {MACHINE_AVAILABLE, MACHINE_PSI_SOME, MACHINE_LIMIT,
                                        MACHINE_CHARGE};
-    static const unsigned gpu[] = {GPU_USED, GPU_JOB};
+    static const unsigned gpu[] = {GPU_USED, GPU_JOB, GPU_ALLOCATED, GPU_RESERVED, GPU_OUTSIDE};
     struct data_writer w = {run, is_packed, json_array()};
     struct run_entity *const *gpus;
     data_series(&w, &run->job, JOB_TREE, "job", "tree_low", "B");
@@ -140,15 +140,16 @@ static json_t *data_all_series(const struct run *run, bool is_packed)
     return w.series;
 }
 
-/* ---- what happened when ---- */
+/* ---- events ---- */
 
-/* Every rank counts the same steps: the first is enough. */
+/* Every rank sends the same steps, so only the first rank's are used. */
 static bool is_first_rank(const struct run_mark *m)
 {
     return !(m->has & MARK_HAS_RANK) || m->rank == 0;
 }
 
-/* Of too many only every Nth, but all where a job that was started again counts anew. */
+/* If there are too many steps, only every Nth is kept, but all where a restarted job continues at
+ * a lower step. */
 static json_t *data_steps(const struct run *run, bool is_packed)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];
@@ -180,7 +181,8 @@ size_t report_events(const struct run *run, enum mark_kind kind, const struct ru
     const struct run_marks *l = &run->marks[kind];
     size_t n = 0, count = 0;
     uint32_t segment = 0;
-    int64_t last = -1; /* the job and the package may both send it, with an evaluation between */
+    /* the job and the package may both send an epoch, with an evaluation in between */
+    int64_t last = -1;
     for (size_t i = 0; i < l->count; i++) {
         const struct run_mark *m = &l->at[i];
         int64_t step = m->has & MARK_HAS_STEP ? m->step : -1;

@@ -1,4 +1,4 @@
-/* A report for programs: what `ebb report --json` prints. */
+/* The JSON form of a report, printed by `ebb report --json`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +105,8 @@ json_t *report_json(const struct report *r)
         "verdict", r->has_verdicts ? verdicts_json(&r->recorded.verdicts) : json_null(), "data",
         r->recorded.run ? data_json(r->recorded.run) : json_null(), "heap",
         r->has_heap ? profile_json(&r->heap) : json_null(), "trouble", trouble_json(r));
+    if (o && r->has_gpu)
+        json_object_set_new(o, "gpu_heap", profile_json(&r->gpu));
     if (o && r->heap_trouble)
         json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));
     if (o && r->has_diagnosis)

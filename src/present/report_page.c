@@ -1,5 +1,5 @@
-/* The page of a report: its document between a head that allows nothing from elsewhere and the
- * script with its data. */
+/* Writes the page of a report: a head that forbids loading anything from elsewhere, the document,
+ * and the script with its data. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "present/report_private.h"
 #include "version.h"
 
-/* A frame and what is below it: {"n": name, "w": where, "b": bytes, "k": kind, "c": […]}. */
+/* A frame and its callees: {"n": name, "w": where, "b": bytes, "k": kind, "c": […]}. */
 static json_t *pack_branch(const struct profile_branch *b)
 {
     json_t *o = json_pack("{s:o,s:o}", "n", report_harmless(b->frame.function), "b",
@@ -36,7 +36,7 @@ static json_t *pack_branch(const struct profile_branch *b)
     return o;
 }
 
-/* The process whose memory is the question: the one that grows, else the largest. */
+/* The process that the report is about: the one that grows, else the largest. */
 static json_t *pack_subject(const struct report *r)
 {
     struct run_entity **list = NULL;
@@ -49,7 +49,7 @@ static json_t *pack_subject(const struct report *r)
     return pid;
 }
 
-/* What the script draws; NULL: out of memory. */
+/* The data for the page's script; NULL: out of memory. */
 static json_t *pack_run(const struct report *r)
 {
     json_t *o = r->recorded.run ? report_data(r->recorded.run, true) : json_object();
@@ -58,6 +58,8 @@ static json_t *pack_run(const struct report *r)
     json_object_set_new(o, "pid", pack_subject(r));
     if (r->has_heap && r->heap.has_tree)
         json_object_set_new(o, "flame", pack_branch(&r->heap.tree));
+    if (r->has_gpu && r->gpu.has_tree)
+        json_object_set_new(o, "flame_gpu", pack_branch(&r->gpu.tree));
     return o;
 }
 

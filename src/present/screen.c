@@ -1,5 +1,4 @@
-/* The life of the screen: taking the terminal, keeping the newest frame, keys, and giving the
- * terminal back. */
+/* Sets up and restores the terminal, keeps the newest frame, and handles keys. */
 #include "present/screen.h"
 
 #include <curses.h>
@@ -15,7 +14,7 @@
 #include "present/terminal.h"
 #include "present/screen_private.h"
 
-/* ---- life ---- */
+/* ---- setup ---- */
 
 static bool wants_colour(void)
 {
@@ -23,7 +22,7 @@ static bool wants_colour(void)
     return (!no || !no[0]) && has_colors();
 }
 
-/* What the user's own locale says; the program's may be another (names are UTF-8 everywhere). */
+/* Checks the user's locale; the program's may differ, as names are UTF-8 everywhere. */
 static bool terminal_is_utf8(void)
 {
     locale_t user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -48,8 +47,8 @@ int screen_new(struct screen **ret, struct err *err)
     if (!terminal) {
         free(s);
         return err_set(err, -EINVAL,
-                       "the terminal type '%s' is not known here: set TERM (to xterm, say), or "
-                       "send the output through a pipe for plain lines",
+                       "the terminal type '%s' is unknown: set TERM, for example to xterm, or "
+                       "pipe the output to get plain lines",
                        term ? term : "");
     }
     s->terminal = terminal;
@@ -78,8 +77,8 @@ void screen_free(struct screen *s)
     free(s);
 }
 
-/* The cursor stays with its process, unless it stands at the top: then it stays there, where the
- * largest comes up. */
+/* Rebuilds the table. The cursor follows its process, except at the top, where it remains to show
+ * the largest. */
 static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
 {
     table_build(&s->table, s->frame->rows, s->frame->count);
@@ -102,7 +101,9 @@ void screen_draw(struct screen *s, const struct frame *frame)
 {
     uint32_t slot = 0;
     bool has_slot = s->cursor > 0 && cursor_slot(s, &slot);
-    if (!s->frame) /* the first: of a whole machine the tree shows less than the largest */
+    /* the first frame: for a whole machine, a flat list shows the largest processes and a tree
+     * does not */
+    if (!s->frame)
         s->table.is_flat = !sample_has(&frame->machine, MACHINE_TREE_HIGH);
     s->frame = frame;
     rebuild(s, has_slot, slot);
@@ -184,7 +185,7 @@ static bool move_key(struct screen *s, int key)
     }
 }
 
-/* After any change of folds the cursor stays on its process; a hidden one's on the same line. */
+/* Folds or unfolds. The cursor remains on its process or, if that is hidden, on the same line. */
 static bool fold_key(struct screen *s, int key)
 {
     uint32_t slot = 0;

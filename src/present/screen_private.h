@@ -1,4 +1,4 @@
-/* The screen's inside, shared by screen.c (life and keys) and draw.c (what is drawn). */
+/* The state of the screen, shared by screen.c (setup and keys) and draw.c (drawing). */
 #pragma once
 
 #include <stdbool.h>
@@ -13,13 +13,13 @@ struct screen {
     bool is_ascii;
     bool has_colour, has_many_colours;
     bool is_paused, shows_command, shows_help;
-    bool is_notice_read; /* a key has been pressed since it came */
+    bool is_notice_read; /* a key was pressed since the notice appeared */
 
     const struct frame *frame; /* NULL before the first */
     struct table table;
-    size_t cursor; /* line of the table */
-    size_t top;    /* first line shown */
-    size_t page;   /* lines that there is room for */
+    size_t cursor; /* selected line of the table */
+    size_t top;    /* first visible line */
+    size_t page;   /* number of lines that fit */
 };
 
 enum paint {
@@ -29,35 +29,35 @@ enum paint {
     PAINT_GOOD,
     PAINT_WARN,
     PAINT_ALARM,
-    PAINT_HEAD,   /* the table's title line */
-    PAINT_SORTED, /* the column that it is sorted by */
+    PAINT_HEAD,   /* the head of the table */
+    PAINT_SORTED, /* the column by which the table is sorted */
     PAINT_COUNT
 };
 
-/* Where the pen stands on line Y; nothing is put at RIGHT or beyond. */
+/* A position on line Y. Nothing is written at column RIGHT or beyond. */
 struct pen {
     const struct screen *screen;
     int y, x, right;
-    bool is_selected; /* reverse video over all */
+    bool is_selected; /* reverse video for the whole line */
 };
 
 struct pen pen_at(const struct screen *s, int y);
-/* Our own words, or text already escaped: cut at the right edge. */
+/* Writes ebb's own text or escaped text, truncated at the right edge. */
 void pen_put(struct pen *p, enum paint paint, const char *text);
 __attribute__((format(printf, 3, 4))) void pen_printf(struct pen *p, enum paint paint,
                                                       const char *fmt, ...);
-/* Raw bytes of another program, escaped, in at most WIDTH columns. */
+/* Writes raw bytes of another program, escaped, in at most WIDTH columns. */
 void pen_raw(struct pen *p, enum paint paint, size_t width, const char *s, size_t len);
 void pen_move(struct pen *p, int x);
-/* Three spaces and the text where all of it fits, else nothing at all. */
+/* Writes three spaces and the text if all of it fits, otherwise nothing. */
 void pen_item(struct pen *p, enum paint paint, const char *text);
-/* "████░░░░" of WIDTH columns. */
+/* Writes a bar of WIDTH columns, "████░░░░". */
 void pen_bar(struct pen *p, int width, double part);
 void paint_begin(struct screen *s);
 
-/* Everything, from the frame and the table as they are. */
+/* Draws the whole screen from the current frame and table. */
 void draw_all(struct screen *s);
-/* Title, machine, job and GPUs, as far as HEIGHT allows: the line below them. */
+/* Draws title, machine, job and GPUs, as far as HEIGHT allows. Returns the line below them. */
 int draw_head(struct screen *s, int height);
-/* Yellow under an hour of head-room at RATE, red under ten minutes. */
+/* Yellow if RATE uses up the headroom within an hour, red within ten minutes. */
 enum paint paint_rate(const struct frame *f, bool known, double rate);

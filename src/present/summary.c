@@ -1,24 +1,30 @@
-/* The end of a run as a document. */
+/* Renders the end of a run as a document. */
 #include "present/summary.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/text.h"
+#include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/diagnose.h"
 #include "present/document.h"
 #include "present/heap.h"
+#include "present/spark.h"
 #include "present/verdict.h"
+#include "profile/view.h"
 #include "run/outcome.h"
+#include "run/series.h"
 
-enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80 };
-enum { PROCESSES_SHOWN = 8, COMMAND_COLUMNS = 18, GPUS_SHOWN = 2, NAME_COLUMNS = 40 };
+enum { PROCESSES_SHOWN = 8, COMMAND_COLUMNS = 18, GPUS_SHOWN = 4, NAME_COLUMNS = 40 };
+enum { SPARK_COLUMNS = 12 };
 
-/* "before 1.20 GiB after", where it is known. */
+/* Adds "BEFORE 1.20 GiB AFTER" if the value is known. */
 static void summary_item(struct doc *d, enum doc_tone tone, const char *before, bool has,
                          uint64_t bytes, const char *after)
 {
@@ -27,66 +33,55 @@ static void summary_item(struct doc *d, enum doc_tone tone, const char *before, 
         doc_itemf(d, tone, "%s%s%s", before, text_size(size, bytes), after);
 }
 
-/* ---- how it ended ---- */
+/* ---- how the run ended ---- */
 
-static enum doc_tone end_words(const struct outcome_end *end, bool is_machine, struct buf *out)
+static void add_end(struct buf *out, const struct outcome *o)
 {
-    bool has_sig = strncmp(end->signal, "SIG", 3) == 0;
-    switch (end->kind) {
-    case OUTCOME_EXITED:
-        if (!end->has_status)
-            break;
-        buf_printf(out, "exited with status %lld", (long long)end->status);
-        return end->status == 0 ? TONE_GOOD : TONE_BAD;
-    case OUTCOME_SIGNALLED:
-        buf_printf(out, "killed by %s%s", has_sig ? "" : "SIG",
-                   end->has_signal ? end->signal : "NAL");
-        return TONE_BAD;
-    case OUTCOME_NOT_STARTED:
-        buf_add_str(out, "could not be started");
-        return TONE_BAD;
-    case OUTCOME_GONE:
-    case OUTCOME_WATCH_ENDED:
-        buf_add_str(out, is_machine                  ? "the machine"
-                         : end->kind == OUTCOME_GONE ? "the job ended"
-                                                     : "the job runs on");
-        return TONE_STRONG;
-    default:
-        break;
-    }
-    buf_add_str(out, "ended");
-    return TONE_STRONG;
+    const struct outcome_end *end = &o->end;
+    bool is_machine = !o->measured.has_tree;
+    char time[TEXT_TIME_MAX];
+    const char *word = end->kind == OUTCOME_GONE          ? "the job ended; watched for"
+                       : end->kind != OUTCOME_WATCH_ENDED ? "finished in"
+                       : is_machine                       ? "watched for"
+                                                          : "the job is still running; watched for";
+    bool has_failed = summary_has_failed(o); /* then the lead has the time */
+    if (o->measured.has_duration_s && !has_failed)
+        buf_printf(out, "%s %s", word, text_about_time(time, o->measured.duration_s));
+    if (o->measured.marks.has_last_step && !has_failed)
+        buf_printf(out, "%s%lld steps", out->len ? ", " : "",
+                   (long long)o->measured.marks.last_step);
+    if (end->by && end->kind == OUTCOME_WATCH_ENDED)
+        buf_printf(out, ", stopped by %s", end->by);
+    if (end->left_behind)
+        buf_printf(out, "%s%llu process%s left over and killed", out->len ? ", " : "",
+                   (unsigned long long)end->left_behind, end->left_behind == 1 ? "" : "es");
 }
 
-static void summary_put_end(struct doc *d, const struct outcome *o)
+/* PATH relative to the working directory, as one would type it. */
+static const char *relative_path(const char *path)
 {
-    char time[TEXT_TIME_MAX];
-    const struct outcome_measured *m = &o->measured;
-    const struct outcome_end *end = &o->end;
-    bool is_watch = end->kind == OUTCOME_GONE || end->kind == OUTCOME_WATCH_ENDED;
+    char cwd[PATH_MAX];
+    size_t len = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
+    if (len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' && path[len + 1])
+        return path + len + 1;
+    return path;
+}
+
+static void summary_put_run(struct doc *d, const struct outcome *o)
+{
+    const struct outcome_recording *r = &o->measured.recording;
     struct buf text = {0};
-    enum doc_tone tone = end_words(end, is_watch && !m->has_tree, &text);
-    if (m->has_duration_s)
-        buf_printf(&text, is_watch ? ", watched for %s" : " after %s",
-                   text_seconds(time, m->duration_s));
-    doc_fact(d, "ebb");
-    doc_itemf(d, tone, "%s", buf_str(&text));
+    add_end(&text, o);
+    doc_fact(d, o->about.run_dir ? "recording" : "run");
+    if (o->about.run_dir)
+        doc_itemf(d, TONE_PLAIN, "%s", relative_path(o->about.run_dir));
+    if (text.len)
+        doc_itemf(d, TONE_PLAIN, "%s", buf_str(&text));
     buf_fini(&text);
-    if (end->by) {
-        doc_itemf(d, TONE_PLAIN, "ended by ");
-        doc_name(d, TONE_PLAIN, end->by, strlen(end->by), NAME_COLUMNS);
-    }
-    if (end->left_behind)
-        doc_itemf(d, TONE_PLAIN, "%llu process%s left behind and ended",
-                  (unsigned long long)end->left_behind, end->left_behind == 1 ? "" : "es");
-    if (m->marks.has_last_step)
-        doc_itemf(d, TONE_PLAIN, "last step %lld", (long long)m->marks.last_step);
-    /* A status says most of it already: a cause that only repeats it is left out. */
-    if (end->cause && end->cause_kind && strcmp(end->cause_kind, "finished") != 0 &&
-        strcmp(end->cause_kind, "exit status") != 0) {
-        doc_fact(d, "cause");
-        doc_text(d, TONE_STRONG, end->cause);
-    }
+    if (r->error)
+        doc_itemf(d, TONE_BAD, "incomplete: %s", r->error);
+    if (r->blocks_lost)
+        doc_itemf(d, TONE_BAD, "%llu blocks lost", (unsigned long long)r->blocks_lost);
 }
 
 /* ---- memory ---- */
@@ -100,7 +95,8 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
     summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
     summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
     summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
-    doc_fact(d, "baseline"); /* too few readings for a rate are too few for a baseline */
+    /* if there are too few readings for a rate, there are too few for a baseline */
+    doc_fact(d, "baseline");
     if (s->has_rate_bytes_per_min && s->floor_bytes.has_first && s->floor_bytes.has_last)
         doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),
                   text_size(last, s->floor_bytes.last));
@@ -115,7 +111,7 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
 
 /* ---- processes ---- */
 
-/* "20 compile workers (up to 398 MiB each, 3.10 GiB unique)" */
+/* Adds, for example, "20 compile workers (up to 398 MiB each, 3.10 GiB unique)". */
 static void summary_put_role(struct doc *d, const struct outcome_role *r)
 {
     char size[TEXT_SIZE_MAX];
@@ -152,9 +148,9 @@ static void summary_put_roles(struct doc *d, const struct outcome_measured *m)
                   l->name ? l->name : "", (int)l->pid, l->role);
 }
 
-/* The command without the folders of absolute paths, the name where there is none. A worker that
- * was forked has its parent's command line: a name of its own tells it apart, and comes first. The
- * kernel keeps 15 bytes of a name. */
+/* Adds the command without the folders of absolute paths, or the name if there is no command. A
+ * forked worker has its parent's command line, so if it has a name of its own, the name comes
+ * first. The kernel truncates names to 15 bytes. */
 static void summary_put_command(struct doc *d, const struct outcome_process *p)
 {
     const char *name = p->name ? p->name : "", *base = "";
@@ -175,7 +171,7 @@ void summary_processes(struct doc *d, const struct outcome_measured *m)
         {.title = "PID", .is_number = true, .priority = 1},
         {.title = "ROLE", .priority = 3},
         {.title = "START", .is_number = true, .priority = 9},
-        {.title = "FLOOR", .is_number = true, .priority = 8},
+        {.title = "BASE", .is_number = true, .priority = 8},
         {.title = "MEAN", .is_number = true, .priority = 10},
         {.title = "PEAK", .is_number = true, .priority = 2},
         {.title = "END", .is_number = true, .priority = 6},
@@ -227,17 +223,16 @@ static void summary_put_ask(struct doc *d, const struct outcome *o)
     bool is_own = o->guard.limit_is_given && o->guard.limit_bytes == l->limit_bytes;
     bool has_ask = o->measured.has_ask_bytes;
     const char *where = l->where ? l->where : "";
-    doc_fact(d, has_ask ? "next time" : "limit");
-    summary_item(d, TONE_STRONG, "ask for ", has_ask, o->measured.ask_bytes, "");
+    doc_fact(d, has_ask ? "request" : "limit");
+    summary_item(d, TONE_STRONG, "", has_ask, o->measured.ask_bytes, " suggested");
     if (l->has_limit_bytes) {
-        /* the user's own has no place that says more than its name */
-        doc_itemf(d, TONE_PLAIN, has_ask ? "the limit is %s (" : "%s (",
-                  text_size(size, l->limit_bytes));
+        /* a limit set by the user needs no location */
+        doc_itemf(d, TONE_PLAIN, has_ask ? "limit %s (" : "%s (", text_size(size, l->limit_bytes));
         doc_name(d, TONE_PLAIN, is_own ? "--limit" : where, is_own ? 7 : strlen(where),
                  NAME_COLUMNS);
         doc_text(d, TONE_PLAIN, ")");
     }
-    summary_item(d, TONE_PLAIN, "head-room ", l->has_headroom_bytes, l->headroom_bytes, "");
+    summary_item(d, TONE_PLAIN, "headroom ", l->has_headroom_bytes, l->headroom_bytes, "");
 }
 
 static void summary_put_gpus(struct doc *d, const struct outcome_measured *m)
@@ -259,33 +254,7 @@ static void summary_put_gpus(struct doc *d, const struct outcome_measured *m)
     }
 }
 
-/* ---- the recording ---- */
-
-/* As one would type it from here. */
-static const char *relative_path(const char *path)
-{
-    char cwd[PATH_MAX];
-    size_t len = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
-    if (len > 1 && strncmp(path, cwd, len) == 0 && path[len] == '/' && path[len + 1])
-        return path + len + 1;
-    return path;
-}
-
-static void summary_put_recording(struct doc *d, const struct outcome *o)
-{
-    char size[TEXT_SIZE_MAX];
-    const struct outcome_recording *r = &o->measured.recording;
-    if (!o->about.run_dir)
-        return;
-    doc_fact(d, "recording");
-    doc_itemf(d, TONE_PLAIN, "%s", relative_path(o->about.run_dir));
-    if (r->has_bytes)
-        doc_textf(d, TONE_PLAIN, " (%s)", text_size(size, r->bytes));
-    if (r->error)
-        doc_itemf(d, TONE_BAD, "not complete: %s", r->error);
-    if (r->blocks_lost)
-        doc_itemf(d, TONE_PLAIN, "%llu blocks lost", (unsigned long long)r->blocks_lost);
-}
+/* ---- the full text ---- */
 
 static void summary_put_cost(struct doc *d, const struct outcome_cost *c)
 {
@@ -298,17 +267,20 @@ static void summary_put_cost(struct doc *d, const struct outcome_cost *c)
         doc_textf(d, TONE_PLAIN, " (%.2f %%)", (double)c->cpu_permyriad / 100);
     summary_item(d, TONE_PLAIN, "", c->has_rss_bytes, c->rss_bytes, "");
     if (c->longest_unique_call_ms > 0)
-        doc_itemf(d, TONE_PLAIN, "longest look at its pages %s",
+        doc_itemf(d, TONE_PLAIN, "longest page scan %s",
                   text_seconds(time, c->longest_unique_call_ms / 1000));
 }
 
-void summary_doc(struct doc *d, const struct summary *s)
+void summary_full(struct doc *d, const struct summary *s)
 {
     const struct outcome *o = s->outcome;
     const struct outcome_measured *m = &o->measured;
-    summary_put_end(d, o);
+    size_t given_advice = summary_lead(d, s, NULL);
+    summary_gpu(d, s);
     if (s->verdicts)
-        verdict_summary(d, s->verdicts);
+        verdict_details(d, s->verdicts, true);
+    doc_space(d);
+    summary_put_run(d, o);
     heap_summary(d, s->growing, s->n_growing);
     if (m->tree.series.has_peak_bytes)
         summary_put_memory(d, &m->tree);
@@ -316,19 +288,198 @@ void summary_doc(struct doc *d, const struct summary *s)
     summary_processes(d, m);
     summary_put_ask(d, o);
     summary_put_gpus(d, m);
+    doc_fact(d, "gpu lines");
+    if (s->gpu_trouble)
+        doc_textf(d, TONE_PLAIN, "%s", s->gpu_trouble);
     summary_guard(d, o);
-    summary_put_recording(d, o);
     summary_put_cost(d, &m->cost);
     if (s->diagnosis)
-        diagnose_summary(d, s->diagnosis);
+        diagnose_summary(d, s->diagnosis, given_advice);
 }
 
-void summary_terminal(struct buf *out, const struct summary *s, bool colour, int width)
+/* ---- the end of `ebb run` ---- */
+
+/* The maximum in each of SPARK_COLUMNS equal parts of the run. */
+static bool spark_values(const struct series *s, uint64_t ret[SPARK_COLUMNS])
 {
-    struct doc d = {0};
-    int columns = width <= 0 ? WIDTH_DEFAULT : width;
-    columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
-    summary_doc(&d, s);
-    doc_terminal(out, &d, colour, (size_t)columns);
-    doc_fini(&d);
+    struct series_point last = {0}, most = {0};
+    if (!series_last(s, &last) || s->readings < SPARK_COLUMNS)
+        return false;
+    for (uint64_t i = 0; i < SPARK_COLUMNS; i++) { /* an empty part repeats the previous one */
+        series_max(s, last.t_ns / SPARK_COLUMNS * i, last.t_ns / SPARK_COLUMNS * (i + 1), &most);
+        ret[i] = most.v;
+    }
+    return true;
+}
+
+static void brief_put_memory(struct doc *d, const struct summary *s, const struct judged *worst)
+{
+    const struct outcome_measured *m = &s->outcome->measured;
+    const struct outcome_series *t = &m->tree.series;
+    const struct judged *job = s->verdicts && s->verdicts->has_job ? &s->verdicts->job : NULL;
+    char a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX], bars[SPARK_TEXT_MAX];
+    uint64_t values[SPARK_COLUMNS];
+    doc_fact(d, "memory");
+    if (spark_values(s->spark, values))
+        doc_textf(d, TONE_PLAIN, "%s ",
+                  spark_text(bars, values, SPARK_COLUMNS, SPARK_COLUMNS, false));
+    bool has_range = job && job->result.leak != VERDICT_LEAK_NO && t->floor_bytes.has_first &&
+                     t->floor_bytes.has_last && t->has_rate_bytes_per_min;
+    if (job && worst != job)
+        doc_textf(d, TONE_PLAIN, "%s at %s", verdict_word_name(job->result.word),
+                  text_about_size(a, job->result.floor_last_bytes));
+    else if (has_range)
+        doc_textf(d, TONE_PLAIN, "%s → %s", text_about_size(a, (double)t->floor_bytes.first),
+                  text_about_size(b, (double)t->floor_bytes.last));
+    if (t->has_peak_bytes) {
+        /* without a range the peak directly follows the sparkline, which is not an item */
+        if (has_range || (job && worst != job))
+            doc_item(d);
+        doc_textf(d, TONE_PLAIN, "peak %s", text_about_size(a, (double)t->peak_bytes));
+    }
+    if (m->limit.has_limit_bytes)
+        doc_itemf(d, TONE_PLAIN, "limit %s", text_size(a, m->limit.limit_bytes));
+}
+
+/* Adds the GPUs that the headline does not mention: "0 stable at 4.9 GiB". True if there are any.
+ */
+static bool brief_add_gpus(struct doc *d, const struct verdicts *v, const struct judged *worst,
+                           const char *before)
+{
+    char size[TEXT_SIZE_MAX];
+    size_t shown = 0, rest = 0;
+    for (size_t i = 0; v && i < v->gpus.count; i++) {
+        const struct judged *g = &v->gpus.at[i];
+        if (g == worst || !g->result.samples)
+            continue;
+        rest += shown >= GPUS_SHOWN;
+        if (shown++ >= GPUS_SHOWN)
+            continue;
+        doc_textf(d, TONE_PLAIN, "%s%u ", shown > 1 ? ", " : before, g->gpu);
+        doc_text(d, verdict_tone(&g->result), verdict_word_name(g->result.word));
+        if (g->result.has_floor)
+            doc_textf(d, TONE_PLAIN, " at %s", text_about_size(size, g->result.floor_last_bytes));
+    }
+    if (rest)
+        doc_textf(d, TONE_PLAIN, " and %zu more", rest);
+    return shown;
+}
+
+/* Rounds up to a size that sbatch and Kubernetes accept. */
+static char *request_size(char out[TEXT_SIZE_MAX], double bytes)
+{
+    const double mib = 1 << 20;
+    if (bytes > 4000 * mib)
+        snprintf(out, TEXT_SIZE_MAX, "%.0fG", ceil(bytes / (1024 * mib)));
+    else
+        snprintf(out, TEXT_SIZE_MAX, "%.0fM", 50 * ceil(bytes / (50 * mib)));
+    return out;
+}
+
+/* The part of the growth that a fix saves. Without steps, growth includes the start of the program;
+ * what leaking call sites gained does not. */
+static double leaked_bytes(const struct summary *s)
+{
+    double growth = (double)s->outcome->measured.tree.series.growth_bytes, sites = 0;
+    for (size_t i = 0; i < s->n_growing; i++)
+        if (s->growing[i].verdict.leak == VERDICT_LEAK_YES)
+            sites += s->growing[i].growth_bytes;
+    return s->outcome->measured.marks.has_last_step || !(sites > 0) ? growth : fmin(growth, sites);
+}
+
+static void brief_put_request(struct doc *d, const struct summary *s, bool is_host_leak)
+{
+    const struct outcome_measured *m = &s->outcome->measured;
+    const struct outcome_series *t = &m->tree.series;
+    char size[TEXT_SIZE_MAX];
+    double ask = (double)m->ask_bytes, peak = (double)t->peak_bytes;
+    if (!m->has_ask_bytes || !(peak > 0))
+        return;
+    doc_fact(d, "request");
+    doc_textf(d, TONE_PLAIN, "--mem=%s", request_size(size, ask));
+    if (!is_host_leak || !t->has_growth_bytes || t->growth_bytes <= 0 ||
+        (double)t->growth_bytes >= peak)
+        return;
+    if (m->marks.has_last_step)
+        doc_textf(d, TONE_PLAIN, " for %lld steps", (long long)m->marks.last_step);
+    doc_textf(d, TONE_PLAIN, " as it is, %s once fixed",
+              request_size(size, ask * (peak - leaked_bytes(s)) / peak));
+}
+
+/* Appends the operand for a command that reads this run; nothing if the run is the default. */
+static void add_run_operand(struct buf *out, const char *run_dir)
+{
+    char latest[PATH_MAX], own[PATH_MAX];
+    if (realpath("ebb-runs/latest", latest) && realpath(run_dir, own) && strcmp(latest, own) == 0)
+        return;
+    buf_add_byte(out, ' ');
+    text_command(out, relative_path(run_dir), strlen(relative_path(run_dir)));
+}
+
+static void brief_put_next(struct doc *d, const struct summary *s)
+{
+    const char *code = summary_code(s), *run_dir = s->outcome->about.run_dir;
+    struct buf operand = {0};
+    doc_fact(d, "next");
+    if (run_dir) {
+        add_run_operand(&operand, run_dir);
+        doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
+        /* otherwise the line would be too long, and the report contains everything */
+        if (!operand.len)
+            doc_textf(d, TONE_PLAIN, " · ebb %s",
+                      !s->n_growing           ? "show"
+                      : s->growing[0].has_gpu ? "heap --gpu"
+                                              : "heap");
+        buf_fini(&operand);
+    }
+    if (code)
+        doc_textf(d, TONE_PLAIN, "%sebb explain %s", run_dir ? " · " : "", code);
+}
+
+static void brief_put_well(struct doc *d, const struct summary *s, const struct judged *worst)
+{
+    const char *run_dir = s->outcome->about.run_dir;
+    struct buf text = {0};
+    doc_headline(d, "");
+    bool has_gpus = brief_add_gpus(d, s->verdicts, worst, "gpu ");
+    if (has_gpus)
+        doc_text(d, TONE_PLAIN, "; ");
+    add_end(&text, s->outcome);
+    if (run_dir) {
+        buf_printf(&text, "%sebb show", text.len ? " · " : "");
+        size_t before = text.len;
+        add_run_operand(&text, run_dir);
+        if (text.len == before && !has_gpus) /* with GPUs it would become a third line */
+            buf_printf(&text, " · %s", relative_path(run_dir));
+    }
+    doc_text(d, TONE_PLAIN, buf_str(&text));
+    buf_fini(&text);
+}
+
+void summary_brief(struct doc *d, const struct summary *s)
+{
+    const struct outcome *o = s->outcome;
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    bool is_leak = worst && worst->result.leak == VERDICT_LEAK_YES;
+    bool is_fine = worst && (worst->result.leak == VERDICT_LEAK_NO ||
+                             (worst->result.word == VERDICT_UNDECIDED && !s->n_growing));
+    summary_lead(d, s, "ebb");
+    summary_gpu(d, s);
+    if (is_fine && !summary_has_failed(o) && o->segment_count < 2 && !o->measured.recording.error) {
+        brief_put_well(d, s, worst);
+        summary_leftovers(d, o, true);
+        return;
+    }
+    brief_put_memory(d, s, worst);
+    doc_fact(d, "gpu");
+    brief_add_gpus(d, s->verdicts, worst, "");
+    doc_fact(d, "gpu lines");
+    if (s->gpu_trouble)
+        doc_textf(d, TONE_PLAIN, "%s", s->gpu_trouble);
+    if (is_leak)
+        brief_put_request(d, s, worst == &s->verdicts->job);
+    summary_guard_brief(d, o);
+    summary_leftovers(d, o, true);
+    summary_put_run(d, o);
+    brief_put_next(d, s);
 }

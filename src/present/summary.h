@@ -1,33 +1,59 @@
-/* The end of a run in words: how it ended, its memory, the guard, what to ask for next time. */
+/* The summary of a run. Every text begins with the lead: the answer (how the job ended and the
+ * verdict), the place (the allocating line) and the advice. The end of `ebb run` adds a few facts
+ * and the next command, `ebb show` adds all facts. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct buf;
 struct diagnosis;
 struct doc;
 struct outcome;
 struct outcome_measured;
+struct profile_failure;
 struct profile_row;
+struct series;
 struct verdicts;
 
-/* Facts that are missing are left out of the text. All but OUTCOME may be NULL. */
+/* Missing facts are omitted from the text. All pointers may be NULL. */
 struct summary {
     const struct outcome *outcome;
     const struct verdicts *verdicts;
-    const struct profile_row *growing; /* call sites that grow */
+    const struct profile_row *growing; /* growing call sites */
     size_t n_growing;
     const struct diagnosis *diagnosis;
+    const struct series *spark;                /* memory over time */
+    const struct profile_failure *gpu_failure; /* the first GPU request that failed */
+    uint64_t gpu_failures;                     /* how many did, in all processes */
+    const char *gpu_trouble;                   /* why GPU memory has no lines, one sentence */
 };
 
-void summary_doc(struct doc *d, const struct summary *s);
-/* For a terminal of WIDTH columns, 40 to 100 of which are used; 0: 80. */
-void summary_terminal(struct buf *out, const struct summary *s, bool colour, int width);
+/* LABEL is "ebb" if the text appears among the job's own output, else NULL (lead.c). Returns the
+ * number of pieces of advice in the lead: 0 or 1. */
+size_t summary_lead(struct doc *d, const struct summary *s, const char *label);
+/* The code of the diagnosis that the lead names, for `ebb explain`; NULL: none. */
+const char *summary_code(const struct summary *s);
+/* True if the job ended in any other way than by finishing. */
+bool summary_has_failed(const struct outcome *o);
+/* The end of `ebb run`: two lines for a healthy job, otherwise about ten. */
+void summary_brief(struct doc *d, const struct summary *s);
+/* The output of `ebb show`. */
+void summary_full(struct doc *d, const struct summary *s);
 
-/* Segments, the guard's acts, what was left and did not come back (summary_guard.c). */
+/* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
+ * already names it (summary_gpu.c). */
+void summary_gpu(struct doc *d, const struct summary *s);
+
+/* Adds segments, the guard's actions, and leftovers (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
-/* The largest processes as run.json has them. */
+/* Adds the guard in one line; nothing if it did nothing. */
+void summary_guard_brief(struct doc *d, const struct outcome *o);
+/* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits host memory, which
+ * other processes also use. */
+void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
+/* Adds the largest processes in run.json. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
-/* The segments of a job that was started again; nothing for one. BRIEF: as a summary has them. */
+/* Adds the segments of a restarted job; nothing if there was only one. IS_BRIEF: fewer columns,
+ * for a summary. */
 void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);

@@ -1,4 +1,4 @@
-/* What the guard did, the segments side by side, and what the machine did not get back. */
+/* Renders the guard's actions, the segments side by side, and memory that was not freed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,12 +24,12 @@ static size_t count_acts(const struct outcome_guard *g, const char *act)
 static const char *act_words(const char *act)
 {
     static const char *const words[][2] = {{"warn", "warned"},
-                                           {"ask", "asked for a checkpoint"},
-                                           {"checkpoint", "the checkpoint was there"},
-                                           {"checkpoint failed", "the checkpoint failed"},
+                                           {"ask", "requested a checkpoint"},
+                                           {"checkpoint", "checkpoint written"},
+                                           {"checkpoint failed", "checkpoint failed"},
                                            {"term", "sent SIGTERM"},
-                                           {"kill", "killed everything"},
-                                           {"stand down", "stood down"}};
+                                           {"kill", "killed the job"},
+                                           {"stand down", "memory fell, no action needed"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(act, words[i][0]) == 0)
             return words[i][1];
@@ -44,7 +44,7 @@ static void guard_put_times(struct doc *d, const char *what, size_t count)
         doc_itemf(d, TONE_PLAIN, "%s %zu times", what, count);
 }
 
-/* The newest, without warnings that a request followed at once. */
+/* Adds the newest actions, without warnings that were directly followed by a request. */
 static void guard_put_events(struct doc *d, const struct outcome_guard *g)
 {
     char time[TEXT_TIME_MAX];
@@ -62,7 +62,7 @@ static void guard_put_events(struct doc *d, const struct outcome_guard *g)
     }
 }
 
-/* Nothing, where it had nothing to do and no limit was asked for. */
+/* Adds nothing if the guard did nothing and no limit was requested. */
 static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
 {
     char size[TEXT_SIZE_MAX];
@@ -72,19 +72,19 @@ static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
     doc_fact(d, "guard");
     if (g->limit_is_given && g->has_limit_bytes)
         doc_itemf(d, TONE_PLAIN, "limit %s%s", text_size(size, g->limit_bytes),
-                  g->kernel_limit ? " (also the kernel's)" : "");
+                  g->kernel_limit ? " (enforced by the kernel)" : "");
     if (g->dry_run)
-        doc_itemf(d, TONE_PLAIN, "dry run: it only said what it would do");
+        doc_itemf(d, TONE_PLAIN, "dry run: it only reports what it would do");
     if (!g->event_count)
         doc_itemf(d, TONE_PLAIN, "nothing to do");
     if (asked) {
-        doc_itemf(d, TONE_PLAIN, "%zu checkpoint%s asked for", asked, asked == 1 ? "" : "s");
-        doc_itemf(d, TONE_PLAIN, "%zu made", count_acts(g, "checkpoint"));
+        doc_itemf(d, TONE_PLAIN, "%zu checkpoint%s requested", asked, asked == 1 ? "" : "s");
+        doc_itemf(d, TONE_PLAIN, "%zu written", count_acts(g, "checkpoint"));
     }
     guard_put_times(d, "stopped it", count_acts(g, "term"));
     guard_put_times(d, "killed it", count_acts(g, "kill"));
     if (g->event_count > EVENTS_SHOWN)
-        doc_itemf(d, TONE_PLAIN, "the last acts (all: run.json)");
+        doc_itemf(d, TONE_PLAIN, "the last actions (all in run.json)");
     guard_put_events(d, g);
     doc_fact(d, "no restart");
     doc_text(d, TONE_BAD, g->not_restarted);
@@ -104,7 +104,7 @@ static void guard_put_segment(struct doc *d, const struct outcome_segment *s, bo
 {
     char text[TEXT_TIME_MAX], cell[CELL_MAX];
     const char *by = s->end.by ? s->end.by : s->end.cause_kind ? s->end.cause_kind : "";
-    /* "a planned restart", "the guard": the column has no room for articles */
+    /* "a planned restart" or "the guard": the column is too narrow for articles */
     by += strncmp(by, "the ", 4) == 0 ? 4 : strncmp(by, "a ", 2) == 0 ? 2 : 0;
     doc_row(d);
     doc_cellf(d, TONE_PLAIN, "%u", s->segment);
@@ -147,7 +147,32 @@ void summary_segments(struct doc *d, const struct outcome *o, bool is_brief)
     }
 }
 
-/* ---- what is left, and what did not come back ---- */
+/* ---- leftovers ---- */
+
+void summary_guard_brief(struct doc *d, const struct outcome *o)
+{
+    const struct outcome_guard *g = &o->guard;
+    const struct outcome_segment *last =
+        o->segment_count ? &o->segments[o->segment_count - 1] : NULL;
+    char size[TEXT_SIZE_MAX];
+    if (!g->event_count && o->segment_count < 2)
+        return;
+    doc_fact(d, "guard");
+    guard_put_times(d, "stopped the job", count_acts(g, "term"));
+    guard_put_times(d, "killed it", count_acts(g, "kill"));
+    if (o->segment_count > 1)
+        doc_itemf(d, TONE_PLAIN, "restarted %zu time%s", o->segment_count - 1,
+                  o->segment_count == 2 ? "" : "s");
+    if (count_acts(g, "ask"))
+        doc_itemf(d, TONE_PLAIN, "%zu of %zu checkpoints written", count_acts(g, "checkpoint"),
+                  count_acts(g, "ask"));
+    if (last && last->has_checkpoint_step)
+        doc_itemf(d, TONE_PLAIN, "the last at step %lld", (long long)last->checkpoint_step);
+    if (g->limit_is_given && g->has_limit_bytes)
+        doc_itemf(d, TONE_PLAIN, "limit %s", text_size(size, g->limit_bytes));
+    doc_fact(d, "no restart");
+    doc_text(d, TONE_BAD, g->not_restarted);
+}
 
 static void guard_put_left(struct doc *d, const struct outcome_left_list *left)
 {
@@ -179,17 +204,23 @@ static void guard_put_returned(struct doc *d, const char *what, const struct out
                   text_size(after, r->after_bytes), text_size(freed, r->freed_bytes));
 }
 
-void summary_guard(struct doc *d, const struct outcome *o)
+void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief)
 {
     char label[32];
-    summary_segments(d, o, true);
-    guard_put_guard(d, &o->guard);
     guard_put_left(d, &o->left);
-    doc_fact(d, "given back");
-    guard_put_returned(d, "host", &o->given_back.host);
+    doc_fact(d, "not freed");
+    if (!is_brief)
+        guard_put_returned(d, "host", &o->given_back.host);
     guard_put_returned(d, "shm", &o->given_back.shm);
     for (size_t i = 0; i < o->given_back.gpu_count; i++) {
         snprintf(label, sizeof label, "gpu %zu", i);
         guard_put_returned(d, label, &o->given_back.gpus[i]);
     }
+}
+
+void summary_guard(struct doc *d, const struct outcome *o)
+{
+    summary_segments(d, o, true);
+    guard_put_guard(d, &o->guard);
+    summary_leftovers(d, o, false);
 }

@@ -1,4 +1,5 @@
-/* Which row comes where: parents by pid, siblings by the chosen figure, folded branches out. */
+/* Orders the rows: children below their parents, siblings by the chosen value, folded branches
+ * hidden. */
 #include "present/table.h"
 
 #include <errno.h>
@@ -8,10 +9,10 @@
 
 #include "base/array.h"
 
-/* Rows as a tree; -1 is none. */
+/* A row as a node of the tree; -1: none. */
 struct table_node {
     int32_t parent, first, next; /* first child, next sibling */
-    uint32_t mark;               /* scratch: of the walk that cuts circles; then its line */
+    uint32_t mark; /* scratch: number of the walk that detects cycles, then the row's line */
 };
 
 void table_fini(struct table *t)
@@ -46,7 +47,7 @@ struct sorting {
     bool is_reversed;
 };
 
-/* The greatest comes first, what is not known last. */
+/* The value to sort by: the largest comes first, unknown values last. */
 static double sort_value(const struct frame_row *r, enum table_sort sort)
 {
     static const unsigned fields[] = {[SORT_RSS] = SAMPLE_RSS,
@@ -73,7 +74,7 @@ static int compare_rows(const void *a, const void *b, void *user)
     return (x->slot > y->slot) - (x->slot < y->slot);
 }
 
-/* ORDER holds the rows by pid. */
+/* Finds a row by pid. ORDER must be sorted by pid. */
 static int32_t row_of_pid(const struct table *t, const struct frame_row *rows, size_t count,
                           int32_t pid)
 {
@@ -94,8 +95,8 @@ static void find_parents(struct table *t, const struct frame_row *rows, size_t c
     qsort_r(t->order, count, sizeof *t->order, compare_rows, &by_pid);
     for (size_t i = 0; i < count; i++)
         t->nodes[i].parent = row_of_pid(t, rows, count, rows[i].info.ppid);
-    /* Walks up from each row over those not yet settled; a row that is met again on the same way
-     * up is in a circle, which is cut there. */
+    /* Walks up from each row over rows that are not settled yet. A row that is met twice on the
+     * way up is part of a cycle, which is broken there. */
     for (size_t i = 0; i < count; i++) {
         uint32_t mine = (uint32_t)i + 1;
         int32_t at = (int32_t)i;
@@ -110,7 +111,7 @@ static void find_parents(struct table *t, const struct frame_row *rows, size_t c
 
 /* ---- lines ---- */
 
-/* Strings the rows, which are sorted, together below their parents; returns the first root. */
+/* Links the sorted rows below their parents. Returns the first root. */
 static int32_t link_children(struct table *t, size_t count)
 {
     int32_t root = -1;
@@ -123,7 +124,7 @@ static int32_t link_children(struct table *t, size_t count)
     return root;
 }
 
-/* Depth first, and back up counting what is below each line. */
+/* Lays out lines depth first, and counts the descendants of each line on the way back. */
 static void lay_out(struct table *t, const struct frame_row *rows, int32_t row)
 {
     uint32_t depth = 0;
@@ -146,7 +147,7 @@ static void lay_out(struct table *t, const struct frame_row *rows, int32_t row)
     }
 }
 
-/* The place of SLOT among those that are folded, or where it would be. */
+/* Index of SLOT in `folded`, or the index where it would be inserted. */
 static size_t folded_at(const struct table *t, uint32_t slot, bool *ret_is)
 {
     size_t low = 0, high = t->folded_count;
@@ -202,7 +203,7 @@ void table_toggle(struct table *t, uint32_t slot)
     bool is_folded;
     size_t at = folded_at(t, slot, &is_folded);
     if (!is_folded && !ARRAY_ROOM(t->folded, t->folded_count, t->folded_cap))
-        return; /* nothing folds: the lesser evil */
+        return; /* out of memory: nothing is folded */
     size_t behind = (t->folded_count - at) * sizeof *t->folded;
     if (is_folded) {
         memmove(t->folded + at, t->folded + at + 1, behind - sizeof *t->folded);
@@ -226,7 +227,7 @@ void table_unfold_all(struct table *t)
     t->folded_count = 0;
 }
 
-/* ---- the drawn branches ---- */
+/* ---- tree prefixes ---- */
 
 char *table_prefix(const struct table *t, const struct table_line *line, size_t width,
                    char out[TABLE_PREFIX_MAX])

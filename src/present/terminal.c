@@ -1,5 +1,5 @@
-/* The terminal by its description, and given back in a crash. Apart from the rest, because <term.h>
- * defines words like `lines` as macros. */
+/* Looks up the terminal's description, and restores the terminal after a crash. A file of its own,
+ * because <term.h> defines words such as `lines` as macros. */
 #include "present/terminal.h"
 
 #include <curses.h>
@@ -13,7 +13,7 @@
 static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 enum { CRASH_SIGNALS = sizeof crash_signals / sizeof *crash_signals };
 
-/* One terminal, one screen: a signal handler can find its things nowhere else. */
+/* The state of the one terminal. It is global because a signal handler must find it. */
 static struct {
     struct termios before;
     char restore[128];
@@ -25,7 +25,7 @@ static void on_crash(int signo)
 {
     (void)!write(STDOUT_FILENO, crash.restore, crash.restore_len);
     tcsetattr(STDIN_FILENO, TCSANOW, &crash.before);
-    raise(signo); /* SA_RESETHAND: this time for good */
+    raise(signo); /* SA_RESETHAND: this time the default action is taken */
 }
 
 static void crash_add(const char *capability)
@@ -54,7 +54,7 @@ void terminal_remember(void)
     tcgetattr(STDIN_FILENO, &crash.before);
 }
 
-/* A handler that is there already (a sanitizer's) knows better than we do. */
+/* An existing handler (a sanitizer's) is left in place. */
 void terminal_guard(void)
 {
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};

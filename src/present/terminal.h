@@ -1,12 +1,13 @@
-/* The terminal itself: whether it is known, and how the shell gets it back when we crash. */
+/* Checks the terminal type, and restores the terminal after a crash. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Is $TERM described here? newterm says so too, but leaks when it is not. */
+/* True if $TERM has a description. newterm checks this as well, but leaks memory if it has none. */
 bool terminal_is_known(void);
-/* Before ncurses changes it: how the terminal is. */
+/* Saves the terminal's state. Call it before ncurses changes it. */
 void terminal_remember(void);
-/* After newterm. Handles the signals of crashes that nobody else handles. */
+/* Restores the terminal when a crash signal arrives that has no handler yet. Call it after
+ * newterm. */
 void terminal_guard(void);
 void terminal_unguard(void);

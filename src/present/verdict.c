@@ -1,4 +1,4 @@
-/* Verdicts in words: a headline, its evidence, a table of processes. */
+/* Renders verdicts: a headline, its evidence, a table of processes. */
 #include "present/verdict.h"
 
 #include <math.h>
@@ -22,125 +22,104 @@ enum doc_tone verdict_tone(const struct verdict_result *r)
     return tones[r->leak];
 }
 
-static char *signed_size(char out[TEXT_SIZE_MAX], double bytes)
-{
-    return text_size_signed(out, fabs(bytes) < 9e18 ? number_to_i64(bytes) : 0);
-}
-
-static char *whole_size(char out[TEXT_SIZE_MAX], double bytes)
-{
-    return text_size(out, number_to_u64(bytes + 0.5));
-}
-
 /* ---- the headline ---- */
 
-static void add_grower(struct buf *out, const struct judged *g, bool is_one)
+static void add_grower(struct buf *out, const struct verdicts *of)
 {
+    const struct judged *g = &of->grower;
     char digits[24] = "";
     if (g->has_pid)
         snprintf(digits, sizeof digits, "%d", (int)g->pid);
-    buf_printf(out, "%s%s%s", is_one ? "process" : "", is_one && g->has_pid ? " " : "", digits);
+    if (of->growing > 1)
+        buf_printf(out, " in %llu processes, fastest in", (unsigned long long)of->growing);
+    else
+        buf_add_str(out, " in process");
+    buf_printf(out, "%s%s", digits[0] ? " " : "", digits);
     if (g->name && strcmp(g->name, digits) != 0)
-        buf_printf(out, "%s%s", is_one || g->has_pid ? " " : "", g->name);
+        buf_printf(out, " %s", g->name);
     if (g->has_role)
         buf_printf(out, " (%s)", process_role_name(g->role));
 }
 
-/* "process 606 python (main)" for the one that grows, "2 processes, first of them 606 python
- * (main)," where rates are of them all, else "memory"; a figure of the job's own has been named
- * before. Returns whether they are many. */
-static bool add_subject(struct buf *out, const struct judged *one, const struct verdicts *of)
-{
-    bool is_many = of && of->has_grower && of->growing > 1;
-    if (!of || !of->has_grower) {
-        buf_add_str(out, one->label ? "it" : "memory");
-        return false;
-    }
-    if (is_many)
-        buf_printf(out, "%llu processes, first of them ", (unsigned long long)of->growing);
-    add_grower(out, &of->grower, !is_many);
-    if (is_many)
-        buf_add_byte(out, ',');
-    return is_many;
-}
-
-/* "+98.0 MiB a step (+96.1 MiB to +99.9 MiB)"; an interval that is one figure tells nothing. */
-static void add_rate(struct buf *out, const char *before, const struct verdict_interval *rate,
-                     const char *unit)
-{
-    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
-    if (!rate->known)
-        return;
-    buf_printf(out, "%s%s a %s", before, signed_size(value, rate->value), unit);
-    signed_size(low, rate->low);
-    signed_size(high, rate->high);
-    if (isfinite(rate->low) && isfinite(rate->high) &&
-        (strcmp(low, value) != 0 || strcmp(high, value) != 0))
-        buf_printf(out, " (%s to %s)", low, high);
-}
-
-static void add_rates(struct buf *out, const struct verdict_result *r)
-{
-    add_rate(out, ", by ", &r->rate_bytes_per_step, "step");
-    add_rate(out, r->rate_bytes_per_step.known ? ", " : ", by ", &r->rate_bytes_per_min, "minute");
-}
-
-/* "in 12 min 04 s to 15 min 10 s", "in 110 steps to 130 steps"; one where both read the same, and
- * the far end may be out of sight. */
-static void add_when(struct buf *out, double low, double high, bool by_step)
-{
-    char a[TEXT_TIME_MAX], b[TEXT_TIME_MAX];
-    if (by_step) {
-        snprintf(a, sizeof a, "%.0f steps", low);
-        snprintf(b, sizeof b, "%.0f steps", high);
-    } else {
-        text_seconds(a, low);
-        text_seconds(b, high);
-    }
-    buf_printf(out, " in %s", a);
-    if (!isfinite(high))
-        buf_add_str(out, " at the earliest");
-    else if (strcmp(a, b) != 0)
-        buf_printf(out, " to %s", b);
-}
-
-static void add_oom(struct buf *out, const struct verdict_result *r, const char *before)
+/* Appends "+9.0 MiB/step", or per minute if steps are unknown. */
+static void add_rate(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
-    if (!r->oom.known || (!r->oom.has_t && !r->oom.has_step))
-        return;
-    buf_printf(out, "%s the limit of %s is reached", before, whole_size(size, r->oom.limit_bytes));
-    if (r->oom.has_t)
-        add_when(out, r->oom.eta_s_low, r->oom.eta_s_high, false);
+    bool by_step = r->rate_bytes_per_step.known;
+    const struct verdict_interval *rate =
+        by_step ? &r->rate_bytes_per_step : &r->rate_bytes_per_min;
+    if (rate->known)
+        buf_printf(out, "%s%s/%s", rate->value < 0 ? "-" : "+",
+                   text_about_size(size, fabs(rate->value)), by_step ? "step" : "min");
     else
-        add_when(out, r->oom.eta_step_low, r->oom.eta_step_high, true);
+        buf_add_str(out, "keeps growing");
 }
 
-static void add_ended(struct buf *out, const struct verdict_result *r)
+/* Appends "in about 7 min" or "in about 150 steps". The upper bound may be infinite. */
+static void add_when(struct buf *out, const struct verdict_result *r)
 {
     char time[TEXT_TIME_MAX];
-    enum verdict_boundary at = r->growth_ended.at;
-    buf_add_str(out, " and stopped");
-    if (r->growth_ended.has_step)
-        buf_printf(out, " at step %llu", (unsigned long long)r->growth_ended.step);
-    else if (r->growth_ended.has_t)
-        buf_printf(out, " after %s", text_seconds(time, r->growth_ended.t_s));
-    if (at != VERDICT_AT_NONE && at != VERDICT_AT_STEP)
-        buf_printf(out, ", %s", verdict_boundary_name(at));
+    bool by_time = r->oom.has_t;
+    double low = by_time ? r->oom.eta_s_low : r->oom.eta_step_low;
+    double high = by_time ? r->oom.eta_s_high : r->oom.eta_step_high;
+    double about = isfinite(high) ? (low + high) / 2 : low;
+    buf_add_str(out, isfinite(high) ? " in about " : " in ");
+    if (by_time)
+        buf_add_str(out, text_about_time(time, about));
+    else
+        buf_printf(out, "%.0f steps", about);
+    if (!isfinite(high))
+        buf_add_str(out, " at the earliest");
 }
 
-static void add_forecast(struct buf *out, const struct verdict_result *r)
+static bool has_oom(const struct verdict_result *r)
 {
-    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
-    if (r->forecast.has_ceiling)
-        buf_printf(out, "; if it is a cache it ends near %s",
-                   whole_size(size, r->forecast.ceiling_bytes));
+    return r->oom.known && (r->oom.has_t || r->oom.has_step);
+}
+
+static void add_decided_at(struct buf *out, const struct verdict_result *r)
+{
+    char time[TEXT_TIME_MAX];
     if (r->forecast.has_step)
-        buf_printf(out, "; it will be known at step %llu",
+        buf_printf(out, "; will be known at step %llu",
                    (unsigned long long)r->forecast.decided_at_step);
     else if (r->forecast.has_t)
-        buf_printf(out, "; it will be known after %s",
-                   text_seconds(time, r->forecast.decided_at_s));
+        buf_printf(out, "; will be known after %s",
+                   text_about_time(time, r->forecast.decided_at_s));
+}
+
+static void add_filling(struct buf *out, const struct verdict_result *r)
+{
+    char size[TEXT_SIZE_MAX];
+    if (r->forecast.has_ceiling)
+        buf_printf(out, "; a cache would end near %s",
+                   text_about_size(size, r->forecast.ceiling_bytes));
+    if (has_oom(r)) {
+        buf_printf(out, "%s a leak would run out of memory", r->forecast.has_ceiling ? "," : ";");
+        add_when(out, r);
+    }
+    add_decided_at(out, r);
+}
+
+static void add_flat(struct buf *out, const struct verdict_result *r)
+{
+    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    enum verdict_boundary at = r->growth_ended.at;
+    if (r->has_floor)
+        buf_printf(out, " at %s", text_about_size(size, r->floor_last_bytes));
+    /* slower growth would not have been detected */
+    if (r->has_floor && r->detectable_per_step > 0)
+        buf_printf(out, " ±%s/step", text_about_size(size, r->detectable_per_step));
+    else if (r->has_floor && r->detectable_per_min > 0)
+        buf_printf(out, " ±%s/min", text_about_size(size, r->detectable_per_min));
+    if (r->word == VERDICT_PLATEAUED && r->growth_ended.has_step)
+        buf_printf(out, " since step %llu", (unsigned long long)r->growth_ended.step);
+    else if (r->word == VERDICT_PLATEAUED && r->growth_ended.has_t)
+        buf_printf(out, " after %s", text_about_time(time, r->growth_ended.t_s));
+    if (r->word == VERDICT_PLATEAUED && at != VERDICT_AT_NONE && at != VERDICT_AT_STEP)
+        buf_printf(out, " (%s)", verdict_boundary_name(at));
+    if (r->samples && r->peak_bytes > 1.05 * r->floor_last_bytes)
+        buf_printf(out, ", peak %s", text_about_size(size, r->peak_bytes));
 }
 
 static const char *event_name(enum verdict_mark_kind event)
@@ -150,77 +129,118 @@ static const char *event_name(enum verdict_mark_kind event)
                                         : verdict_mark_name(event);
 }
 
-void verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of)
+bool verdict_is_gpu(const struct judged *one, const struct verdicts *of)
 {
-    char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], peak[TEXT_SIZE_MAX];
+    return of && of->gpus.count && one >= of->gpus.at && one < of->gpus.at + of->gpus.count;
+}
+
+static size_t add_headline(struct buf *out, const struct judged *one, const struct verdicts *of,
+                           bool forecasts)
+{
     const struct verdict_result *r = &one->result;
-    if (r->word == VERDICT_UNDECIDED) {
-        buf_printf(out, "not enough to say%s%s", one->n_reasons ? ": " : "",
-                   one->n_reasons ? one->reasons[0] : "");
-        add_forecast(out, r);
-        return;
-    }
-    bool is_many = add_subject(out, one, of);
-    whole_size(first, r->floor_first_bytes);
-    whole_size(last, r->floor_last_bytes);
+    size_t from = out->len;
+    bool names_grower = of && one == &of->job && of->has_grower && of->processes.count > 1;
+    buf_add_str(out, r->leak == VERDICT_LEAK_NO ? "no leak" : verdict_word_name(r->word));
+    if (verdict_is_gpu(one, of))
+        buf_printf(out, " on gpu %u", one->gpu);
+    size_t toned = out->len - from;
+    buf_add_str(out, ": ");
     switch (r->word) {
+    case VERDICT_UNDECIDED:
+        buf_add_str(out, one->n_reasons ? one->reasons[0] : "too few samples");
+        add_decided_at(out, r);
+        return toned;
     case VERDICT_STABLE:
-        buf_printf(out, " is flat at%s%s", r->has_floor ? " " : "", r->has_floor ? last : "");
-        break;
     case VERDICT_SPIKING:
-        buf_printf(out, " peaks at %s and comes back to%s%s",
-                   r->samples ? whole_size(peak, r->peak_bytes) : "times", r->has_floor ? " " : "",
-                   r->has_floor ? last : "");
-        break;
     case VERDICT_PLATEAUED:
-        buf_add_str(out, " grew");
-        /* a process can have grown by what the whole job does not show */
-        if (r->has_floor && strcmp(first, last) != 0)
-            buf_printf(out, " from %s to %s", first, last);
-        add_ended(out, r);
-        break;
-    case VERDICT_FILLING:
-        buf_printf(out, " grow%s within the first pass over the data", is_many ? "" : "s");
-        add_rates(out, r);
-        add_forecast(out, r);
-        add_oom(out, r, "; if it is a leak,");
-        break;
-    case VERDICT_STEPPING:
-        buf_printf(out, is_many ? " rise at each %s and stay" : " rises at each %s and stays",
-                   event_name(r->event));
-        add_rates(out, r);
-        add_oom(out, r, ";");
+        buf_add_str(out, verdict_word_name(r->word));
+        add_flat(out, r);
         break;
     default:
-        buf_printf(out, " keep%s growing", is_many ? "" : "s");
-        add_rates(out, r);
-        add_oom(out, r, ";");
+        add_rate(out, r);
+        if (r->word == VERDICT_STEPPING)
+            buf_printf(out, ", growing at each %s", event_name(r->event));
+        if (r->word == VERDICT_FILLING)
+            buf_add_str(out, " in the first epoch");
+        if (names_grower)
+            add_grower(out, of);
+        if (r->word == VERDICT_FILLING) {
+            add_filling(out, r);
+        } else if (forecasts && has_oom(r)) {
+            buf_add_str(out, ", out of memory");
+            add_when(out, r);
+        }
     }
     if (r->confidence > 0)
-        buf_printf(out, " (confidence %.0f %%)", 100 * r->confidence);
+        buf_printf(out, " (%.0f %% confident)", 100 * r->confidence);
+    return toned;
+}
+
+size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of)
+{
+    return add_headline(out, one, of, true);
+}
+
+void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
+                          bool forecasts)
+{
+    struct buf text = {0};
+    size_t toned = add_headline(&text, one, of, forecasts);
+    if (!text.failed)
+        doc_name(d, verdict_tone(&one->result), text.data, toned, 0);
+    doc_text(d, TONE_PLAIN, buf_str(&text) + toned);
+    buf_fini(&text);
+}
+
+/* Ranks verdicts: leaks before possible leaks before the rest, and those with a rate first among
+ * equals. */
+static unsigned badness(const struct judged *one)
+{
+    static const unsigned of_word[VERDICT_WORDS] = {
+        [VERDICT_STABLE] = 0,    [VERDICT_SPIKING] = 1, [VERDICT_PLATEAUED] = 2,
+        [VERDICT_UNDECIDED] = 3, [VERDICT_FILLING] = 4, [VERDICT_STEPPING] = 5,
+        [VERDICT_LEAKING] = 5};
+    const struct verdict_result *r = &one->result;
+    return 2 * of_word[r->word] + (r->rate_bytes_per_step.known || r->rate_bytes_per_min.known);
+}
+
+const struct judged *verdict_worst(const struct verdicts *v)
+{
+    const struct judged *worst = v->has_job || v->is_series ? &v->job : NULL;
+    for (size_t i = 0; i < v->gpus.count; i++)
+        if (!worst || badness(&v->gpus.at[i]) / 2 > badness(worst) / 2 ||
+            (badness(worst) >= 8 && badness(&v->gpus.at[i]) > badness(worst)))
+            worst = &v->gpus.at[i];
+    for (size_t i = 0; !v->has_job && !v->is_series && i < v->processes.count; i++)
+        if (!worst || badness(&v->processes.at[i]) / 2 > badness(worst) / 2)
+            worst = &v->processes.at[i];
+    return worst;
 }
 
 void verdict_brief(struct buf *out, const struct verdicts *v)
 {
-    char rate[CELL_MAX];
-    const struct verdict_result *r = &v->job.result;
-    buf_add_str(out, verdict_word_name(r->word));
-    if (!v->has_grower)
+    const struct judged *worst = verdict_worst(v);
+    if (!worst)
         return;
-    if (r->rate_bytes_per_min.known)
-        buf_printf(out, " %s", cell_rate_text(rate, r->rate_bytes_per_min.value));
-    if (v->grower.has_pid)
-        buf_printf(out, ", %d ", (int)v->grower.pid);
-    buf_add_str(out, v->grower.name ? v->grower.name : "");
-    if (r->oom.has_t) {
-        buf_add_str(out, ", limit reached");
-        add_when(out, r->oom.eta_s_low, r->oom.eta_s_high, false);
+    const struct verdict_result *r = &worst->result;
+    buf_add_str(out, verdict_word_name(r->word));
+    if (verdict_is_gpu(worst, v))
+        buf_printf(out, " on gpu %u", worst->gpu);
+    if (r->leak == VERDICT_LEAK_NO || r->word == VERDICT_UNDECIDED)
+        return;
+    buf_add_byte(out, ' ');
+    add_rate(out, r);
+    if (worst == &v->job && v->has_grower && v->processes.count > 1)
+        add_grower(out, v);
+    if (has_oom(r)) {
+        buf_add_str(out, ", out of memory");
+        add_when(out, r);
     }
 }
 
-/* ---- laying out ---- */
+/* ---- rendering ---- */
 
-/* An undecided one has said its first reason in the headline. */
+/* Adds the evidence. The first reason of an undecided verdict is already in its headline. */
 static void verdict_put_reasons(struct doc *d, const struct judged *one, size_t max)
 {
     size_t skip = one->result.word == VERDICT_UNDECIDED;
@@ -230,42 +250,39 @@ static void verdict_put_reasons(struct doc *d, const struct judged *one, size_t 
     }
 }
 
-static void verdict_put_headline(struct doc *d, const char *label, const struct judged *one,
-                                 const struct verdicts *of, size_t reasons)
+static void verdict_put_fact(struct doc *d, const char *label, const struct judged *one,
+                             size_t reasons)
 {
-    struct buf text = {0};
-    verdict_headline(&text, one, of);
     doc_fact(d, label);
-    if (one->label) { /* a figure of the job's own */
+    if (one->label) { /* a figure that the job reports */
         doc_name(d, TONE_PLAIN, one->label, strlen(one->label), LABEL_MOST);
         if (one->has_pid)
             doc_textf(d, TONE_PLAIN, " of process %d", (int)one->pid);
         doc_text(d, TONE_PLAIN, ": ");
     }
-    doc_text(d, verdict_tone(&one->result), verdict_word_name(one->result.word));
-    doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
-    buf_fini(&text);
+    verdict_put_headline(d, one, NULL, true);
     verdict_put_reasons(d, one, reasons);
 }
 
-/* "of segment 2 alone; segment 0 was leaking, by +4.00 MiB a step": a job that was started again is
- * judged anew. */
+/* Adds, for example, "measured in segment 2; segment 0 was leaking, +4.0 MiB/step": each segment of
+ * a restarted job has its own baseline and rates. */
 static void verdict_put_segment(struct doc *d, const struct verdicts *v)
 {
     struct buf text = {0};
     if (!v->segment)
         return;
     if (v->has_earlier_leak) {
-        buf_printf(&text, "; segment %u was %s", v->earlier_segment,
+        buf_printf(&text, "; segment %u was %s, ", v->earlier_segment,
                    verdict_word_name(v->earlier_leak.word));
-        add_rates(&text, &v->earlier_leak);
+        add_rate(&text, &v->earlier_leak);
     }
     doc_point(d, POINT_PLAIN);
-    doc_textf(d, TONE_PLAIN, "of segment %u alone%s", v->segment, buf_str(&text));
+    doc_textf(d, TONE_PLAIN, "measured in segment %u%s", v->segment, buf_str(&text));
     buf_fini(&text);
 }
 
-/* "20 compile workers are flat: 9.10 GiB resident in all, 1.20 GiB of it shared with nobody" */
+/* Adds, for example, "20 compile workers are flat: 9.10 GiB resident in all, 1.20 GiB of it
+ * unshared". */
 static void verdict_put_costs(struct doc *d, const struct verdicts *v)
 {
     char size[TEXT_SIZE_MAX];
@@ -273,7 +290,8 @@ static void verdict_put_costs(struct doc *d, const struct verdicts *v)
     for (size_t i = 0; i < v->n_flat; i++) {
         const struct verdict_cost *c = &v->flat[i];
         bool is_one = c->count == 1, is_other = c->role == ROLE_OTHER;
-        if (c->role == ROLE_MAIN || !c->count) /* the job itself is no overhead */
+        /* the main process is the job itself, not overhead */
+        if (c->role == ROLE_MAIN || !c->count)
             continue;
         doc_fact(d, is_first ? "overhead" : "");
         doc_textf(d, TONE_PLAIN, "%zu %s%s %s flat: %s resident%s", c->count,
@@ -281,17 +299,19 @@ static void verdict_put_costs(struct doc *d, const struct verdicts *v)
                   is_one     ? ""
                   : is_other ? "es"
                              : "s",
-                  is_one ? "is" : "are", whole_size(size, c->rss_bytes), is_one ? "" : " in all");
+                  is_one ? "is" : "are", text_size(size, number_to_u64(c->rss_bytes)),
+                  is_one ? "" : " in all");
         if (c->unique_known)
-            doc_textf(d, TONE_PLAIN, ", %s of it shared with nobody",
-                      whole_size(size, c->unique_bytes));
+            doc_textf(d, TONE_PLAIN, ", %s of it unshared",
+                      text_size(size, number_to_u64(c->unique_bytes)));
         is_first = false;
     }
 }
 
 /* ---- the table of processes ---- */
 
-/* "606 python (data worker) gone"; of a job that is over all are GONE. */
+/* Adds "606 python (data worker) gone". After the end of a job all processes are gone, so the word
+ * is omitted. */
 static void verdict_put_who(struct doc *d, const struct judged *p, bool shows_gone)
 {
     const char *name = p->name ? p->name : "";
@@ -328,9 +348,9 @@ static void verdict_put_process(struct doc *d, const struct judged *p, bool show
 static void verdict_put_processes(struct doc *d, const struct verdicts *v)
 {
     static const struct doc_column columns[] = {
-        {.title = "VERDICT", .priority = 1}, {.title = "SURE", .priority = 5},
-        {.title = "RATE", .priority = 2},    {.title = "FLOOR", .priority = 3},
-        {.title = "PEAK", .priority = 4},    {.title = "WHO", .least = WHO_COLUMNS},
+        {.title = "VERDICT", .priority = 1}, {.title = "CONFIDENT", .priority = 5},
+        {.title = "RATE", .priority = 2},    {.title = "BASELINE", .priority = 3},
+        {.title = "PEAK", .priority = 4},    {.title = "PROCESS", .least = WHO_COLUMNS},
     };
     const struct judged_list *list = &v->processes;
     bool shows_gone = false;
@@ -353,43 +373,26 @@ static void verdict_put_processes(struct doc *d, const struct verdicts *v)
     }
 }
 
-void verdict_doc(struct doc *d, const struct verdicts *v)
+void verdict_details(struct doc *d, const struct verdicts *v, bool is_brief)
 {
     char label[24];
-    if (v->has_job || v->is_series) {
-        struct buf text = {0};
-        verdict_headline(&text, &v->job, v->is_series ? NULL : v);
-        doc_toned_fact(d, verdict_tone(&v->job.result), verdict_word_name(v->job.result.word));
-        doc_text(d, TONE_PLAIN, buf_str(&text));
-        buf_fini(&text);
-        verdict_put_reasons(d, &v->job, SIZE_MAX / 2);
+    const struct judged *worst = verdict_worst(v);
+    if (worst) {
+        verdict_put_reasons(d, worst, is_brief ? SUMMARY_REASONS : SIZE_MAX / 2);
         verdict_put_segment(d, v);
-    } else if (!v->processes.count) {
-        doc_fact(d, "undecided");
-        doc_text(d, TONE_PLAIN, "there are no readings");
     }
-    verdict_put_costs(d, v);
+    if (v->has_job && worst != &v->job)
+        verdict_put_fact(d, "memory", &v->job, SUMMARY_REASONS);
+    if (!is_brief)
+        verdict_put_costs(d, v);
     for (size_t i = 0; i < v->gpus.count; i++) {
         snprintf(label, sizeof label, "gpu %u", v->gpus.at[i].gpu);
-        verdict_put_headline(d, label, &v->gpus.at[i], NULL, SUMMARY_REASONS);
+        if (worst != &v->gpus.at[i])
+            verdict_put_fact(d, label, &v->gpus.at[i], SUMMARY_REASONS);
     }
     for (size_t i = 0; i < v->figures.count; i++)
-        verdict_put_headline(d, "series", &v->figures.at[i], NULL, SUMMARY_REASONS);
-    verdict_put_processes(d, v);
-}
-
-void verdict_summary(struct doc *d, const struct verdicts *v)
-{
-    if (!v->has_job)
-        return;
-    verdict_put_headline(d, "verdict", &v->job, v, SUMMARY_REASONS);
-    verdict_put_segment(d, v);
-    for (size_t i = 0; i < v->gpus.count; i++) {
-        const struct verdict_result *r = &v->gpus.at[i].result;
-        if (r->leak != VERDICT_LEAK_NO && r->word != VERDICT_UNDECIDED)
-            verdict_put_headline(d, "gpu memory", &v->gpus.at[i], NULL, 0);
-    }
-    for (size_t i = 0; i < v->figures.count; i++)
-        if (v->figures.at[i].result.leak == VERDICT_LEAK_YES)
-            verdict_put_headline(d, "series", &v->figures.at[i], NULL, 0);
+        if (!is_brief || v->figures.at[i].result.leak == VERDICT_LEAK_YES)
+            verdict_put_fact(d, "series", &v->figures.at[i], is_brief ? 0 : SUMMARY_REASONS);
+    if (!is_brief)
+        verdict_put_processes(d, v);
 }

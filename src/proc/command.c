@@ -1,4 +1,5 @@
-/* Command lines: the program, script, module or code that one executes, and known launchers. */
+/* Parses command lines: the program, script, module or code that a process executes, and known
+ * launchers. */
 #include "proc/command.h"
 
 #include <string.h>
@@ -20,8 +21,8 @@ bool command_next(struct span *rest, struct span *ret)
     return true;
 }
 
-/* The program's name: no path, no login shell's dash, and of a title such as "sshd: me@pts/0"
- * only what stands before the colon. */
+/* The program's name: without path, without the dash of a login shell, and for a title such as
+ * "sshd: me@pts/0" only the part before the colon. */
 static struct span command_program_name(struct span argv0)
 {
     const char *colon = memmem(argv0.p, argv0.len, ": ", 2);
@@ -50,7 +51,7 @@ bool command_is_python_name(struct span name)
     return true;
 }
 
-/* Where an option cluster such as -um ends in an argument of its own: what that argument is. */
+/* Handles an option cluster such as -um, whose value may be the next argument. */
 static bool python_option(struct span arg, struct span *rest, struct command *ret)
 {
     for (size_t i = 1; i < arg.len; i++) {
@@ -73,7 +74,7 @@ static bool python_option(struct span arg, struct span *rest, struct command *re
 static void command_parse_python(struct span rest, struct command *ret)
 {
     struct span arg, value;
-    ret->form = COMMAND_NONE; /* interactive, or cut off */
+    ret->form = COMMAND_NONE; /* interactive, or truncated */
     while (command_next(&rest, &arg)) {
         if (span_is(arg, "-"))
             return;
@@ -112,9 +113,10 @@ void command_parse(const char *args, size_t len, struct command *ret)
 
 /* ---- launchers ---- */
 
-/* A second word is a subcommand: only that one starts another program. */
+/* Tables of launchers. An entry of two words is a program and its subcommand; the program alone is
+ * not a launcher. */
 
-/* Of training jobs: they start the ranks of one. */
+/* Launchers of training jobs: they start the ranks of one job. */
 static const char *const rank_launchers[] = {"torchrun",        "accelerate launch",
                                              "deepspeed",       "horovodrun",
                                              "colossalai run",  "torchx run",
@@ -124,7 +126,7 @@ static const char *const rank_launchers[] = {"torchrun",        "accelerate laun
                                              "hydra_pmi_proxy", "orted",
                                              "prted",           "srun",
                                              "slurmstepd",      NULL};
-/* Of environments, and others whose console script (`python /x/bin/uvx`) or module counts too. */
+/* Launchers that are also run as a console script (`python /x/bin/uvx`) or module. */
 static const char *const script_launchers[] = {
     "uv run",     "uvx",         "pipx run",   "poetry run", "pdm run",   "hatch run",
     "rye run",    "pixi run",    "pipenv run", "conda run",  "mamba run", "micromamba run",
@@ -133,7 +135,7 @@ static const char *const program_launchers[] = {
     "salloc", "npx",
     /* shells */
     "sh", "bash", "rbash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox",
-    /* programs that change something and go on; most exec, some stay */
+    /* programs that change the environment, then run another; most exec, some fork and wait */
     "env", "nice", "ionice", "chrt", "nohup", "time", "timeout", "stdbuf", "unbuffer", "setsid",
     "taskset", "numactl", "prlimit", "flock", "sudo", "doas", "su", "runuser", "setpriv", "chroot",
     "unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-inhibit", "cgexec",
@@ -147,7 +149,8 @@ static const char *const program_launchers[] = {
     "tini", "docker-init", "dumb-init", "catatonit", "containerd-shim", "containerd-shim-runc-v2",
     "conmon", "supervisord", NULL};
 
-/* Modules of python -m, and the files they are run as, with the launcher that they are. */
+/* Launchers that are run with python -m: the module, the file that Python runs for it, and the
+ * launcher's name. */
 static const struct {
     const char *module, *path, *name;
 } launcher_modules[] = {
@@ -161,8 +164,8 @@ static const struct {
     {"horovod.runner.launch", NULL, "horovodrun"},
 };
 
-/* True when SUB is the subcommand in ARGS. Options may stand before it, and what follows an
- * option without "=" may be its value; the first word that can be neither decides. */
+/* True if SUB is the subcommand in ARGS. Options may precede it, and an argument after an option
+ * without "=" may be that option's value, so arguments are skipped until one is neither. */
 static bool has_subcommand(struct span args, const char *sub)
 {
     struct span arg;
@@ -178,7 +181,8 @@ static bool has_subcommand(struct span args, const char *sub)
     return false;
 }
 
-/* Whether NAME with the arguments REST is LAUNCHER, of one word or two. */
+/* True if the program NAME with the arguments REST is LAUNCHER, "program" or "program subcommand".
+ */
 static bool is_launcher(struct span name, struct span rest, const char *launcher)
 {
     size_t len = strcspn(launcher, " ");
@@ -215,6 +219,6 @@ struct launcher launcher_of(const struct command *c)
         if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
                       : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
             return (struct launcher){launcher_modules[i].name, true};
-    /* `deepspeed.py` is somebody's own file, `bin/deepspeed` is the launcher */
+    /* `deepspeed.py` is a user's file, `bin/deepspeed` is the launcher */
     return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

@@ -1,4 +1,4 @@
-/* What a command line executes, with interpreters looked through. */
+/* Parses a command line and finds what it executes, even if an interpreter runs it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,24 +10,25 @@ enum command_form { COMMAND_PROGRAM, COMMAND_SCRIPT, COMMAND_MODULE, COMMAND_COD
 
 struct command {
     enum command_form form;
-    struct span what; /* the program's base name, the script's path, the module or the code */
-    struct span rest; /* the arguments after it */
+    struct span what; /* base name of the program, path of the script, module name, or code */
+    struct span rest; /* the arguments after WHAT */
     bool python;
 };
 
-/* ARGS as in /proc/PID/cmdline: NUL between the arguments. */
+/* ARGS is in the format of /proc/PID/cmdline: arguments separated by NUL. */
 void command_parse(const char *args, size_t len, struct command *ret);
 
-/* Takes the next NUL-ended argument off *REST; false at the end. */
+/* Removes the next argument from *REST and returns it in *ret; false at the end. */
 bool command_next(struct span *rest, struct span *ret);
 struct span command_basename(struct span path);
-/* "python", "python3", "python3.11t", "pypy3"; not "python-launcher" and not "pythonize". */
+/* True for "python", "python3", "python3.11t" and "pypy3", false for "python-launcher" and
+ * "pythonize". */
 bool command_is_python_name(struct span name);
 
-/* Programs that start another and wait for it: shells, torchrun, uv run, sudo, … */
+/* Programs that start another program and wait for it: shells, torchrun, uv run, sudo, … */
 struct launcher {
-    const char *name;  /* "torchrun", "uv run"; NULL: the command starts no other program */
-    bool starts_ranks; /* of one job */
+    const char *name;  /* "torchrun", "uv run"; NULL: not a launcher */
+    bool starts_ranks; /* starts the ranks of one job */
 };
 
 struct launcher launcher_of(const struct command *c);

@@ -1,38 +1,31 @@
-/* The thread that asks a GPU driver, and the snapshot it leaves for the others. */
+/* The thread that calls a GPU driver, and the snapshot it publishes. */
 #include "proc/gpu.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* The thread and the owner each hold a reference; the last one frees. No driver call is made
- * under the lock, so it is only ever held for the length of a copy. */
+/* The thread and the owner each hold a reference; dropping the last one frees the struct. The lock
+ * is never held during a driver call, only while a snapshot is copied. */
 struct gpu {
     const struct gpu_vendor *vendor;
     uint64_t period_ns;
-    struct gpu_snapshot scratch; /* the thread's alone */
+    struct gpu_snapshot scratch; /* used by the thread only */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     int refs;
-    bool stop;     /* the owner has gone */
+    bool stop;     /* the owner has called gpu_free */
     bool finished; /* the thread has closed the driver */
     int status;
     struct gpu_snapshot latest;
 };
 
 enum { FREE_GRACE_MS = 200, STACK_BYTES = 512 * 1024 };
-
-static struct timespec time_after(uint64_t ns)
-{
-    uint64_t t = clock_mono_ns() + ns;
-    return (struct timespec){(time_t)(t / NS_PER_S), (long)(t % NS_PER_S)};
-}
 
 static void gpu_destroy(struct gpu *g)
 {
@@ -41,7 +34,7 @@ static void gpu_destroy(struct gpu *g)
     free(g);
 }
 
-/* Drops a reference; the lock is held, and given back. */
+/* Drops a reference and unlocks. The caller must hold the lock. */
 static void unref_unlock(struct gpu *g)
 {
     bool last = --g->refs == 0;
@@ -59,10 +52,10 @@ static void publish_snapshot(struct gpu *g, int status)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Sleeps, and says whether to go on. */
+/* Sleeps for NS; false if the thread must stop. */
 static bool sleep_until_stop(struct gpu *g, uint64_t ns)
 {
-    struct timespec until = time_after(ns);
+    struct timespec until = thread_deadline(ns);
     pthread_mutex_lock(&g->lock);
     while (!g->stop && pthread_cond_timedwait(&g->changed, &g->lock, &until) != ETIMEDOUT)
         ;
@@ -118,13 +111,13 @@ int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **re
     return 0;
 }
 
-/* The grace is for the exit of the program, which would unload the driver's library under a
- * thread that is just leaving it. */
+/* Waits for the thread, because exit() would unload the driver's library while the thread still
+ * runs in it. */
 void gpu_free(struct gpu *g)
 {
     if (!g)
         return;
-    struct timespec until = time_after(FREE_GRACE_MS * NS_PER_MS);
+    struct timespec until = thread_deadline(FREE_GRACE_MS * NS_PER_MS);
     pthread_mutex_lock(&g->lock);
     g->stop = true;
     pthread_cond_broadcast(&g->changed);

@@ -1,4 +1,4 @@
-/* NVIDIA's management library, loaded at run time: absent silently where there is none. */
+/* NVIDIA's management library, loaded at run time; its absence is not an error. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -9,13 +9,13 @@
 
 #include "proc/gpu.h"
 
-/* From nvml.h, as far as it is used here. */
+/* The declarations of nvml.h that this file uses. */
 typedef void *nvml_device;
 struct nvml_memory {
     unsigned long long total, free, used;
 };
-/* Goes with the _v2 and _v3 process calls; the calls without a suffix have a shorter one, and
- * mixing them shuffles pid and memory. */
+/* The struct of the _v2 and _v3 process calls. The calls without a suffix use a shorter struct;
+ * mixing them garbles pid and memory. */
 struct nvml_process {
     unsigned pid;
     unsigned long long used;
@@ -32,18 +32,18 @@ struct nvml {
     int (*handle)(unsigned, nvml_device *);
     int (*name)(nvml_device, char *, unsigned);
     int (*memory)(nvml_device, struct nvml_memory *);
-    nvml_list_fn *compute, *graphics; /* NULL: a driver that does not have them */
+    nvml_list_fn *compute, *graphics; /* NULL: this driver lacks the function */
     struct nvml_process list[GPU_PROCESS_MAX];
 };
 
 static bool nvml_present(void)
 {
-    /* the last is WSL's */
+    /* /dev/dxg is the device file in WSL */
     return access("/dev/nvidiactl", F_OK) == 0 ||
            access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
 }
 
-/* dlsym gives an object pointer; POSIX promises that its bytes are the function's address. */
+/* dlsym returns an object pointer; POSIX guarantees that its bytes are the function's address. */
 static bool load_symbol(struct nvml *n, const char *symbol, void *ret_function)
 {
     void *address = dlsym(n->library, symbol);
@@ -74,10 +74,10 @@ static int nvml_open(void **ret_state)
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library)
         goto fail;
-    r = -ENOSYS; /* a library too old for what we ask */
+    r = -ENOSYS; /* the library lacks a function */
     if (!load_symbols(n))
         goto fail;
-    r = -EIO; /* a library without a driver that answers */
+    r = -EIO; /* the library finds no working driver */
     if (n->init() != NVML_SUCCESS)
         goto fail;
     *ret_state = n;
@@ -97,12 +97,14 @@ static void nvml_close(void *state)
     free(n);
 }
 
-/* Where FIRST_OF_LIST to the end are this list's own, a pid that comes again there holds memory
- * in several MIG instances: it adds up. A pid of the earlier list is the same memory seen twice. */
+/* Entries from FIRST_OF_LIST on belong to the list being read: a pid that is already among them
+ * has memory in several MIG instances, so the sizes are added. A pid from the earlier list is the
+ * same memory counted twice, so it is skipped. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {
-    if (p->used == ULLONG_MAX || p->pid > INT32_MAX) /* not available is not zero */
+    /* ULLONG_MAX means "not available", not zero */
+    if (p->used == ULLONG_MAX || p->pid > INT32_MAX)
         return;
     for (size_t i = 0; i < s->processes; i++) {
         struct gpu_process *have = &s->process[i];
@@ -127,7 +129,8 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    if (r != NVML_SUCCESS) /* INSUFFICIENT_SIZE too: more processes than we have room for */
+    /* also on INSUFFICIENT_SIZE, when there are more processes than the array can hold */
+    if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)
         add_nvml_process(ret, device, first, &n->list[i]);
@@ -143,7 +146,8 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
         struct gpu_device *d = &ret->device[i];
         struct nvml_memory memory;
         nvml_device handle;
-        ret->devices = i + 1; /* numbers stay the driver's, also behind a lost device */
+        /* device numbers remain those of the driver, even after a lost device */
+        ret->devices = i + 1;
         if (n->handle(i, &handle) != NVML_SUCCESS)
             continue;
         if (n->name(handle, d->name, sizeof d->name) != NVML_SUCCESS)

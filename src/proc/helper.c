@@ -1,17 +1,16 @@
-/* One call at a time, handed over under a mutex. */
+/* Runs one call at a time in a helper thread. Calls are handed over under a mutex. */
 #include "proc/helper.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
 
 enum {
-    PATIENCE_S = 1, /* also for a thread that has to wait for a CPU */
+    PATIENCE_S = 1, /* long enough for a call that also has to wait for a CPU */
     REST_PER_WAIT = 20,
     KEPT_MAX = 3,
     STACK_BYTES = 128 << 10,
@@ -21,12 +20,12 @@ struct proc_helper {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked, done;
-    /* all below: by the mutex */
-    proc_helper_fn *fn; /* NULL: nothing to do */
+    /* the mutex protects everything below */
+    proc_helper_fn *fn; /* NULL: idle */
     void *arg;
     uint64_t cpu_ns;
-    uint64_t asked_ns, rest_ns; /* when the call was made; none is taken before */
-    bool is_over, is_alone;     /* nobody waits for its end */
+    uint64_t asked_ns, rest_ns; /* when the call was made; calls are refused until rest_ns */
+    bool is_over, is_alone;     /* is_alone: the owner is gone, so the thread frees H itself */
     void *kept[KEPT_MAX];
     size_t kept_count;
 };
@@ -94,7 +93,7 @@ bool proc_helper_keeps(struct proc_helper *h, void *memory)
         return false;
     pthread_mutex_lock(&h->mutex);
     bool is_busy = h->fn;
-    assert((!is_busy || h->kept_count < KEPT_MAX) && "more users than there are");
+    assert((!is_busy || h->kept_count < KEPT_MAX) && "more blocks than KEPT_MAX");
     if (is_busy)
         h->kept[h->kept_count++] = memory;
     pthread_mutex_unlock(&h->mutex);
@@ -112,7 +111,7 @@ void proc_helper_free(struct proc_helper *h)
     pthread_cond_signal(&h->asked);
     pthread_mutex_unlock(&h->mutex);
     if (is_alone) {
-        pthread_detach(thread); /* H may be gone by now */
+        pthread_detach(thread); /* the thread may have freed H by now */
         return;
     }
     pthread_join(thread, NULL);
@@ -131,8 +130,8 @@ bool proc_helper_is_busy(struct proc_helper *h)
 
 int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns)
 {
-    const uint64_t now_ns = clock_mono_ns(), until_ns = now_ns + PATIENCE_S * NS_PER_S;
-    const struct timespec until = {(time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S)};
+    const uint64_t now_ns = clock_mono_ns();
+    const struct timespec until = thread_deadline(PATIENCE_S * NS_PER_S);
     const uint64_t cpu_ns = clock_thread_cpu_ns();
     uint64_t ignored, *cost_ns = ret_cpu_ns ? ret_cpu_ns : &ignored;
     if (!h) {

@@ -1,7 +1,7 @@
-/* A thread for system calls that may wait for a lock of the job's. The kernel reads cmdline, maps
- * and pagemap under the lock of the process's memory, which the process itself holds while it forks
- * or unmaps. Among hundreds of processes that fork without end such a call takes ten seconds and
- * more, in which a supervisor that made it itself could not end them. */
+/* A thread for system calls that may wait for a lock of the job. The kernel reads cmdline, maps
+ * and pagemap under the lock of the process's memory, which the process holds while it forks or
+ * unmaps. Among hundreds of processes that keep forking, such a call can take ten seconds or more.
+ * A supervisor that made the call itself could not kill them in the meantime. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,16 +11,18 @@ struct proc_helper;
 
 /* 0 or -errno. */
 int proc_helper_new(struct proc_helper **ret);
-/* Where a call is still under way the helper goes when that returns. NULL is fine. */
+/* If a call is still running, the helper frees itself when the call returns. H may be NULL. */
 void proc_helper_free(struct proc_helper *h);
-/* For a caller that is about to free MEMORY (of malloc), which a call uses: while a call is under
- * way, the helper frees it when it ends, and this is true. For three blocks at most. */
+/* Asks the helper to free MEMORY (from malloc) after the running call, which may still use it.
+ * Returns true if a call is running, so the caller must not free it; false if the caller must free
+ * it. At most three blocks. */
 bool proc_helper_keeps(struct proc_helper *h, void *memory);
 
-/* Runs FN(ARG) in the helper, or here where H is NULL. 0: it has returned. -EINPROGRESS: it has
- * not, after a second; ARG is the helper's until proc_helper_is_busy is false. -EAGAIN: an earlier
- * call has not, or took so long that none is taken for a while, and nothing was done. *RET_CPU_NS,
- * which may be NULL, is what it cost; 0 where it has not returned. */
+/* Runs FN(ARG) in the helper thread, or in the caller's if H is NULL. 0: FN has returned.
+ * -EINPROGRESS: FN has not returned after a second; ARG belongs to the helper until
+ * proc_helper_is_busy is false. -EAGAIN: FN was not called, because an earlier call is still
+ * running, or took so long that calls are paused. *RET_CPU_NS (may be NULL) is the CPU time of the
+ * call, 0 if it has not returned. */
 typedef void proc_helper_fn(void *arg);
 int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns);
 bool proc_helper_is_busy(struct proc_helper *h);

@@ -1,4 +1,4 @@
-/* Every limit above a process's head: all its ancestor cgroups, its rlimits, the host. */
+/* All limits that apply to a process: those of its ancestor cgroups, its rlimits, the host. */
 #include "proc/limit.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 const struct limit_files *limit_files(enum limit_kind kind)
 {
-    /* v1's plain keys count this cgroup alone, while its usage counts the subtree */
+    /* v1's keys without "total_" cover this cgroup only, while its usage covers the subtree */
     static const struct limit_files v1 = {
         .usage = "memory.usage_in_bytes",
         .stat = "memory.stat",
@@ -36,7 +36,7 @@ const struct limit_files *limit_files(enum limit_kind kind)
     return kind == LIMIT_CGROUP_V2 ? &v2 : NULL;
 }
 
-/* Where the hierarchy is mounted below cgroup_fd, by layout; NULL where it is not. */
+/* The folder below cgroup_fd where the hierarchy is mounted; NULL if it is not mounted. */
 static const char *find_base(int cgroup_fd, bool v2)
 {
     if (!v2)
@@ -46,7 +46,7 @@ static const char *find_base(int cgroup_fd, bool v2)
     return faccessat(cgroup_fd, "unified/cgroup.controllers", F_OK, 0) == 0 ? "unified" : NULL;
 }
 
-/* PATH as seen from a mount whose root is MOUNT; the mount itself where PATH lies outside. */
+/* PATH relative to a mount whose root is MOUNT; PATH itself if it lies outside the mount. */
 static const char *below_mount(const char *path, const char *mount)
 {
     size_t n = strlen(mount);
@@ -57,7 +57,7 @@ static const char *below_mount(const char *path, const char *mount)
     return path + n;
 }
 
-/* True where PATH has a component "..": it lies outside our cgroup namespace. */
+/* True if PATH has a component "..", so it is outside our cgroup namespace. */
 static bool leads_out(const char *path)
 {
     for (const char *p = path; (p = strstr(p, "/..")) != NULL; p += 3)
@@ -66,8 +66,8 @@ static bool leads_out(const char *path)
     return false;
 }
 
-/* Room for every controller's line at the greatest path length would be more; a process whose
- * memory line lies behind the first 16 KiB has no cgroup for us. */
+/* Long paths can make /proc/PID/cgroup larger than this; if the memory line is beyond the first 16
+ * KiB, the cgroup is treated as unknown. */
 enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
 static void mount_root(const struct proc_root *root, bool v2, char *ret, size_t size)
@@ -85,7 +85,7 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     struct proc_statm statm;
     const char *base = root->cgroup_fd >= 0 ? find_base(root->cgroup_fd, v2) : NULL;
     ssize_t len = proc_read(root, pid, "cgroup", text, sizeof text);
-    /* a zombie has no memory left, and in v1 no longer a cgroup: it claims to be in "/" */
+    /* a zombie has no memory left, and v1 reports it in "/" */
     if (!base || len < 0 ||
         (g->known && proc_read_statm(root, pid, &statm) == 0 && statm.size_pages == 0))
         return;
@@ -98,7 +98,8 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     g->known = true;
     g->base_len = strlen(base);
     int n = snprintf(g->dir, sizeof g->dir, "%s%s", base, strcmp(below, "/") == 0 ? "" : below);
-    /* In a container the path may be the host's, and not exist here: what is mounted is ours. */
+    /* In a container the path may be the host's and not exist here. The mount is then the
+     * container's cgroup. */
     if (n < 0 || (size_t)n >= sizeof g->dir || leads_out(below) ||
         faccessat(root->cgroup_fd, g->dir, F_OK, 0) < 0)
         snprintf(g->dir, sizeof g->dir, "%s", base);
@@ -132,8 +133,7 @@ void limit_stats_parse(const struct limit_files *files, const char *s, size_t le
             ret->known |= 1u << i;
 }
 
-/* A file that holds one number; -EBADMSG for any other. */
-static int number_read(int fd, uint64_t *ret)
+int limit_number_read(int fd, uint64_t *ret)
 {
     char text[64];
     bool unlimited;
@@ -150,19 +150,19 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     char text[8192];
     struct limit_stats stats;
     uint64_t usage, kernel = 0;
-    int r = number_read(fds->usage, &usage);
+    int r = limit_number_read(fds->usage, &usage);
     if (r < 0)
         return r;
-    (void)number_read(fds->kernel, &kernel);
+    (void)limit_number_read(fds->kernel, &kernel);
     ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof text) : 0;
     limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
-    /* the files are read one after the other, so the difference may go below nothing */
+    /* the files are read one after the other, so subtracting may go below zero */
     *ret_usage = usage;
     *ret = u64_minus(usage, limit_reclaimable(&stats) + kernel);
     return 0;
 }
 
-/* The one with less head-room stays; of two at the same distance the one that kills. */
+/* Keeps the limit with less headroom, or the hard one if both have the same. */
 static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
                            const char *dir)
 {
@@ -202,7 +202,7 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
     }
 }
 
-/* The leaf may say unlimited while its parent does not: every ancestor counts. */
+/* Considers every ancestor, because a leaf without a limit may have a parent with one. */
 static void consider_ancestors(const struct proc_root *root, enum limit_kind kind,
                                const struct limit_group *g, struct limit_found *best, bool *found)
 {

@@ -1,5 +1,5 @@
-/* Every limit above a process's head, and the one it will hit first. For machine.c, and for
- * guard/, which makes cgroups where limit_group_find says that we are. */
+/* Finds all limits that apply to a process, and the one it will reach first. Used by machine.c,
+ * and by guard/, which creates cgroups below the folder that limit_group_find returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,8 @@
 
 enum { LIMIT_PATH_MAX = 4096 };
 
-/* A folder of cgroupfs below proc_root.cgroup_fd, whose first BASE_LEN bytes are the mount. */
+/* A folder of cgroupfs below proc_root.cgroup_fd. The first BASE_LEN bytes of the path are the
+ * mount. */
 struct limit_group {
     bool known;
     size_t base_len;
@@ -19,12 +20,12 @@ struct limit_group {
 
 struct limit_found {
     struct machine_limit limit;
-    char dir[LIMIT_PATH_MAX]; /* of a cgroup limit: where its files are */
+    char dir[LIMIT_PATH_MAX]; /* folder with the files of a cgroup limit */
 };
 
-/* Keys of memory.stat that count the whole subtree. The first five are the kernel's lists of pages:
- * file cache and lazily freed pages (MADV_FREE) are on the two of files, tmpfs and anonymous pages
- * on the two of anonymous memory, locked pages of either kind on the last. */
+/* Keys of memory.stat that cover the whole subtree. The first five are the kernel's page lists:
+ * the two file lists hold file cache and lazily freed pages (MADV_FREE), the two anonymous lists
+ * hold tmpfs and anonymous pages, the last holds locked pages of either kind. */
 enum limit_stat {
     LIMIT_INACTIVE_FILE,
     LIMIT_ACTIVE_FILE,
@@ -39,13 +40,14 @@ enum limit_stat {
 
 struct limit_stats {
     uint64_t v[LIMIT_STATS];
-    uint32_t known; /* bits of the keys that memory.stat has */
+    uint32_t known; /* one bit for each key found in memory.stat */
 };
 
-/* Memory that the kernel takes back before it kills: file cache, lazily freed pages, dentries and
- * inodes, and the unmapped parts of huge pages. Those stay charged until the kernel needs memory
- * and splits the huge page: they are on its lists, but neither mapped nor part of a file. In a
- * header, and always inlined, as the reflex may call nothing outside its locked section. */
+/* Memory that the kernel reclaims before it kills: file cache, lazily freed pages, dentries and
+ * inodes, and the unmapped parts of huge pages. Those parts remain charged until the kernel needs
+ * memory and splits the huge page: they are on its lists, but neither mapped nor part of a file.
+ * The function is in a header and always inlined because the reflex thread may call nothing
+ * outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
 limit_reclaimable(const struct limit_stats *stats)
 {
@@ -59,44 +61,47 @@ limit_reclaimable(const struct limit_stats *stats)
     return sum + v[LIMIT_SLAB_RECLAIMABLE];
 }
 
-/* Names the files of one kind of cgroup; NULL for what is none. */
+/* File names of one kind of cgroup; NULL if that kind lacks the file. */
 struct limit_files {
     const char *usage, *stat, *peak;
-    /* v1 counts reclaimable kernel memory in usage and has no key for it: all kernel memory, which
-     * this file has, is left out there. */
+    /* v1 counts reclaimable kernel memory in its usage but has no key for it. All kernel memory,
+     * the number in this file, is subtracted instead. */
     const char *kernel;
     const char *keys[LIMIT_STATS];
 };
 const struct limit_files *limit_files(enum limit_kind kind);
 
-/* The kept files from which the memory of a cgroup that cannot be reclaimed is read; below 0: none.
- */
+/* Open files from which the non-reclaimable memory of a cgroup is read; negative if missing. */
 struct limit_fds {
     int usage, stat, kernel;
 };
 #define LIMIT_NO_FDS ((struct limit_fds){-1, -1, -1})
-/* Opens those of the folder DIR; what does not exist is below 0. */
+/* Opens the files in DIR; fds of missing files are negative. */
 struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind,
                                 const char *dir);
 void limit_fds_close(struct limit_fds *fds);
 
-/* Finds PID's folder (0: our own) in the hierarchy. Leaves *G as it is when the process is gone,
- * so that its last cgroup goes on being judged. */
+/* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left
+ * unchanged, so that its last cgroup is still checked. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
-/* The keys of FILES in the text of memory.stat; absent ones are 0 and not known. */
+/* Reads the keys of FILES from the text of memory.stat; missing keys are 0 and not known. */
 void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,
                        struct limit_stats *ret);
-/* Usage, and usage less reclaimable memory: what the limit must hold. 0, or -errno of the usage
- * (-EBADMSG: not a number); what the other files do not say is not subtracted. */
+/* Reads the number in a cgroup file. 0, or -errno (-EBADMSG for "max" and anything else that is
+ * not a number). */
+int limit_number_read(int fd, uint64_t *ret);
+/* Reads the usage, and the usage minus reclaimable memory, which is what the limit applies to. 0,
+ * or -errno of the usage file (-EBADMSG: not a number). Files that are missing are not subtracted.
+ */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
-/* What counts against an rlimit: the file of /proc/PID that has it, and its value in that. */
+/* The file of /proc/PID with the size that an rlimit applies to, and the parser of that file. */
 static inline const char *limit_rlimit_file(enum limit_kind kind)
 {
     return kind == LIMIT_RLIMIT_AS ? "statm" : "status";
 }
 int limit_rlimit_used_parse(const struct proc_root *root, enum limit_kind kind, const char *s,
                             size_t len, uint64_t *ret);
-/* The limit with the least head-room. MEM may be NULL. -ENODATA: there is none at all. */
+/* Finds the limit with the least headroom. MEM may be NULL. -ENODATA: no limit applies. */
 int limit_find(const struct proc_root *root, int32_t pid, const struct proc_meminfo *mem,
                const struct limit_group *v1, const struct limit_group *v2, struct limit_found *ret);

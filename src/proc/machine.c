@@ -1,4 +1,4 @@
-/* The machine around a job, read every tick through kept fds. */
+/* Reads the machine around a job every tick through kept fds. */
 #include "proc/machine.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ struct machine {
     uint64_t mapped_bytes;
     struct limit_group v1, v2;
     bool found_known;
-    struct limit_found found; /* the limit that binds, and its kept files: */
-    struct limit_fds fds;     /* of a cgroup; usage alone, statm or status, for an rlimit */
+    struct limit_found found; /* the effective limit; its open files are in fds */
+    struct limit_fds fds;     /* of a cgroup; for an rlimit, only `usage` is set: statm or status */
     int peak_fd;
 };
 
@@ -103,8 +103,8 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
                  strcmp(found.dir, m->found.dir) != 0;
     m->found = found;
     m->found_known = true;
-    /* a cgroup that was removed and made again has the same name, but a kept fd of the old one
-     * fails for ever: the tick closes it, and here it is opened anew */
+    /* If a cgroup is removed and created again, its old fd fails for ever. The tick closes such an
+     * fd, and it is reopened here. */
     if (moved || m->fds.usage < 0) {
         close_limit(m);
         open_limit(m);
@@ -114,7 +114,7 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
     return 0;
 }
 
-/* What is charged against the limit, by its kept files. */
+/* The memory charged against the limit, from its kept files. */
 static bool read_used(struct machine *m, uint64_t *ret)
 {
     char text[4096];
@@ -139,8 +139,7 @@ static bool read_used(struct machine *m, uint64_t *ret)
 static void tick_limit(struct machine *m, struct sample *s, const struct proc_meminfo *mem)
 {
     uint64_t v;
-    char text[64];
-    bool unlimited, is_host = m->found.limit.kind == LIMIT_HOST;
+    bool is_host = m->found.limit.kind == LIMIT_HOST;
     if (!m->found_known)
         return;
     sample_put(s, MACHINE_LIMIT, is_host && mem ? mem->total_bytes : m->found.limit.limit_bytes);
@@ -153,8 +152,7 @@ static void tick_limit(struct machine *m, struct sample *s, const struct proc_me
         sample_put(s, MACHINE_LIMIT_USED, v);
     else if (sample_has(s, MACHINE_LIMIT_USED))
         s->stale |= 1u << MACHINE_LIMIT_USED;
-    ssize_t len = m->peak_fd >= 0 ? io_pread_small(m->peak_fd, text, sizeof text) : -ENOENT;
-    if (len >= 0 && proc_cgroup_number_parse(text, (size_t)len, &unlimited, &v) == 0 && !unlimited)
+    if (limit_number_read(m->peak_fd, &v) == 0)
         sample_put(s, MACHINE_LIMIT_PEAK, v);
 }
 
@@ -163,7 +161,8 @@ static void tick_psi(struct machine *m, struct sample *s)
     char text[256];
     struct proc_psi psi;
     ssize_t len = m->psi_fd >= 0 ? io_pread_small(m->psi_fd, text, sizeof text) : -ENOENT;
-    if (len == -EOPNOTSUPP) /* psi=0 on the kernel's command line: it will not come back */
+    /* the kernel was booted with psi=0, so pressure will never be available */
+    if (len == -EOPNOTSUPP)
         close_fd(&m->psi_fd);
     if (len < 0 || proc_psi_parse(text, (size_t)len, &psi) < 0)
         return;
@@ -199,7 +198,7 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
     if (fd < 0)
         return -errno;
     int len = snprintf(text, sizeof text, "some %u %u", stall_us, window_us);
-    /* with its NUL: the kernel overwrites the last byte by one */
+    /* The length includes the NUL, because the kernel overwrites the last byte with one. */
     if (write(fd, text, (size_t)len + 1) < 0) {
         int r = -errno;
         close(fd);

@@ -1,7 +1,5 @@
-/* The memory of a whole tree with shared pages counted once, as bounds. */
+/* Computes bounds of the memory of a whole tree, with shared pages counted once. */
 #include "proc/tree.h"
-
-#include <unistd.h>
 
 #include "base/number.h"
 #include "proc/node.h"
@@ -12,15 +10,14 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Every mapped page of the machine, once: no job can hold more. UINT64_MAX where not known. */
+/* The size of all mapped pages of the machine, each counted once: an upper bound for any job.
+ * UINT64_MAX if unknown. */
 static uint64_t mapped_on_machine(const struct proc_tree *tree)
 {
-    char text[4096];
     struct proc_meminfo m;
     if (tree->machine_mapped_bytes)
         return tree->machine_mapped_bytes;
-    ssize_t len = tree->meminfo_fd >= 0 ? pread(tree->meminfo_fd, text, sizeof text, 0) : -1;
-    if (len <= 0 || proc_meminfo_parse(text, (size_t)len, &m) < 0 || m.anon_bytes == 0)
+    if (proc_read_meminfo(tree->root, &m) < 0 || m.anon_bytes == 0)
         return UINT64_MAX;
     return add_sat(m.anon_bytes, m.mapped_bytes);
 }
@@ -35,9 +32,9 @@ static uint64_t unique_bytes_of(const struct sample *s)
     return sample_has(s, SAMPLE_UNIQUE) ? u64_min(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
 }
 
-/* Of what N shares, the part that may stand in another's unique memory already: of one that was
- * counted before N was there, and may be what N was forked from; or at any time, where N is about
- * to end and has not been read in this tick: what it shared may have become the other's alone. */
+/* The part of N's shared memory that may already be counted as another process's unique memory.
+ * Either that process was counted before N was born, and N may be its fork; or N is about to exit
+ * and was not read in this tick, so the pages that both shared may now be unique to the other. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
@@ -53,7 +50,7 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     return most;
 }
 
-/* sum(u) + max(s) under way. */
+/* Accumulates sum(u) + max(s). */
 struct bound {
     uint64_t counted, largest_shared;
 };
@@ -68,8 +65,8 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
-/* statm has files and shared memory as one figure; how much of that is shared memory is in status,
- * which is read less often. */
+/* statm has file pages and shared memory as one number. The part that is shared memory is in
+ * status, which is read less often. */
 static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {
@@ -120,9 +117,9 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
     *ret = m;
 }
 
-/* After a fork both have the same stack, while exec puts it elsewhere. The parent of an orphan is
- * not known any more; then it is the oldest with that stack. NULL: not a fork of any in the tree.
- */
+/* The process that N was forked from, or NULL if that is not in the tree. After a fork both
+ * processes have the same stack address; exec changes it. The parent of an orphan is unknown, so
+ * the oldest process with the same stack address is taken. */
 static const struct tree_node *forked_from(const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct tree_node *oldest = NULL;
@@ -142,7 +139,8 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
 {
     struct tree_node *n = node_of(node);
     if (!n->fork_is_known) {
-        /* a fork begins with the anonymous memory alone; pages of files come as they are touched */
+        /* a fork starts with its parent's anonymous memory; file pages are mapped as it touches
+         * them */
         const struct tree_node *from = forked_from(tree, n);
         n->fork_bytes = from ? from->anon_bytes : 0;
         n->fork_is_known = true;
@@ -152,7 +150,7 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets a copy of its own, which does not change RSS; each
-     * copy takes a page fault. */
+    /* A fork that writes to a shared page gets its own copy. That does not change RSS, but takes a
+     * page fault. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

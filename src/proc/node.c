@@ -1,4 +1,4 @@
-/* Reading one process through its kept fds, and being sure that it is still the same one. */
+/* Reads one process through its kept fds and verifies that it is still the same one. */
 #include "proc/node.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 
-/* A folder of a reaped process answers ENOENT to a lookup and ESRCH to a read. */
+/* After a process was reaped, a lookup in its folder returns ENOENT and a read returns ESRCH. */
 static int gone_or(int error)
 {
     return error == ENOENT || error == ESRCH ? -ESRCH : -error;
@@ -23,7 +23,8 @@ static int open_at(int dirfd, const char *path, int flags)
     return fd < 0 ? gone_or(errno) : fd;
 }
 
-/* One read from the start: these files come whole or not at all. An empty one is a dead one. */
+/* Reads a file from the start with one pread, as these files are generated at each read. An empty
+ * file means that the process is dead. */
 static ssize_t pread_whole(int fd, char *buf, size_t size)
 {
     ssize_t n;
@@ -46,7 +47,8 @@ static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
     return len < 0 ? (int)len : proc_stat_parse(text, (size_t)len, ret);
 }
 
-/* The folder of PID, and its stat, which is of the same process. */
+/* Opens the folder of PID and reads its stat, both of the same process even if the pid is being
+ * reused. */
 static int open_process(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
 {
     char path[NODE_PATH_MAX], text[1024];
@@ -74,7 +76,7 @@ int node_folder(const struct proc_root *root, const struct tree_node *n, int *re
     return fd;
 }
 
-/* NAME as seen from the process's folder. */
+/* The path of NAME relative to the process's folder. */
 static void memory_path(const struct tree_node *n, const char *name, char path[NODE_PATH_MAX])
 {
     if (n->tid == 0)
@@ -121,7 +123,7 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
     if (r < 0)
         return r;
     if (st.start_ticks != n->pub.info.id.start_ticks)
-        return -ESRCH; /* the pid has been given to another */
+        return -ESRCH; /* the pid has been reused */
     *ret = st;
     return 0;
 }
@@ -129,7 +131,8 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret)
 {
     if (n->statm_fd < 0 && n->dir_fd < 0 && n->tid == 0) {
-        /* stat says resident pages and start time in one sample, so nothing needs to be checked */
+        /* stat has resident pages and start time in one read, so no separate identity check is
+         * needed */
         struct proc_stat st;
         int r = node_read_stat(root, n, &st);
         if (r < 0)
@@ -171,7 +174,7 @@ static void keep_fd(struct fd_budget *budget, int dir, const char *path, int *fd
         *fd = opened;
         budget->used++;
     } else if (opened == -EMFILE || opened == -ENFILE) {
-        budget->max = budget->used; /* somebody else needs them: take no more */
+        budget->max = budget->used; /* no more fds can be opened: keep only those that are open */
     }
 }
 
@@ -184,7 +187,7 @@ static void drop_fd(struct fd_budget *budget, int *fd)
     budget->used--;
 }
 
-/* The most read first: there may not be room for all. */
+/* Opens the most frequently read files first, as the budget may not suffice for all. */
 static void keep_files(struct fd_budget *budget, struct tree_node *n)
 {
     char path[NODE_PATH_MAX];
@@ -243,7 +246,7 @@ bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct
     if (r == -ESRCH)
         return true;
     if (r < 0 || !proc_stat_is_dead(&st))
-        return false; /* an exit under way has no memory to show, but is not over */
+        return false; /* a process that is exiting shows no memory, but is not dead yet */
     if (st.threads > 1)
         find_living_thread(root, budget, n);
     else

@@ -1,6 +1,6 @@
-/* One process of a tree from the inside: its kept fds and what was last seen of it. Private to
- * proc/: node.c reads one process, tree.c holds the set, walk.c finds who joins and leaves it,
- * settle.c its roles, unique.c counts pages. */
+/* A process of a tree with its open fds and last readings. Private to proc/: node.c reads one
+ * process, tree.c owns the set, walk.c finds births and deaths, settle.c assigns roles, unique.c
+ * counts pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,47 +15,49 @@
 #include "proc/sample.h"
 #include "proc/tree.h"
 
-/* How many fds may be kept open for later reads. Beyond it files are opened for each read. */
+/* How many fds may be kept open for later reads. Beyond that, files are opened for each read. */
 struct fd_budget {
     size_t used, max;
 };
 
 struct tree_node {
-    struct proc_node pub; /* first: a struct proc_node * of a tree is one of these */
+    struct proc_node pub; /* must be first: a proc_node pointer of a tree points to a tree_node */
 
-    /* Kept fds; -1: opened for each read. All but dir_fd are of /proc/PID/task/TID when tid is
-     * set. A folder's fd always means the same process, whoever has its pid now. */
+    /* Kept fds; -1: opened for each read. If tid is set, all but dir_fd refer to
+     * /proc/PID/task/TID. A folder's fd always refers to the same process, even after its pid is
+     * reused. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
-    int32_t tid;          /* 0, or the living thread to read memory from: the main one exited */
-    uint32_t threads;     /* by the last stat */
-    uint64_t size_bytes;  /* of the address space, by the last stat */
-    uint64_t start_stack; /* a new one means exec; 0: not to be known */
-    dev_t exe_dev;        /* of the program's file; 0 and 0: not to be known */
+    int32_t tid;      /* 0, or a living thread to read memory from after the main thread exited */
+    uint32_t threads; /* at the last read of stat */
+    uint64_t size_bytes;  /* size of the address space at the last read of stat */
+    uint64_t start_stack; /* a new value means exec; 0: unknown */
+    dev_t exe_dev;        /* device and inode of the program's file; 0 and 0: unknown */
     ino_t exe_ino;
-    uint32_t walk;  /* the last walk that read it */
-    bool names_due; /* its command line could not be read yet */
+    uint32_t walk;  /* number of the last walk that read this process */
+    bool names_due; /* the command line could not be read yet and is still due */
 
-    struct role_maps maps; /* evidence so far */
+    struct role_maps maps; /* evidence found in its mappings so far */
     uint64_t maps_due_ns, maps_gap_ns;
-    uint64_t maps_size_bytes; /* of the address space when maps were last read */
-    size_t children;          /* living ones in the tree */
+    uint64_t maps_size_bytes; /* size of the address space when maps were last read */
+    size_t children;          /* living children in the tree */
     size_t siblings;
-    bool child_trains; /* one of its children, or below, is main */
+    bool child_trains; /* one of its descendants has the role main */
+    bool sends_steps;  /* see proc_tree_note_step */
     size_t children_before;
     bool trained_before;
-    bool role_dirty;     /* a fact that the role hangs on has changed */
-    uint32_t role_stamp; /* the settling pass in which its role last changed */
+    bool role_dirty;     /* an input of the role has changed */
+    uint32_t role_stamp; /* the settling pass in which the role last changed */
 
-    uint64_t unique_rss_bytes;  /* resident when the last count began */
-    uint64_t unique_file_bytes; /* of its unique memory, files and shared memory */
-    uint64_t unique_due_ns;     /* when its pages are to be counted next; 0: not yet planned */
-    uint64_t unique_done_ns;    /* when they last were, as a whole; 0: never */
-    uint8_t unique_failures;    /* in a row */
+    uint64_t unique_rss_bytes;  /* resident memory when the last count began */
+    uint64_t unique_file_bytes; /* the part of the unique memory that is files and shared memory */
+    uint64_t unique_due_ns;     /* when its pages are counted next; 0: not scheduled */
+    uint64_t unique_done_ns;    /* when its pages were last counted completely; 0: never */
+    uint8_t unique_failures;    /* consecutive failures */
 
-    uint64_t anon_bytes;   /* anonymous memory, by the last statm */
-    bool fork_is_known;    /* since birth or exec: */
-    uint64_t fork_bytes;   /* that it may share with the process of which it is a fork */
-    uint64_t minor_faults; /* by the last walk */
+    uint64_t anon_bytes;   /* anonymous memory at the last read of statm */
+    bool fork_is_known;    /* fork_bytes is set; reset by exec */
+    uint64_t fork_bytes;   /* memory that it may share with the process from which it was forked */
+    uint64_t minor_faults; /* minor page faults at the last walk */
 };
 
 static inline struct tree_node *node_of(struct proc_node *n)
@@ -63,40 +65,44 @@ static inline struct tree_node *node_of(struct proc_node *n)
     return (struct tree_node *)n;
 }
 
-/* Saturates: hostile files may say anything. */
+/* Saturates, because hostile files may contain any number. */
 static inline uint64_t pages_to_bytes(const struct proc_root *root, uint64_t pages)
 {
     uint64_t bytes;
     return __builtin_mul_overflow(pages, root->page_bytes, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Room for "2147483647/task/2147483647/smaps_rollup" and its like. */
+/* Enough for "2147483647/task/2147483647/smaps_rollup". */
 enum { NODE_PATH_MAX = 64 };
 
-/* Reads PID as a new process. 0, or -ESRCH (none, or a zombie), -EACCES, -EMFILE, -ENOMEM…
- * Fds are kept as far as BUDGET allows. WITH_MEMORY_ONLY: threads of the kernel are -ESRCH, too. */
+/* Reads PID as a new process and keeps fds as far as BUDGET allows. 0, or -ESRCH (not found, or a
+ * zombie), -EACCES, -EMFILE, -ENOMEM… If WITH_MEMORY_ONLY, kernel threads are -ESRCH as well. */
 int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
              bool with_memory_only, struct tree_node **ret);
 void node_free(struct fd_budget *budget, struct tree_node *n); /* NULL is fine */
-/* Adds fds to a node that has fewer than it could. */
+/* Opens the fds that the node lacks, as far as BUDGET allows. */
 void node_keep_fds(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n);
 
-/* 0 or -errno; -ESRCH: no such process any more (another one may have its pid). */
+/* 0 or -errno; -ESRCH: the process has exited (its pid may have been reused). */
 int node_read_stat(const struct proc_root *root, struct tree_node *n, struct proc_stat *ret);
-/* One pread where an fd is kept. Zeroes are no proof of death: ask node_is_gone. */
+/* Takes one pread if the fd is kept. All zeroes do not prove that the process died: call
+ * node_is_gone. */
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret);
 int node_read_status(const struct proc_root *root, struct tree_node *n, struct proc_status *ret);
-/* Which file it executes. False where that is not to be known. */
+/* Device and inode of the program's file. False if unknown. */
 bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
                    ino_t *ret_ino);
-/* A fd of the process's folder: the kept one, or one opened now and checked by start time, which
- * then is *ret_temporary and the caller's to close. */
+/* Returns an fd of the process's folder. If it is not kept, it is opened and checked by start
+ * time, and *ret_temporary is set to it for the caller to close. */
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary);
 int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags);
 
-/* True only when it is certain: reaped, or a zombie without other living threads. Where the main
- * thread alone has exited, memory is read from another thread from here on. */
+/* True only if it is certain that the process has exited: it was reaped, or is a zombie without
+ * other living threads. If only the main thread has exited, memory is read from another thread
+ * from now on. */
 bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n);
+
+struct err;
 
 struct pid_list {
     int32_t *pid;
@@ -107,9 +113,9 @@ struct kin {
     int32_t ppid, pid;
 };
 
-/* What the helper reads; its own while it is busy. */
+/* Input and output of a read in the helper thread, which owns the struct while it is busy. */
 struct slow_read {
-    int fd; /* the helper closes it */
+    int fd; /* closed by the helper */
     ssize_t len;
     char text[PROCESS_CMDLINE_MAX];
     struct role_maps maps;
@@ -120,53 +126,58 @@ struct proc_tree {
     proc_event_fn *fn;
     void *user;
     struct fd_budget fds;
-    int meminfo_fd;                /* -1 where there is none */
-    uint64_t machine_mapped_bytes; /* 0: not known */
+    uint64_t machine_mapped_bytes; /* 0: unknown */
 
-    struct tree_node **nodes; /* in order of birth; dead ones until the end of a call */
+    struct tree_node **nodes; /* in order of birth; dead nodes are removed at the end of the call */
     size_t count, cap;
-    struct tree_node **table; /* by pid, open addressing; size is a power of two */
+    struct tree_node **table; /* hash table by pid, open addressing; the size is a power of two */
     size_t table_size;
-    size_t dead; /* among nodes */
+    size_t dead; /* number of dead nodes in `nodes` */
 
-    struct tree_node **below; /* whose children belong to the job; not in nodes */
+    /* processes whose children belong to the job; they are not in `nodes` themselves */
+    struct tree_node **below;
     size_t below_count;
-    bool all; /* every process of the machine */
+    bool all; /* the tree has every process of the machine */
 
-    uint32_t walk; /* number of this walk */
+    uint32_t walk; /* number of the current walk */
     uint32_t next_slot;
     uint32_t role_stamp;
-    bool kin_dirty; /* births, deaths or new parents since roles were settled */
+    bool kin_dirty; /* a birth, death or new parent since roles were last settled */
 
-    struct proc_helper *helper; /* NULL: none could be started */
+    struct proc_helper *helper; /* NULL if the thread could not be started */
     struct slow_read slow;
-    uint64_t waited_ns; /* for it in this walk; the rest is for the next one */
+    uint64_t waited_ns; /* time spent waiting for the helper in this walk */
 
-    /* finding children, in walk.c */
+    /* used by walk.c to find children */
     bool has_children_files, no_children_files;
-    struct pid_list kin; /* what kin_children found */
-    struct kin *scan;    /* the whole machine, by ppid; where there are no children files */
+    struct pid_list kin; /* result of kin_children */
+    struct kin *scan;    /* the whole machine by ppid; used if the kernel has no children files */
     size_t scan_count, scan_cap;
     uint32_t scan_walk;
 };
 
-/* Reads NAME of N in the helper by FN, which has tree->slow as its argument and closes slow.fd. 0,
- * or -errno: there is nothing in tree->slow, now or ever. */
+/* Opens file NAME of N and calls FN in the helper thread. FN gets tree->slow as its argument and
+ * closes slow.fd. 0; or -errno, and tree->slow has no result. */
 int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
                      proc_helper_fn *fn);
-/* Name and command line into info; where that has to wait, N->names_due. */
+/* Reads name and command line into N's info. Sets N->names_due if they cannot be read now. */
 void tree_read_names(struct proc_tree *tree, struct tree_node *n);
 
-/* Reads PID, which joins: 0, or what node_new says. */
+/* Adds PID to the tree: 0, or the error of node_new. */
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns);
-/* It stays among the nodes until tree_bury. */
+/* Marks N as dead. It remains in `nodes` until tree_bury. */
 void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
-void tree_bury(struct proc_tree *tree); /* frees the dead */
+void tree_bury(struct proc_tree *tree); /* frees dead nodes */
 struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid);
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
                int32_t old_ppid, uint64_t now_ns);
 
-/* settle.c: the first guess at birth, without an event; and all roles once more after a walk. */
+/* In settle.c: settle_newborn guesses the role at birth, without an event; settle_roles guesses
+ * all roles again after a walk. */
 void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
 void settle_execed(struct tree_node *n, uint64_t now_ns);
 void settle_roles(struct proc_tree *tree, uint64_t now_ns);
+void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
+                     struct role_guess *ret);
+/* 0, or -errno with a sentence if PID is not a process whose memory may be read. */
+int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err);

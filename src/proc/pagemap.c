@@ -1,4 +1,4 @@
-/* Counting the pages that a process alone has mapped: present (bit 63) and exclusive (bit 56) in
+/* Counts the pages that only one process has mapped: present (bit 63) and exclusive (bit 56) in
  * /proc/PID/pagemap, over the mappings of /proc/PID/maps. */
 #include "proc/pagemap.h"
 
@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "proc/procfs.h"
 
-enum { PRESENT_BIT = 63, FILE_BIT = 61, EXCLUSIVE_BIT = 56 }; /* of an entry */
+enum { PRESENT_BIT = 63, FILE_BIT = 61, EXCLUSIVE_BIT = 56 }; /* bits of an entry */
 
-/* Linux 6.7; the headers of older distributions lack it. */
+/* The ioctl PAGEMAP_SCAN of Linux 6.7, which the headers of older distributions lack. */
 struct scan_region {
     __u64 start, end, categories;
 };
@@ -30,22 +30,24 @@ struct scan_arg {
 #define SCAN_IS_HUGE (UINT64_C(1) << 6)
 
 #define MIB (UINT64_C(1) << 20)
-/* Of one search. It holds the lock from end to end, so this bounds it where page tables are there
- * but empty (memory given back with MADV_DONTNEED): about 3 ns a page. */
+/* The smallest and largest range of one search. A search holds the lock from start to end, so this
+ * bounds its time where page tables exist but are empty (memory released with MADV_DONTNEED):
+ * about 3 ns per page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
-/* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
+/* Mappings with gaps smaller than this are read as one, because a call costs more than reading a
+ * few unused entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* What a thread of glibc's gets at most by default; what is larger and lies above pages that nobody
- * may touch can be anything. */
+/* The default maximum stack of a glibc thread; a larger mapping above inaccessible pages can be
+ * anything. */
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
-/* Stretches that one call returns: of huge pages; of present ones, no more than the kernel
- * itself keeps at a time. */
+/* The most regions that one call returns: of huge pages; and of present pages, where the kernel
+ * returns no more than 512 at a time. */
 enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
-/* Smaller ones are read with their neighbours. */
+/* Mappings smaller than this are read together with their neighbours. */
 #define OWN_BYTES_MIN (2 * MIB)
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
@@ -61,7 +63,7 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own)
 {
-    memset(s, 0, offsetof(struct pagemap_scan, text)); /* the big arrays need no clearing */
+    memset(s, 0, offsetof(struct pagemap_scan, text)); /* the large arrays need no clearing */
     s->maps_fd = maps_fd;
     s->pagemap_fd = pagemap_fd;
     s->page_bytes = page_bytes;
@@ -76,7 +78,8 @@ void pagemap_end(struct pagemap_scan *s)
     close_fd(&s->pagemap_fd);
 }
 
-/* Doubles or halves what one call asks for, so that it takes about a sixteenth of the budget. */
+/* Doubles or halves the size of the next call, so that each takes about a sixteenth of the budget.
+ */
 static uint64_t adapt_size(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
                            uint64_t max)
 {
@@ -102,8 +105,8 @@ static bool begins_with(const struct proc_map *map, const char *prefix)
     return map->path_len >= len && memcmp(map->path, prefix, len) == 0;
 }
 
-/* Device memory has no pages to count, huge pages of hugetlbfs are not part of RSS either, and
- * [vsyscall] is the kernel's. */
+/* True if the pages of MAP are counted. Device memory has no pages to count, huge pages of
+ * hugetlbfs are not part of RSS, and [vsyscall] belongs to the kernel. */
 static bool is_countable(const struct proc_map *map, bool can_seek)
 {
     if (begins_with(map, "[vsyscall]") || begins_with(map, "/anon_hugepage"))
@@ -111,12 +114,12 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
     if (begins_with(map, "/dev/") && !begins_with(map, "/dev/zero") &&
         !begins_with(map, "/dev/shm/"))
         return false;
-    /* Reservations (PROT_NONE) may be terabytes; what was touched before is only worth finding
-     * where holes can be jumped over. */
+    /* Reservations (PROT_NONE) may be terabytes. Pages that were touched before they became
+     * inaccessible are worth finding only if holes can be skipped. */
     return can_seek || map->readable || map->writable || map->executable;
 }
 
-/* ---- whose a mapping is ---- */
+/* ---- purpose of a mapping ---- */
 
 static enum pagemap_kind mapping_kind(const struct proc_map *map,
                                       const struct pagemap_range *before)
@@ -136,8 +139,8 @@ static enum pagemap_kind mapping_kind(const struct proc_map *map,
                                                                       : PAGEMAP_OTHER;
 }
 
-/* An arena of glibc's for threads begins at a multiple of 64 MiB and reserves all up to the next;
- * full ones below it are one mapping with it. */
+/* True if R is a glibc thread arena: it begins at a multiple of 64 MiB and reserves everything up
+ * to the next multiple. Full arenas below it are part of the same mapping. */
 static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
 {
     uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
@@ -146,7 +149,7 @@ static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_r
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
-/* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
+/* Takes the next line of maps from the buffer. 1; 0 if more of maps must be read; -EBADMSG. */
 static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
     const char *p = s->text + s->text_at, *end = s->text + s->text_len;
@@ -157,8 +160,9 @@ static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
     return r;
 }
 
-/* The next mapping, which the line behind it tells more of: 1, 0 if more must be read or there is
- * none, -EBADMSG. */
+/* Takes the next mapping whose pages are counted. Its kind depends on the line after it, so a
+ * mapping is complete only when the next line has been read. 1; 0 at the end of maps or if more of
+ * it must be read; -EBADMSG. */
 static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_range *ret)
 {
     struct proc_map line;
@@ -182,15 +186,15 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
     }
 }
 
-/* One read of maps: the kernel walks as many mappings as fit into a page, then lets go. Reading on
- * from where it stopped is by address, so changes in between do no harm. */
+/* Reads a part of maps. The kernel returns as many mappings as fit into a page, then releases the
+ * lock. The next read continues by address, so changes in between do no harm. */
 static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     s->text_len -= s->text_at;
     memmove(s->text, s->text + s->text_at, s->text_len);
     s->text_at = 0;
     if (s->text_len == sizeof s->text)
-        return -EBADMSG; /* no line is that long */
+        return -EBADMSG; /* no line of maps is that long */
     uint64_t began = clock_mono_ns();
     ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof s->text - s->text_len);
     if (n < 0)
@@ -201,8 +205,8 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Makes what is read now of the next mapping and its near neighbours. Reads maps at most once; an
- * empty range is left if that was not enough. */
+/* Starts the next range: the next mapping and those close to it. Reads maps at most once; if that
+ * was not enough, the range is left empty. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct pagemap_range found;
@@ -238,7 +242,8 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* One search: how many regions were found; -EAGAIN: none was made. */
+/* Runs one PAGEMAP_SCAN. Returns the number of regions found, or -EAGAIN if this kernel cannot
+ * search. */
 static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pace,
                           struct scan_arg *arg, uint64_t *ret_took_ns)
 {
@@ -248,15 +253,15 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
     if (r < 0 && errno == ESRCH)
         return -ESRCH;
     if (r < 0) {
-        pace->no_seek = errno != EINTR; /* ENOTTY: before 6.7 */
+        pace->no_seek = errno != EINTR; /* ENOTTY: a kernel before 6.7 */
         return -EAGAIN;
     }
     *ret_took_ns = count_call(pace, began);
     return r;
 }
 
-/* Adds what of the pages that were just read is anonymous memory mapped in huge pages. Whether a
- * page is a file's costs as much again for each, so it is asked only where there are huge ones. */
+/* Counts the anonymous memory in huge pages in the range just read. Checking whether a page belongs
+ * to a file doubles the cost, so it is only done if there are huge pages. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
@@ -285,7 +290,7 @@ static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Jumps to the next present page of the range. */
+/* Skips to the next present page of the range. */
 static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region region = {0};
@@ -310,8 +315,8 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* The present pages of what is the process's own, and how many are huge. Whether a page is mapped
- * once is kept with the page itself: not to ask for that takes a fifth of the time. */
+/* Counts the present pages of unshared memory, and how many are huge. Whether a page is mapped once
+ * is stored with the page itself: not checking it reduces the time to a fifth. */
 static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[OWN_REGIONS];
@@ -377,7 +382,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->huge_at = s->now.at;
     s->now.at += got * s->page_bytes;
     s->huge_end = present > 0 ? s->now.at : s->huge_at;
-    if (count >= PAGEMAP_CHUNK_MIN) /* a short one says nothing about long ones */
+    /* the time of a short read does not predict that of a long one */
+    if (count >= PAGEMAP_CHUNK_MIN)
         pace->chunk_pages = (size_t)adapt_size(pace->chunk_pages, took, pace->budget_ns,
                                                PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
     if (present >= got / 4)
@@ -385,8 +391,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     else
         s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
     s->seek = present == 0;
-    /* Without a way to see holes, address space is read in vain up to a bound: a terabyte of it
-     * would be two gigabytes of entries. */
+    /* Without PAGEMAP_SCAN holes cannot be skipped, so only a limited number of them is read: a
+     * terabyte of address space would be two gigabytes of entries. */
     uint64_t holes_max = 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
     return pace->no_seek && s->holes_pages > holes_max ? -EOVERFLOW : 0;
 }
@@ -400,7 +406,7 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        /* an address space that is gone has no more maps, too: make sure that this is the end */
+        /* maps also ends if the address space is gone, so verify that it still exists */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

@@ -1,4 +1,4 @@
-/* Parsers for the files of /proc and cgroupfs: bytes in, a struct out, nothing read or kept. */
+/* Parsers for the files of /proc and cgroupfs. */
 #include "proc/procfs.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_r
     if (proc_fd < 0)
         return err_set(err, -errno, "cannot open %s: %s; is /proc mounted?", proc_path,
                        strerror(errno));
-    int cgroup_fd = -1; /* a machine without cgroups is no error */
+    int cgroup_fd = -1; /* a machine without cgroups is supported */
     if (cgroup_path)
         cgroup_fd = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *ret = (struct proc_root){proc_fd, cgroup_fd, (uint64_t)sysconf(_SC_PAGESIZE)};
@@ -34,8 +34,9 @@ void proc_root_close(struct proc_root *root)
     close_fd(&root->cgroup_fd);
 }
 
-/* "NSpid:" has one number for each namespace from that of /proc down to ours. Where the numbers of
- * both are the same by chance, this alone tells them apart. */
+/* True if /proc shows a parent of our pid namespace. "NSpid:" has one number for each namespace
+ * from that of /proc down to ours. Only this distinguishes the namespaces if the pid happens to be
+ * the same in both. */
 static bool is_in_deeper_namespace(const struct proc_root *root)
 {
     char cursor[4096];
@@ -53,7 +54,7 @@ bool proc_root_is_foreign(const struct proc_root *root)
     struct stat st;
     if (fstatat(root->proc_fd, "self", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
-    /* A process that this /proc does not know at all has a link that cannot be read. */
+    /* If our process is not visible in this /proc, the link exists but cannot be read. */
     ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof self - 1);
     if (len < 0)
         return errno == ENOENT;
@@ -68,11 +69,12 @@ int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, 
     ssize_t len = proc_read(root, tgid, "comm", name, sizeof name);
     if (len > 0 && name[len - 1] == '\n')
         name[--len] = '\0';
-    return err_set(err, -ESRCH, "%d is a thread of process %d%s%s%s; watch that one: --pid %d", pid,
-                   tgid, len > 0 ? " (" : "", len > 0 ? name : "", len > 0 ? ")" : "", tgid);
+    return err_set(err, -ESRCH, "%d is a thread of process %d%s%s%s; use --pid %d", pid, tgid,
+                   len > 0 ? " (" : "", len > 0 ? name : "", len > 0 ? ")" : "", tgid);
 }
 
-/* What is left of a text; every take_* moves P behind what it took, or leaves it alone. */
+/* The unread rest of a text. Every take_* function advances P past what it took, or leaves P alone
+ * and returns false. */
 struct cursor {
     const char *p;
     const char *end;
@@ -139,7 +141,7 @@ static bool take_hex(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* A line without its newline; false at the end. */
+/* Takes a line, without its newline; false at the end. */
 static bool take_text_line(struct cursor *t, struct cursor *ret)
 {
     if (t->p == t->end)
@@ -151,7 +153,7 @@ static bool take_text_line(struct cursor *t, struct cursor *ret)
     return true;
 }
 
-/* Takes KEY and the blanks behind it. */
+/* Takes KEY and the blanks after it. */
 static bool take_key(struct cursor *t, const char *key)
 {
     size_t len = strlen(key);
@@ -162,7 +164,7 @@ static bool take_key(struct cursor *t, const char *key)
     return true;
 }
 
-/* "  123 kB" as bytes. */
+/* Takes a number such as "  123 kB" and returns it in bytes. */
 static bool take_kib(struct cursor *t, uint64_t *ret_bytes)
 {
     uint64_t kib;
@@ -193,8 +195,8 @@ static bool take_pid(struct cursor *t, int32_t *ret)
     return ok;
 }
 
-/* One blank and one number of /proc/PID/stat; negative ones (tty's group, nice) are of no
- * interest here and read as 0. */
+/* Takes one blank and one number of /proc/PID/stat. Negative numbers (terminal group, nice) are
+ * not used and read as 0. */
 static bool take_stat_field(struct cursor *t, uint64_t *ret)
 {
     if (!take_char(t, ' '))
@@ -207,12 +209,11 @@ static bool take_stat_field(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* Fields of proc(5) behind the name, numbered as there. */
+/* Field numbers of /proc/PID/stat as in proc(5), after the name. */
 enum {
     STAT_STATE = 3,
     STAT_PPID,
     STAT_PGRP,
-    STAT_SESSION,
     STAT_MINOR_FAULTS = 10,
     STAT_THREADS = 20,
     STAT_START = 22,
@@ -224,7 +225,7 @@ enum {
 int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
 {
     const char *open = memchr(s, '(', len);
-    const char *close = memrchr(s, ')', len); /* the name may hold any number of these */
+    const char *close = memrchr(s, ')', len); /* the name may contain any number of ')' */
     if (!open || !close || close < open)
         return -EBADMSG;
     struct cursor t = {close + 1, s + len};
@@ -237,7 +238,7 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
         if (!take_stat_field(&t, &field[i]))
             return -EBADMSG;
     if (field[STAT_PPID] > INT32_MAX || field[STAT_PGRP] > INT32_MAX ||
-        field[STAT_SESSION] > INT32_MAX || field[STAT_THREADS] > UINT32_MAX)
+        field[STAT_THREADS] > UINT32_MAX)
         return -EBADMSG;
     size_t comm_len = (size_t)(close - open - 1);
     if (comm_len > sizeof ret->comm - 1)
@@ -245,7 +246,6 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
     *ret = (struct proc_stat){
         .ppid = (int32_t)field[STAT_PPID],
         .pgrp = (int32_t)field[STAT_PGRP],
-        .session = (int32_t)field[STAT_SESSION],
         .state = state,
         .minor_faults = field[STAT_MINOR_FAULTS],
         .threads = (uint32_t)field[STAT_THREADS],
@@ -289,15 +289,11 @@ static int status_line(struct cursor line, struct proc_status *v)
             ok = take_kib(&line, sizes[i].bytes);
         }
     if (bit != 0)
-        ; /* a size, taken above */
+        ; /* a size, parsed above */
     else if (take_key(&line, "Uid:"))
         bit = STATUS_UID, ok = take_u32(&line, UINT32_MAX, &v->uid);
     else if (take_key(&line, "Tgid:"))
         bit = STATUS_TGID, ok = take_pid(&line, &v->tgid);
-    else if (take_key(&line, "TracerPid:"))
-        bit = STATUS_TRACER, ok = take_pid(&line, &v->tracer_pid);
-    else if (take_key(&line, "Threads:"))
-        bit = STATUS_THREADS, ok = take_u32(&line, UINT32_MAX, &v->threads);
     v->has |= bit;
     return ok ? 0 : -EBADMSG;
 }
@@ -307,7 +303,7 @@ int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
     struct cursor t = cursor_of(s, len), line;
     struct proc_status v = {0};
     while (take_text_line(&t, &line))
-        /* most lines begin with none of our letters */
+        /* most lines are skipped by their first letter */
         if (line.p < line.end && strchr("VRUT", *line.p) && status_line(line, &v) < 0)
             return -EBADMSG;
     if (v.has == 0)
@@ -345,7 +341,7 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
     return 0;
 }
 
-/* "12.34" as 1234. */
+/* Takes a number such as "12.34" and returns it in hundredths: 1234. */
 static bool take_hundredths(struct cursor *t, uint32_t *ret)
 {
     uint64_t whole, part;
@@ -358,28 +354,16 @@ static bool take_hundredths(struct cursor *t, uint32_t *ret)
     return true;
 }
 
-static bool take_psi_line(struct cursor line, uint32_t *ret_permyriad, uint64_t *ret_us)
-{
-    if (!take_key(&line, "avg10=") || !take_hundredths(&line, ret_permyriad))
-        return false;
-    static const char key[] = " total=";
-    const char *total = memmem(line.p, (size_t)(line.end - line.p), key, sizeof key - 1);
-    if (!total)
-        return false;
-    line.p = total + sizeof key - 1;
-    return take_u64(&line, ret_us);
-}
-
 int proc_psi_parse(const char *s, size_t len, struct proc_psi *ret)
 {
     struct cursor t = cursor_of(s, len), line;
     struct proc_psi v = {0};
     bool has_some = false, ok = true;
     while (ok && take_text_line(&t, &line)) {
-        if (take_key(&line, "some "))
-            ok = has_some = take_psi_line(line, &v.some_avg10_permyriad, &v.some_total_us);
-        else if (take_key(&line, "full "))
-            ok = v.has_full = take_psi_line(line, &v.full_avg10_permyriad, &v.full_total_us);
+        if (take_key(&line, "some avg10="))
+            ok = has_some = take_hundredths(&line, &v.some_avg10_permyriad);
+        else if (take_key(&line, "full avg10="))
+            ok = v.has_full = take_hundredths(&line, &v.full_avg10_permyriad);
         else
             ok = false;
     }
@@ -505,7 +489,7 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
     return -ENOENT;
 }
 
-/* Takes the next field, ended by SEP; an absent one is empty. */
+/* Takes the next field, which ends at SEP. A missing field is returned as empty. */
 static struct span take_field(struct cursor *t, char sep)
 {
     const char *stop = memchr(t->p, sep, (size_t)(t->end - t->p));
@@ -537,7 +521,8 @@ int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size
     struct cursor t = cursor_of(s, len), line;
     while (take_text_line(&t, &line)) {
         struct span id = take_field(&line, ':'), controllers = take_field(&line, ':');
-        if (line.p == line.end || *line.p != '/') /* the rest is the path, colons and all */
+        if (line.p == line.end ||
+            *line.p != '/') /* the rest of the line is the path, which may contain colons */
             continue;
         if (v2 ? span_is(id, "0") && controllers.len == 0
                : list_has_word(cursor_of(controllers.p, controllers.len), "memory"))
@@ -546,7 +531,8 @@ int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size
     return -ENOENT;
 }
 
-/* 36 35 0:32 /docker/ab /sys/fs/cgroup/memory rw,relatime master:9 - cgroup cgroup rw,memory */
+/* Parses lines such as
+ * 36 35 0:32 /docker/ab /sys/fs/cgroup/memory rw,relatime master:9 - cgroup cgroup rw,memory */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
 {
     struct cursor t = cursor_of(s, len), line;

@@ -1,4 +1,4 @@
-/* What a process is there for: rules over its command line, its maps and its relations. */
+/* Guesses the role of a process by rules over its command line, its mappings and its relatives. */
 #include "proc/role.h"
 
 #include <stdarg.h>
@@ -31,9 +31,10 @@ bool role_is_python_command(const char *args, size_t len)
     return c.python;
 }
 
-/* maps */
+/* ---- evidence from mappings ---- */
 
-/* "libtorch_cpu.so", "libtorch.so.2": a shared object of that name, not any file beginning so. */
+/* True for a shared object of that name ("libtorch_cpu.so", "libtorch.so.2"), but not for every
+ * file whose name begins with it. */
 static bool is_library(struct span name, const char *prefix)
 {
     return span_begins(name, prefix) && span_find(name, ".so");
@@ -73,16 +74,16 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* The guess: each rule sets *ret and says true, or leaves it alone. The order is the argument:
- * workers before launchers before libraries, because torchrun and every worker map libtorch
- * themselves. */
+/* Each rule sets *ret and returns true, or leaves *ret alone. The order matters: workers come
+ * before launchers and launchers before libraries, because torchrun and every worker also map
+ * libtorch. */
 
 struct facts {
     const struct role_input *in;
     struct command command;
     struct span comm;
     bool python;
-    bool same_as_parent; /* a fork that did not exec: the command line is the parent's */
+    bool same_as_parent; /* forked without exec, so the command line is the parent's */
 };
 
 static bool decide_role(struct role_guess *ret, enum process_role role, const char *fmt, ...)
@@ -134,28 +135,30 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch/_inductor/compile_worker");
     if (c->form == COMMAND_MODULE && span_begins(c->what, "torch._inductor.compile_worker"))
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch._inductor.compile_worker");
-    /* a title set by the process itself: "torch compile_worker", "pt_compile_worker" */
+    /* titles that the process sets itself: "torch compile_worker", "pt_compile_worker" */
     if (c->form == COMMAND_PROGRAM &&
         (span_begins(c->what, "torch compile_worker") || span_begins(c->what, "pt_compile") ||
          span_is(c->what, "compile_worker")))
-        return decide_role(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "its title is compile_worker");
     if (span_begins(f->comm, "torch compile_w") || span_begins(f->comm, "pt_compile") ||
         span_is(f->comm, "compile_worker"))
-        return decide_role(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "its title is compile_worker");
     if (parent_role(f) == ROLE_COMPILE_WORKER && (f->same_as_parent || is_spawned(f)))
         return decide_role(ret, ROLE_COMPILE_WORKER, "started by a compile worker");
     return false;
 }
 
-/* A spawned process is a loader's worker or, under torch.multiprocessing.spawn, a rank; their
- * command lines are the same. Only a rank initialises CUDA (which maps libcuda, libtorch alone
- * does not), so ranks on the CPU pass for workers. */
+/* A spawned process is a data worker or, under torch.multiprocessing.spawn, a rank. Both have the
+ * same command line, but only a rank sends steps or initialises CUDA (which maps libcuda;
+ * importing torch alone does not). */
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))
         return decide_role(ret, ROLE_DATA_WORKER, "torch named it pt_data_worker");
     if (!is_spawned(f))
         return false;
+    if (f->in->sends_steps)
+        return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, and sends steps");
     const char *library = role_maps_library(&f->in->maps);
     if (library && f->in->maps.cuda)
         return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, with %s and libcuda mapped",
@@ -177,6 +180,9 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
 {
     if (!f->same_as_parent || !f->python)
         return false;
+    if (f->in->sends_steps)
+        return decide_role(ret, ROLE_MAIN,
+                           "forked with its parent's command line, and sends steps");
     if (f->in->maps.known && !role_maps_library(&f->in->maps))
         return decide_role(ret, ROLE_OTHER,
                            "forked with its parent's command line, no library mapped");
@@ -196,7 +202,7 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     const char *library = role_maps_library(&f->in->maps);
     if (library)
         return decide_role(ret, ROLE_MAIN, "%s mapped", library);
-    /* importing torch renames the main thread, and so the process */
+    /* importing torch renames the main thread, which also renames the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
         return decide_role(ret, ROLE_MAIN, "torch named it pt_main_thread");
     return false;
@@ -205,8 +211,8 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
 static bool rule_relations(const struct facts *f, struct role_guess *ret)
 {
     if (f->in->child_trains)
-        return decide_role(ret, ROLE_LAUNCHER, "a process below it trains, it does not itself");
-    if (f->in->whole_machine) /* nothing of it was started by whoever looks */
+        return decide_role(ret, ROLE_LAUNCHER, "a descendant trains, not the process itself");
+    if (f->in->whole_machine) /* in `watch --system` the user did not start these processes */
         return false;
     if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
         return false;

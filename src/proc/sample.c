@@ -1,4 +1,4 @@
-/* Names of roles and events, as they are shown and recorded. */
+/* Names of roles and events, as displayed and recorded. */
 #include "proc/sample.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* What is known of a process, a GPU and the machine at one moment: the vocabulary that the
- * sampler, the recording and the views share. Field numbers are part of the file format: add,
- * never renumber. */
+/* The readings of a process, a GPU and the machine at one moment, shared by the sampler, the
+ * recording and the views. Field numbers are part of the file format: add fields, never renumber.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +10,12 @@
 #define SAMPLE_PROCESS_FIELDS(X)                                                                   \
     X(RSS, 0, "rss", "B")       /* statm: resident now */                                          \
     X(ANON, 1, "anon", "B")     /* status: RssAnon */                                              \
-    X(FILE, 2, "file", "B")     /* status: RssFile: page cache mapped in, not a leak */            \
+    X(FILE, 2, "file", "B")     /* status: RssFile, mapped page cache; not a leak */               \
     X(SHMEM, 3, "shmem", "B")   /* status: RssShmem */                                             \
     X(SWAP, 4, "swap", "B")     /* status: VmSwap */                                               \
     X(PEAK, 5, "peak", "B")     /* status: VmHWM, the peak between ticks */                        \
     X(UNIQUE, 6, "unique", "B") /* pagemap: pages mapped by this process alone */                  \
-    X(PSS, 7, "pss", "B")       /* smaps_rollup: only on request, it stalls the job */             \
+    X(PSS, 7, "pss", "B")       /* smaps_rollup: only on request, as reading it stalls the job */  \
     X(GPU, 8, "gpu", "B")       /* over all GPUs */                                                \
     X(HUGE, 9, "huge", "B")     /* pagemap: anonymous, in transparent huge pages */                \
     X(HEAP, 10, "heap", "B")    /* pagemap: resident in malloc's heaps: [heap], arenas of glibc */ \
@@ -31,16 +31,21 @@
     X(PSI_SOME, 6, "psi_some_avg10", "permyriad")                                                  \
     X(PSI_FULL, 7, "psi_full_avg10", "permyriad")                                                  \
     X(LIMIT, 8, "limit", "B")            /* the effective limit for the job */                     \
-    X(LIMIT_USED, 9, "limit_used", "B")  /* charged against it, less what is reclaimable */        \
+    X(LIMIT_USED, 9, "limit_used", "B")  /* charged against the limit, minus reclaimable memory */ \
     X(LIMIT_PEAK, 10, "limit_peak", "B") /* the cgroup's own peak, where it keeps one */           \
-    X(TREE_LOW, 11, "tree_low", "B")     /* memory of the job counted once, at least */            \
-    X(TREE_HIGH, 12, "tree_high", "B")   /* and at most */                                         \
-    X(CHARGE, 13, "charge", "B")         /* of the job's own cgroup, less what is reclaimable */
+    X(TREE_LOW, 11, "tree_low",                                                                    \
+      "B") /* memory of the job with shared pages counted once: lower bound */                     \
+    X(TREE_HIGH, 12, "tree_high", "B") /* upper bound */                                           \
+    X(CHARGE, 13, "charge", "B") /* charge of the job's own cgroup, minus reclaimable memory */
 
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \
     X(USED, 1, "used", "B")                                                                        \
-    X(JOB, 2, "job", "B") /* by the processes of this job */
+    X(JOB, 2, "job", "B")             /* by the processes of this job, as the driver has it */     \
+    X(ALLOCATED, 3, "allocated", "B") /* of that in blocks that PyTorch has handed out: the least  \
+                                         of the last half second */                                \
+    X(RESERVED, 4, "reserved", "B")   /* taken from the driver by PyTorch's allocator */           \
+    X(OUTSIDE, 5, "outside", "B")     /* of the job beside that: contexts, NCCL, cuBLAS */
 
 #define X(sym, num, name, unit) SAMPLE_##sym = (num),
 enum sample_process_field { SAMPLE_PROCESS_FIELDS(X) SAMPLE_PROCESS_COUNT };
@@ -52,13 +57,13 @@ enum sample_machine_field { SAMPLE_MACHINE_FIELDS(X) MACHINE_COUNT };
 enum sample_gpu_field { SAMPLE_GPU_FIELDS(X) GPU_COUNT };
 #undef X
 
-enum { SAMPLE_FIELDS_MAX = 16 }; /* room in a struct sample; every *_COUNT fits */
+enum { SAMPLE_FIELDS_MAX = 16 }; /* size of v[]; every *_COUNT fits */
 
-/* The readings of one entity. Missing is not zero: look at the bits. */
+/* The readings of one entity. A missing reading is not zero, so check the bits. */
 struct sample {
-    uint32_t read;  /* bit per field: read at this very tick */
-    uint32_t known; /* read at some tick; v[] holds the last reading */
-    uint32_t stale; /* due at this tick but not to be had within the stall budget */
+    uint32_t read;  /* bit per field: read at this tick */
+    uint32_t known; /* bit per field: read at some tick; v[] holds the last reading */
+    uint32_t stale; /* bit per field: due at this tick, but not readable within the stall budget */
     uint64_t v[SAMPLE_FIELDS_MAX];
 };
 
@@ -74,27 +79,28 @@ static inline bool sample_has(const struct sample *s, unsigned field)
     return s->known >> field & 1u;
 }
 
-/* One series of a recording belongs to one of these. */
+/* The kind of entity that a series in a recording belongs to. */
 enum sample_entity_kind {
     ENTITY_MACHINE = 0,
     ENTITY_PROCESS = 1,
     ENTITY_GPU = 2,
-    ENTITY_SERIES = 3, /* a figure the job sends itself; one field, number 0 */
+    ENTITY_SERIES = 3, /* a figure that the job reports; it has one field, number 0 */
     ENTITY_KINDS
 };
 
 enum process_role {
     ROLE_OTHER = 0,
-    ROLE_MAIN,             /* the one that trains; several under torchrun (one a rank) */
-    ROLE_LAUNCHER,         /* uv run, accelerate, torchrun, a shell: waits for another */
-    ROLE_COMPILE_WORKER,   /* torch inductor's pool */
-    ROLE_DATA_WORKER,      /* a data loader's */
+    ROLE_MAIN,     /* the training process; several under torchrun (one per rank) */
+    ROLE_LAUNCHER, /* uv run, accelerate, torchrun, a shell: starts another program and waits for it
+                    */
+    ROLE_COMPILE_WORKER,   /* a process of torch inductor's compile pool */
+    ROLE_DATA_WORKER,      /* a worker of a data loader */
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
     ROLE_COUNT
 };
 const char *process_role_name(enum process_role role); /* "main", "launcher", "compile worker"… */
 
-/* (pid, start time) names one process for ever; the pid alone does not. */
+/* (pid, start time) identifies a process; a pid alone is reused. */
 struct process_id {
     int32_t pid;
     uint64_t start_ticks; /* since boot, /proc/PID/stat field 22 */
@@ -102,14 +108,14 @@ struct process_id {
 
 enum { PROCESS_COMM_MAX = 64, PROCESS_CMDLINE_MAX = 512 };
 
-/* Raw bytes of another program: escape before showing. */
+/* Raw bytes from another program. Escape them before display. */
 struct process_info {
     struct process_id id;
     int32_t ppid;
     uint32_t uid;
     enum process_role role;
     uint16_t comm_len;
-    uint16_t cmdline_len; /* NUL between arguments; cut at the maximum */
+    uint16_t cmdline_len; /* arguments separated by NUL; truncated at the maximum */
     char comm[PROCESS_COMM_MAX];
     char cmdline[PROCESS_CMDLINE_MAX];
 };
@@ -117,9 +123,9 @@ struct process_info {
 enum process_event_kind {
     PROCESS_BORN = 0,
     PROCESS_DIED,
-    PROCESS_EXECED,     /* another program in the same process: comm and cmdline are new */
-    PROCESS_REPARENTED, /* its parent died: ppid is new */
-    PROCESS_ROLE,       /* its role became clearer */
+    PROCESS_EXECED,     /* the process executed another program: comm and cmdline are new */
+    PROCESS_REPARENTED, /* the parent died: ppid is new */
+    PROCESS_ROLE,       /* the role changed */
     PROCESS_EVENTS
 };
 const char *process_event_name(enum process_event_kind kind);

@@ -1,4 +1,4 @@
-/* The roles of a tree: gathers the facts that role.c judges, and judges again when they change. */
+/* Assigns roles in a tree: collects the inputs of role.c and guesses again when they change. */
 #include "proc/node.h"
 
 #include <errno.h>
@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 
-/* Libraries are mapped late (importing torch takes seconds), so maps are read again, each time
- * after twice the pause, and only if the address space has changed. */
+/* Libraries are mapped late (importing torch takes seconds). Maps are therefore read again, each
+ * time after twice the previous pause, and only if the address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
-/* Enough for any process that trains; a bound for those with a million mappings. */
+/* A bound for processes with a million mappings; any training process needs less. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
 static void read_role_maps(void *arg)
@@ -34,10 +34,10 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     if (tree_read_slowly(tree, n, "maps", read_role_maps) < 0)
         return;
     n->maps = tree->slow.maps;
-    tree_read_names(tree, n); /* a title may have been set by now */
+    tree_read_names(tree, n); /* the title may have changed by now */
     n->role_dirty = true;
     if (role_maps_library(&n->maps))
-        n->maps_due_ns = UINT64_MAX; /* nothing more to be learnt before the next exec */
+        n->maps_due_ns = UINT64_MAX; /* nothing new can be found before the next exec */
 }
 
 static struct tree_node *node_parent(const struct proc_tree *tree, const struct tree_node *n)
@@ -45,10 +45,10 @@ static struct tree_node *node_parent(const struct proc_tree *tree, const struct 
     return tree_find(tree, n->pub.info.ppid);
 }
 
-/* True if the role changed. */
-static bool guess_role(struct proc_tree *tree, struct tree_node *n)
+void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
+                     struct role_guess *ret)
 {
-    struct tree_node *parent = node_parent(tree, n);
+    const struct tree_node *parent = node_parent(tree, n);
     const struct role_input in = {
         .process = &n->pub.info,
         .parent = parent ? &parent->pub.info : NULL,
@@ -56,9 +56,16 @@ static bool guess_role(struct proc_tree *tree, struct tree_node *n)
         .siblings = n->siblings,
         .whole_machine = tree->all,
         .child_trains = n->child_trains,
+        .sends_steps = n->sends_steps,
     };
+    role_guess(&in, ret);
+}
+
+/* Guesses the role of N again. True if it changed. */
+static bool guess_role(struct proc_tree *tree, struct tree_node *n)
+{
     struct role_guess out;
-    role_guess(&in, &out);
+    tree_guess_role(tree, n, &out);
     n->role_dirty = false;
     bool changed = out.role != n->pub.info.role;
     n->pub.info.role = out.role;
@@ -71,7 +78,7 @@ void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
     n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
     n->maps_due_ns = now_ns + n->maps_gap_ns;
     if (parent && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
-        n->maps = parent->maps; /* a fork that has not exec'd has its parent's libraries */
+        n->maps = parent->maps; /* a fork that has not called exec has its parent's libraries */
         n->maps_size_bytes = parent->maps_size_bytes;
     }
     guess_role(tree, n);
@@ -82,12 +89,14 @@ void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
 void settle_execed(struct tree_node *n, uint64_t now_ns)
 {
     n->maps = (struct role_maps){0};
+    n->sends_steps = false;
     n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
     n->maps_due_ns = now_ns + n->maps_gap_ns;
     n->role_dirty = true;
 }
 
-/* Children and siblings of each; those for whom the numbers changed are to be judged again. */
+/* Counts the children and siblings of each node, and marks nodes whose counts changed to be
+ * guessed again. */
 static void count_kin(struct proc_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++) {
@@ -109,7 +118,8 @@ static void count_kin(struct proc_tree *tree)
     }
 }
 
-/* Who has a trainer below. A branch is climbed until it is known, so all in all once. */
+/* Marks the ancestors of training processes. Climbing stops at a marked ancestor, so each node is
+ * visited once. */
 static void find_trainers(struct proc_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++) {
@@ -131,7 +141,8 @@ static void find_trainers(struct proc_tree *tree)
     }
 }
 
-/* One pass from the oldest to the youngest, so mostly from the top down. */
+/* Guesses all roles once, oldest process first, which is mostly from the top down. True if a role
+ * changed. */
 static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
 {
     bool changed = false;
@@ -153,7 +164,7 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
     return changed;
 }
 
-/* Those that had to wait, for the recording, too. */
+/* Reads names that could not be read earlier. The event also gets them into the recording. */
 static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     tree_read_names(tree, n);
@@ -165,7 +176,8 @@ static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_
 
 void settle_roles(struct proc_tree *tree, uint64_t now_ns)
 {
-    enum { PASSES_MAX = 4 }; /* roles that chase each other must not keep us here */
+    /* a bound in case the roles of two processes keep changing each other */
+    enum { PASSES_MAX = 16 };
     bool any = tree->kin_dirty;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[i];
@@ -182,5 +194,5 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    tree->role_stamp++; /* so that the next settling is not taken for this one */
+    tree->role_stamp++; /* the next settling must not take these changes for its own */
 }

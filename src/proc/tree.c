@@ -1,4 +1,4 @@
-/* The set of processes of a job: who joins, who leaves, and what is read of each at a tick. */
+/* The processes of a job: births, deaths, and the readings at each tick. */
 #include "proc/tree.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "proc/node.h"
 
-/* Left for the rest of the program: the recording, sockets, the job's pipes. */
+/* Fds left for the rest of the program: the recording, sockets, the job's pipes. */
 enum { FDS_FOR_OTHERS = 128 };
 
 int proc_raise_nofile(struct rlimit *ret_old)
@@ -35,7 +35,7 @@ static size_t fds_allowed(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= FDS_FOR_OTHERS)
         return 0;
     rlim_t left = limit.rlim_cur - FDS_FOR_OTHERS;
-    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* RLIM_INFINITY */
+    return left > INT32_MAX ? INT32_MAX : (size_t)left; /* also for RLIM_INFINITY */
 }
 
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
@@ -48,7 +48,6 @@ int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
     tree->fn = fn;
     tree->user = user;
     tree->fds.max = fds_allowed();
-    tree->meminfo_fd = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
     if (proc_helper_new(&tree->helper) < 0)
         tree->helper = NULL;
     *ret = tree;
@@ -63,7 +62,6 @@ void proc_tree_free(struct proc_tree *tree)
         node_free(&tree->fds, tree->nodes[i]);
     for (size_t i = 0; i < tree->below_count; i++)
         node_free(&tree->fds, tree->below[i]);
-    cleanup_close(&tree->meminfo_fd);
     free(tree->nodes);
     free(tree->table);
     free(tree->below);
@@ -105,7 +103,7 @@ static void table_put(struct proc_tree *tree, struct tree_node *n)
     size_t i = table_slot(tree, n->pub.info.id.pid);
     while (tree->table[i] && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
-    tree->table[i] = n; /* a dead one of the same pid gives way */
+    tree->table[i] = n; /* replaces a dead process with the same pid */
 }
 
 static void table_fill(struct proc_tree *tree)
@@ -116,7 +114,7 @@ static void table_fill(struct proc_tree *tree)
             table_put(tree, tree->nodes[i]);
 }
 
-/* At most half full. */
+/* Doubles the table when it is half full. */
 static int table_grow(struct proc_tree *tree)
 {
     if (tree->count * 2 < tree->table_size)
@@ -162,7 +160,8 @@ static void put_status(struct tree_node *n, const struct proc_status *st)
         n->pub.info.uid = st->uid;
 }
 
-/* So that one that dies before the next tick has left some reading behind. */
+/* Stores the memory reading of M. Called at birth as well, so that a process that dies before the
+ * next tick has a reading. */
 static void put_statm(const struct proc_tree *tree, struct tree_node *n, const struct proc_statm *m)
 {
     uint64_t anon = m->rss_pages > m->shared_pages ? m->rss_pages - m->shared_pages : 0;
@@ -180,7 +179,7 @@ static void first_readings(struct proc_tree *tree, struct tree_node *n)
         put_statm(tree, n, &m);
 }
 
-/* ---- what may wait for a lock of the process's ---- */
+/* ---- reads that may wait for a lock of the process ---- */
 
 int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
                      proc_helper_fn *fn)
@@ -218,7 +217,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
         return;
     ssize_t len = r < 0 ? 0 : tree->slow.len;
     while (len > 0 && tree->slow.text[len - 1] == '\0')
-        len--; /* the last argument's end, or a title's padding */
+        len--; /* NULs: the end of the last argument, or the padding of a title */
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
     if (len > 0)
         memcpy(info->cmdline, tree->slow.text, (size_t)len);
@@ -348,7 +347,7 @@ size_t proc_tree_count(const struct proc_tree *tree)
 
 struct proc_node *proc_tree_at(struct proc_tree *tree, size_t i)
 {
-    assert(i < tree->count && "an index from before the last walk, tick or add");
+    assert(i < tree->count && "stale index: nodes move at each walk, tick and add");
     return &tree->nodes[i]->pub;
 }
 
@@ -356,6 +355,14 @@ struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid)
 {
     struct tree_node *n = tree_find(tree, pid);
     return n ? &n->pub : NULL;
+}
+
+void proc_tree_note_step(struct proc_tree *tree, int32_t pid)
+{
+    struct tree_node *n = tree_find(tree, pid);
+    if (!n || n->sends_steps)
+        return;
+    n->sends_steps = n->role_dirty = true;
 }
 
 const struct proc_root *proc_tree_root(const struct proc_tree *tree)

@@ -1,4 +1,5 @@
-/* Whose pages are counted next, for how long, and when to pause. */
+/* Schedules the measurement of unique memory: which process is next, for how long, and when to
+ * pause. */
 #include "proc/unique.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "proc/node.h"
@@ -14,24 +16,25 @@
 
 enum { UNIQUE_MOVED_BYTES = 1 << 20, UNIQUE_HURRY_PERMYRIAD = 2500 };
 
-/* What the helper works on: its own while it is away. */
+/* Data of the helper thread, which owns it while it is busy. */
 struct slice {
     struct pagemap_scan scan;
     struct pagemap_pace pace;
-    uint64_t until_ns, longest_ns; /* where it ends: by the clock, or by one call */
-    int result;                    /* of the last step */
+    /* the slice ends at until_ns, or after a call that takes more than longest_ns */
+    uint64_t until_ns, longest_ns;
+    int result; /* result of the last step */
 };
 
 struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
-    struct tree_node *node; /* the one under way; NULL: none */
+    struct tree_node *node; /* the process being measured; NULL: none */
     struct slice slice;
-    bool is_away;                    /* the slice waits for a lock of the process's */
-    uint32_t last_slot;              /* whose turn it was: round and round in order of birth */
-    uint64_t stale_due_ns;           /* when to search for stale ones again */
-    uint64_t resume_ns;              /* the pause after the last slice, */
-    uint64_t slice_ns, slice_cpu_ns; /* which began then and cost this */
+    bool is_away;          /* the helper is still waiting for a lock of the process */
+    uint32_t last_slot;    /* the process measured last; the others follow in order of birth */
+    uint64_t stale_due_ns; /* when to check for stale readings again */
+    uint64_t resume_ns;    /* end of the pause after the last slice */
+    uint64_t slice_ns, slice_cpu_ns; /* start and cost of the last slice */
     bool is_hurried;
     struct proc_unique_cost cost;
 };
@@ -89,8 +92,8 @@ void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
     u->cost.scans_given_up++;
 }
 
-/* One whose resident memory has changed by more than a twentieth since it was counted: the old
- * figure says little, so its turn comes sooner. */
+/* True if resident memory has changed by more than a twentieth since the last count. The old value
+ * is then of little use, so the process is measured sooner. */
 static bool has_moved(const struct tree_node *n)
 {
     uint64_t rss = n->pub.sample.v[SAMPLE_RSS], then = n->unique_rss_bytes;
@@ -99,19 +102,19 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
-/* True for a vfork'd process before its exec: each of its pages would count as its own and as its
- * parent's. Also where nobody can tell. */
+/* True for a vfork'd process before its exec: its pages would be counted twice, for it and for its
+ * parent. Also true if unknown. */
 static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
 {
-    enum { SAME_VM = 1 }; /* KCMP_VM; 0: both have the same */
+    enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both have the same memory */
     const struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
     if (!parent || parent->start_stack != n->start_stack)
         return false;
     return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
 }
 
-/* Newborns wait a little: many live for a moment only, and a vfork'd one still has its parent's
- * pages. */
+/* When N is due. New processes wait a little, because many live only for a moment and a vfork'd
+ * one still has its parent's pages. */
 static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0 && !has_moved(n))
@@ -124,25 +127,20 @@ static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_nod
     return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
 }
 
-/* The first of at least SLOT, or the first of all. Slots only grow along the list. */
+/* Index of the first node whose slot is at least SLOT, else 0. Slots increase along the list. */
 static size_t first_from(const struct proc_tree *tree, uint32_t slot)
 {
-    size_t low = 0, high = tree->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (tree->nodes[middle]->pub.slot < slot)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == tree->count ? 0 : low;
+    size_t at = ARRAY_SEARCH(i, tree->count, tree->nodes[i]->pub.slot < slot);
+    return at == tree->count ? 0 : at;
 }
 
 static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_earliest)
 {
     const struct proc_tree *tree = u->tree;
-    size_t first = first_from(tree, u->last_slot + 1); /* behind the one whose turn was last */
-    *ret_earliest = now_ns + u->opt.period_ns / 10;    /* by then one may have moved */
+    /* continue after the process measured last */
+    size_t first = first_from(tree, u->last_slot + 1);
+    /* check again after this time, as the memory of a process may have changed */
+    *ret_earliest = now_ns + u->opt.period_ns / 10;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
         uint64_t due = unique_due_at(u, n);
@@ -154,7 +152,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     return NULL;
 }
 
-/* Tries again later each time, up to 32 periods: what we may not read today we may not tomorrow. */
+/* Doubles the wait after each failure, up to 32 periods, as missing permission seldom changes. */
 static void give_up(struct proc_unique *u, struct tree_node *n, uint64_t now_ns)
 {
     u->cost.scans_given_up++;
@@ -210,7 +208,7 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     stop_scan(u);
 }
 
-/* The tree may have buried the one under way, without an event. */
+/* Stops the scan if the tree has freed the node without an event. */
 static void check_node(struct proc_unique *u)
 {
     if (!u->node)
@@ -249,14 +247,15 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     if (u->slice.result == PAGEMAP_DONE)
         finish_scan(u, now_ns);
     else if (u->slice.result < 0) {
-        if (u->slice.result != -ESRCH) /* of one that died or exec'd the walk finds out */
+        /* -ESRCH: the next walk notices that the process died or called exec */
+        if (u->slice.result != -ESRCH)
             mark_stale(u->node);
         give_up(u, u->node, now_ns);
         stop_scan(u);
     }
 }
 
-/* True when there is nothing to do before *ret_earliest. */
+/* Measures until the slice ends. True if nothing is due before *ret_earliest. */
 static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns,
                         uint64_t *ret_earliest, uint64_t *ret_cpu_ns)
 {
@@ -280,13 +279,13 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
             return false;
         take_result(u, now_ns);
         if (s->pace.longest_call_ns > s->longest_ns)
-            break; /* the machine is busy: come back after the pause */
+            break; /* the machine is busy: continue after the pause */
     } while (clock_mono_ns() < s->until_ns);
     return false;
 }
 
-/* False: the helper is at work, for us or for another. */
-static bool come_back(struct proc_unique *u, uint64_t now_ns)
+/* Collects the result of a helper that was busy. False if it is still busy. */
+static bool resume_after_helper(struct proc_unique *u, uint64_t now_ns)
 {
     if (proc_helper_is_busy(u->tree->helper))
         return false;
@@ -317,14 +316,14 @@ void proc_unique_hurry(struct proc_unique *u, bool is_hurried)
 
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
 {
-    enum { AWAY_MS = 100 }; /* between two checks whether it is back */
+    enum { AWAY_MS = 100 }; /* time between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    if (now_ns < u->resume_ns) { /* called too early: the share holds all the same */
+    if (now_ns < u->resume_ns) { /* called too early: the pause keeps the CPU share */
         *ret_next_ns = u->resume_ns;
         return 0;
     }
-    if (!come_back(u, now_ns)) {
+    if (!resume_after_helper(u, now_ns)) {
         *ret_next_ns = u->resume_ns = now_ns + AWAY_MS * NS_PER_MS;
         return 0;
     }

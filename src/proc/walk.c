@@ -1,4 +1,5 @@
-/* Finding births, deaths, exec and new parents: from the roots of a job down, or everywhere. */
+/* Finds births, deaths, exec and new parents: from the roots of a job down, or on the whole
+ * machine. */
 #include "proc/tree.h"
 
 #include <errno.h>
@@ -15,8 +16,8 @@
 #include "base/err.h"
 #include "proc/node.h"
 
-/* ---- the children of a process: by task/TID/children of all its threads, or by a scan of /proc
- * where the kernel has no such files ---- */
+/* ---- children of a process: from task/TID/children of all its threads, or from a scan of /proc if
+ * the kernel has no such files ---- */
 
 static int pid_list_add(struct pid_list *list, int32_t pid)
 {
@@ -26,7 +27,8 @@ static int pid_list_add(struct pid_list *list, int32_t pid)
     return 0;
 }
 
-/* Up to and with the last blank, so that a number is never cut; all of it if there is none. */
+/* The length up to and including the last blank, so that no number is cut in half; LEN if there is
+ * no blank. */
 static size_t whole_numbers(const char *s, size_t len)
 {
     for (size_t i = len; i > 0; i--)
@@ -35,8 +37,8 @@ static size_t whole_numbers(const char *s, size_t len)
     return len;
 }
 
-/* The kernel fills one page at a time: a read that leaves room for one more number was the last,
- * and that saves every small process a second system call. */
+/* The kernel fills one page at a time. If a read leaves room for one more number, it was the last
+ * one; this saves a second system call for every small process. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)
@@ -67,7 +69,7 @@ static int open_children(int dirfd, const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* -ENOENT of a thread that is there: this kernel has no children files. */
+/* -ENOENT for a thread that exists means that this kernel has no children files. */
 static int children_of_main_thread(struct proc_tree *tree, const struct tree_node *n, int dir)
 {
     if (n->children_fd >= 0) {
@@ -101,7 +103,7 @@ static int children_of_all_threads(struct proc_tree *tree, int dir)
         AUTO_CLOSE int fd = open_children(tasks.fd, path);
         r = fd < 0 ? fd : add_children_file(&tree->kin, fd);
         if (r < 0 && r != -ENOENT && r != -ESRCH)
-            result = r; /* a thread that has ended is no failure */
+            result = r; /* a thread that has exited is not an error */
     }
     pid_dir_close(&tasks);
     return result;
@@ -118,7 +120,7 @@ static int by_ppid(const void *a, const void *b)
 static int scan_machine(struct proc_tree *tree)
 {
     if (tree->scan_walk == tree->walk)
-        return 0; /* once a walk */
+        return 0; /* the scan is made once per walk */
     tree->scan_count = 0;
     struct pid_dir pids;
     int r = pid_dir_open(&pids, tree->root->proc_fd, ".");
@@ -144,20 +146,14 @@ static int scan_machine(struct proc_tree *tree)
 static int children_by_scan(struct proc_tree *tree, int32_t ppid)
 {
     int r = scan_machine(tree);
-    size_t low = 0, high = tree->scan_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (tree->scan[middle].ppid < ppid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; r == 0 && low < tree->scan_count && tree->scan[low].ppid == ppid; low++)
-        r = pid_list_add(&tree->kin, tree->scan[low].pid);
+    size_t at = ARRAY_SEARCH(i, tree->scan_count, tree->scan[i].ppid < ppid);
+    for (; r == 0 && at < tree->scan_count && tree->scan[at].ppid == ppid; at++)
+        r = pid_list_add(&tree->kin, tree->scan[at].pid);
     return r;
 }
 
-/* Children of N into tree->kin. 0 or -errno; what could be read is there either way. */
+/* Reads the children of N into tree->kin. 0 or -errno; the children that could be read are in the
+ * list in either case. */
 static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 {
     tree->kin.count = 0;
@@ -182,10 +178,10 @@ static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 
 /* ---- walking ---- */
 
-/* The kernel moves the start of the stack twice during one exec. A read in between has found no
- * arguments yet, and already the program that is still there. */
-static bool was_midway(const struct proc_tree *tree, const struct tree_node *n,
-                       const struct process_info *before)
+/* True if N was last read in the middle of an exec. The kernel moves the start of the stack twice
+ * during one exec; a read in between sees no arguments yet, but already the final program. */
+static bool was_read_during_exec(const struct proc_tree *tree, const struct tree_node *n,
+                                 const struct process_info *before)
 {
     dev_t dev;
     ino_t ino;
@@ -193,15 +189,16 @@ static bool was_midway(const struct proc_tree *tree, const struct tree_node *n,
            node_read_exe(tree->root, n, &dev, &ino) && dev == n->exe_dev && ino == n->exe_ino;
 }
 
-/* Another program, or only another name? The stack of a new program begins elsewhere; where that
- * is not readable (no rights), or not so (no address randomisation), a new name together with a new
- * file, or with a new command line where the file is secret, is taken for one. */
+/* Distinguishes exec from a mere rename. A new program usually has a different stack address. If
+ * the address is unreadable (no permission) or the same (no address randomisation), exec is
+ * assumed if both the name and the program file changed or, if the file is unknown, both the name
+ * and the command line. */
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
 {
     const struct process_info *now = &n->pub.info;
     if (st->start_stack != 0 && n->start_stack != 0 && st->start_stack != n->start_stack)
-        return !was_midway(tree, n, before);
+        return !was_read_during_exec(tree, n, before);
     if (now->comm_len == before->comm_len && memcmp(now->comm, before->comm, now->comm_len) == 0)
         return false;
     dev_t dev;
@@ -226,7 +223,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
         return;
     }
     if (proc_helper_is_busy(tree->helper))
-        return; /* the next walk finds the same */
+        return; /* the next walk tries again */
     const struct process_info before = *info;
     tree_read_names(tree, n);
     n->role_dirty = true;
@@ -238,7 +235,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     n->start_stack = st->start_stack;
     if (!node_read_exe(tree->root, n, &n->exe_dev, &n->exe_ino))
         n->exe_dev = 0, n->exe_ino = 0;
-    /* what was counted belongs to a program that is no more */
+    /* the counts belong to the previous program */
     n->pub.sample.known &= ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_HUGE | 1u << SAMPLE_HEAP |
                              1u << SAMPLE_STACK | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
     n->unique_due_ns = n->unique_done_ns = 0;
@@ -260,7 +257,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
         }
     }
     if (r < 0)
-        return; /* no fd to be had just now: not a death */
+        return; /* no free fd at the moment, which is not a death */
     n->threads = st.threads;
     n->size_bytes = st.size_bytes;
     n->minor_faults = st.minor_faults;
@@ -275,7 +272,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
     }
 }
 
-/* PID was seen where processes of the job are: known, or reused, or new. */
+/* Handles a PID that belongs to the job: it is known, reused or new. */
 static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
     struct tree_node *n = tree_find(tree, pid);
@@ -284,7 +281,8 @@ static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
     if (n && n->pub.alive)
         return 0;
     int r = tree_birth(tree, pid, false, now_ns);
-    return r == -ENOMEM ? r : 0; /* gone again, or not to be read now: the next walk finds out */
+    /* the process has exited or is unreadable now: the next walk tries again */
+    return r == -ENOMEM ? r : 0;
 }
 
 static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint64_t now_ns)
@@ -298,7 +296,7 @@ static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint
     return r == -ENOMEM ? r : 0;
 }
 
-/* Nodes from FROM on, those that join on the way included. */
+/* Walks the nodes from index FROM on, including those added on the way. */
 static int walk_nodes(struct proc_tree *tree, size_t from, uint64_t now_ns)
 {
     int r = 0;
@@ -380,20 +378,21 @@ static int explain_refusal(struct err *err, int code, int32_t pid)
 {
     switch (code) {
     case -ESRCH:
-        return err_set(err, code,
-                       "there is no process %d (any more): `ps -e` lists those there are", pid);
+        return err_set(err, code, "there is no process %d; `ps -e` lists the running processes",
+                       pid);
     case -EPERM:
     case -EACCES:
         return err_set(err, -EACCES,
-                       "process %d may not be read: /proc hides the processes of other users "
-                       "here; run ebb as root",
+                       "cannot read process %d: /proc hides the processes of other users; "
+                       "run ebb as root",
                        pid);
     default:
         return err_set(err, code, "cannot read process %d: %s", pid, strerror(-code));
     }
 }
 
-/* Memory is private to a user: whoever may not open maps gets neither unique memory nor PSS. */
+/* Checks that a root's memory may be read: without permission to open maps, neither unique memory
+ * nor PSS is available. */
 static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *err)
 {
     int32_t pid = n->pub.info.id.pid;
@@ -404,19 +403,17 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
     if (maps == -EACCES || maps == -EPERM) {
         char name[64];
         return err_set(err, -EACCES,
-                       "process %d belongs to %s and its memory may not be read: run ebb as "
-                       "that user or as root",
+                       "process %d belongs to %s; run ebb as that user or as root to read its "
+                       "memory",
                        pid, user_name(st.uid, name, sizeof name));
     }
-    /* amid the exit of its main thread a process has no memory to show, and others have it */
+    /* while its main thread exits, a process shows no memory, but its other threads do */
     if (n->size_bytes == 0 && n->tid == 0 && n->threads <= 1)
-        return err_set(err, -EINVAL, "%d is a thread of the kernel: it has no memory of its own",
-                       pid);
+        return err_set(err, -EINVAL, "%d is a kernel thread: it has no memory of its own", pid);
     return 0;
 }
 
-/* A check before anything is added, so that a refusal leaves no trace in the recording. */
-static int check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
+int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 {
     struct tree_node *n = NULL;
     int r = pid > 0 ? node_new(tree->root, &tree->fds, pid, false, &n) : -ESRCH;
@@ -429,7 +426,8 @@ static int check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err)
 {
-    int r = check_pid(tree, pid, err);
+    /* checked before it is added, so that a refused process causes no event */
+    int r = tree_check_pid(tree, pid, err);
     if (r < 0)
         return r;
     begin_walk(tree);
@@ -445,7 +443,8 @@ int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct e
         return explain_refusal(err, r, pid);
     r = walk_nodes(tree, from, now_ns);
     for (size_t i = from; i < tree->count; i++)
-        tree->nodes[i]->maps_due_ns = now_ns; /* it may have been running for long */
+        /* a root may have been running for a long time, so its libraries are probably mapped */
+        tree->nodes[i]->maps_due_ns = now_ns;
     end_walk(tree, now_ns);
     return r < 0 ? explain_refusal(err, r, pid) : 0;
 }
@@ -475,6 +474,5 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err)
 {
     tree->all = true;
     int r = proc_tree_walk(tree, now_ns);
-    return r < 0 ? err_set(err, r, "cannot list the processes of this machine: %s", strerror(-r))
-                 : 0;
+    return r < 0 ? err_set(err, r, "cannot list processes: %s", strerror(-r)) : 0;
 }

@@ -1,4 +1,4 @@
-/* The listening socket, and one short conversation with each who comes. */
+/* The listening socket, and one short exchange per connection. */
 #include "profile/arrive.h"
 
 #include <errno.h>
@@ -18,9 +18,10 @@
 
 enum {
     BACKLOG = 256,
-    WAITING_MAX = 64, /* connected, and nothing said yet */
-    ACCEPT_MAX = 64,  /* in one turn of the loop: a flood must not starve the sampling */
-    SURPLUS_FDS = 4,  /* that a sender may attach; what has no room the kernel drops */
+    WAITING_MAX = 64, /* connections that have not sent their table yet */
+    ACCEPT_MAX = 64,  /* per iteration of the loop: a flood must not starve the sampling */
+    /* Extra descriptors that a sender may attach; the kernel closes those that do not fit. */
+    SURPLUS_FDS = 4,
 };
 #define SILENCE_NS (5 * NS_PER_S)
 
@@ -58,7 +59,7 @@ static void visitor_free(struct visitor *v)
     free(v);
 }
 
-/* The first descriptor that came with MSG, or -1; others are closed. */
+/* Returns the first descriptor attached to MSG, or -1; closes the others. */
 static int take_fd(struct msghdr *msg)
 {
     int kept = -1;
@@ -78,7 +79,7 @@ static int take_fd(struct msghdr *msg)
     return kept;
 }
 
-/* 1 and a descriptor; 0: nothing yet; -EBADMSG: this brings no table. */
+/* Returns 1 and a descriptor, 0 if nothing has arrived yet, or -EBADMSG: not a table. */
 static int receive_table(int socket_fd, int *ret_fd)
 {
     union {
@@ -95,7 +96,7 @@ static int receive_table(int socket_fd, int *ret_fd)
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -EBADMSG;
     int fd = take_fd(&msg);
-    /* A newer library may say more; whether its table can be read, the table tells. */
+    /* A newer library may send a longer hello; the version in the table decides. */
     if (n < (ssize_t)sizeof hello || fd < 0 ||
         memcmp(hello.magic, HEAP_TABLE_MAGIC, sizeof hello.magic) != 0) {
         if (fd >= 0)
@@ -134,8 +135,8 @@ static struct visitor *longest_silent(const struct arrive *a)
     return oldest;
 }
 
-/* The folder's rights are the gate; this one holds should someone open it up. */
-static bool may_come(const struct arrive *a, int fd, int32_t *ret_pid)
+/* The folder's permissions are the main protection; this check works even if they are changed. */
+static bool is_permitted(const struct arrive *a, int fd, int32_t *ret_pid)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
@@ -161,7 +162,7 @@ static int welcome(struct arrive *a, int fd, int32_t pid)
         a->refused++;
     }
     a->waiting[a->count++] = v;
-    on_visitor(v, fd, EPOLLIN); /* most have said it already, and then never wait */
+    on_visitor(v, fd, EPOLLIN); /* most have sent their table already */
     return 0;
 }
 
@@ -174,10 +175,11 @@ static void on_listener(void *user, int listener, uint32_t events)
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-                loop_change_fd(a->source, 0); /* until the next tick: the loop would spin */
+                loop_change_fd(a->source,
+                               0); /* until the next tick: the loop would spin otherwise */
             return;
         }
-        if (!may_come(a, fd, &pid) || welcome(a, fd, pid) < 0) {
+        if (!is_permitted(a, fd, &pid) || welcome(a, fd, pid) < 0) {
             a->refused++;
             close(fd);
         }
@@ -196,7 +198,7 @@ static int listen_at(struct arrive *a, const char *path)
     memcpy(a->address.sun_path, path, len + 1);
     if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
         int r = -errno;
-        a->address.sun_path[0] = '\0'; /* not ours to remove */
+        a->address.sun_path[0] = '\0'; /* someone else's socket: do not remove it */
         return r;
     }
     if (chmod(path, 0600) < 0 || listen(a->fd, BACKLOG) < 0)

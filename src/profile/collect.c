@@ -1,7 +1,8 @@
-/* Who is read when, and which of them get a file. */
+/* Decides when each process is read, and which processes get a file. */
 #include "profile/collect.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "base/number.h"
 #include "mark/mark.h"
 #include "profile/arrive.h"
 #include "profile/store.h"
@@ -25,11 +27,14 @@ enum {
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-/* Steps are told, but none came since a reading was due. */
+/* How long a due reading waits for the next step of a job that reports steps. */
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
+#define FIGURES_NS NS_PER_S
+/* Reading the figures takes at most this part of the time: 1/200. */
+enum { FIGURES_SHARE = 200 };
 
-/* How far the marks of a process, or of the job, have come. */
+/* Progress of a process or of the job, from marks. */
 struct pace {
     bool has_step, has_epoch;
     int64_t step;
@@ -40,17 +45,23 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    int pidfd; /* negative: none; whoever calls collect_gone knows */
+    int pidfd; /* negative: none; the caller of collect_gone then reports the exit */
     struct loop_source *source;
-    struct store_writer *writer; /* NULL: no file, or it is closed */
-    char name[48];               /* of the file; "": none */
+    struct store_writer *writer; /* NULL: no file, or already closed */
+    char name[48];               /* name of the file; "": none */
     uint64_t file_bytes;
-    uint64_t first_ns, reading_ns; /* came; last read, 0: not yet */
-    struct pace pace;              /* of its own marks */
+    uint64_t first_ns, reading_ns; /* when it connected, and when it was last read (0: not yet) */
+    struct pace pace;              /* from its own marks */
     bool is_wanted;
     enum store_why why;
     double live_bytes;
     struct profile_cost cost;
+    uint64_t figures_ns, figures_cost_ns;
+    unsigned figures_sent; /* one bit per figure that was ever above 0 */
+    struct profile_gpu gpus[HEAP_GPUS];
+    uint64_t gpus_used, gpu_failures;
+    bool has_gpu_numbers;
+    uint8_t gpu_number[HEAP_GPUS]; /* the driver's number, by the number that the process uses */
 };
 
 enum trouble_kind { TROUBLE_DISK, TROUBLE_TABLE, TROUBLE_MANY, TROUBLE_KINDS };
@@ -66,11 +77,14 @@ struct collect {
     int dirfd;
     struct process *living[COLLECT_TABLES];
     size_t count, turn;
-    struct process *gone[COLLECT_FILES]; /* those with files */
-    size_t gone_count, files;            /* files of the living too: at most COLLECT_FILES */
+    struct process *gone[COLLECT_FILES]; /* exited processes with files */
+    size_t gone_count, files; /* files: of living and exited processes, at most COLLECT_FILES */
     struct pace pace;
     uint64_t not_followed, without_file;
     struct trouble troubles[TROUBLE_KINDS];
+    collect_figure_fn *on_figure;
+    collect_gpu_fn *on_gpu;
+    void *user;
 };
 
 static uint64_t since(uint64_t now_ns, uint64_t then_ns)
@@ -104,7 +118,7 @@ static void check_disk(struct process *p)
     struct err err;
     if (r == 0)
         return;
-    err_set(&err, r, "%s: %s: the history of this heap has gaps", p->name, strerror(-r));
+    err_set(&err, r, "%s: %s; this heap history has gaps", p->name, strerror(-r));
     note_trouble(p->collect, TROUBLE_DISK, r, &err);
 }
 
@@ -118,7 +132,7 @@ static void collected_free(struct process *p, uint64_t wait_ns)
     free(p);
 }
 
-/* Of those that have gone, the file that says least makes room. */
+/* Deletes the file of the exited process that has the fewest live bytes. */
 static bool make_room_for_file(struct collect *c)
 {
     size_t least = 0;
@@ -138,7 +152,7 @@ static bool make_room_for_file(struct collect *c)
     return true;
 }
 
-/* The job's first process has a table from its start on, which may stay empty. */
+/* The job's first process has a table from its start on, which may be empty. */
 static bool has_samples(const struct process *p)
 {
     struct profile_cost cost;
@@ -188,12 +202,117 @@ static double look_total(const struct look *look)
     return bytes;
 }
 
-/* Into its file, where it has one. */
+/* A process that has exited has no pagemap, so its last measurement is kept. */
+static void measure_large(struct process *p)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/pagemap", (int)p->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    look_measure(&p->look, fd);
+    close(fd);
+}
+
+static void report_figures(struct process *p, uint64_t now_ns)
+{
+    struct collect *c = p->collect;
+    uint64_t begin = clock_mono_ns();
+    struct look_totals totals;
+    measure_large(p);
+    look_totals(&p->look, &totals);
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {
+        {"heap_sampled", totals.heap},
+        {"heap_shared", totals.shared},
+        {"heap_pool", totals.pool},
+        {"heap_allocated", (double)look_allocated_bytes(&p->look)},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        if (figures[i].value > 0)
+            p->figures_sent |= 1U << i;
+        if (p->figures_sent & 1U << i)
+            c->on_figure(c->user, p->pid, figures[i].name, number_to_u64(figures[i].value));
+    }
+    p->figures_ns = now_ns;
+    p->figures_cost_ns = clock_mono_ns() - begin;
+}
+
+/* CUDA_VISIBLE_DEVICES="2,3" makes GPU 2 the process's GPU 0. A name instead of a number is not
+ * followed: then the numbers are the process's own. */
+static void read_gpu_numbers(struct process *p)
+{
+    char path[32], environment[64 << 10];
+    static const char name[] = "CUDA_VISIBLE_DEVICES=";
+    for (unsigned i = 0; i < HEAP_GPUS; i++)
+        p->gpu_number[i] = (uint8_t)i;
+    p->has_gpu_numbers = true;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)p->pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, environment, sizeof environment);
+    const char *at = environment, *end = environment + (len > 0 ? len : 0);
+    while (at < end && strncmp(at, name, sizeof name - 1) != 0)
+        at += strnlen(at, (size_t)(end - at)) + 1;
+    if (at >= end)
+        return;
+    at += sizeof name - 1;
+    for (unsigned i = 0; i < HEAP_GPUS && *at >= '0' && *at <= '9'; i++) {
+        char *next;
+        unsigned long number = strtoul(at, &next, 10);
+        if (number < HEAP_GPUS)
+            p->gpu_number[i] = (uint8_t)number;
+        at = *next == ',' ? next + 1 : "";
+    }
+}
+
+static void read_gpus(struct process *p)
+{
+    struct look_gpus now;
+    look_gpus(&p->look, &now);
+    memcpy(p->gpus, now.at, sizeof p->gpus);
+    p->gpus_used = now.used;
+    p->gpu_failures = now.oom_count;
+}
+
+static void report_gpus(struct process *p)
+{
+    struct collect *c = p->collect;
+    read_gpus(p);
+    if (p->gpus_used == 0)
+        return;
+    if (!p->has_gpu_numbers)
+        read_gpu_numbers(p);
+    for (unsigned i = 0; i < HEAP_GPUS; i++) {
+        uint64_t allocated = 0, reserved = 0;
+        bool is_used = false;
+        for (size_t k = 0; k < c->count; k++)
+            for (unsigned g = 0; g < HEAP_GPUS; g++)
+                if (c->living[k]->gpus[g].reports > 0 && c->living[k]->gpu_number[g] == i) {
+                    is_used = true;
+                    allocated += c->living[k]->gpus[g].low_bytes;
+                    reserved += c->living[k]->gpus[g].reserved_bytes;
+                }
+        if (is_used)
+            c->on_gpu(c->user, i, allocated, reserved);
+    }
+}
+
+void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu, void *user)
+{
+    c->on_gpu = on_gpu;
+    c->on_figure = fn;
+    c->user = user;
+}
+
+/* Writes a reading to the process's file, if it has one. */
 static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
 {
     const struct pace *pace = pace_of(p);
     int r = 0;
-    if (now_ns < p->reading_ns) /* a mark's time may lie before that of the last tick */
+    if (why != STORE_LAST)
+        measure_large(p);
+    if (now_ns < p->reading_ns) /* a mark may be older than the last tick */
         now_ns = p->reading_ns;
     look_cost(&p->look, &p->cost);
     if (p->writer) {
@@ -208,7 +327,7 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     return r;
 }
 
-/* 0: not yet; else for how long it has been due, and a nanosecond. */
+/* Returns 0 if no reading is due, otherwise for how long it has been due, plus 1 ns. */
 static uint64_t due_for(const struct process *p, uint64_t now_ns)
 {
     uint64_t elapsed = since(now_ns, p->first_ns);
@@ -225,7 +344,7 @@ static void want(struct process *p, enum store_why why)
     p->is_wanted = true;
 }
 
-/* In turn, so that none is left out however many there are. */
+/* Starts after the process that was read last, so that every process gets its turn. */
 static void take_wanted(struct collect *c, uint64_t now_ns)
 {
     uint64_t begin = clock_mono_ns();
@@ -262,6 +381,12 @@ void collect_tick(struct collect *c, uint64_t now_ns)
         uint64_t patience = pace_of(p)->has_step ? MARK_PATIENCE_NS : 0;
         if (due_for(p, now_ns) > patience)
             want(p, STORE_DUE);
+        uint64_t pause = p->figures_cost_ns * FIGURES_SHARE;
+        if (c->on_figure && has_samples(p) &&
+            since(now_ns, p->figures_ns) >= (pause > FIGURES_NS ? pause : FIGURES_NS))
+            report_figures(p, now_ns);
+        if (c->on_gpu)
+            report_gpus(p);
     }
     take_wanted(c, now_ns);
 }
@@ -299,7 +424,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
         struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
         if (!is_sender && pace_of(p) != &c->pace)
             continue;
-        bool is_begun = is_sender && e.is_first; /* growth is measured from there */
+        bool is_begun = is_sender && e.is_first; /* growth is measured from the first step */
         if (is_begun || (e.is_epoch && p->reading_ns > 0))
             want(p, STORE_EPOCH);
         else if (e.is_step && due_for(p, mark->t_ns) > 0)
@@ -308,7 +433,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
     take_wanted(c, mark->t_ns);
 }
 
-/* ---- coming and going ---- */
+/* ---- arrival and exit ---- */
 
 static struct process *find_living(const struct collect *c, int32_t pid, size_t *ret_at)
 {
@@ -320,14 +445,15 @@ static struct process *find_living(const struct collect *c, int32_t pid, size_t 
     return NULL;
 }
 
-/* Its table is whole, however it ended. What is written is closed when the disk has it. */
+/* The table is complete, however the process exited. The file is closed once it is on disk. */
 static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
 {
     struct process *p = c->living[at];
     c->living[at] = c->living[--c->count];
     loop_remove(p->source);
     p->source = NULL;
-    if (!p->writer && look_total(&p->look) >= WORTH_A_FILE_BYTES)
+    read_gpus(p);
+    if (!p->writer && (look_total(&p->look) >= WORTH_A_FILE_BYTES || p->gpu_failures > 0))
         open_file(p);
     if (!p->writer) {
         c->without_file += has_samples(p);
@@ -364,8 +490,8 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     struct err err;
     if (!p) {
         err_set(&err, -EMFILE,
-                "more than %d processes with a heap at one time: the rest is not "
-                "followed",
+                "more than %d processes with a heap at one time; the others are not "
+                "profiled",
                 COLLECT_TABLES);
         note_trouble(c, TROUBLE_MANY, -EMFILE, &err);
         c->not_followed++;
@@ -379,7 +505,7 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     c->living[c->count++] = p;
     if (is_gone)
         finish_process(c, c->count - 1, now_ns);
-    else if (p->pidfd >= 0) /* where that fails, collect_gone will be told */
+    else if (p->pidfd >= 0) /* if that fails, collect_gone reports the exit */
         loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
 }
 
@@ -389,7 +515,7 @@ static void on_table(void *user, int32_t pid, int fd)
     struct look look = {0};
     struct err err = {""};
     uint64_t now_ns = clock_mono_ns();
-    collect_gone(c, pid, now_ns); /* by exec it has become another program */
+    collect_gone(c, pid, now_ns); /* exec has started another program in this process */
     int r = look_open(fd, pid, &look, &err);
     if (r == 0) {
         collect_add(c, pid, &look, now_ns);
@@ -400,9 +526,9 @@ static void on_table(void *user, int32_t pid, int fd)
     note_trouble(c, TROUBLE_TABLE, r, &err);
 }
 
-/* ---- from outside ---- */
+/* ---- requests ---- */
 
-/* Those that are not worth a file yet are asked only where there are no others. */
+/* Processes without a file are only read if none has a file. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {
@@ -477,6 +603,10 @@ static json_t *collected_json(const struct process *p, bool is_alive)
                             json_u64(p->file_bytes));
     json_object_set_new(doc, "live_bytes", json_count(p->live_bytes));
     json_object_set_new(doc, "cost", profile_cost_json(&p->cost));
+    if (p->gpus_used > 0 || p->gpu_failures > 0) {
+        json_object_set_new(doc, "gpus", json_u64(p->gpus_used));
+        json_object_set_new(doc, "gpu_out_of_memory", json_u64(p->gpu_failures));
+    }
     return doc;
 }
 

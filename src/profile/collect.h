@@ -1,5 +1,5 @@
-/* The tables of a job's processes, gathered as they come: the listening socket, one look and, once
- * it is worth it, one file for each process. On the event loop of whoever supervises the job. */
+/* Collects the tables of a job's processes as they arrive: a listening socket, one mapped table per
+ * process, and a file per process once it has enough data. Runs on the supervisor's event loop. */
 #pragma once
 
 #include <jansson.h>
@@ -12,37 +12,47 @@ struct loop;
 struct mark;
 
 enum {
-    COLLECT_TABLES = 256, /* at one time; later ones are counted and not followed */
-    COLLECT_FILES = 64, /* in one run folder: then those that held least and have gone make room */
+    COLLECT_TABLES = 256, /* at one time; later processes are counted but not profiled */
+    COLLECT_FILES = 64, /* per run folder; beyond that, exited processes with the fewest live bytes
+                           lose their file */
 };
 
-/* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD: the run folder (borrowed), -1: none, then only the
- * present can be asked for. A process gets a file heap.PID.ebbheap (heap.PID-2.ebbheap if that is
- * there: a pid used again, another program by exec) with its first reading, 2 s after it came, or
- * if at its end it holds 1 MiB. */
+/* Listens at PATH ("$EBB_SOCKET.heap"). DIRFD is the run folder (borrowed), or -1: then only the
+ * current state is available. A process gets a file heap.PID.ebbheap (heap.PID-2.ebbheap if that
+ * exists, after a reused pid or an exec) with its first reading, 2 s after it connected, or at its
+ * exit if it has 1 MiB of live bytes. */
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err);
-/* Takes a last reading of all that is left, waits a few seconds for the disk and removes the
- * socket. NULL is fine. */
+/* Takes a last reading of all processes, waits briefly for the disk and removes the socket. Accepts
+ * NULL. */
 void collect_free(struct collect *c);
-/* Every tick: takes the readings that are due. At most a few milliseconds; the rest the next time.
- */
+/* Called at every tick: takes the readings that are due. Takes at most a few milliseconds; the
+ * remaining ones follow at the next tick. */
 void collect_tick(struct collect *c, uint64_t now_ns);
-/* Steps and epochs; those of a process are its own, where it sends any, else those of the job. A
- * reading that is due is taken at the next step. */
+/* Reports live memory and allocated bytes of each process, at most once per second: heap_sampled
+ * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a literal. */
+typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
+/* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.
+ * GPU is the driver's number, from CUDA_VISIBLE_DEVICES of the processes. */
+typedef void collect_gpu_fn(void *user, unsigned gpu, uint64_t allocated_bytes,
+                            uint64_t reserved_bytes);
+void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu,
+                       void *user);
+/* Takes a mark for a step or epoch; a process uses its own marks if it sends any, otherwise the
+ * job's. A reading that is due is taken at the next step. */
 void collect_mark(struct collect *c, const struct mark *mark);
-/* PID has gone: a last reading of what it left, then its table is let go. One that was not told of
- * is noticed here too, if a moment later. */
+/* Called when PID has exited: takes a last reading and closes its table. Exits that are not
+ * reported here are noticed a moment later. */
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
-/* A fresh reading and snapshot of all (PID 0) or one, on disk when this returns (at most WAIT_NS):
- * how many. Of all: those that came within the last 2 s only where there is no file yet. */
+/* Takes a reading and snapshot of all processes (PID 0) or one, on disk when this returns (at most
+ * WAIT_NS). Returns their number. Processes that connected within the last 2 s are only included if
+ * there is no file yet. */
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
-/* Waits at most WAIT_NS until the disk has what was read so far. */
+/* Waits at most WAIT_NS until everything read so far is on disk. */
 void collect_flush(struct collect *c, uint64_t wait_ns);
-/* Trouble that was not told yet, each kind once: -errno and a sentence (the disk refuses a file, a
- * table is of another version or none, too many processes). 0: none. */
+/* Returns -errno and an error for the next unreported problem, each kind once: a write error, a
+ * table of another version or an invalid one, too many processes. Returns 0 if there is none. */
 int collect_trouble(struct collect *c, struct err *err);
-/* For run.json: {"processes": [{pid, is_alive, file, file_bytes, live_bytes, cost (as
- * profile_cost_json has it)}], "not_followed": n, "without_file": n}. The caller
- * owns it; NULL: no memory. */
+/* For run.json: {"processes": [{pid, is_alive, file, file_bytes, live_bytes, cost (see
+ * profile_cost_json)}], "not_followed": n, "without_file": n}. NULL: out of memory. */
 json_t *collect_json(const struct collect *c);

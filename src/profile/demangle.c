@@ -1,4 +1,4 @@
-/* Readable C++ names, by the compiler's own support library. */
+/* Demangles C++ names with the compiler's support library. */
 #include "profile/demangle.h"
 
 #include <setjmp.h>
@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* libsupc++'s; unlike __cxa_demangle it allocates nothing, so that it can be left half-way: a name
- * of a hundred bytes can stand for gigabytes. */
+/* From libsupc++. Unlike __cxa_demangle it allocates nothing, so it can be interrupted: a name of a
+ * hundred bytes can expand to gigabytes. */
 int __gcclibcxx_demangle_callback(const char *mangled,
                                   void (*callback)(const char *text, size_t len, void *arg),
                                   void *arg);
@@ -29,7 +29,7 @@ static void take_part(const char *text, size_t len, void *arg)
         longjmp(part->enough, 1);
 }
 
-/* No character is torn: what the library gives for ASCII is ASCII, and other names are rare. */
+/* Cuts the text without splitting a character. */
 static void cut(struct buf *out, size_t start)
 {
     while (out->len > start && ((unsigned char)out->data[out->len - 1] & 0x80U))
@@ -56,7 +56,7 @@ void demangle(struct buf *out, const char *name)
         cut(out, start);
 }
 
-/* Past the bracket that closes the one at S, or the end. */
+/* Returns the position after the bracket that closes the one at S, or the end. */
 static const char *skip_brackets(const char *s)
 {
     unsigned depth = 0;
@@ -70,7 +70,7 @@ static const char *skip_brackets(const char *s)
     return s;
 }
 
-/* "operator<", "operator()", "operator new[]": what looks like brackets is the name. */
+/* The brackets in "operator<", "operator()" and "operator new[]" are part of the name. */
 static const char *skip_operator(const char *s)
 {
     s += strlen("operator");

@@ -1,15 +1,14 @@
-/* C++ names as a person would write them. */
+/* Demangling of C++ names. */
 #pragma once
 
 #include <stddef.h>
 
 struct buf;
 
-enum { DEMANGLE_MAX = 2048 }; /* a longer name is cut, with "…" at its end */
+enum { DEMANGLE_MAX = 2048 }; /* longer names are truncated and end in "…" */
 
-/* Appends NAME in readable form to OUT, or as it is where it is no C++ name. */
+/* Appends NAME demangled to OUT, or unchanged if it is not a C++ name. */
 void demangle(struct buf *out, const char *name);
-/* Where the function's own name begins in a readable one, after its return type if it has one, and
- * how long it is without parameters: "std::vector<int>::reserve" of
- * "void std::vector<int>::reserve(unsigned long)". */
+/* Finds the function's own name in a demangled name: "std::vector<int>::reserve" in "void
+ * std::vector<int>::reserve(unsigned long)". *ret_len is its length. */
 const char *demangle_bare(const char *readable, size_t *ret_len);

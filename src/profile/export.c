@@ -1,4 +1,4 @@
-/* What the exports share, and stacks as lines for flame graphs: "main (train.py:12);collate
+/* Code shared by the exports, and collapsed stacks for flame graphs: "main (train.py:12);collate
  * (data.py:40) 1048576". */
 #include "profile/export_sites.h"
 
@@ -22,7 +22,7 @@ int export_no_memory(struct err *err)
     return err_set(err, -ENOMEM, "not enough memory to export the profile");
 }
 
-/* At least 0, also of what is no number. */
+/* Returns at least 0, also for NAN. */
 static uint64_t whole(double v)
 {
     return (uint64_t)number_to_i64(fmax(v, 0));
@@ -74,7 +74,7 @@ size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[EXPORT_
 
 /* ---- collapsed stacks ---- */
 
-/* The separators of the format must not come from a name. */
+/* Names must not contain the format's separator. */
 static void add_name(struct buf *out, const char *s)
 {
     size_t start = out->len;
@@ -139,10 +139,10 @@ int profile_export_collapsed(const struct profile *p, struct names *names, FILE 
     return r;
 }
 
-/* ---- speedscope: frames once, each stack as a list of their numbers ---- */
+/* ---- speedscope: each frame once, each stack as a list of frame numbers ---- */
 
 struct speedscope {
-    struct numbers known; /* from where a name is to the frame's number */
+    struct numbers known; /* maps the address of a name to the frame's number */
     json_t *frames, *samples, *weights;
     uint64_t total;
 };

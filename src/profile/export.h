@@ -1,5 +1,5 @@
-/* A profile in the forms other tools open. What could not be written shows in ferror of OUT, as the
- * caller's last look; the rest is 0, -ENOMEM, or -ENODATA: there is no reading. */
+/* Exports a profile for other tools. Write errors remain in ferror(OUT) for the caller; other
+ * results are 0, -ENOMEM, or -ENODATA if there is no reading. */
 #pragma once
 
 #include <stdio.h>
@@ -9,11 +9,11 @@
 
 struct err;
 
-/* gzipped protobuf: alloc_objects, alloc_space, inuse_objects, inuse_space (the default). */
+/* Writes gzipped protobuf: alloc_objects, alloc_space, inuse_objects, inuse_space (the default). */
 int profile_export_pprof(const struct profile *p, struct names *names, FILE *out, struct err *err);
-/* "outer;inner BYTES" lines of what lives. */
+/* Writes live bytes as "outer;inner BYTES" lines. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,
                              struct err *err);
-/* What lives, as JSON for speedscope. */
+/* Writes live bytes as JSON for speedscope. */
 int profile_export_speedscope(const struct profile *p, struct names *names, FILE *out,
                               struct err *err);

@@ -1,4 +1,4 @@
-/* pprof's profile.proto, written by hand and gzipped. */
+/* Writes pprof's profile.proto, encoded by hand and gzipped. */
 #include "profile/export_sites.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/texts.h"
 
-/* Numbers of the fields in profile.proto. */
+/* Field numbers of profile.proto. */
 enum {
     PROFILE_SAMPLE_TYPE = 1,
     PROFILE_SAMPLE = 2,
@@ -33,7 +33,8 @@ enum {
     MAPPING_LIMIT = 3,
     MAPPING_FILE = 5,
     MAPPING_BUILD_ID = 6,
-    MAPPING_HAS_FIRST = 7, /* functions, file names, lines, inlined frames */
+    /* The first of four flags: functions, file names, lines, inlined frames. */
+    MAPPING_HAS_FIRST = 7,
     MAPPING_HAS_LAST = 10,
     LOCATION_ID = 1,
     LOCATION_MAPPING = 2,
@@ -51,7 +52,7 @@ struct pprof {
     const struct profile *profile;
     struct names *names;
     struct buf out;
-    struct texts strings; /* number 0 must be "" */
+    struct texts strings; /* string 0 must be "" */
     struct numbers locations, functions;
     struct buf message, inner, clean; /* reused */
 };
@@ -68,7 +69,7 @@ static void add_bytes(struct buf *b, unsigned field, const void *data, size_t le
     buf_add_blob(b, data, len);
 }
 
-/* protobuf wants UTF-8, and who prints it no escapes of a terminal. */
+/* protobuf requires UTF-8, and printed text must not contain terminal escapes. */
 static uint64_t string_n(struct pprof *pp, const char *s, size_t len)
 {
     uint32_t number = 0;
@@ -92,7 +93,7 @@ static void add_type(struct pprof *pp, unsigned field, const char *type, const c
     add_bytes(&pp->out, field, pp->inner.data, pp->inner.len);
 }
 
-/* The number + 1, which is its id, of KEY in MAP; *ret_new: it was not there. */
+/* Returns the id (number + 1) of KEY in MAP; *ret_new: it was added now. */
 static uint64_t id_of(struct pprof *pp, struct numbers *map, uint64_t key, bool *ret_new)
 {
     uint32_t number;
@@ -167,8 +168,8 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     struct buf ids = {0}, m = {0};
     size_t n = export_stack(pp->profile, site, nodes);
     if (n == 0 && pp->profile->n_nodes > 0)
-        nodes[n++] = 0; /* the root, which is named as no stack */
-    while (n-- > 0)     /* the innermost comes first */
+        nodes[n++] = 0; /* the root, which names samples without a stack */
+    while (n-- > 0)     /* innermost first */
         buf_add_varint(&ids, location_id(pp, nodes[n]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
     buf_clear(&pp->inner);
@@ -183,7 +184,7 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     buf_fini(&m);
 }
 
-/* One past the highest address that a stack has in MODULE (counted from 1). */
+/* Returns one past the highest address that a stack has in MODULE (counted from 1). */
 static uint64_t module_end(const struct profile *p, uint64_t module)
 {
     uint64_t end = 1;
@@ -208,7 +209,7 @@ static void add_mapping(struct pprof *pp, size_t i)
     add_number(&pp->message, MAPPING_FILE, string_n(pp, m->path.at, m->path.len));
     add_number(&pp->message, MAPPING_BUILD_ID, string(pp, id));
     for (unsigned field = MAPPING_HAS_FIRST; field <= MAPPING_HAS_LAST; field++)
-        add_number(&pp->message, field, 1); /* nothing is left to look up */
+        add_number(&pp->message, field, 1); /* all frames are symbolised already */
     add_bytes(&pp->out, PROFILE_MAPPING, pp->message.data, pp->message.len);
     pp->out.failed |= pp->message.failed;
 }

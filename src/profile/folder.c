@@ -1,4 +1,4 @@
-/* Looking for heap histories in a run folder. */
+/* Finds heap histories in a run folder. */
 #include "profile/folder.h"
 
 #include <dirent.h>
@@ -44,7 +44,7 @@ double folder_grown_bytes(const struct profile *p)
     return sum > GROWN_LEAST ? sum : 0;
 }
 
-/* heap.PID.ebbheap, or heap.PID-N.ebbheap. */
+/* Matches heap.PID.ebbheap and heap.PID-N.ebbheap. */
 static bool is_history(const char *name)
 {
     int pid, n, end = 0;
@@ -62,7 +62,7 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_set(err, -errno, "cannot read %s: %s", name, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return err_set(err, -EINVAL, "%s is no heap history: not a file", name);
+        return err_set(err, -EINVAL, "%s is not a heap history: not a regular file", name);
     int r = store_read(fd, &h.profile, &h.damage, err);
     if (r < 0)
         return err_prefix(err, r, "%s", name);
@@ -73,40 +73,21 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
     return 0;
 }
 
-/* What a process was before an exec is over. */
-static bool is_better(const struct folder_heap *h, const struct folder_heap *than)
+/* NULL: the process used no GPU. */
+static struct profile *profile_part(const struct folder_heap *h, enum folder_memory memory)
 {
-    if (!than->profile)
-        return true;
-    if (h->profile->pid == than->profile->pid && h->profile->start_ns != than->profile->start_ns)
-        return h->profile->start_ns > than->profile->start_ns;
-    double grown = folder_grown_bytes(h->profile), grown_than = folder_grown_bytes(than->profile);
+    return memory == FOLDER_GPU ? h->profile->gpu : h->profile;
+}
+
+/* The history before an exec is over. */
+static bool is_better(const struct profile *p, const struct profile *than)
+{
+    if (p->pid == than->pid && p->start_ns != than->start_ns)
+        return p->start_ns > than->start_ns;
+    double grown = folder_grown_bytes(p), grown_than = folder_grown_bytes(than);
     if (grown != grown_than)
         return grown > grown_than;
-    return folder_live_bytes(h->profile) > folder_live_bytes(than->profile);
-}
-
-/* H is not taken: it is told of in BEST, and let go. Out of memory it is let go alone. */
-static void pass_over(struct folder_heap *best, struct folder_heap *h)
-{
-    struct folder_other *more = reallocarray(best->other, best->others + 1, sizeof *more);
-    if (more) {
-        best->other = more;
-        more[best->others++] =
-            (struct folder_other){h->profile->pid, folder_live_bytes(h->profile)};
-    }
-    folder_heap_fini(h);
-}
-
-static void prefer_heap(struct folder_heap *best, struct folder_heap *h)
-{
-    struct folder_heap old = *best;
-    *best = *h;
-    best->other = old.other;
-    best->others = old.others;
-    old.other = NULL;
-    if (old.profile)
-        pass_over(best, &old);
+    return folder_live_bytes(p) > folder_live_bytes(than);
 }
 
 static int by_live(const void *a, const void *b)
@@ -115,79 +96,124 @@ static int by_live(const void *a, const void *b)
     return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
 }
 
-/* The first failure is told where nothing could be read at all. */
-static int read_histories(DIR *dir, int32_t pid, struct folder_heap *best, struct err *err)
+void folder_each(const char *path, folder_heap_fn *fn, void *user)
 {
+    DIR *dir = opendir(path);
     const struct dirent *entry;
-    int first = 0;
+    struct err why = {""};
+    if (!dir) {
+        int r = err_set(&why, -errno, "cannot be read: %s", strerror(errno));
+        fn(user, NULL, r, &why);
+        return;
+    }
     while ((entry = readdir(dir))) {
         struct folder_heap h = {0};
-        struct err why = {""};
         if (!is_history(entry->d_name))
             continue;
         int r = read_file(dirfd(dir), entry->d_name, &h, &why);
-        if (r < 0 && first == 0)
-            first = err_set(err, r, "%s", why.text);
-        if (!h.profile)
-            continue;
-        if ((pid == 0 || h.profile->pid == pid) && is_better(&h, best))
-            prefer_heap(best, &h);
-        else
-            pass_over(best, &h);
-    }
-    return first;
-}
-
-static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct err *err)
-{
-    struct folder_heap best = {0};
-    int first = read_histories(dir, pid, &best, err);
-    if (best.profile) {
-        if (best.others > 1)
-            qsort(best.other, best.others, sizeof *best.other, by_live);
-        *ret = best;
-        return 0;
-    }
-    bool has_others = best.others > 0;
-    folder_heap_fini(&best);
-    if (first < 0)
-        return first;
-    return has_others ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
-                      : err_set(err, -ENOENT,
-                                "there is no heap history; ebb run records one of every dynamic "
-                                "program that lives for two seconds, unless --no-heap or "
-                                "EBB_HEAP=0 keeps it from that");
-}
-
-void folder_each(const char *path, folder_fn *fn, void *user)
-{
-    const struct dirent *entry;
-    DIR *dir = opendir(path);
-    while (dir && (entry = readdir(dir))) {
-        struct folder_heap h = {0};
-        struct err why = {""};
-        if (is_history(entry->d_name) && read_file(dirfd(dir), entry->d_name, &h, &why) == 0)
-            fn(user, h.profile);
+        fn(user, &h, r, &why);
         folder_heap_fini(&h);
     }
-    if (dir)
-        closedir(dir);
+    closedir(dir);
 }
 
-int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err)
+/* Takes over H; keeps the first error, for a folder without any readable history. */
+static void keep_heap(void *user, struct folder_heap *h, int error, const struct err *why)
 {
-    DIR *dir = opendir(path);
-    if (!dir && errno == ENOTDIR) {
+    struct folder_heaps *all = user;
+    if (error < 0 && all->error == 0)
+        all->error = err_set(&all->why, error, "%s", why->text);
+    struct folder_heap *more =
+        h && h->profile ? reallocarray(all->at, all->count + 1, sizeof *more) : NULL;
+    if (!more)
+        return;
+    all->at = more;
+    more[all->count++] = *h;
+    *h = (struct folder_heap){0};
+}
+
+void folder_heaps_read(const char *path, struct folder_heaps *ret)
+{
+    *ret = (struct folder_heaps){.is_read = true};
+    folder_each(path, keep_heap, ret);
+}
+
+void folder_heaps_fini(struct folder_heaps *h)
+{
+    for (size_t i = 0; i < h->count; i++)
+        folder_heap_fini(&h->at[i]);
+    free(h->at);
+    *h = (struct folder_heaps){0};
+}
+
+static int no_gpu_error(struct err *err)
+{
+    return err_set(err, -ENOENT,
+                   "no GPU memory was seen; ebb reads it from PyTorch's caching allocator (torch "
+                   "1.10 and later, not backend:cudaMallocAsync), unless --no-heap or EBB_HEAP=0 "
+                   "is set");
+}
+
+static int pick_error(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
+                      struct err *err)
+{
+    if (h->count == 0 && h->error < 0)
+        return err_set(err, h->error, "%s", h->why.text);
+    if (h->count && memory == FOLDER_GPU)
+        return no_gpu_error(err);
+    return h->count ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
+                    : err_set(err, -ENOENT,
+                              "there is no heap history; ebb run records one for every dynamic "
+                              "program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
+                              "is set");
+}
+
+int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
+                      struct folder_heap *ret, struct err *err)
+{
+    const struct folder_heap *best = NULL;
+    for (size_t i = 0; i < h->count; i++) {
+        const struct profile *p = profile_part(&h->at[i], memory);
+        if (p && (pid == 0 || p->pid == pid) && (!best || is_better(p, profile_part(best, memory))))
+            best = &h->at[i];
+    }
+    if (!best)
+        return pick_error(h, pid, memory, err);
+    *ret = *best;
+    ret->profile = profile_ref(profile_part(best, memory));
+    ret->other = calloc(h->count, sizeof *ret->other);
+    ret->others = 0;
+    for (size_t i = 0; ret->other && i < h->count; i++) {
+        const struct profile *p = profile_part(&h->at[i], memory);
+        if (p && &h->at[i] != best)
+            ret->other[ret->others++] = (struct folder_other){p->pid, folder_live_bytes(p)};
+    }
+    if (ret->others > 1)
+        qsort(ret->other, ret->others, sizeof *ret->other, by_live);
+    return 0;
+}
+
+int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
+                     struct folder_heap *ret, struct err *err)
+{
+    struct folder_heaps all;
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
         int r = read_file(AT_FDCWD, path, ret, err);
         if (r == 0 && pid != 0 && ret->profile->pid != pid) {
             folder_heap_fini(ret);
-            r = err_set(err, -ENOENT, "%s is of another process than %d", path, (int)pid);
+            r = err_set(err, -ENOENT, "%s is not the history of process %d", path, (int)pid);
         }
+        if (r == 0 && !profile_part(ret, memory)) {
+            folder_heap_fini(ret);
+            r = err_prefix(err, no_gpu_error(err), "%s", path);
+        }
+        if (r == 0)
+            ret->profile = profile_part(ret, memory);
         return r;
     }
-    if (!dir)
-        return err_set(err, -errno, "cannot read %s: %s", path, strerror(errno));
-    int r = read_folder(dir, pid, ret, err);
-    closedir(dir);
+    folder_heaps_read(path, &all);
+    int r = folder_heaps_pick(&all, pid, memory, ret, err);
+    folder_heaps_fini(&all);
     return r < 0 ? err_prefix(err, r, "%s", path) : 0;
 }

@@ -1,13 +1,14 @@
-/* The heap histories of a run: which there are, and the one that is asked for. */
+/* Finds the heap histories in a run folder, and the one to show. */
 #pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
 #include "profile/profile.h"
 #include "profile/store.h"
 
-/* A history of the folder that was not taken. */
+/* Another history in the folder. */
 struct folder_other {
     int32_t pid;
     double live_bytes;
@@ -16,24 +17,45 @@ struct folder_other {
 struct folder_heap {
     struct profile *profile;
     struct store_damage damage;
-    char name[256]; /* of the file */
+    char name[256]; /* file name */
     dev_t dev;
     ino_t ino;
-    struct folder_other *other; /* the one that holds most first */
+    struct folder_other *other; /* the others, by live bytes, largest first */
     size_t others;
 };
 
-/* PATH is a run folder or a heap.PID.ebbheap. PID 0: of several the process that grows most, or
- * holds most where none does; else the one of that process. Of several of one process, which are by
- * exec, the last. 0, -ENOENT: there is none, or what store_read says; with a sentence. */
-int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err);
+/* Which memory: host memory, or the GPU part of the profile. */
+enum folder_memory { FOLDER_HOST, FOLDER_GPU };
+
+/* Reads a heap history. PATH is a run folder or a heap.PID.ebbheap. With PID, reads the history of
+ * that process; with PID 0, that of the process that grows most, or has the most live bytes if none
+ * grows. A process that called exec has several histories: the last one is used. Returns 0, -ENOENT
+ * if there is none, or the error of store_read, with an error. */
+int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
+                     struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* accepts a zeroed one */
-/* Calls FN for each history of the run folder at PATH that can be read; none where that is no
- * folder. */
-typedef void folder_fn(void *user, const struct profile *p);
-void folder_each(const char *path, folder_fn *fn, void *user);
-/* What lives at the last reading; 0 where there is none. */
+/* Calls FN for each history of the run folder PATH, one at a time. H is freed after the call unless
+ * FN takes it and zeroes it. If a history, or the folder (H is NULL), cannot be read, ERROR is
+ * negative and WHY describes it. */
+typedef void folder_heap_fn(void *user, struct folder_heap *h, int error, const struct err *why);
+void folder_each(const char *path, folder_heap_fn *fn, void *user);
+
+/* All histories of a run folder. */
+struct folder_heaps {
+    bool is_read;
+    struct folder_heap *at;
+    size_t count;
+    int error; /* error of the first history that could not be read, or of the folder; 0: none */
+    struct err why;
+};
+/* Reads all histories; a PATH that is not a folder has none. */
+void folder_heaps_read(const char *path, struct folder_heaps *ret);
+void folder_heaps_fini(struct folder_heaps *h); /* accepts a zeroed one */
+/* Like folder_heap_read, among the histories that were read; RET shares the profile. */
+int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
+                      struct folder_heap *ret, struct err *err);
+/* Live bytes at the last reading; 0 if there is none. */
 double folder_live_bytes(const struct profile *p);
-/* By how much its sites surely grew in the second half of the run, when what is loaded at the start
- * is there; 0 for what is less than 1 MiB. */
+/* Statistically certain growth of its sites in the second half of the run, after everything was
+ * loaded; 0 if below 1 MiB. */
 double folder_grown_bytes(const struct profile *p);

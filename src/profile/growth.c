@@ -1,5 +1,4 @@
-/* Call sites by what they hold and by how it grows. Sampling makes every figure an estimate: growth
- * counts as far as it is beyond what chance can do. */
+/* Live bytes and growth by call site, estimated from samples: only growth beyond chance counts. */
 #include "profile/growth.h"
 
 #include <errno.h>
@@ -12,8 +11,12 @@
 #include "profile/tally.h"
 
 static const double z95 = 1.96;
-/* A tenth of what a site holds is within the chance of its samples more often than not. */
+/* A change of less than a tenth of a site's live bytes is usually within the sampling error. */
 static const double material_fraction = 0.1;
+/* A row that grew in the last sixth of the time by at least this fraction of an even rate still
+ * grows. */
+static const double GOES_ON = 0.3;
+static const double FOLLOWS_CONFIDENCE = 0.65; /* of a row that follows the job's verdict */
 
 /* ---- the verdicts ---- */
 
@@ -39,7 +42,7 @@ static int begin_series(struct tally *row)
     return row->series ? verdict_init(row->series, &options) : -ENOMEM;
 }
 
-/* The rows that matter, each with a series to be judged. */
+/* Selects the relevant rows and starts a series for each. */
 static int choose_rows(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
@@ -75,7 +78,7 @@ static uint64_t row_bytes(double bytes)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* A reading is taken right after the mark it belongs to. */
+/* A reading is taken right after the mark it belongs to, so marks are fed first. */
 static void feed(struct tallies *t, struct names *names, struct tally **rows, size_t n)
 {
     const struct profile *p = t->p;
@@ -90,7 +93,7 @@ static void feed(struct tallies *t, struct names *names, struct tally **rows, si
     feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
 }
 
-/* Rows that others were merged into are judged anew. */
+/* Rows that others were merged into are judged again. */
 static int merge_and_judge(struct tallies *t, struct names *names, struct tally **rows, size_t *n)
 {
     size_t merged = merge_small(t, names, rows, n);
@@ -133,7 +136,7 @@ static void put_ages(const struct aged *list, size_t n, double half_s, struct gr
     }
 }
 
-/* ROW_OF gives the place in the result of a tally, or TALLY_NONE. */
+/* ROW_OF maps a tally to its row in the result, or TALLY_NONE. */
 static int ages(const struct tallies *t, const int32_t *row_of, struct growth *g)
 {
     const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
@@ -163,98 +166,17 @@ static int ages(const struct tallies *t, const int32_t *row_of, struct growth *g
     return 0;
 }
 
-/* ---- survivors ---- */
-
-static int by_site(const void *a, const void *b)
-{
-    const struct growth_survivor *x = a, *y = b;
-    return (x->site > y->site) - (x->site < y->site);
-}
-
-static int by_survived(const void *a, const void *b)
-{
-    const struct growth_survivor *x = a, *y = b;
-    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
-/* Adds up those of one site; how many are left. */
-static size_t merge_sites(struct growth_survivor *list, size_t n)
-{
-    size_t out = 0;
-    qsort(list, n, sizeof *list, by_site);
-    for (size_t i = 0; i < n; i++) {
-        if (out && list[out - 1].site == list[i].site) {
-            list[out - 1].bytes += list[i].bytes;
-            list[out - 1].objects += list[i].objects;
-        } else {
-            list[out++] = list[i];
-        }
-    }
-    qsort(list, out, sizeof *list, by_survived);
-    return out;
-}
-
-/* Of the readings at which STEP was the last one done, the last; they may go on long after it. */
-static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
-{
-    for (size_t i = profile_working(p); i-- > 0;)
-        if (p->readings[i].has_step && p->readings[i].step <= step)
-            return p->readings[i].t_ns > t_ns ? p->readings[i].t_ns : t_ns;
-    return t_ns;
-}
-
-int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step,
-                     struct growth_survivor **ret, size_t *ret_count, uint64_t *ret_snapshot_ns,
-                     struct err *err)
-{
-    uint64_t from_ns, to_ns;
-    size_t n = 0;
-    if (!profile_time_of(p, from_step, &from_ns))
-        return tally_no_step(p, from_step, err);
-    if (!profile_time_of(p, to_step, &to_ns))
-        return tally_no_step(p, to_step, err);
-    to_ns = last_moment_of(p, to_step, to_ns);
-    const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
-    if (!s || s->t_ns < from_ns)
-        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
-                       from_step, to_step);
-    struct growth_survivor *list = calloc(s->count ? s->count : 1, sizeof *list);
-    if (!list)
-        return err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < s->count; i++) {
-        const struct profile_sample *one = &s->samples[i];
-        if (one->born_ns < from_ns)
-            list[n++] =
-                (struct growth_survivor){one->site, profile_weight_bytes(one->size, one->interval),
-                                         profile_weight_objects(one->size, one->interval)};
-    }
-    *ret_count = merge_sites(list, n);
-    *ret = list;
-    *ret_snapshot_ns = s->t_ns;
-    return 0;
-}
-
-static int add_survivors(struct tallies *t, struct names *names, struct err *err)
-{
-    AUTO_FREE struct growth_survivor *list = NULL;
-    size_t n = 0;
-    uint64_t at_ns;
-    int r = growth_survivors(t->p, t->o->from_step, t->o->to_step, &list, &n, &at_ns, err);
-    for (size_t i = 0; r == 0 && i < n; i++)
-        r = tallies_want(t, names, list[i].site, list[i].bytes);
-    return r;
-}
-
 /* ---- the result ---- */
 
-/* What is certain of its growth. */
+/* Returns the statistically certain part of the growth. */
 static double sure_growth(const struct growth_row *row)
 {
     double sure = row->growth_bytes - z95 * row->growth_sigma;
     return sure > 0 ? sure : 0;
 }
 
-/* 0: leaks, 1: may, 2: holds. A leak that is small beside what grows else is not put before it. */
+/* Returns 0: leaks, 1: may leak, 2: does not leak. A leak that is small compared to the largest
+ * growth is not ranked first. */
 static int rank(const struct growth_row *row, double largest_growth)
 {
     double sure = sure_growth(row);
@@ -282,15 +204,38 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-static void fill_row(struct growth_row *row, const struct tally *from, struct names *names,
-                     const struct growth_options *o)
+/* A row has few readings of its own, so it follows the job's verdict: growth that has not ended is
+ * part of the job's leak, and no row leaks if the job does not. */
+static void follow_job(struct growth_row *row, const struct verdict_series *series,
+                       enum verdict_leak job_leak)
 {
+    struct verdict_result *r = &row->verdict;
+    struct trend trend;
+    trend_of(series, &trend);
+    bool goes_on = trend.known && trend.growth > 0 && trend.sixth >= GOES_ON;
+    if (job_leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES && goes_on &&
+        sure_growth(row) > 0)
+        r->word = VERDICT_LEAKING;
+    else if (job_leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_YES)
+        r->word = VERDICT_PLATEAUED;
+    else
+        return;
+    r->leak = verdict_word_leak(r->word);
+    r->confidence = FOLLOWS_CONFIDENCE;
+    r->forecast.known = r->growth_ended.known = false;
+}
+
+static void fill_row(struct growth_row *row, const struct tallies *t, const struct tally *from,
+                     struct names *names)
+{
+    const struct growth_options *o = t->o;
     double half = z95 * sqrt(from->variance > 0 ? from->variance : 0);
     bool is_asked = o->has_since || o->has_diff || o->has_survivors;
     *row = (struct growth_row){
         .name = names_of_site(names, from->site),
         .native = names_native_of_site(names, from->site),
         .site = from->site,
+        .gpu = profile_site_gpu(t->p, from->site),
         .sites = from->sites,
         .live_bytes = from->live,
         .live_low = from->live > half ? from->live - half : 0,
@@ -304,9 +249,11 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
     if (o->by == GROWTH_BY_PROGRAM && row->n_program)
         row->name = row->program[0];
     verdict_judge(from->series, NULL, &row->verdict);
+    if (!is_asked)
+        follow_job(row, from->series, o->job_leak);
 }
 
-/* The lines that each row was made of, the largest first. */
+/* Adds the lines of each merged row, largest first. */
 static void put_places(const struct tallies *t, struct names *names, const int32_t *row_of,
                        struct growth *ret)
 {
@@ -327,7 +274,7 @@ static void put_places(const struct tallies *t, struct names *names, const int32
     }
 }
 
-/* Once the rows are in order. ROW_OF is not needed any more and is written over. */
+/* Called after the rows were sorted. Overwrites ROW_OF. */
 static int map_sites(const struct tallies *t, int32_t *row_of, struct growth *ret)
 {
     ret->row_of_site = calloc(t->p->n_sites + 1, sizeof *ret->row_of_site);
@@ -363,7 +310,7 @@ static int put_rows(struct tallies *t, struct names *names, struct tally **chose
     for (size_t i = 0; i < t->count; i++)
         row_of[i] = TALLY_NONE;
     for (size_t i = 0; i < n; i++) {
-        fill_row(&ret->rows[i], chosen[i], names, t->o);
+        fill_row(&ret->rows[i], t, chosen[i], names);
         row_of[chosen[i] - t->at] = (int32_t)i;
     }
     ret->count = n;
@@ -400,11 +347,6 @@ static void put_totals(const struct tallies *t, struct growth *ret)
     }
 }
 
-static bool merges(const struct growth_options *o)
-{
-    return o->minds_program && !o->has_since && !o->has_diff && !o->has_survivors;
-}
-
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
     size_t n = 0, working = profile_working(p);
@@ -421,7 +363,7 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
     struct growth g = {0};
     size_t n;
     if (!t.n_readings)
-        return err_set(err, -ENODATA, "the heap was never read: the process lived too short");
+        return err_set(err, -ENODATA, "the process exited before its heap was first read");
     int r = tallies_init(&t);
     if (r == 0)
         r = tallies_read(&t, names);
@@ -430,12 +372,14 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
     if (r == 0 && options->has_diff)
         r = tallies_diff(&t, names, err);
     if (r == 0 && options->has_survivors)
-        r = add_survivors(&t, names, err);
+        r = tallies_survivors(&t, names, err);
     if (r == 0)
         r = choose_rows(&t, &chosen, &n);
     if (r == 0) {
         feed(&t, names, chosen, n);
-        r = merges(options) ? merge_and_judge(&t, names, chosen, &n) : 0;
+        if (options->minds_program && !options->has_since && !options->has_diff &&
+            !options->has_survivors)
+            r = merge_and_judge(&t, names, chosen, &n);
     }
     if (r == 0)
         r = put_rows(&t, names, chosen, n, &g);

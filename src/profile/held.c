@@ -1,175 +1,221 @@
-/* What a process held at each reading, judged as a series. */
+/* Turns live memory by call site into series that the verdict's model weighs. */
 #include "profile/held.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "profile/folder.h"
+#include "verdict/fit.h"
 
-/* A site that lets go of no more than this part of what it allocates keeps: what it holds does not
- * come and go with every batch, and samples of it are drawn once. */
+/* A site that frees at most this fraction of what it allocates keeps it: its memory does not come
+ * and go with every batch, and each sample of it is drawn only once. */
 static const double KEEPS = 0.2;
-enum { LATE_PART = 8 };         /* of the time: its end */
-static const double PART = 0.5; /* of a growth, that another has */
-static const double LATE_RISE =
-    0.05;                         /* of all that is held: what still grew late grew by so much */
-static const double BEGUN = 0.05; /* of a growth: before so much of it is seen, none was */
+enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
+/* Settled memory is measured per block of readings. */
+enum { BLOCK = 3, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
-static uint64_t sum_bytes(double bytes)
+static bool is_kept(const struct profile_held *h)
 {
-    return bytes > 1 ? (uint64_t)bytes : 1;
+    return h->freed_bytes <= KEEPS * h->allocated_bytes;
 }
 
-/* By site: 1 for those that keep what they hold at END. */
-static void choose_keepers(const struct profile_reading *end, char *keeps)
+/* Returns the first reading after fraction PART of the time up to reading LAST. */
+static const struct profile_reading *reading_after(const struct profile *p, size_t last,
+                                                   double part)
 {
-    for (size_t i = 0; i < end->count; i++)
-        keeps[end->held[i].site] = end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
+    const struct profile_reading *r = p->readings;
+    double end = (double)(p->readings[last].t_ns - r->t_ns);
+    while (r < &p->readings[last] && (double)(r->t_ns - p->readings->t_ns) < part * end)
+        r++;
+    return r;
 }
 
-/* Of those, the ones that hold surely more at END than half-way there: what a start-up takes and
- * keeps hides them in the sum. */
-static void choose_late(const struct profile *p, size_t n, char *keeps)
+static double live_of(const struct profile_held *h)
 {
-    const struct profile_reading *end = &p->readings[n - 1], *half = &p->readings[0];
-    uint64_t half_ns = half->t_ns + (end->t_ns - half->t_ns) / 2;
-    while (half < end && half->t_ns < half_ns)
-        half++;
-    for (size_t i = 0, at = 0; i < end->count; i++) {
-        const struct profile_held *now = &end->held[i];
-        if (!(profile_sure_growth(profile_held_by(half, &at, now->site), now) > 0))
-            keeps[now->site] = 0;
-    }
+    return h ? h->live_bytes : 0;
 }
 
-/* COUNTS NULL: of all. */
-static double sum_at(const struct profile_reading *r, const char *counts)
+static void measure_grown(const struct profile *p, size_t n, struct model_sites *ret)
 {
-    double sum = 0;
-    for (size_t i = 0; i < r->count; i++)
-        sum += !counts || counts[r->held[i].site] ? r->held[i].live_bytes : 0;
-    return sum;
-}
-
-/* By how much the least that was held since T_NS lies below that of late. */
-static double growth_since(const struct profile *p, size_t n, const char *counts, uint64_t t_ns)
-{
-    uint64_t end_ns = p->readings[n - 1].t_ns, late_ns = end_ns - (end_ns - t_ns) / LATE_PART;
-    double least = HUGE_VAL, of_late = HUGE_VAL;
-    for (size_t i = 0; i < n; i++) {
-        double sum = sum_at(&p->readings[i], counts);
-        if (p->readings[i].t_ns >= t_ns)
-            least = fmin(least, sum);
-        if (p->readings[i].t_ns >= late_ns)
-            of_late = fmin(of_late, sum);
-    }
-    return of_late - least;
-}
-
-/* What chance may be of the growth from A to B, as a variance. Samples that live at both are the
- * same; of a site that let go of much since A they are not. */
-static double chance_of(const struct profile_reading *a, const struct profile_reading *b,
-                        const char *counts)
-{
-    double sum = 0;
-    for (size_t i = 0, at = 0; i < b->count; i++) {
-        const struct profile_held *now = &b->held[i];
-        if (counts && !counts[now->site])
-            continue;
-        const struct profile_held *then = profile_held_by(a, &at, now->site);
-        if (!then) {
-            sum += now->live_variance;
-            continue;
-        }
-        double freed = now->freed_bytes - then->freed_bytes;
-        double part = then->live_bytes > 0 ? fmin(1, fmax(0, freed / then->live_bytes)) : 1;
-        sum += fmax(0, now->live_variance - (1 - part) * then->live_variance) +
-               part * then->live_variance;
-    }
-    return sum;
-}
-
-static bool judge_held_sum(const struct profile *p, size_t n, const char *counts,
-                           struct verdict_held *ret)
-{
-    const struct verdict_options options = {.is_held = true};
-    AUTO_FREE struct verdict_series *series = malloc(sizeof *series);
-    if (!series || verdict_init(series, &options) < 0)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        verdict_update(series, (int64_t)p->readings[i].t_ns,
-                       sum_bytes(sum_at(&p->readings[i], counts)));
-    verdict_job_over(series);
-    verdict_judge(series, NULL, &ret->result);
-    if (ret->result.leak != VERDICT_LEAK_YES)
-        return false;
-    ret->from_ns = (int64_t)p->readings[0].t_ns + (int64_t)(ret->result.onset_s * 1e9);
-    const struct profile_reading *from = profile_reading_at(p, (uint64_t)ret->from_ns);
     const struct profile_reading *end = &p->readings[n - 1];
-    if (!from)
-        from = &p->readings[0];
-    double none = sum_at(from, counts);
-    none += BEGUN * (ret->result.floor_last_bytes - none);
-    for (; from + 1 < end && sum_at(from + 1, counts) <= none; from++)
-        ret->from_ns = (int64_t)from[1].t_ns;
-    ret->growth_bytes = ret->result.floor_last_bytes - sum_at(from, counts);
-    ret->chance_bytes = sqrt(chance_of(from, end, counts));
+    const struct profile_reading *half = reading_after(p, n - 1, 1. / 2);
+    const struct profile_reading *late = reading_after(p, n - 1, 3. / 4);
+    for (size_t i = 0, at_half = 0, at_late = 0; i < end->count; i++) {
+        const struct profile_held *now = &end->held[i];
+        const struct profile_held *then = profile_held_by(half, &at_half, now->site);
+        const struct profile_held *of_late = profile_held_by(late, &at_late, now->site);
+        if (!is_kept(now) || !(profile_sure_growth(then, now) > 0))
+            continue;
+        ret->grown += now->live_bytes - live_of(then);
+        ret->grown_late += now->live_bytes - live_of(of_late);
+    }
+}
+
+/* Sums three times the smallest growth between four readings over the sites that keep memory. */
+static double steady_growth(const struct profile_reading *const at[4])
+{
+    double sum = 0;
+    size_t from[3] = {0};
+    for (size_t i = 0; i < at[3]->count; i++) {
+        const struct profile_held *now = &at[3]->held[i];
+        double live[4] = {[3] = now->live_bytes}, least = HUGE_VAL;
+        for (size_t k = 0; k < 3; k++)
+            live[k] = live_of(profile_held_by(at[k], &from[k], now->site));
+        for (size_t k = 0; k < 3; k++)
+            least = fmin(least, live[k + 1] - live[k]);
+        sum += is_kept(now) ? 3 * fmax(0, least) : 0;
+    }
+    return sum;
+}
+
+static void measure_steady(const struct profile *p, size_t n, struct model_sites *ret)
+{
+    const struct profile_reading *end = &p->readings[n - 1];
+    const struct profile_reading *half = reading_after(p, n - 1, 1. / 2);
+    ret->steady = steady_growth((const struct profile_reading *const[]){
+        half, reading_after(p, n - 1, 2. / 3), reading_after(p, n - 1, 5. / 6), end});
+    ret->steady_long = steady_growth((const struct profile_reading *const[]){
+        reading_after(p, n - 1, 1. / 4), half, reading_after(p, n - 1, 3. / 4), end});
+}
+
+/* Fits a trend to the minimum of each of POINTS equal parts of the N values Y at X. */
+static void trend_of_many(const double *x, const double *y, size_t n, struct trend *ret)
+{
+    double low_x[POINTS], low_y[POINTS];
+    size_t m = n < POINTS ? n : POINTS;
+    for (size_t i = 0; i < m; i++) {
+        size_t least = i * n / m;
+        for (size_t k = least; k < (i + 1) * n / m; k++)
+            if (y[k] <= y[least])
+                least = k;
+        low_x[i] = x[least];
+        low_y[i] = y[least];
+    }
+    trend_of_points(low_x, low_y, m, 0, ret);
+}
+
+/* Fits trends, by time and by bytes allocated, to the memory of sites that keep it at the end. */
+static bool measure_kept(const struct profile *p, size_t n, struct model_sites *ret)
+{
+    const struct profile_reading *end = &p->readings[n - 1];
+    AUTO_FREE char *keeps = calloc(p->n_sites + 1, 1);
+    AUTO_FREE double *x = calloc(3 * n, sizeof *x);
+    if (!keeps || !x)
+        return false;
+    double *work = x + n, *kept = x + 2 * n;
+    for (size_t i = 0; i < end->count; i++)
+        keeps[end->held[i].site] = is_kept(&end->held[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct profile_reading *r = &p->readings[i];
+        x[i] = (double)(r->t_ns - p->readings->t_ns) * 1e-9;
+        for (size_t k = 0; k < r->count; k++) {
+            kept[i] += keeps[r->held[k].site] ? r->held[k].live_bytes : 0;
+            work[i] += r->held[k].allocated_bytes;
+        }
+        if (i) /* readings omit sites without live bytes, so their sum may drop */
+            work[i] = fmax(work[i], work[i - 1]);
+    }
+    trend_of_many(x, kept, n, &ret->kept);
+    trend_of_many(work, kept, n, &ret->by_work);
     return true;
 }
 
-/* What grew in one place may have gone from another. */
-static bool has_grown_in_all(const struct profile *p, size_t n, const struct verdict_held *grown)
+/* Sums over all sites the minimum of their live bytes in the readings FROM <= i < TO, so that
+ * memory that is freed in between does not count. LEAST and SEEN have room for every site. */
+static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
+                         uint32_t *seen)
 {
-    return growth_since(p, n, NULL, (uint64_t)grown->from_ns) >= PART * grown->growth_bytes;
+    double sum = 0;
+    memset(seen, 0, p->n_sites * sizeof *seen);
+    for (size_t i = from; i < to; i++)
+        for (size_t k = 0; k < p->readings[i].count; k++) {
+            const struct profile_held *h = &p->readings[i].held[k];
+            least[h->site] = seen[h->site]++ ? fmin(least[h->site], h->live_bytes) : h->live_bytes;
+        }
+    for (size_t i = 0; i < p->n_sites; i++)
+        sum += seen[i] == to - from ? least[i] : 0;
+    return sum;
 }
 
-/* What is kept grows where nothing is let go, or does so where it still grew late, or it does not:
- * then all that is held is looked at, but for growth that was the keepers', which is known not to
- * be even. */
-bool held_grew(const struct profile *p, struct verdict_held *ret)
+static bool measure_settled(const struct profile *p, size_t n, struct model_sites *ret)
 {
-    size_t n = profile_at_work(p);
-    AUTO_FREE char *keeps = calloc(p->n_sites ? p->n_sites : 1, 1);
-    if (!keeps || n == 0)
+    AUTO_FREE double *least = calloc(p->n_sites + 1, sizeof *least);
+    AUTO_FREE uint32_t *seen = calloc(p->n_sites + 1, sizeof *seen);
+    double x[BLOCKS_MOST], y[BLOCKS_MOST];
+    size_t blocks = n / BLOCK < BLOCKS_MOST ? n / BLOCK : BLOCKS_MOST;
+    if (!least || !seen)
         return false;
-    const struct profile_reading *end = &p->readings[n - 1];
-    choose_keepers(end, keeps);
-    if (judge_held_sum(p, n, keeps, ret))
-        return has_grown_in_all(p, n, ret);
-    choose_late(p, n, keeps);
-    if (judge_held_sum(p, n, keeps, ret) && ret->growth_bytes >= LATE_RISE * profile_live_at(end))
-        return has_grown_in_all(p, n, ret);
-    choose_keepers(end, keeps);
-    return judge_held_sum(p, n, NULL, ret) &&
-           growth_since(p, n, keeps, (uint64_t)ret->from_ns) < PART * ret->growth_bytes;
+    if (n < 2 * BLOCKS_AT_LEAST)
+        return true;
+    blocks = blocks < BLOCKS_AT_LEAST ? BLOCKS_AT_LEAST : blocks;
+    for (size_t i = 0; i < blocks; i++) {
+        size_t to = (i + 1) * n / blocks;
+        x[i] = (double)(p->readings[to - 1].t_ns - p->readings->t_ns) * 1e-9;
+        y[i] = settled_in(p, i * n / blocks, to, least, seen);
+    }
+    trend_of_points(x, y, blocks, 0, &ret->settled);
+    return true;
 }
 
-struct list {
+void held_sites(const struct profile *p, size_t n, struct model_sites *ret)
+{
+    *ret = (struct model_sites){0};
+    if (n < READINGS_AT_LEAST)
+        return;
+    measure_grown(p, n, ret);
+    measure_steady(p, n, ret);
+    ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);
+}
+
+/* Returns the number of readings up to UNTIL_NS that show P at work. */
+static size_t readings_until(const struct profile *p, uint64_t until_ns)
+{
+    size_t n = p->is_ended ? profile_at_work(p) : p->n_readings;
+    while (n > 0 && p->readings[n - 1].t_ns > until_ns)
+        n--;
+    return n;
+}
+
+struct held_lists {
     struct held *at;
     size_t count;
+    uint64_t until_ns;
 };
 
-static void add_held(void *user, const struct profile *p)
+static void add_held(struct held_lists *l, const struct profile *p)
 {
-    struct list *l = user;
-    size_t n = profile_at_work(p);
-    if (!p->is_ended || n == 0)
-        return;
-    struct held one = {
-        .pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
-    one.has_grown = held_grew(p, &one.grown);
-    struct held *more = reallocarray(l->at, l->count + 1, sizeof *more);
+    size_t n = readings_until(p, l->until_ns);
+    struct held *more = n ? reallocarray(l->at, l->count + 1, sizeof *more) : NULL;
     if (!more)
         return;
     l->at = more;
-    more[l->count++] = one;
+    more[l->count] =
+        (struct held){.pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
+    held_sites(p, n, &more[l->count++].sites);
 }
 
-struct held *held_read(const char *path, size_t *ret_count)
+struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count)
 {
-    struct list l = {0};
-    folder_each(path, add_held, &l);
+    struct held_lists l = {.until_ns = until_ns};
+    for (size_t i = 0; i < heaps->count; i++)
+        add_held(&l, heaps->at[i].profile);
+    *ret_count = l.count;
+    return l.at;
+}
+
+static void add_history(void *user, struct folder_heap *h, int error, const struct err *why)
+{
+    (void)why;
+    if (error == 0)
+        add_held(user, h->profile);
+}
+
+struct held *held_read(const char *path, uint64_t until_ns, size_t *ret_count)
+{
+    struct held_lists l = {.until_ns = until_ns};
+    folder_each(path, add_history, &l);
     *ret_count = l.count;
     return l.at;
 }

@@ -1,21 +1,22 @@
-/* Until when the processes of a run worked, and whether what they held, by the samples of the
- * profiler, grew to that end: a second witness for the verdict on jobs that told nothing
- * themselves. */
+/* Growth in the profiler's readings of a run's processes: evidence for the verdict. */
 #pragma once
 
 #include "profile/profile.h"
-#include "verdict/verdict.h"
+#include "verdict/model.h"
+
+struct folder_heaps;
 
 struct held {
     int32_t pid;
-    uint64_t start_ns;  /* of its table */
-    uint64_t worked_ns; /* it was at work then, and no reading after shows it so */
-    bool has_grown;
-    struct verdict_held grown;
+    uint64_t start_ns;  /* start of its table */
+    uint64_t worked_ns; /* time of the last reading that shows the process at work */
+    struct model_sites sites;
 };
 
-/* The job of P is over and ended by itself: did what P held grow to the end? */
-bool held_grew(const struct profile *p, struct verdict_held *ret);
-/* Of all that have ended in the run folder at PATH; the caller frees it. NULL: none, or PATH is no
- * folder. */
-struct held *held_read(const char *path, size_t *ret_count);
+/* Computes the evidence from the first N readings. */
+void held_sites(const struct profile *p, size_t n, struct model_sites *ret);
+/* Returns one entry per process. Readings taken after UNTIL_NS (CLOCK_MONOTONIC) are ignored. The
+ * caller frees the list; NULL: there is none. */
+struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count);
+/* Likewise for the run folder PATH, with one history in memory at a time. */
+struct held *held_read(const char *path, uint64_t until_ns, size_t *ret_count);

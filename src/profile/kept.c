@@ -1,4 +1,4 @@
-/* Who keeps what is made, from the marks of kind kept. */
+/* Growing containers, from the marks of kind "kept". */
 #include "profile/kept.h"
 
 #include <inttypes.h>
@@ -11,24 +11,10 @@
 #include "base/text.h"
 #include "mark/mark.h"
 
-static bool is_kept(const struct mark *m)
-{
-    return m->kind == MARK_OTHER && mark_is(m, "KIND", "kept");
-}
-
-static double mark_number(const struct mark *m, const char *key)
-{
-    size_t len;
-    double v;
-    const char *text = mark_get(m, key, &len);
-    return text && number_parse_double(text, len, &v) == 0 && isfinite(v) && v >= 0 ? v
-                                                                                    : (double)NAN;
-}
-
 static int64_t step_of(const struct mark *m, const char *key)
 {
-    double v = mark_number(m, key);
-    return v < 0x1p62 ? (int64_t)v : -1; /* NAN too */
+    double v = mark_get_number(m, key);
+    return v >= 0 && v < 0x1p62 ? (int64_t)v : -1; /* also for NAN */
 }
 
 static void copy_text(char *out, size_t max, const struct mark *m, const char *key)
@@ -53,16 +39,20 @@ static struct kept_list *list_of(struct kept_lists *l, int32_t pid)
     return &l->at[l->count++];
 }
 
-/* What a look found comes in one mark each, with the same steps; nothing, in one without a name. */
+/* A report sends one mark per container, all with the same steps; an empty report has a mark
+ * without a name. */
 void kept_take(struct kept_lists *l, const struct mark *mark)
 {
-    struct kept_list *list = is_kept(mark) ? list_of(l, mark->pid) : NULL;
+    bool is_kept = mark->kind == MARK_OTHER && mark_is(mark, "KIND", "kept");
+    struct kept_list *list = is_kept ? list_of(l, mark->pid) : NULL;
     if (!list)
         return;
     int64_t step = step_of(mark, "STEP"), since = step_of(mark, "SINCE");
     if (step != list->step || since != list->since_step)
         *list = (struct kept_list){.pid = mark->pid, .since_step = since, .step = step};
-    struct kept one = {.added = mark_number(mark, "ADDED"), .bytes = mark_number(mark, "BYTES")};
+    struct kept one = {.added = mark_get_number(mark, "ADDED"),
+                       .bytes = mark_get_number(mark, "BYTES"),
+                       .is_library = mark_is(mark, "LIBRARY", "1")};
     copy_text(one.name, sizeof one.name, mark, "NAME");
     copy_text(one.type, sizeof one.type, mark, "TYPE");
     if (list->count < KEPT_MAX && one.name[0] && one.added > 0 && one.bytes > 0)

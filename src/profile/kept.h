@@ -1,5 +1,5 @@
-/* Containers of the job that come to hold more and more, as the Python package tells them: who
- * keeps what a call site makes. */
+/* Containers of the job that keep growing, as reported by the Python package: they keep the
+ * allocations of a call site alive. */
 #pragma once
 
 #include <jansson.h>
@@ -12,18 +12,20 @@ struct mark;
 enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 24 };
 
 struct kept {
-    char name[KEPT_NAME_MAX]; /* "cache of a __main__.Features"; raw, as all that a job says */
+    char name[KEPT_NAME_MAX]; /* "cache of a __main__.Features"; not sanitised, as all text from the
+                                 job */
     char type[KEPT_TYPE_MAX]; /* "dict" */
-    double added;             /* entries, since the look before … */
-    double bytes;             /* … and what they may come to, at most */
+    double added;             /* entries added since the previous report … */
+    double bytes;             /* … and an upper bound of their size */
+    bool is_library;          /* belongs to an installed package or the standard library */
 };
 
-/* What one process told at its last look. */
+/* The last report of one process. */
 struct kept_list {
     int32_t pid;
-    int64_t since_step, step; /* of the look before, and of this one; -1: not known */
+    int64_t since_step, step; /* steps of the previous and of this report; -1: unknown */
     struct kept at[KEPT_MAX];
-    size_t count; /* 0: nothing gained much */
+    size_t count; /* 0: nothing grew significantly */
 };
 
 struct kept_lists {
@@ -31,14 +33,14 @@ struct kept_lists {
     size_t count;
 };
 
-/* Takes one mark; those of other kinds, and nonsense, change nothing. */
+/* Takes one mark; marks of other kinds and invalid ones are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
-/* What process PID told; NULL: nothing. */
+/* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
-/* "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB at
- * most", raw. */
+/* Writes "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB
+ * at most"; not sanitised. */
 enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 160 };
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i);
-/* As `ebb heap` and `ebb diagnose` give it: an array. L may be NULL. */
+/* Returns the array that `ebb heap` and `ebb diagnose` show. L may be NULL. */
 json_t *kept_json(const struct kept_list *l);

@@ -1,4 +1,4 @@
-/* A table that another process writes, read without believing it. */
+/* Reads a table that another, untrusted process writes. */
 #include "profile/look.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -20,6 +21,11 @@
 
 enum { INTERVAL_UNIT = 64, KIND_MASK = 15 };
 enum { PAGE_BYTES = 4096, OWN_MAPPING_BYTES = 128 << 10 };
+enum { LARGE_MAX = 16, PROBES = 256, PROBE_PAGES = 512 };
+#define LARGE_BYTES (UINT64_C(64) << 20)
+/* Bits of a pagemap entry. */
+#define PAGE_PRESENT (UINT64_C(1) << 63)
+#define PAGE_SWAPPED (UINT64_C(1) << 62)
 
 /* Only a memfd on plain pages that cannot shrink is safe to map: no read of it raises SIGBUS. */
 static int check_file(int fd, struct err *err)
@@ -64,7 +70,8 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
     int r = check_file(fd, err);
     if (r < 0)
         return r;
-    /* Of a smaller table the head alone is touched: it is there, and seals are for ever. */
+    /* If the table is smaller than expected, only its header is read. The header exists, and seals
+     * are permanent. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap's table: %s", strerror(errno));
@@ -82,6 +89,7 @@ void look_close(struct look *l)
 {
     if (l->table)
         munmap((void *)(uintptr_t)l->table, l->bytes);
+    free(l->large);
     *l = (struct look){0};
 }
 
@@ -95,7 +103,8 @@ static uint32_t at_most(uint32_t n, uint32_t max)
     return n < max ? n : max;
 }
 
-/* Each refers only to what was whole before it, so they are read from the last to the first. */
+/* Each section refers only to sections that were complete before it, so the counts are read from
+ * the last to the first. */
 void look_counts(const struct look *l, struct look_counts *ret)
 {
     const struct heap_header *h = &l->table->header;
@@ -113,7 +122,29 @@ void look_live_fini(struct look_live *l)
     *l = (struct look_live){0};
 }
 
-/* False: empty, being written, or nonsense. */
+static bool is_large(uint32_t kind, uint64_t size)
+{
+    return kind == HEAP_KIND_POOL ||
+           (kind != HEAP_KIND_SHARED && kind != HEAP_KIND_GPU && size > LARGE_BYTES);
+}
+
+/* Scales a sample to the resident part of its block, without changing the probability of being
+ * drawn. */
+static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile_sample *s)
+{
+    for (size_t i = 0; i < l->n_large; i++) {
+        const struct look_large *b = &l->large[i];
+        if (b->ptr != ptr || b->size != s->size || b->resident >= b->size)
+            continue;
+        double part = (double)(b->resident ? b->resident : 1) / (double)b->size;
+        s->size = b->resident ? b->resident : 1;
+        s->interval = (uint64_t)((double)s->interval * part);
+        s->interval += s->interval == 0;
+        return;
+    }
+}
+
+/* Returns false if the entry is empty, being written, or invalid. */
 static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t sites,
                        struct profile_sample *ret)
 {
@@ -136,10 +167,81 @@ static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t
         .interval = (uint64_t)interval * INTERVAL_UNIT,
         .born_ns = l->start_ns + (uint64_t)born_ms * 1000000,
     };
+    if (is_large(kind, size))
+        scale_to_resident(l, ptr, ret);
     return true;
 }
 
-/* By site, in place and without comparing. NEXT and END have room for each site and are zeroed. */
+/* Returns the resident and swapped bytes of a block; for a large block, estimated from PROBES parts
+ * of it. */
+static uint64_t resident_bytes(int pagemap_fd, uint64_t ptr, uint64_t size)
+{
+    uint64_t entries[PROBE_PAGES], first = ptr / PAGE_BYTES, pages = size / PAGE_BYTES;
+    uint64_t stride = pages / PROBES > PROBE_PAGES ? pages / PROBES : PROBE_PAGES;
+    uint64_t seen = 0, found = 0;
+    for (uint64_t at = 0; at < pages; at += stride) {
+        uint64_t left = pages - at, want = left < PROBE_PAGES ? left : PROBE_PAGES;
+        ssize_t n = pread(pagemap_fd, entries, want * sizeof *entries,
+                          (off_t)((first + at) * sizeof *entries));
+        if (n <= 0)
+            return size;
+        for (size_t i = 0; i < (size_t)n / sizeof *entries; i++, seen++)
+            found += (entries[i] & (PAGE_PRESENT | PAGE_SWAPPED)) != 0;
+    }
+    return seen ? (uint64_t)((double)size * (double)found / (double)seen) : size;
+}
+
+void look_measure(struct look *l, int pagemap_fd)
+{
+    struct look_large found[LARGE_MAX];
+    size_t count = 0;
+    uint32_t live = at_most(LOAD_ACQUIRE(l->table->header.live_high), HEAP_LIVE);
+    for (uint32_t i = 0; i < live; i++) {
+        const struct heap_live *e = &l->table->live[i];
+        struct look_large one = {.ptr = LOAD_ACQUIRE(e->ptr), .size = LOAD(e->size)};
+        if (one.ptr == 0 || one.size == 0 || !is_large(LOAD(e->kind_turn) & KIND_MASK, one.size))
+            continue;
+        size_t least = 0;
+        for (size_t k = 1; k < count; k++)
+            if (found[k].size < found[least].size)
+                least = k;
+        if (count < LARGE_MAX)
+            found[count++] = one;
+        else if (found[least].size < one.size)
+            found[least] = one;
+    }
+    if (count > 0 && !l->large)
+        l->large = calloc(LARGE_MAX, sizeof *l->large);
+    l->n_large = l->large ? count : 0;
+    for (size_t i = 0; i < l->n_large; i++) {
+        found[i].resident = resident_bytes(pagemap_fd, found[i].ptr, found[i].size);
+        l->large[i] = found[i];
+    }
+}
+
+void look_totals(const struct look *l, struct look_totals *ret)
+{
+    struct look_counts counts;
+    struct profile_sample s;
+    *ret = (struct look_totals){0};
+    look_counts(l, &counts);
+    for (uint32_t i = 0; i < counts.live; i++) {
+        if (!read_entry(l, &l->table->live[i], counts.sites, &s))
+            continue;
+        double *total = s.kind == HEAP_KIND_SHARED ? &ret->shared
+                        : s.kind == HEAP_KIND_POOL ? &ret->pool
+                        : s.kind == HEAP_KIND_GPU  ? &ret->gpu
+                                                   : &ret->heap;
+        *total += profile_weight_bytes(s.size, s.interval);
+    }
+}
+
+uint64_t look_allocated_bytes(const struct look *l)
+{
+    return LOAD(l->table->header.allocated_bytes);
+}
+
+/* Sorts by site, in place and in linear time. NEXT and END have one zeroed element per site. */
 static void order(struct profile_sample *samples, size_t count, uint32_t *next, uint32_t *end,
                   uint32_t sites)
 {
@@ -150,7 +252,7 @@ static void order(struct profile_sample *samples, size_t count, uint32_t *next, 
         end[s] += end[s - 1];
     }
     for (uint32_t s = 0; s < sites; s++)
-        while (next[s] < end[s]) { /* each turn brings one to where it stays */
+        while (next[s] < end[s]) { /* each iteration moves one sample to its final place */
             struct profile_sample *here = &samples[next[s]];
             struct profile_sample *there = &samples[next[here->site]++];
             struct profile_sample swapped = *there;
@@ -186,8 +288,9 @@ int look_live_read(const struct look *l, struct look_live *ret)
     return 0;
 }
 
-/* glibc gives large pieces mappings of their own, and what it hands out of one begins behind a head
- * of 16 bytes, or at a multiple of 64, as torch wants it. In a heap a piece lies so by chance. */
+/* glibc gives large blocks mappings of their own. Such a block starts after a header of 16 bytes,
+ * or at offset 64 in torch, which aligns to 64 bytes. A block inside the heap has these offsets
+ * only by chance. */
 static bool has_own_mapping(const struct profile_sample *s, uint64_t ptr)
 {
     uint64_t offset = ptr % PAGE_BYTES;
@@ -204,7 +307,7 @@ static uint64_t inside_bytes(const struct look *l, const struct look_counts *cou
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
     }
-    return sum < 0x1p62 ? (uint64_t)sum : 0; /* a hostile table */
+    return sum < 0x1p62 ? (uint64_t)sum : 0; /* 0 for an implausible sum from a corrupt table */
 }
 
 void look_cost(const struct look *l, struct profile_cost *ret)
@@ -230,9 +333,61 @@ void look_cost(const struct look *l, struct profile_cost *ret)
         .text_bytes = counts.text_bytes,
         .arena_bytes = LOAD(h->python_arena_bytes),
         .inside_bytes = inside_bytes(l, &counts),
+        .gpu_interval = LOAD(h->gpu_interval),
     };
     for (unsigned i = 0; i < HEAP_DROP_KINDS; i++)
         ret->drops[i] = LOAD(h->drops[i]);
+}
+
+/* False: empty, or being written. */
+static bool read_oom(const struct look *l, const struct heap_oom *o, struct profile_oom *ret)
+{
+    uint32_t number = LOAD_ACQUIRE(o->number), gpu = LOAD(o->gpu);
+    *ret = (struct profile_oom){
+        .number = number,
+        .gpu = gpu,
+        .site = LOAD(o->site),
+        .t_ns = l->start_ns + (uint64_t)LOAD(o->born_ms) * 1000000,
+        .request_bytes = LOAD(o->request_bytes),
+        .allocated_bytes = LOAD(o->allocated_bytes),
+        .reserved_bytes = LOAD(o->reserved_bytes),
+    };
+    for (size_t i = 0; i < HEAP_OOM_SITES && LOAD(o->top[i].bytes) > 0; i++)
+        ret->top[ret->n_top++] =
+            (struct profile_oom_site){.site = LOAD(o->top[i].site), .bytes = LOAD(o->top[i].bytes)};
+    atomic_thread_fence(memory_order_acquire);
+    return number != 0 && LOAD(o->number) == number && gpu < HEAP_GPUS;
+}
+
+static void add_oom(struct look_gpus *g, const struct profile_oom *oom)
+{
+    size_t at = g->n_ooms++;
+    for (; at > 0 && g->ooms[at - 1].number > oom->number; at--)
+        g->ooms[at] = g->ooms[at - 1];
+    g->ooms[at] = *oom;
+}
+
+void look_gpus(const struct look *l, struct look_gpus *ret)
+{
+    const struct heap_header *h = &l->table->header;
+    struct profile_oom oom;
+    *ret = (struct look_gpus){.oom_count = LOAD(h->oom_count)};
+    for (unsigned i = 0; i < HEAP_GPUS; i++) {
+        ret->at[i] = (struct profile_gpu){
+            .reports = LOAD(h->gpus[i].reports),
+            .allocated_bytes = LOAD(h->gpus[i].allocated_bytes),
+            .reserved_bytes = LOAD(h->gpus[i].reserved_bytes),
+            .allocated_peak_bytes = LOAD(h->gpus[i].allocated_peak_bytes),
+            .low_bytes = LOAD(h->gpus[i].low_bytes),
+        };
+        uint64_t before = LOAD(h->gpus[i].low_before_bytes);
+        if (before < ret->at[i].low_bytes)
+            ret->at[i].low_bytes = before;
+        ret->used += ret->at[i].reports > 0;
+    }
+    for (unsigned i = 0; i < HEAP_OOMS; i++)
+        if (read_oom(l, &h->ooms[i], &oom))
+            add_oom(ret, &oom);
 }
 
 bool look_is_ended(const struct look *l)

@@ -1,5 +1,5 @@
-/* Reading a live table, which its process goes on writing and which may be hostile: every index and
- * length is checked against what was read before, nothing is read twice and believed. */
+/* Reads a live table, which its process goes on writing and which may be corrupt: every index and
+ * length is checked against values that were read before, and no value is read twice. */
 #pragma once
 
 #include "profile/profile.h"
@@ -8,37 +8,65 @@
 struct look {
     const struct heap_table *table;
     size_t bytes;
-    int32_t pid;       /* as the kernel says */
-    uint64_t start_ns; /* as the table said when it was opened */
+    int32_t pid;       /* from the kernel */
+    uint64_t start_ns; /* copied from the table when it was opened */
     uint64_t base_interval;
+    struct look_large *large; /* set by look_measure; NULL: none */
+    size_t n_large;
 };
 
-/* Maps the memfd FD (kept by the caller): -EBADMSG if it is none of ours or could still shrink
- * under us, -ENOTSUP if of another version. */
+/* A live block that its process may have touched only in part. */
+struct look_large {
+    uint64_t ptr, size, resident;
+};
+
+/* Measures how much of the largest blocks is resident, from the process's pagemap at PAGEMAP_FD:
+ * memory that is reserved but was never touched is not live. Blocks count with their full size
+ * until they are measured. */
+void look_measure(struct look *l, int pagemap_fd);
+
+/* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a table of ebb or could
+ * still shrink, -ENOTSUP if it has another version. */
 int look_open(int fd, int32_t pid, struct look *ret, struct err *err);
 void look_close(struct look *l); /* zeroed is fine */
-/* Until the next reading the table's pages count as nobody's memory of ours. */
+/* Drops the table's pages from this process's resident memory until the next reading. */
 void look_rest(const struct look *l);
 
-/* How much of the table is whole; within its size. */
+/* The number of complete entries in each section, limited to the section's size. */
 struct look_counts {
     uint32_t modules, codes, nodes, sites, live, text_bytes;
 };
 void look_counts(const struct look *l, struct look_counts *ret);
 
-/* All that lives; caller-owned, reused. */
+/* All live samples; owned and reused by the caller. */
 struct look_live {
     struct profile_sample *samples;
     size_t count, cap;
 };
 void look_live_fini(struct look_live *l);
-/* All live samples now, by site. One whose site is not there is counted for site 0. 0 or -ENOMEM.
- */
+/* Reads all live samples, sorted by site. A sample of an unknown site is counted for site 0.
+ * Returns 0 or -ENOMEM. */
 int look_live_read(const struct look *l, struct look_live *ret);
+/* Live memory by kind, estimated from the samples. */
+struct look_totals {
+    double heap, shared, pool, gpu;
+};
+void look_totals(const struct look *l, struct look_totals *ret);
+/* Bytes allocated by the process since its table was created. */
+uint64_t look_allocated_bytes(const struct look *l);
+/* GPU totals and failed requests, as PyTorch's allocator reported them. */
+struct look_gpus {
+    struct profile_gpu at[HEAP_GPUS];
+    unsigned used; /* how many of them were */
+    uint64_t oom_count;
+    struct profile_oom ooms[HEAP_OOMS]; /* by number, ascending */
+    size_t n_ooms;
+};
+void look_gpus(const struct look *l, struct look_gpus *ret);
 void look_cost(const struct look *l, struct profile_cost *ret);
-bool look_is_ended(const struct look *l); /* its process has run its exit handlers */
+bool look_is_ended(const struct look *l); /* the process has run its exit handlers */
 
-/* Cumulative counters of a site; zeros where there is no such site. */
+/* Cumulative counters of a site; 0 for an unknown site. */
 struct look_site {
     uint64_t allocated_bytes, allocated_objects_x16, freed_bytes;
 };

@@ -1,4 +1,4 @@
-/* An observer of a run that keeps its marks. */
+/* An observer that collects the marks of a run. */
 #include "profile/marks.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "mark/mark_clock.h"
 
-/* ---- gathering ---- */
+/* ---- collecting ---- */
 
 static enum mark_kind marks_kind(enum verdict_mark_kind kind)
 {
@@ -22,7 +22,7 @@ static enum mark_kind marks_kind(enum verdict_mark_kind kind)
     return kinds[kind];
 }
 
-/* Without its text: the end of a phase becomes what it is the end of. */
+/* Copies the mark without its text. The end of a phase becomes an event of the phase's kind. */
 static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_mark_kind kind)
 {
     if (m->count == m->cap) {
@@ -42,28 +42,13 @@ static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_ma
     kept->len = 0;
 }
 
-static double marks_number(const struct mark *mark, const char *key)
-{
-    size_t len;
-    double v;
-    const char *text = mark_get(mark, key, &len);
-    return text && number_parse_double(text, len, &v) == 0 ? v : (double)NAN;
-}
-
-static bool marks_value_is(const struct mark *mark, const char *key, const char *word)
-{
-    size_t len;
-    const char *text = mark_get(mark, key, &len);
-    return text && len == strlen(word) && memcmp(text, word, len) == 0;
-}
-
-/* The total at the end repeats what was sent before. */
+/* The total at the end of the run repeats earlier marks. */
 static void marks_add_cleanup(struct marks *m, const struct mark *mark)
 {
-    if (mark->kind != MARK_OTHER || !marks_value_is(mark, "KIND", "cleanup") ||
-        marks_value_is(mark, "NAME", "total"))
+    if (mark->kind != MARK_OTHER || !mark_is(mark, "KIND", "cleanup") ||
+        mark_is(mark, "NAME", "total"))
         return;
-    double freed = marks_number(mark, "FREED_BYTES"), cost = marks_number(mark, "SECONDS");
+    double freed = mark_get_number(mark, "FREED_BYTES"), cost = mark_get_number(mark, "SECONDS");
     if (isnan(freed) || isnan(cost))
         return;
     m->cleanup.count++;
@@ -83,7 +68,7 @@ static void marks_observe_mark(void *user, struct run *run, const struct mark *g
         marks_keep(m, &mark, mapped.kind);
 }
 
-/* The job was started again: other processes, other containers. */
+/* A restarted job has new processes and new containers. */
 static void marks_observe_note(void *user, struct run *run, const char *kind, const char *text,
                                size_t len)
 {
@@ -111,16 +96,7 @@ void marks_fini(struct marks *m)
     m->count = m->cap = 0;
 }
 
-void marks_read(const char *path, struct marks *ret)
-{
-    const struct run_settings nothing = {0};
-    struct run *run = NULL;
-    marks_init(ret);
-    if (run_read(path, &nothing, &ret->observer, &run, NULL) == 0)
-        run_free(run);
-}
-
-/* ---- choosing ---- */
+/* ---- selecting ---- */
 
 static bool marks_sends_steps(const struct marks *m, int32_t pid, uint64_t since_ns)
 {

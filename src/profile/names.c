@@ -1,4 +1,4 @@
-/* Frames in words: each frame word is named once. */
+/* Names frames; each frame word is resolved once. */
 #include "profile/names.h"
 
 #include <errno.h>
@@ -13,14 +13,13 @@
 #include "profile/pylines.h"
 #include "base/texts.h"
 
-/* Which files are the program's own, of all that a profile has frames of. Zeroed is valid: found
- * out at the first question. */
+/* The program's own files. Valid when zeroed: determined at the first use. */
 struct program {
     bool is_known;
-    char *package; /* "…/site-packages/mypkg": the program is installed; NULL: it is not */
+    char *package; /* "…/site-packages/mypkg" if the program is an installed package; else NULL */
 };
 
-/* The frames that one frame word stands for. */
+/* The frames that one frame word resolves to. */
 struct named {
     struct name *list;
     size_t count;
@@ -30,7 +29,7 @@ struct names {
     const struct profile *profile;
     struct symbols *symbols;
     struct texts texts;
-    struct numbers by_frame; /* from a frame word to a place in all */
+    struct numbers by_frame; /* maps a frame word to an index of all */
     struct named *all;
     size_t count, cap;
     struct program program;
@@ -41,18 +40,13 @@ static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(no mem
 
 /* ---- which files are the program's own ---- */
 
-enum { PACKAGES = 16 }; /* that a stack may begin in; more are not looked at */
+enum { PACKAGES = 16 }; /* packages in which stacks begin; more are ignored */
 
-/* Packages by how many stacks begin in them. */
+/* Counts how many stacks begin in each package. */
 struct begun {
     char *package;
     size_t count;
 };
-
-static void program_fini(struct program *p)
-{
-    free(p->package);
-}
 
 static bool is_users(const char *function, const char *file, uint32_t line)
 {
@@ -96,7 +90,7 @@ static void count_package(struct begun list[PACKAGES], const char *file)
     list[at].count++;
 }
 
-/* Above NODE in its stack there is no package: its own is the one that the stack begins in. */
+/* Returns true if no caller of NODE is in a package: the stack begins in the node's package. */
 static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
@@ -130,8 +124,8 @@ static char *package_started(const struct profile *p)
     return list[best].package;
 }
 
-/* Is a Python frame of the user's own files? Where the profile has none, of the package that was
- * started. */
+/* Returns true if a Python frame is in the user's own files or, if the profile has none, in the
+ * package that was started. */
 static bool program_has(struct program *p, const struct profile *profile, const char *function,
                         const char *file, uint32_t line)
 {
@@ -170,7 +164,7 @@ void names_free(struct names *n)
         free(n->all[i].list);
     free(n->all);
     numbers_fini(&n->by_frame);
-    program_fini(&n->program);
+    free(n->program.package);
     texts_fini(&n->texts);
     symbols_free(n->symbols);
     free(n);
@@ -222,9 +216,12 @@ static const char *keep_address(struct names *n, const char *lib, uint64_t offse
     return texts_keep(&n->texts, text, sizeof text);
 }
 
-static size_t name_nowhere(struct names *n, uint64_t offset, struct name *ret)
+static size_t name_gpu(struct names *n, uint64_t frame, struct name *ret)
 {
-    *ret = (struct name){.kind = NAME_UNKNOWN, .function = keep_address(n, "", offset)};
+    char text[16];
+    int len = snprintf(text, sizeof text, "gpu %u", (unsigned)(frame & HEAP_FRAME_OFFSET_MASK));
+    *ret =
+        (struct name){.kind = NAME_UNKNOWN, .function = texts_keep(&n->texts, text, (size_t)len)};
     return ret->function ? 1 : 0;
 }
 
@@ -233,8 +230,10 @@ static size_t name_native(struct names *n, uint64_t frame, struct name ret[SYMBO
     uint64_t module_at = frame >> HEAP_FRAME_MODULE_SHIFT & HEAP_FRAME_MODULE_MASK;
     uint64_t offset = frame & HEAP_FRAME_OFFSET_MASK;
     struct symbol found[SYMBOL_INLINE_MAX];
-    if (module_at == 0 || module_at > n->profile->n_modules)
-        return name_nowhere(n, offset, ret);
+    if (module_at == 0 || module_at > n->profile->n_modules) {
+        *ret = (struct name){.kind = NAME_UNKNOWN, .function = keep_address(n, "", offset)};
+        return ret->function ? 1 : 0;
+    }
     const struct profile_module *m = &n->profile->modules[module_at - 1];
     size_t len, count = symbols_find(n->symbols, m->path.at, m->path.len, m->build_id,
                                      m->build_id_len, offset, found);
@@ -282,8 +281,9 @@ size_t names_of_node(struct names *n, uint32_t node, const struct name **ret)
         return 1;
     uint64_t frame = n->profile->nodes[node].frame;
     if (!numbers_get(&n->by_frame, frame, &at)) {
-        size_t count =
-            frame & HEAP_FRAME_PYTHON ? name_python(n, frame, list) : name_native(n, frame, list);
+        size_t count = heap_frame_is_gpu(frame)    ? name_gpu(n, frame, list)
+                       : frame & HEAP_FRAME_PYTHON ? name_python(n, frame, list)
+                                                   : name_native(n, frame, list);
         *ret = &no_memory;
         if (count == 0 || add_named(n, frame, list, count) < 0)
             return 1;
@@ -315,8 +315,8 @@ static bool is_any(const struct name *name)
     return name;
 }
 
-/* The innermost frame of SITE that is WANTED. Native ones are not even looked up where only
- * Python's are: their symbols may be in large files. */
+/* Returns the innermost frame of SITE that WANTED accepts. Native frames are not resolved if only
+ * Python frames are wanted, as their symbols may be in large files. */
 static const struct name *innermost(struct names *n, uint32_t site, bool python, wanted_fn *wanted)
 {
     const struct profile *p = n->profile;
@@ -349,7 +349,7 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Puts ONE, a caller of the COUNT frames of RET, behind them; false: no room. */
+/* Appends ONE, a caller of the COUNT frames in RET; returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

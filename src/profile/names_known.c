@@ -1,5 +1,5 @@
-/* Tables of allocators and of plumbing. Hiding the culprit is worse than showing a frame too many:
- * what is not surely plumbing is not in here. */
+/* Tables of allocators and of plumbing. Hiding the cause is worse than showing one frame too many,
+ * so only certain plumbing is listed. */
 #include "profile/names_known.h"
 
 #include <stddef.h>
@@ -7,234 +7,79 @@
 
 #include "profile/demangle.h"
 
-/* Names of functions without their parameters and return types; one that ends in * stands for all
- * that begin so. */
-static const char *const allocators[] = {
-    /* libc, and what in it does nothing but allocate for its caller */
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "free",
-    "cfree",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "__libc_malloc",
-    "__libc_calloc",
-    "__libc_realloc",
-    "__libc_memalign",
-    "__libc_valloc",
-    "__libc_pvalloc",
-    "__libc_free",
-    "__posix_memalign",
-    "_int_malloc",
-    "_int_realloc",
-    "_int_memalign",
-    "_mid_memalign",
-    "sysmalloc",
-    "sysmalloc_mmap",
-    "tcache_init*",
-    "malloc_hook_ini",
-    "new_heap",
-    "arena_get2*",
-    "mmap",
-    "mmap64",
-    "__mmap",
-    "__mmap64",
-    "mremap",
-    "__mremap",
-    "sbrk",
-    "brk",
-    "strdup",
-    "__strdup",
-    "strndup",
-    "__strndup",
-    "wcsdup",
-    "asprintf",
-    "vasprintf",
-    "__asprintf*",
-    "__vasprintf*",
-    "getline",
-    "getdelim",
-    "__getdelim",
-    "_mm_malloc",
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xstrdup",
+/* Function names without parameters and return types. */
+static const char allocators[] =
+    /* libc, and its functions that only allocate for their caller */
+    "malloc calloc realloc reallocarray free cfree memalign aligned_alloc posix_memalign "
+    "valloc pvalloc __libc_malloc __libc_calloc __libc_realloc __libc_memalign __libc_valloc "
+    "__libc_pvalloc __libc_free __posix_memalign _int_malloc _int_realloc _int_memalign "
+    "_mid_memalign sysmalloc sysmalloc_mmap tcache_init* malloc_hook_ini new_heap "
+    "arena_get2* mmap mmap64 __mmap __mmap64 mremap __mremap sbrk brk strdup __strdup "
+    "strndup __strndup wcsdup asprintf vasprintf __asprintf* __vasprintf* getline getdelim "
+    "__getdelim _mm_malloc xmalloc xcalloc xrealloc xstrdup "
     /* C++ */
-    "operator new*",
-    "operator delete*",
-    "__cxa_allocate_exception",
-    "std::*",
-    "__gnu_cxx::*",
+    "operator~new* operator~delete* __cxa_allocate_exception std::* __gnu_cxx::* "
     /* Rust */
-    "__rust_alloc*",
-    "__rust_realloc*",
-    "__rdl_*",
-    "__rg_*",
-    "alloc::*",
-    "hashbrown::*",
-    /* other allocators, where they are part of a program */
-    "je_*",
-    "mallocx",
-    "rallocx",
-    "tc_malloc*",
-    "tc_new*",
-    "tc_calloc*",
-    "tc_realloc*",
-    "tcmalloc::*",
-    "mi_*",
-    "_mi_*",
-    "scalable_malloc",
-    "scalable_calloc",
-    "scalable_aligned_malloc",
-    "scalable_realloc",
-    "rml::*",
-    "g_malloc*",
-    "g_realloc*",
-    "g_try_malloc*",
-    "g_slice_alloc*",
-    "g_strdup",
-    "CRYPTO_malloc",
-    "CRYPTO_zalloc",
-    "CRYPTO_realloc",
-    "OPENSSL_malloc*",
+    "__rust_alloc* __rust_realloc* __rdl_* __rg_* alloc::* hashbrown::* "
+    /* other allocators that may be linked into a program */
+    "je_* mallocx rallocx tc_malloc* tc_new* tc_calloc* tc_realloc* tcmalloc::* mi_* _mi_* "
+    "scalable_malloc scalable_calloc scalable_aligned_malloc scalable_realloc rml::* "
+    "g_malloc* g_realloc* g_try_malloc* g_slice_alloc* g_strdup CRYPTO_malloc CRYPTO_zalloc "
+    "CRYPTO_realloc OPENSSL_malloc* "
     /* CPython */
-    "PyMem_*",
-    "_PyMem_*",
-    "PyObject_Malloc",
-    "PyObject_Calloc",
-    "PyObject_Realloc",
-    "PyObject_Free",
-    "_PyObject_Malloc",
-    "_PyObject_Calloc",
-    "_PyObject_Realloc",
-    "_PyObject_Alloc",
-    "_PyObject_New",
-    "_PyObject_NewVar",
-    "_PyObject_GC_*",
-    "PyObject_GC_*",
-    "gc_alloc",
-    "_PyType_AllocNoTrack",
-    "PyType_GenericAlloc",
-    "PyType_GenericNew",
-    "pymalloc_alloc",
-    "new_arena",
-    "_PyObject_Arena*",
-    "allocate_from_new_pool",
-    "arena_map_mark_used",
-    "_PyObject_DebugMalloc*",
+    "PyMem_* _PyMem_* PyObject_Malloc PyObject_Calloc PyObject_Realloc PyObject_Free "
+    "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc _PyObject_Alloc _PyObject_New "
+    "_PyObject_NewVar _PyObject_GC_* PyObject_GC_* gc_alloc _PyType_AllocNoTrack "
+    "PyType_GenericAlloc PyType_GenericNew pymalloc_alloc new_arena _PyObject_Arena* "
+    "allocate_from_new_pool arena_map_mark_used _PyObject_DebugMalloc* "
     /* numpy */
-    "npy_alloc_cache*",
-    "_npy_alloc_cache",
-    "npy_alloc*",
-    "PyDataMem_*",
-    "default_malloc",
-    "default_calloc",
-    "default_realloc",
-    "PyArray_malloc",
-    "PyArray_realloc",
-    "PyArray_NewFromDescr*",
-    /* torch: what makes memory and empty tensors for whoever computes */
-    "c10::alloc_cpu",
-    "c10::free_cpu",
-    "c10::DefaultCPUAllocator::*",
-    "c10::DefaultMobileCPUAllocator::*",
-    "c10::CPUCachingAllocator::*",
-    "c10::Allocator::*",
-    "c10::GetCPUAllocator",
-    "c10::StorageImpl::*",
-    "c10::Storage::*",
-    "c10::cuda::CUDACachingAllocator::*",
-    "c10::intrusive_ptr<c10::StorageImpl*",
-    "c10::make_intrusive<*",
-    "at::CachingHostAllocatorImpl<*",
-    "at::CachingHostAllocatorInterface<*",
-    "at::detail::empty*",
-    "at::detail::_empty*",
-    "at::detail::make_tensor*",
-    "at::native::empty_cpu",
-    "at::native::empty_like",
-    "at::native::empty_strided_cpu",
-    "at::native::empty_generic*",
-    "at::native::empty",
-    "at::empty",
-    "at::empty_like",
-    "at::empty_strided",
-    "at::_ops::empty*",
-    "at::native::resize_bytes_cpu",
-    "at::native::storage_new_*",
-};
+    "npy_alloc_cache* _npy_alloc_cache npy_alloc* PyDataMem_* default_malloc default_calloc "
+    "default_realloc PyArray_malloc PyArray_realloc PyArray_NewFromDescr* "
+    /* torch: functions that allocate memory and empty tensors for their callers */
+    "c10::alloc_cpu c10::free_cpu c10::DefaultCPUAllocator::* "
+    "c10::DefaultMobileCPUAllocator::* c10::CPUCachingAllocator::* c10::Allocator::* "
+    "c10::GetCPUAllocator c10::StorageImpl::* c10::Storage::* "
+    "c10::cuda::CUDACachingAllocator::* c10::intrusive_ptr<c10::StorageImpl* "
+    "c10::make_intrusive<* at::CachingHostAllocatorImpl<* "
+    "at::CachingHostAllocatorInterface<* at::detail::empty* at::detail::_empty* "
+    "at::detail::make_tensor* at::native::empty_cpu at::native::empty_like "
+    "at::native::empty_strided_cpu at::native::empty_generic* at::native::empty at::empty "
+    "at::empty_like at::empty_strided at::_ops::empty* at::native::resize_bytes_cpu "
+    "at::native::storage_new_* ";
 
-/* Libraries that do nothing else, by how their names begin. */
-static const char *const allocator_libs[] = {
-    "libebb-heap.", "libjemalloc.", "libtcmalloc", "libmimalloc", "libtbbmalloc", "libhoard.",
-};
+/* Libraries that only allocate. */
+static const char allocator_libs[] =
+    "libebb-heap.* libjemalloc.* libtcmalloc* libmimalloc* libtbbmalloc* libhoard.* ";
 
-/* Below site-packages (or the folder that a package was put in); one that ends in * is all that
- * begins so. */
-static const char *const plumbing[] = {
-    /* torch: what calls modules, functions and operators, and what loads data for whoever asked */
-    "torch/_*",
-    "torch/nn/*",
-    "torch/functional.py",
-    "torch/overrides.py",
-    "torch/autograd/*",
-    "torch/amp/*",
-    "torch/fx/*",
-    "torch/jit/*",
-    "torch/storage.py",
-    "torch/multiprocessing/*",
-    "torch/utils/_*",
-    "torch/utils/data/_utils/*",
-    "torch/utils/data/dataloader.py",
-    "torch/utils/data/dataset.py",
-    "torch/utils/data/sampler.py",
-    "torch/utils/checkpoint.py",
-    "torch/optim/optimizer.py",
-    "torch/optim/lr_scheduler.py",
-    "torch/cuda/amp/*",
-    /* arrays and pictures: asked for by the line above */
-    "numpy/*",
-    "PIL/*",
-    "pandas/*",
-    "einops/*",
-    /* wrappers of trainers */
-    "accelerate/hooks.py",
-    "accelerate/utils/operations.py",
-    "accelerate/utils/memory.py",
-    "accelerate/utils/modeling.py",
-    "transformers/utils/generic.py",
-    "transformers/utils/deprecation.py",
-    "lightning/pytorch/trainer/call.py",
-    "lightning/pytorch/utilities/*",
-    "lightning/fabric/wrappers.py",
-    "lightning/fabric/utilities/*",
-    "pytorch_lightning/trainer/call.py",
-    "pytorch_lightning/utilities/*",
-    "lightning_fabric/wrappers.py",
-    "lightning_fabric/utilities/*",
-    "lightning_utilities/*",
-    /* wrappers of anything */
-    "tqdm/*",
-    "wrapt/*",
-    "decorator.py",
-    "typing_extensions.py",
-    "jaxtyping/*",
-    "beartype/*",
-    "ebb/*",
-};
+/* Paths below site-packages (or the folder that a package was installed in). */
+static const char plumbing[] =
+    /* torch: code that calls modules, functions and operators, and loads data for its caller */
+    "torch/_* torch/nn/* torch/functional.py torch/overrides.py torch/autograd/* torch/amp/* "
+    "torch/fx/* torch/jit/* torch/storage.py torch/multiprocessing/* torch/utils/_* "
+    "torch/utils/data/_utils/* torch/utils/data/dataloader.py torch/utils/data/dataset.py "
+    "torch/utils/data/sampler.py torch/utils/checkpoint.py torch/optim/optimizer.py "
+    "torch/optim/lr_scheduler.py torch/cuda/amp/* "
+    /* arrays and images: the calling line is the cause */
+    "numpy/* PIL/* pandas/* einops/* "
+    /* wrappers in trainers */
+    "accelerate/hooks.py accelerate/utils/operations.py accelerate/utils/memory.py "
+    "accelerate/utils/modeling.py transformers/utils/generic.py "
+    "transformers/utils/deprecation.py lightning/pytorch/trainer/call.py "
+    "lightning/pytorch/utilities/* lightning/fabric/wrappers.py lightning/fabric/utilities/* "
+    "pytorch_lightning/trainer/call.py pytorch_lightning/utilities/* "
+    "lightning_fabric/wrappers.py lightning_fabric/utilities/* lightning_utilities/* "
+    /* general wrappers */
+    "tqdm/* wrapt/* decorator.py typing_extensions.py jaxtyping/* beartype/* ebb/* ";
 
-static bool is_one_of(const char *const *list, size_t count, const char *s, size_t len)
+/* Returns true if NAME is one of the words of LIST. A word that ends in * matches every name with
+ * that prefix; ~ stands for a blank. */
+static bool is_one_of(const char *list, const char *name, size_t len)
 {
-    for (size_t i = 0; i < count; i++) {
-        size_t n = strlen(list[i]);
-        if (list[i][n - 1] == '*' ? len >= n - 1 && strncmp(list[i], s, n - 1) == 0
-                                  : len == n && strncmp(list[i], s, n) == 0)
+    for (const char *word = list; *word; word += strcspn(word, " ") + 1) {
+        size_t n = strcspn(word, " "), i = 0;
+        while (i < n && i < len && name[i] == (word[i] == '~' ? ' ' : word[i]))
+            i++;
+        if (i + 1 == n ? word[i] == '*' : i == n && i == len)
             return true;
     }
     return false;
@@ -242,18 +87,14 @@ static bool is_one_of(const char *const *list, size_t count, const char *s, size
 
 bool known_allocator(const char *function, const char *lib)
 {
-    for (size_t i = 0; lib && i < sizeof allocator_libs / sizeof *allocator_libs; i++)
-        if (strncmp(lib, allocator_libs[i], strlen(allocator_libs[i])) == 0)
-            return true;
-    if (!function)
-        return false;
     size_t len;
-    const char *bare = demangle_bare(function, &len);
-    return is_one_of(allocators, sizeof allocators / sizeof *allocators, bare, len);
+    if (lib && is_one_of(allocator_libs, lib, strlen(lib)))
+        return true;
+    const char *bare = function ? demangle_bare(function, &len) : NULL;
+    return bare && is_one_of(allocators, bare, len);
 }
 
-/* What is behind the last "…/site-packages/" (or Debian's dist-packages); NULL: not so installed.
- */
+/* Returns the path after the last "…/site-packages/" (or Debian's dist-packages), or NULL. */
 static const char *package_path(const char *file)
 {
     static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
@@ -264,7 +105,7 @@ static const char *package_path(const char *file)
     return found;
 }
 
-/* "…/lib/python3.11/queue.py" and "…/lib/python311.zip/queue.py". */
+/* Matches "…/lib/python3.11/queue.py" and "…/lib/python311.zip/queue.py". */
 static bool is_standard_library(const char *file)
 {
     for (const char *at = file; (at = strstr(at, "/python3")); at++) {
@@ -280,8 +121,9 @@ static bool is_standard_library(const char *file)
     return false;
 }
 
-/* "<frozen importlib._bootstrap>" and what numpy, dataclasses and named tuples write; but what was
- * given to python -c or typed is the user's: "<string>", "<stdin>", "<ipython-input-3-…>". */
+/* Returns true for "<frozen importlib._bootstrap>" and code generated by numpy, dataclasses and
+ * named tuples. Code passed to python -c or typed interactively is the user's: "<string>",
+ * "<stdin>", "<ipython-input-3-…>". */
 static bool is_generated(const char *function, const char *file)
 {
     return strncmp(file, "<frozen ", 8) == 0 || strncmp(file, "<__array_function__", 19) == 0 ||
@@ -303,7 +145,7 @@ bool known_plumbing(const char *function, const char *file)
     const char *inside = package_path(file);
     if (!inside)
         return is_standard_library(file) || strstr(file, "/python/ebb/");
-    return is_one_of(plumbing, sizeof plumbing / sizeof *plumbing, inside, strlen(inside));
+    return is_one_of(plumbing, inside, strlen(inside));
 }
 
 bool known_package(const char *file, size_t *ret_len)

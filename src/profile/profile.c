@@ -1,25 +1,119 @@
-/* What a sample stands for, and finding moments in a profile. */
+/* Weights of samples, and look-ups by time in a profile. */
 #include "profile/profile.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-void profile_free(struct profile *p)
+#include "base/array.h"
+
+struct profile *profile_ref(struct profile *p)
 {
-    if (!p)
-        return;
+    struct profile *whole = p->whole ? p->whole : p;
+    whole->refs++;
+    return p;
+}
+
+static void free_moments(struct profile *p)
+{
     for (size_t i = 0; i < p->n_readings; i++)
         free((void *)(uintptr_t)p->readings[i].held);
     for (size_t i = 0; i < p->n_snapshots; i++)
         free((void *)(uintptr_t)p->snapshots[i].samples);
     free(p->readings);
     free(p->snapshots);
+}
+
+void profile_free(struct profile *p)
+{
+    if (p && p->whole)
+        p = p->whole;
+    if (!p || p->refs-- > 0)
+        return;
+    free_moments(p);
+    if (p->gpu)
+        free_moments(p->gpu);
+    free(p->gpu);
     free(p->modules);
     free(p->codes);
     free(p->nodes);
     free(p->site_node);
     free(p->text);
     free(p);
+}
+
+int profile_site_gpu(const struct profile *p, uint32_t site)
+{
+    return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
+}
+
+/* Splits N entries of SIZE bytes that begin with their site: those of the host stay in AT, and the
+ * others are returned in order, *RET_N of them. NULL: out of memory. */
+static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
+                              size_t *ret_n)
+{
+    char *entries = at, *taken = calloc(*n + 1, size);
+    size_t host = 0, gpu = 0;
+    for (size_t i = 0; taken && i < *n; i++) {
+        uint32_t site;
+        memcpy(&site, entries + i * size, sizeof site);
+        char *to = profile_site_gpu(p, site) >= 0 ? taken + gpu++ * size : entries + host++ * size;
+        if (to != entries + i * size)
+            memcpy(to, entries + i * size, size);
+    }
+    if (taken) {
+        *n = host;
+        *ret_n = gpu;
+    }
+    return taken;
+}
+
+static int split_moments(struct profile *p, struct profile *gpu)
+{
+    gpu->readings = calloc(p->n_readings + 1, sizeof *gpu->readings);
+    gpu->snapshots = calloc(p->n_snapshots + 1, sizeof *gpu->snapshots);
+    if (!gpu->readings || !gpu->snapshots)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n_readings; i++) {
+        struct profile_reading *from = &p->readings[i], *to = &gpu->readings[i];
+        *to = *from;
+        to->arena_bytes = to->inside_bytes = 0;
+        to->held = take_gpu_entries(p, (void *)(uintptr_t)from->held, &from->count,
+                                    sizeof *from->held, &to->count);
+        if (!to->held)
+            return -ENOMEM;
+        gpu->n_readings++;
+    }
+    for (size_t i = 0; i < p->n_snapshots; i++) {
+        struct profile_snapshot *from = &p->snapshots[i], *to = &gpu->snapshots[i];
+        *to = *from;
+        to->samples = take_gpu_entries(p, (void *)(uintptr_t)from->samples, &from->count,
+                                       sizeof *from->samples, &to->count);
+        if (!to->samples)
+            return -ENOMEM;
+        gpu->n_snapshots++;
+    }
+    return 0;
+}
+
+int profile_split(struct profile *p)
+{
+    bool has_gpu = false;
+    for (uint32_t i = 0; i < p->n_sites; i++)
+        has_gpu = has_gpu || profile_site_gpu(p, i) >= 0;
+    if (!has_gpu)
+        return 0;
+    struct profile *gpu = calloc(1, sizeof *gpu);
+    if (!gpu)
+        return -ENOMEM;
+    *gpu = *p;
+    gpu->whole = p;
+    gpu->readings = NULL;
+    gpu->snapshots = NULL;
+    gpu->n_readings = gpu->n_snapshots = 0;
+    p->gpu = gpu;
+    return split_moments(p, gpu);
 }
 
 double profile_probability(uint64_t size, uint64_t interval)
@@ -63,7 +157,7 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
     }
     if (!step_before(p, &before))
         return false;
-    const struct profile_reading *a = &p->readings[before]; /* its step is below STEP */
+    const struct profile_reading *a = &p->readings[before]; /* a reading whose step is below STEP */
     double part = ((double)step - (double)a->step) / ((double)b->step - (double)a->step);
     *ret_ns = a->t_ns + (uint64_t)(part * (double)(b->t_ns - a->t_ns));
     return true;
@@ -71,15 +165,8 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
 
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns)
 {
-    size_t lo = 0, hi = p->n_readings;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (p->readings[mid].t_ns <= t_ns)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo > 0 ? &p->readings[lo - 1] : NULL;
+    size_t after = ARRAY_SEARCH(i, p->n_readings, p->readings[i].t_ns <= t_ns);
+    return after > 0 ? &p->readings[after - 1] : NULL;
 }
 
 const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint64_t t_ns)
@@ -115,8 +202,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* The first reading of a process on its way out, as all after it are, and hold no more; the last
- * one, where it does not say so. */
+/* Returns the first reading of the exiting process, after which live bytes do not grow, or the last
+ * reading if none is marked as exiting. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;
@@ -126,8 +213,8 @@ static size_t first_ended(const struct profile *p)
     return i;
 }
 
-/* How long it may have let go of what it held: five seconds, or for as long as nothing more came,
- * up to a tenth of its life. */
+/* Returns how long the process may have been releasing memory: five seconds, or the time since
+ * memory last grew, up to a tenth of its life. */
 static uint64_t tail_ns_of(const struct profile *p)
 {
     const uint64_t least_ns = UINT64_C(5000000000);

@@ -1,6 +1,6 @@
-/* The heap of one process in memory: its stacks, what each held at each reading, and the samples
- * that lived at the kept moments. Read from a live table, or from heap.PID.ebbheap in a run folder:
- * who asks cannot tell which. Everything that ranks, draws or exports starts from here. */
+/* The heap profile of one process: its stacks, the live bytes of each call site at each reading,
+ * and the live samples at the kept snapshots. Read from a live table or from heap.PID.ebbheap in a
+ * run folder, with the same result. Ranking, rendering and export read this. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +11,9 @@
 
 struct err;
 
-/* Stretch of profile.text, checked. */
+/* A checked range of profile.text. */
 struct profile_text {
-    const char *at; /* not NUL-terminated; raw */
+    const char *at; /* untrusted bytes, not terminated by NUL */
     size_t len;
 };
 
@@ -29,49 +29,49 @@ struct profile_code {
     uint32_t first_line;
 };
 
-/* As in the table; parent < its own index, the root is node 0, and no node is deeper than
- * HEAP_STACK_MAX. The module or code that the frame names is there. */
+/* As in the table: a node's parent has a smaller index, the root is node 0, no node is deeper than
+ * HEAP_STACK_MAX, and the module or code of its frame exists. */
 struct profile_node {
-    uint64_t frame; /* 0: not known */
+    uint64_t frame; /* 0: unknown */
     uint32_t parent;
-    uint32_t depth;
+    uint16_t depth;
+    uint16_t gpu; /* the number of the GPU in its outermost frame, + 1; 0: host memory */
 };
 
-/* What one site holds at one moment; estimates. */
+/* Estimates for one call site at one reading. */
 struct profile_held {
-    uint32_t site;
+    uint32_t site; /* first: see profile_split */
     double live_bytes, live_objects;
-    double live_variance;   /* of live_bytes */
+    double live_variance;   /* variance of live_bytes */
     double allocated_bytes; /* since the start; only grows */
     double freed_bytes;
     double allocated_objects; /* since the start */
 };
 
-/* A moment at which every site was read; in time order. Sites that hold nothing are left out, but
- * for the last reading: that one has every site that ever allocated. */
+/* A time at which every call site was read; in time order. Sites without live bytes are omitted,
+ * except in the last reading, which has every site that ever allocated. */
 struct profile_reading {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     bool has_step;
-    bool is_ended;                   /* the process was on its way out: what it did was done */
-    int64_t step;                    /* steps done by then */
+    bool is_ended;                   /* the process was exiting, after its work */
+    int64_t step;                    /* steps completed by then */
     const struct profile_held *held; /* by site, ascending */
     size_t count;
-    uint64_t arena_bytes;  /* of the arenas of small Python objects; 0: not counted */
-    uint64_t inside_bytes; /* of what malloc gave out and lives: not in a mapping of its own; an
-                              estimate. 0: not counted */
+    uint64_t arena_bytes;  /* arenas mapped for small Python objects; 0: not counted */
+    uint64_t inside_bytes; /* estimated live bytes of malloc outside dedicated mappings; 0: not
+                              counted */
 };
 
-/* A sample that lived at a kept moment. */
+/* A sample that was live at a snapshot. */
 struct profile_sample {
-    uint32_t site;
+    uint32_t site; /* first: see profile_split */
     uint32_t kind; /* enum heap_kind */
     uint64_t size;
     uint64_t interval;
     uint64_t born_ns;
 };
 
-/* A kept moment with every live sample: for ages and survivors. The last one is the newest state.
- */
+/* All live samples at one time, for ages and survivors. The last snapshot is the newest state. */
 struct profile_snapshot {
     uint64_t t_ns;
     bool has_step;
@@ -80,20 +80,41 @@ struct profile_snapshot {
     size_t count;
 };
 
-/* What the library says of its own cost; as of the last reading. */
+/* The cost of the profiling library as measured by itself, up to the last reading. */
 struct profile_cost {
     uint64_t samples, ends, hook_ns, interval, base_interval;
     uint64_t drops[HEAP_DROP_KINDS];
     uint32_t python_version, python_state, python_small;
-    uint32_t modules, codes, nodes, sites, live; /* places used */
+    uint32_t modules, codes, nodes, sites, live; /* entries used */
     uint32_t text_bytes;
-    uint64_t arena_bytes;  /* of small Python objects: mapped, whether they live or not */
-    uint64_t inside_bytes; /* as of struct profile_reading */
+    uint64_t arena_bytes;  /* mapped for small Python objects, whether live or not */
+    uint64_t inside_bytes; /* as in struct profile_reading */
+    uint64_t gpu_interval; /* of GPU blocks; 0: unknown */
+};
+
+/* The last report of PyTorch's allocator on one GPU. */
+struct profile_gpu {
+    uint64_t reports; /* blocks allocated and freed so far; 0: the GPU was not used */
+    uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
+    uint64_t low_bytes; /* the least allocated in the last quarter to half of a second */
+};
+
+/* A GPU request that failed, and the call sites with the most live bytes on that GPU then. */
+struct profile_oom {
+    uint32_t number; /* 1 is the first of the process */
+    uint32_t gpu, site;
+    uint64_t t_ns;
+    uint64_t request_bytes, allocated_bytes, reserved_bytes;
+    struct profile_oom_site {
+        uint32_t site;
+        uint64_t bytes;
+    } top[HEAP_OOM_SITES];
+    size_t n_top;
 };
 
 struct profile {
     int32_t pid;
-    uint64_t start_ns; /* of the table */
+    uint64_t start_ns; /* when the table was created */
     bool is_ended;
     struct profile_module *modules;
     size_t n_modules;
@@ -108,37 +129,53 @@ struct profile {
     struct profile_snapshot *snapshots;
     size_t n_snapshots;
     struct profile_cost cost;
-    char *text; /* behind every profile_text */
+    char *text;    /* contains every profile_text */
+    uint32_t refs; /* references in addition to the first */
+    /* The readings and snapshots above are of host memory. Those of GPUs are in this profile, which
+     * shares everything else; NULL: no GPU block was sampled. */
+    struct profile *gpu;
+    struct profile *whole; /* of a GPU part: the profile that it belongs to */
+    struct profile_gpu gpus[HEAP_GPUS];
+    struct profile_oom ooms[HEAP_OOMS]; /* by number, ascending */
+    size_t n_ooms;
+    uint64_t oom_count; /* total; some are not kept */
 };
 
-/* Everything in it was allocated, piece by piece. NULL is fine. */
+/* Frees each part separately, unless another reference exists. Accepts NULL. A GPU part stands for
+ * the whole profile. */
 void profile_free(struct profile *p);
+struct profile *
+profile_ref(struct profile *p); /* returns P; profile_free must be called once more */
 
-/* 1 − exp(−size/interval) (an interval of 0 takes everything), and what a sample stands for; that
- * of no bytes stands for nothing. */
+/* The GPU of a site; -1: host memory. */
+int profile_site_gpu(const struct profile *p, uint32_t site);
+/* Moves the readings and snapshots of GPU sites into P->gpu. 0 or -ENOMEM. */
+int profile_split(struct profile *p);
+
+/* 1 − exp(−size/interval), or 1 if the interval is 0; and the weights of a sample, 0 for a size of
+ * 0. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
 
-/* The moment at which STEP was done; false: before the first or after the last reading. */
+/* Finds when STEP was completed; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* How many readings tell what the process held when its work was done: all, but for those of its
- * last five seconds (or of as long as nothing more came, up to a tenth of its life) that come after
- * it had let go of a tenth or more of what it held, before them or at the reading before, where it
- * ended by itself. Its last seconds are those before the last reading at which it was not on its
- * way out: that may take longer than five, and be read seldom. */
+/* Returns the number of readings before the process released its memory at the end. Readings are
+ * excluded if they are from the last five seconds (or from the time since memory last grew, up to a
+ * tenth of the process's life), the process exited by itself, and it had released a tenth or more
+ * of its live bytes since before that time or since the previous reading. The last seconds are
+ * those before the last reading at which the process was not exiting: exiting may take longer than
+ * five seconds, with few readings. */
 size_t profile_working(const struct profile *p);
-/* Of those, how many show it at work, and not on its way out. */
+/* Returns how many of those readings show the process at work, not yet exiting. */
 size_t profile_at_work(const struct profile *p);
-/* What all sites held at R, in bytes. */
+/* The live bytes of all sites at R. */
 double profile_live_at(const struct profile_reading *r);
-/* What SITE holds at R, NULL: nothing; *AT goes through its sites, which are asked for in ascending
- * order. */
+/* Returns the row of SITE in R, or NULL. *AT is the position in R; call with ascending sites. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
-/* What is certain of the growth of a site from BEFORE, NULL: it held nothing, to NOW; not below 0.
- */
+/* Returns the statistically certain growth of a site from BEFORE (NULL: nothing) to NOW. */
 double profile_sure_growth(const struct profile_held *before, const struct profile_held *now);
-/* The last reading at or before T_NS; NULL: none. */
+/* Returns the last reading or snapshot at or before T_NS, or NULL. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);
 const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint64_t t_ns);

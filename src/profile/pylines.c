@@ -1,4 +1,4 @@
-/* Python's line tables: the pairs of 3.9 (lnotab) and 3.10, and the locations of 3.11 and later. */
+/* Parses Python's line tables: the pairs of 3.9 (lnotab) and 3.10, and the locations since 3.11. */
 #include "profile/pylines.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@ enum {
     VERSION_3_9 = 0x0309,
     VERSION_3_10 = 0x030a,
     VERSION_3_11 = 0x030b,
-    VERSION_LAST = 0x030e, /* later ones may have changed the form again */
+    VERSION_LAST = 0x030e, /* later versions may have changed the format again */
     CODE_UNIT_BYTES = 2,
     NO_LINE_3_10 = -128,
 };
 
-/* Lines are ints in the interpreter, and so is what they may grow to. */
+/* The interpreter stores lines as ints. */
 static int line_of(int64_t line, uint32_t *ret)
 {
     if (line > INT32_MAX || line < INT32_MIN)
@@ -25,7 +25,7 @@ static int line_of(int64_t line, uint32_t *ret)
     return 0;
 }
 
-/* Pairs of an address' and a line's increase; the last line goes on to the end of the code. */
+/* Pairs of address and line increments; the last line continues to the end of the code. */
 static int find_3_9(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
 {
     uint64_t address = 0;
@@ -41,7 +41,7 @@ static int find_3_9(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
     return line_of(line, ret);
 }
 
-/* Pairs of a range's length and its line's increase, or that it has none. */
+/* Pairs of the length of a range and its line increment; a range may have no line. */
 static int find_3_10(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
 {
     uint64_t end = 0;
@@ -58,7 +58,7 @@ static int find_3_10(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret
     return -ENODATA;
 }
 
-/* Six bits a byte, the lowest first; bit 6 says that there is more. */
+/* Six bits per byte, the lowest first; bit 6 is set if more follow. */
 static uint32_t location_varint(struct cur *c)
 {
     uint64_t v = 0;
@@ -86,7 +86,6 @@ static int64_t location_signed(struct cur *c)
 
 enum { FORM_LINE_0 = 10, FORM_LINE_2 = 12, FORM_NO_COLUMNS = 13, FORM_LONG = 14, FORM_NONE = 15 };
 
-/* One entry: an opening byte, and bytes without the top bit up to the next one. */
 static int64_t location_line_delta(struct cur *c, unsigned form)
 {
     int64_t delta = 0;

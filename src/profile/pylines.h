@@ -1,11 +1,11 @@
-/* Python's line tables: from an instruction to its line, for every version's form. */
+/* Maps an instruction to its line with Python's line tables, in every version's format. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The line of the instruction at OFFSET bytes; VERSION is PY_VERSION_HEX. TABLE may be hostile. 0,
- * or -ENODATA: it has none (the first line is what can be said), -EBADMSG, -ENOTSUP for the
- * version. */
+/* Finds the line of the instruction at byte OFFSET; VERSION is PY_VERSION_HEX. TABLE is untrusted.
+ * Returns 0, -ENODATA if the instruction has no line (use the first line of the function),
+ * -EBADMSG, or -ENOTSUP for an unknown version. */
 int pylines_find(const void *table, size_t len, uint32_t version, uint32_t first_line,
                  uint32_t offset, uint32_t *ret_line);

@@ -1,5 +1,5 @@
-/* From a table to blocks. What is read here was written by another process: each number is read
- * once, and what it says is checked by whoever reads the file. */
+/* Encodes a table as blocks. Another process writes the table: each number is read once, and
+ * checked when the file is read. */
 #include "profile/store_pack.h"
 
 #include <errno.h>
@@ -10,12 +10,12 @@
 #include "trace/block.h"
 #include "trace/pack.h"
 
-/* The compiler may read a plain field twice; the other process may write in between. */
+/* The compiler may read a plain field twice, and the other process may write in between. */
 #define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
 
-_Static_assert(HEAP_KINDS <= 1 << STORE_KIND_BITS, "a kind has its bits");
+_Static_assert(HEAP_KINDS <= 1 << 3, "a kind fits in three bits");
 
-/* Little memory before good packing: it is taken from the machine that the job runs on. */
+/* Low memory use matters more than compression: the memory is taken from the job's machine. */
 static const struct pack_effort effort = {.level = 1, .window_log = 17, .table_log = 14};
 
 static void add_block(struct buf *out, struct block_head head, const struct buf *plain)
@@ -46,7 +46,7 @@ void store_pack_head(struct buf *out, const struct look *look)
     buf_fini(&plain);
 }
 
-/* ---- what is new ---- */
+/* ---- additions ---- */
 
 static void pack_text(struct buf *b, const struct heap_text *text)
 {
@@ -76,7 +76,7 @@ static void pack_code(struct buf *b, const struct heap_code *c)
     buf_add_varint(b, ONCE(c->first_line));
 }
 
-/* A table whose counts fall has nothing new. */
+/* Returns 0 for a table whose counts decrease. */
 static uint32_t grown(uint32_t from, uint32_t now)
 {
     return now > from ? now : from;
@@ -150,10 +150,12 @@ static uint64_t round_u64(double v)
     return v < 0x1p63 ? (uint64_t)(v + 0.5) : (uint64_t)1 << 63;
 }
 
-/* The samples of SITE begin at *AT, which moves behind them. Returns its live bytes. */
-static double sum_site(const struct look_live *live, uint32_t site, size_t *at,
-                       struct store_site *ret)
+/* Adds up the samples of SITE, which begin at *AT; advances *AT past them. All are of one device.
+ */
+static void sum_site(const struct look_live *live, uint32_t site, size_t *at,
+                     struct store_site *ret, struct store_totals *totals)
 {
+    bool is_gpu = *at < live->count && live->samples[*at].kind == HEAP_KIND_GPU;
     double bytes = 0, objects = 0, variance = 0;
     for (; *at < live->count && live->samples[*at].site == site; ++*at) {
         const struct profile_sample *s = &live->samples[*at];
@@ -166,7 +168,7 @@ static double sum_site(const struct look_live *live, uint32_t site, size_t *at,
     ret->v[STORE_LIVE_BYTES] = round_u64(bytes);
     ret->v[STORE_LIVE_OBJECTS_X16] = round_u64(objects * 16);
     ret->v[STORE_LIVE_SD] = round_u64(sqrt(variance));
-    return bytes;
+    *(is_gpu ? &totals->gpu : &totals->host) += bytes;
 }
 
 static void read_counters(const struct look *look, uint32_t site, struct store_site *ret)
@@ -178,7 +180,8 @@ static void read_counters(const struct look *look, uint32_t site, struct store_s
     ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
 }
 
-/* GAP: how many sites on from the last one that had changed. True: this one has. */
+/* Adds the changes of a site; GAP is the distance from the previous changed site. Returns whether
+ * the site has changed. */
 static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now,
                        const struct store_site *prev)
 {
@@ -196,20 +199,21 @@ static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now
     return true;
 }
 
-double store_pack_reading(struct buf *out, const struct look *look, const struct look_live *live,
-                          const struct store_moment *at, uint64_t seq, struct store_last *last)
+struct store_totals store_pack_reading(struct buf *out, const struct look *look,
+                                       const struct look_live *live, const struct store_moment *at,
+                                       uint64_t seq, struct store_last *last)
 {
     struct look_counts counts;
     struct buf b = {0};
     size_t sample = 0;
-    double total = 0;
+    struct store_totals totals = {0};
     uint32_t gap = 1, holding = 0;
     look_counts(look, &counts);
     add_moment(&b, at);
     pack_cost(&b, look);
     for (uint32_t s = 0; s < counts.sites || sample < live->count; s++, gap++) {
         struct store_site now;
-        total += sum_site(live, s, &sample, &now);
+        sum_site(live, s, &sample, &now, &totals);
         read_counters(look, s, &now);
         holding += now.v[STORE_LIVE_BYTES] > 0;
         if (add_change(&b, gap, &now, &last->sites[s]))
@@ -220,7 +224,49 @@ double store_pack_reading(struct buf *out, const struct look *look, const struct
     buf_add_varint(&b, 0);
     add_block(out, (struct block_head){.type = STORE_READING, .seq = seq, .part = holding}, &b);
     buf_fini(&b);
-    return total;
+    return totals;
+}
+
+/* ---- GPUs ---- */
+
+static void pack_oom(struct buf *b, const struct profile_oom *o)
+{
+    buf_add_varint(b, o->number);
+    buf_add_varint(b, o->gpu);
+    buf_add_varint(b, o->t_ns);
+    buf_add_varint(b, o->site);
+    buf_add_varint(b, o->request_bytes);
+    buf_add_varint(b, o->allocated_bytes);
+    buf_add_varint(b, o->reserved_bytes);
+    buf_add_varint(b, o->n_top);
+    for (size_t i = 0; i < o->n_top; i++) {
+        buf_add_varint(b, o->top[i].site);
+        buf_add_varint(b, o->top[i].bytes);
+    }
+}
+
+void store_pack_gpus(struct buf *out, const struct look *look)
+{
+    struct look_gpus gpus;
+    struct buf b = {0};
+    look_gpus(look, &gpus);
+    if (gpus.used == 0 && gpus.oom_count == 0)
+        return;
+    buf_add_varint(&b, gpus.used);
+    for (unsigned i = 0; i < HEAP_GPUS; i++)
+        if (gpus.at[i].reports > 0) {
+            buf_add_varint(&b, i);
+            buf_add_varint(&b, gpus.at[i].reports);
+            buf_add_varint(&b, gpus.at[i].allocated_bytes);
+            buf_add_varint(&b, gpus.at[i].reserved_bytes);
+            buf_add_varint(&b, gpus.at[i].allocated_peak_bytes);
+        }
+    buf_add_varint(&b, gpus.oom_count);
+    buf_add_varint(&b, gpus.n_ooms);
+    for (size_t i = 0; i < gpus.n_ooms; i++)
+        pack_oom(&b, &gpus.ooms[i]);
+    add_block(out, (struct block_head){.type = STORE_GPUS}, &b);
+    buf_fini(&b);
 }
 
 /* ---- snapshots ---- */
@@ -244,16 +290,19 @@ static void order_by_age(struct look_live *live)
 void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at)
 {
     struct buf b = {0};
+    struct store_moment moment = *at;
     uint64_t age = 0, interval = 0;
     uint32_t site = 0;
     order_by_age(live);
-    add_moment(&b, at);
+    for (size_t i = 0; i < live->count; i++)
+        moment.flags |= live->samples[i].kind > 3 ? STORE_WIDE_KIND : 0U;
+    add_moment(&b, &moment);
     buf_add_varint(&b, live->count);
     for (size_t i = 0; i < live->count; i++) {
         const struct profile_sample *s = &live->samples[i];
-        /* What was born in the future is new. */
+        /* A time of birth in the future counts as now. */
         uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
-        buf_add_varint(&b, (uint64_t)(s->site - site) << STORE_KIND_BITS | s->kind);
+        buf_add_varint(&b, (uint64_t)(s->site - site) << store_kind_bits(moment.flags) | s->kind);
         buf_add_zigzag(&b, (int64_t)(age_ms - age));
         buf_add_varint(&b, s->size);
         buf_add_zigzag(&b, (int64_t)(s->interval - interval));

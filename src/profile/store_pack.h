@@ -1,5 +1,5 @@
-/* The blocks of heap.PID.ebbheap, from a table. Private to store_write.c and store_read.c; the
- * format is docs/heap-format.md. */
+/* Encodes a table as the blocks of heap.PID.ebbheap. Private to store_write.c and store_read.c;
+ * docs/reference/heap-format.md has the format. */
 #pragma once
 
 #include "profile/look.h"
@@ -7,23 +7,31 @@
 struct buf;
 
 #define STORE_MAGIC "EBB-HEAP"
-enum { STORE_MAJOR = 1, STORE_MINOR = 0, STORE_KIND_BITS = 2 };
+/* From version 2 on, sites may be of GPU memory; an older reader would take them for the host's. */
+enum { STORE_MAJOR = 2, STORE_MINOR = 0, STORE_MAJOR_OLDEST = 1 };
 
 enum store_block {
-    STORE_HEAD = 1,     /* whose heap it is */
-    STORE_NEWS = 2,     /* what the table has more of */
-    STORE_READING = 3,  /* what each site holds; seq counts them */
+    STORE_HEAD = 1,     /* the process */
+    STORE_NEWS = 2,     /* additions to the table */
+    STORE_READING = 3,  /* live bytes of each site; seq counts readings */
     STORE_SNAPSHOT = 4, /* every live sample */
+    STORE_GPUS = 5,     /* totals of each GPU and failed requests, with a reading */
 };
 
 /* Flags of readings and snapshots. */
 enum {
     STORE_HAS_STEP = 1,
     STORE_IS_ENDED = 2,
-    STORE_IS_WHOLE = 4, /* a reading that does not build on the one before */
+    STORE_IS_WHOLE = 4,  /* a reading that does not depend on the previous one */
+    STORE_WIDE_KIND = 8, /* a snapshot whose kinds take three bits instead of two */
 };
 
-/* What is kept of a site; differences of these are what a reading consists of. */
+static inline unsigned store_kind_bits(unsigned flags)
+{
+    return flags & STORE_WIDE_KIND ? 3 : 2;
+}
+
+/* The fields of a site; a reading consists of their differences. */
 enum store_field {
     STORE_LIVE_BYTES,
     STORE_LIVE_OBJECTS_X16,
@@ -37,7 +45,7 @@ struct store_site {
     uint64_t v[STORE_FIELDS];
 };
 
-/* The numbers of a struct profile_cost in the order of the file; its drops come behind them. */
+/* The numbers of a struct profile_cost in the order of the file; its drops follow them. */
 #define STORE_COST(X)                                                                              \
     X(samples)                                                                                     \
     X(ends)                                                                                        \
@@ -54,7 +62,8 @@ struct store_site {
     X(live)                                                                                        \
     X(text_bytes)                                                                                  \
     X(arena_bytes)                                                                                 \
-    X(inside_bytes)
+    X(inside_bytes)                                                                                \
+    X(gpu_interval)
 
 #define X(field) STORE_COST_##field,
 enum { STORE_COST(X) STORE_COST_NUMBERS };
@@ -68,15 +77,22 @@ struct store_moment {
 
 void store_pack_file_head(struct buf *out);
 void store_pack_head(struct buf *out, const struct look *look);
-/* One block with what the table has beyond DONE, which moves on; nothing if there is nothing. */
+/* Adds one block with the entries that the table has beyond DONE, and updates DONE. Adds nothing if
+ * there are none. */
 void store_pack_news(struct buf *out, const struct look *look, struct look_counts *done);
-/* What all sites hold, as changes to LAST, which becomes this reading. LIVE is by site. Returns the
- * total of live bytes. */
+/* Adds the totals of GPUs and the failed requests, if there are any. */
+void store_pack_gpus(struct buf *out, const struct look *look);
+struct store_totals {
+    double host, gpu;
+};
+/* Adds all sites as changes to LAST, which becomes this reading. LIVE is sorted by site. Returns
+ * the totals of live bytes. */
 struct store_last {
     struct store_site *sites; /* room for HEAP_SITES */
-    uint32_t count;           /* those behind it are 0 */
+    uint32_t count;           /* sites after these are all 0 */
 };
-double store_pack_reading(struct buf *out, const struct look *look, const struct look_live *live,
-                          const struct store_moment *at, uint64_t seq, struct store_last *last);
-/* Puts LIVE in order of age within each site. */
+struct store_totals store_pack_reading(struct buf *out, const struct look *look,
+                                       const struct look_live *live, const struct store_moment *at,
+                                       uint64_t seq, struct store_last *last);
+/* Sorts LIVE by age within each site. */
 void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at);

@@ -1,4 +1,4 @@
-/* From the blocks of heap.PID.ebbheap to a profile; the bytes may be hostile. */
+/* Reads the blocks of heap.PID.ebbheap into a profile. The bytes are untrusted. */
 #include "profile/store.h"
 
 #include <errno.h>
@@ -16,12 +16,13 @@
 #include "trace/scan.h"
 
 enum {
-    HELD_MAX = 1 << 20,     /* in all readings of one profile; of more, every second, third, … */
-    READINGS_MAX = 1 << 14, /* the same for their number */
-    UNPACKED_MAX = 1 << 30, /* bytes of one file; more is not of our making */
+    /* Of more rows or readings, only every second, third, … reading is kept. */
+    HELD_MAX = 1 << 20, /* rows in all readings */
+    READINGS_MAX = 1 << 14,
+    UNPACKED_MAX = 1 << 30, /* bytes of one file when unpacked; ebb never writes more */
 };
 
-/* Of many alike, every STRIDE-th is kept. */
+/* Keeps every STRIDE-th item. */
 struct every {
     size_t stride, seen;
 };
@@ -29,12 +30,12 @@ struct every {
 struct reader {
     struct profile *p;
     size_t unpacked_bytes;
-    struct store_site *sites; /* HEAP_SITES: what they hold at the last reading */
-    uint64_t seq;             /* of that one; 0: what comes next must be whole */
-    struct store_moment last; /* when it was */
-    bool has_last;            /* SITES can be believed */
-    bool is_last_kept;        /* it is the last of the profile's readings */
-    size_t held;              /* in all readings */
+    struct store_site *sites; /* one per HEAP_SITES: their state at the last reading */
+    uint64_t seq;             /* number of the last reading; 0: the next one must be a whole one */
+    struct store_moment last; /* time of the last reading */
+    bool has_last;            /* SITES is valid */
+    bool is_last_kept;        /* the profile includes the last reading */
+    size_t held;              /* rows in all readings */
     struct every readings, snapshots;
 };
 
@@ -61,7 +62,7 @@ static int read_head(struct reader *r, struct cur *c)
     return 0;
 }
 
-/* ---- what a table had more of ---- */
+/* ---- additions to a table ---- */
 
 static struct profile_text get_text(const struct profile *p, struct cur *c)
 {
@@ -132,7 +133,8 @@ static void get_nodes(struct profile *p, struct cur *c)
     for (size_t i = r.from; i < r.to && !c->bad; i++) {
         uint64_t frame = cur_varint(c), parent = cur_varint(c);
         p->nodes[i].frame = frame;
-        p->nodes[i].parent = parent < i ? (uint32_t)parent : 0; /* else it is cut off at the root */
+        p->nodes[i].parent =
+            parent < i ? (uint32_t)parent : 0; /* an invalid parent becomes the root */
         at_least(&p->n_nodes, i + 1);
     }
 }
@@ -147,8 +149,8 @@ static void get_sites(struct profile *p, struct cur *c)
     }
 }
 
-/* P has room for everything at its largest, zeroed. What lies in a block that is missing stays 0:
- * no name, at the root. 0 or -EBADMSG; what was good before the fault is kept. */
+/* P has zeroed room for the largest possible counts. Entries of a missing block stay 0: no name, at
+ * the root. Returns 0 or -EBADMSG; entries that were valid before the error are kept. */
 static int read_news(struct profile *p, struct cur *c)
 {
     get_texts(p, c);
@@ -159,7 +161,7 @@ static int read_news(struct profile *p, struct cur *c)
     return c->bad ? -EBADMSG : 0;
 }
 
-/* Frames that name what is not there, and texts that nobody told. */
+/* Resets frames that refer to missing modules or codes, and texts that were never set. */
 static void check_names(struct profile *p)
 {
     for (size_t i = 0; i < p->n_modules; i++)
@@ -172,6 +174,8 @@ static void check_names(struct profile *p)
         uint64_t frame = p->nodes[i].frame;
         uint64_t code = frame >> HEAP_FRAME_CODE_SHIFT & HEAP_FRAME_CODE_MASK;
         uint64_t module = frame >> HEAP_FRAME_MODULE_SHIFT & HEAP_FRAME_MODULE_MASK;
+        if (heap_frame_is_gpu(frame))
+            continue;
         if (frame & HEAP_FRAME_PYTHON ? code >= p->n_codes : module > p->n_modules)
             p->nodes[i].frame = 0;
     }
@@ -187,18 +191,14 @@ static void check_tree(struct profile *p)
         struct profile_node *node = &p->nodes[i];
         if (p->nodes[node->parent].depth >= HEAP_STACK_MAX)
             node->parent = 0;
-        node->depth = p->nodes[node->parent].depth + 1;
+        node->depth = (uint16_t)(p->nodes[node->parent].depth + 1);
+        node->gpu = p->nodes[node->parent].gpu;
+        if (node->parent == 0 && heap_frame_is_gpu(node->frame))
+            node->gpu = (uint16_t)((node->frame & HEAP_FRAME_OFFSET_MASK) + 1);
     }
     for (size_t i = 0; i < p->n_sites; i++)
         if (p->site_node[i] >= p->n_nodes)
             p->site_node[i] = 0;
-}
-
-/* Once all is read: depths, and what profile.h promises of nodes and texts. */
-static void check_profile(struct profile *p)
-{
-    check_tree(p);
-    check_names(p);
 }
 
 /* ---- readings ---- */
@@ -212,7 +212,7 @@ static struct store_moment get_moment(struct cur *c)
     return at;
 }
 
-/* A newer version may have more of each. */
+/* A newer version may have more numbers and more drops. */
 static void get_cost(struct cur *c, struct profile_cost *ret)
 {
     uint64_t n = cur_varint(c);
@@ -234,7 +234,7 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
         ret->python_state = HEAP_PYTHON_CHECK;
 }
 
-/* Until a gap of 0. */
+/* The list ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
     uint64_t site = UINT64_MAX; /* one before the first */
@@ -277,13 +277,13 @@ static struct profile_held held_of(uint32_t site, const struct store_site *s)
     };
 }
 
-/* The last reading, from what the sites hold now. ALL: also what holds nothing any more. */
+/* Adds the last reading from the state of the sites; with IS_ALL also sites without live bytes. */
 static int keep_reading(struct reader *r, bool is_all)
 {
     size_t count = 0;
     for (size_t i = 0; i < r->p->n_sites; i++)
         count += site_holds(&r->sites[i], is_all);
-    if (!is_all && r->held + count > 2 * (size_t)HELD_MAX) /* the heads of the blocks lied */
+    if (!is_all && r->held + count > 2 * (size_t)HELD_MAX) /* the block headers announced fewer */
         return 0;
     struct profile_held *held = calloc(count + 1, sizeof *held);
     if (!held)
@@ -316,7 +316,7 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     r->seq = 0;
     if (c->bad || at.t_ns < r->last.t_ns)
         return -EBADMSG;
-    if (!follows) /* it builds on one that is not there: no fault of its own */
+    if (!follows) /* depends on a missing reading: not an error of this block */
         return 0;
     if (is_whole)
         memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);
@@ -332,10 +332,55 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     return is_kept ? keep_reading(r, false) : 0;
 }
 
+/* ---- GPUs ---- */
+
+static void get_gpus(struct profile *p, struct cur *c)
+{
+    for (uint64_t n = cur_varint(c); n > 0 && !c->bad; n--) {
+        uint64_t at = cur_varint(c);
+        struct profile_gpu gpu = {.reports = cur_varint(c), .allocated_bytes = cur_varint(c)};
+        gpu.reserved_bytes = cur_varint(c);
+        gpu.allocated_peak_bytes = cur_varint(c);
+        if (at < HEAP_GPUS && !c->bad)
+            p->gpus[at] = gpu;
+    }
+}
+
+static void get_oom(struct cur *c, struct profile_oom *ret)
+{
+    *ret = (struct profile_oom){.number = (uint32_t)cur_varint(c), .gpu = (uint32_t)cur_varint(c)};
+    ret->t_ns = cur_varint(c);
+    ret->site = (uint32_t)cur_varint(c);
+    ret->request_bytes = cur_varint(c);
+    ret->allocated_bytes = cur_varint(c);
+    ret->reserved_bytes = cur_varint(c);
+    uint64_t n = cur_varint(c);
+    for (uint64_t i = 0; i < n && !c->bad; i++) {
+        struct profile_oom_site top = {.site = (uint32_t)cur_varint(c), .bytes = cur_varint(c)};
+        if (i < HEAP_OOM_SITES)
+            ret->top[ret->n_top++] = top;
+    }
+}
+
+static int read_gpus(struct profile *p, struct cur *c)
+{
+    get_gpus(p, c);
+    p->oom_count = cur_varint(c);
+    p->n_ooms = 0;
+    for (uint64_t n = cur_varint(c); n > 0 && !c->bad; n--) {
+        struct profile_oom oom;
+        get_oom(c, &oom);
+        if (!c->bad && p->n_ooms < HEAP_OOMS)
+            p->ooms[p->n_ooms++] = oom;
+    }
+    return c->bad ? -EBADMSG : 0;
+}
+
 /* ---- snapshots ---- */
 
 struct sample_state {
     uint64_t site, age_ms, interval;
+    unsigned kind_bits;
 };
 
 static bool get_sample(struct cur *c, uint64_t t_ns, struct sample_state *s,
@@ -345,13 +390,13 @@ static bool get_sample(struct cur *c, uint64_t t_ns, struct sample_state *s,
     s->age_ms += (uint64_t)cur_zigzag(c);
     uint64_t size = cur_varint(c);
     s->interval += (uint64_t)cur_zigzag(c);
-    uint64_t gap = word >> STORE_KIND_BITS;
+    uint64_t gap = word >> s->kind_bits;
     if (c->bad || gap >= HEAP_SITES || s->site + gap >= HEAP_SITES || size == 0 || s->interval == 0)
         return false;
     s->site += gap;
     *ret = (struct profile_sample){
         .site = (uint32_t)s->site,
-        .kind = word & ((1U << STORE_KIND_BITS) - 1),
+        .kind = (uint32_t)(word & ((1U << s->kind_bits) - 1)),
         .size = size,
         .interval = s->interval,
         .born_ns = s->age_ms <= t_ns / 1000000 ? t_ns - s->age_ms * 1000000 : 0,
@@ -363,7 +408,7 @@ static int keep_snapshot(struct reader *r, const struct store_moment *at, uint64
                          struct cur *c)
 {
     struct profile *p = r->p;
-    struct sample_state state = {0};
+    struct sample_state state = {.kind_bits = store_kind_bits(at->flags)};
     struct profile_sample *samples = calloc(count + 1, sizeof *samples);
     if (!samples)
         return -ENOMEM;
@@ -396,7 +441,7 @@ static int read_snapshot(struct reader *r, bool is_last, struct cur *c)
     return is_kept ? keep_snapshot(r, &at, count, c) : 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static int read_block(struct reader *r, const struct block_head *head, bool is_last,
                       const struct buf *stored)
@@ -418,12 +463,14 @@ static int read_block(struct reader *r, const struct block_head *head, bool is_l
         return read_reading(r, head->seq, &c);
     case STORE_SNAPSHOT:
         return read_snapshot(r, is_last, &c);
-    default: /* of a newer version */
+    case STORE_GPUS:
+        return read_gpus(r->p, &c);
+    default: /* added by a newer version */
         return 0;
     }
 }
 
-/* The last reading has every site: it takes the place of its own short form. */
+/* The last reading has every site, so it replaces the reading without empty sites. */
 static int complete_last(struct reader *r)
 {
     struct profile *p = r->p;
@@ -439,7 +486,7 @@ static size_t stride_for(size_t count, size_t max)
     return count > max ? (count + max - 1) / max : 1;
 }
 
-/* Room for what the heads of the blocks promise. */
+/* Allocates room for the counts that the block headers announce. */
 static int reader_prepare(struct reader *r, const struct scan *scan)
 {
     size_t readings = 0, held = 0, snapshots = 0;
@@ -476,7 +523,7 @@ static size_t last_snapshot(const struct scan *scan)
     return n;
 }
 
-/* How many blocks could be used, or -ENOMEM. */
+/* Returns the number of usable blocks, or -ENOMEM. */
 static ssize_t read_blocks(struct reader *r, int fd, const struct scan *scan,
                            struct store_damage *damage)
 {
@@ -504,13 +551,14 @@ static int check_file_head(int fd, struct err *err)
     if (n < 0)
         return err_set(err, -errno, "cannot be read: %s", strerror(errno));
     if ((size_t)n < sizeof head || memcmp(head, STORE_MAGIC, 8) != 0)
-        return err_set(err, -EBADMSG, "is not the history of a heap");
+        return err_set(err, -EBADMSG, "is not a heap history");
     struct cur c = cur_of(head + 8, 2);
     unsigned major = cur_u16le(&c);
-    if (major != STORE_MAJOR)
+    if (major < STORE_MAJOR_OLDEST || major > STORE_MAJOR)
         return err_set(err, -ENOTSUP,
-                       "is of format version %u and this ebb reads version %d: use a newer ebb",
-                       major, STORE_MAJOR);
+                       "is of format version %u and this ebb reads versions %d to %d: use a newer "
+                       "ebb",
+                       major, STORE_MAJOR_OLDEST, STORE_MAJOR);
     return 0;
 }
 
@@ -526,10 +574,16 @@ static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
     free(r.sites);
     if (good <= 0) {
         profile_free(r.p);
-        return good < 0 ? err_set(err, -ENOMEM, "is too large for the memory there is")
-                        : err_set(err, -EBADMSG, "holds nothing that can be read");
+        return good < 0 ? err_set(err, -ENOMEM, "needs more memory than is available")
+                        : err_set(err, -EBADMSG, "contains no readable block");
     }
-    check_profile(r.p);
+    /* Establishes the guarantees of profile.h for nodes and texts. */
+    check_tree(r.p);
+    check_names(r.p);
+    if (profile_split(r.p) < 0) {
+        profile_free(r.p);
+        return err_set(err, -ENOMEM, "needs more memory than is available");
+    }
     *ret = r.p;
     return 0;
 }
@@ -541,7 +595,7 @@ int store_read(int fd, struct profile **ret, struct store_damage *ret_damage, st
     int r = check_file_head(fd, err);
     if (r < 0)
         return r;
-    r = scan_from(&scan, fd, BLOCK_FILE_HEAD_BYTES);
+    r = scan_file(&scan, fd);
     if (r < 0)
         err_set(err, r, "cannot be read: %s", strerror(-r));
     damage.cut_bytes = scan.cut_bytes;

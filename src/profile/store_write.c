@@ -1,4 +1,4 @@
-/* The file of one process while it is written: when a reading is due, and when a snapshot. */
+/* Writes the file of one process, and decides when a reading and a snapshot are due. */
 #include "profile/store.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #include "trace/sink.h"
 
 enum {
-    QUEUE_BYTES = 6 << 20,  /* what may wait for a slow disk: the largest table at once */
-    READINGS_A_RUN = 500,   /* due: this part of the run after the last one */
+    QUEUE_BYTES = 6 << 20,  /* bytes that may wait for a slow disk: as much as the largest table */
+    READINGS_PER_RUN = 500, /* a reading is due after this fraction of the run */
     ASKED_A_RUN = 2000,     /* asked for */
-    SNAPSHOTS_A_RUN = 16,   /* worth it */
-    SNAPSHOTS_AT_LEAST = 4, /* nothing has changed */
+    SNAPSHOTS_PER_RUN = 16, /* if live bytes have changed */
+    SNAPSHOTS_AT_LEAST = 4, /* if nothing has changed */
     SNAPSHOTS_ASKED = 256,  /* asked for */
-    WHOLE_EVERY = 64,       /* readings; a damaged block costs at most as many */
+    WHOLE_EVERY = 64, /* readings between whole ones; a damaged block loses at most this many */
     SIZE_STEP = STORE_BYTES_MAX / 8,
 };
 #define READING_NS (2 * NS_PER_S)
@@ -31,12 +31,13 @@ enum {
 struct store_writer {
     struct sink *sink;
     const struct look *look;
-    struct look_counts done; /* in the file */
-    struct store_last last;  /* reading */
-    uint64_t seq, whole_seq; /* of the last reading, and of the last whole one; 0: none */
+    struct look_counts done; /* entries of the table that are in the file */
+    struct store_last last;  /* the last reading */
+    uint64_t seq, whole_seq; /* numbers of the last reading and of the last whole one; 0: none */
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */
-    double live_bytes, snapshot_bytes;
+    struct store_totals live;
+    double snapshot_bytes; /* host and GPUs */
 };
 
 static uint64_t part_of_run(uint64_t elapsed_ns, unsigned parts, uint64_t least_ns,
@@ -49,7 +50,7 @@ static uint64_t part_of_run(uint64_t elapsed_ns, unsigned parts, uint64_t least_
 
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes)
 {
-    return part_of_run(elapsed_ns, READINGS_A_RUN, READING_NS, size_bytes);
+    return part_of_run(elapsed_ns, READINGS_PER_RUN, READING_NS, size_bytes);
 }
 
 static uint64_t since(uint64_t now_ns, uint64_t then_ns)
@@ -57,7 +58,7 @@ static uint64_t since(uint64_t now_ns, uint64_t then_ns)
     return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* With its head at once, as nothing behind it can be read without. The fd, or -errno. */
+/* Creates the file with its header, which readers require. Returns the descriptor or -errno. */
 static int make_file(int dirfd, const char *name)
 {
     struct buf head = {0};
@@ -78,7 +79,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err)
 {
     struct store_writer *w = calloc(1, sizeof *w);
-    if (w) /* touched as far as there are sites */
+    if (w) /* pages are touched only as far as there are sites */
         w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
     if (!w || !w->last.sites) {
         store_writer_close(w, 0);
@@ -95,7 +96,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
     return 0;
 }
 
-/* What the disk lost, nothing later may build on. */
+/* Data was lost, so the next reading must not depend on earlier ones. */
 static void start_over(struct store_writer *w)
 {
     w->done = (struct look_counts){0};
@@ -121,7 +122,7 @@ static bool is_worth_a_snapshot(const struct store_writer *w, uint64_t now_ns, e
         return true;
     if (why == STORE_ASKED)
         return passed >= part_of_run(elapsed, SNAPSHOTS_ASKED, ASKED_NS, w->size_bytes);
-    if (passed < part_of_run(elapsed, SNAPSHOTS_A_RUN, READING_NS, w->size_bytes))
+    if (passed < part_of_run(elapsed, SNAPSHOTS_PER_RUN, READING_NS, w->size_bytes))
         return false;
     return why == STORE_EPOCH || fabs(live_bytes - w->snapshot_bytes) > w->snapshot_bytes / 10 ||
            passed >= elapsed / SNAPSHOTS_AT_LEAST;
@@ -137,12 +138,12 @@ static bool is_too_soon(const struct store_writer *w, uint64_t now_ns, enum stor
            (why == STORE_ASKED && since(now_ns, w->reading_ns) < least);
 }
 
-/* All blocks of this moment; they come to the disk together or not at all. */
+/* Packs all blocks of one reading; they are written together or not at all. */
 static void pack(struct store_writer *w, struct look_live *live, struct store_moment *at,
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
-    if (w->whole_seq == 0) /* a second one does no harm */
+    if (w->whole_seq == 0) /* harmless if the file already has one */
         store_pack_head(out, w->look);
     store_pack_news(out, w->look, &w->done);
     if (is_whole) {
@@ -151,13 +152,15 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
         w->whole_seq = w->seq + 1;
         at->flags |= STORE_IS_WHOLE;
     }
-    w->live_bytes = store_pack_reading(out, w->look, live, at, ++w->seq, &w->last);
+    w->live = store_pack_reading(out, w->look, live, at, ++w->seq, &w->last);
+    store_pack_gpus(out, w->look);
     w->reading_ns = at->t_ns;
-    if (!is_worth_a_snapshot(w, at->t_ns, why, w->live_bytes))
+    double live_bytes = w->live.host + w->live.gpu;
+    if (!is_worth_a_snapshot(w, at->t_ns, why, live_bytes))
         return;
     store_pack_snapshot(out, live, at);
     w->snapshot_ns = at->t_ns;
-    w->snapshot_bytes = w->live_bytes;
+    w->snapshot_bytes = live_bytes;
 }
 
 static int append_blocks(struct store_writer *w, const struct buf *out, enum store_why why)
@@ -191,7 +194,7 @@ int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t s
     }
     buf_fini(&out);
     look_live_fini(&live);
-    *ret_live_bytes = w->live_bytes;
+    *ret_live_bytes = w->live.host;
     return r;
 }
 

@@ -1,4 +1,4 @@
-/* Modules and addresses in, functions and lines out: which file is asked for which. */
+/* Resolves addresses in modules to functions and lines, and decides which file to read. */
 #include "profile/symbols.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { ID_MAX = 32, MODULES_MAX = 1 << 16 };
 
-/* One module of the recording; what is in its file is read when it is first asked for. */
+/* One module of the recording; its file is read at the first request. */
 struct module {
     char *path;
     uint8_t id[ID_MAX];
@@ -93,7 +93,7 @@ static struct module *module_add(struct symbols *s, const char *path, size_t len
     return m;
 }
 
-/* A path that no file can have is kept as an empty one, which has none. */
+/* A path that is too long becomes an empty one, which has no file. */
 static struct module *module_of(struct symbols *s, const char *path, size_t len,
                                 const struct build_id *id)
 {
@@ -114,7 +114,7 @@ static void read_dwarf(struct symbols *s, struct module *m, const struct elf_fil
         dwarf_index_new(s->options.sysroot, &m->dwarf_file, &m->dwarf);
 }
 
-/* A stripped file and its debug file have one half of what there is to know each. */
+/* A stripped file and its debug file each have part of the information. */
 static void read_module(struct symbols *s, struct module *m)
 {
     struct elf_file file = {-1, NULL}, debug = {-1, NULL};

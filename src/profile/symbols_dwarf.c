@@ -1,4 +1,4 @@
-/* Functions, inlined ones and lines from DWARF. */
+/* Functions, inlined functions and lines from DWARF. */
 #include "profile/symbols_private.h"
 
 #include <dwarf.h>
@@ -10,18 +10,19 @@
 #include "base/array.h"
 
 enum {
-    NEST_MAX = 64, /* of namespaces and blocks: more is no program that a person wrote */
-    BACK_MAX = 8,  /* how many stretches back one is looked for that still holds the address */
+    NEST_MAX = 64, /* nesting of namespaces and blocks; real programs have less */
+    BACK_MAX = 8,  /* how many ranges back to search for one that contains the address */
 };
 
 struct stretch {
     uint64_t start, end;
-    Dwarf_Off unit; /* of the unit's own entry */
+    Dwarf_Off unit; /* offset of the unit's entry */
 };
 
 struct dwarf_index {
     Dwarf *dwarf;
-    struct elf_file alt_file; /* what several debug files share */
+    struct elf_file
+        alt_file; /* debug information shared by several debug files (.gnu_debugaltlink) */
     Dwarf *alt;
     struct stretch *stretches; /* by start */
     size_t count, cap;
@@ -33,7 +34,8 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* .debug_aranges would tell the same, but not every compiler writes it. */
+/* Indexes the ranges of a unit from its entries, because not every compiler writes
+ * .debug_aranges. */
 static int index_unit(struct dwarf_index *d, Dwarf_Die *unit)
 {
     Dwarf_Addr base, start, end;
@@ -66,8 +68,8 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* The library would look for the shared part by a path in the file, and wait for whatever is there:
- * it is given the installed one, and without that this DWARF is not read. */
+/* libdw would open the shared part by the path in the file, and block on a FIFO there. The
+ * installed file is attached instead; if none is installed, this DWARF is not read. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
     const char *name = NULL;
@@ -124,17 +126,10 @@ void dwarf_index_free(struct dwarf_index *d)
 
 static bool find_unit(struct dwarf_index *d, uint64_t address, Dwarf_Die *ret)
 {
-    size_t low = 0, high = d->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (d->stretches[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (size_t i = 1; i <= BACK_MAX && i <= low; i++)
-        if (address < d->stretches[low - i].end)
-            return dwarf_offdie(d->dwarf, d->stretches[low - i].unit, ret) != NULL;
+    size_t after = ARRAY_SEARCH(i, d->count, d->stretches[i].start <= address);
+    for (size_t i = 1; i <= BACK_MAX && i <= after; i++)
+        if (address < d->stretches[after - i].end)
+            return dwarf_offdie(d->dwarf, d->stretches[after - i].unit, ret) != NULL;
     return false;
 }
 
@@ -144,7 +139,7 @@ static bool is_container(int tag)
            tag == DW_TAG_class_type;
 }
 
-/* The function below PARENT that holds ADDRESS. */
+/* Finds the function below PARENT that contains ADDRESS. */
 static bool find_function(Dwarf_Die *parent, uint64_t address, unsigned depth, Dwarf_Die *ret)
 {
     Dwarf_Die die;
@@ -162,7 +157,7 @@ static bool find_function(Dwarf_Die *parent, uint64_t address, unsigned depth, D
     return false;
 }
 
-/* One step down from PARENT towards ADDRESS: a block or an inlined function. */
+/* Descends one level from PARENT towards ADDRESS: into a block or an inlined function. */
 static bool step_down(const Dwarf_Die *parent, uint64_t address, Dwarf_Die *ret)
 {
     Dwarf_Die from = *parent, die;
@@ -179,8 +174,8 @@ static bool step_down(const Dwarf_Die *parent, uint64_t address, Dwarf_Die *ret)
     return false;
 }
 
-/* FUNCTION and what is inlined into it at ADDRESS, outermost first; the innermost ones are dropped
- * where there are too many. */
+/* Stores FUNCTION and the functions inlined into it at ADDRESS, outermost first; if there are too
+ * many, drops the innermost. */
 static size_t chain_of(const Dwarf_Die *function, uint64_t address,
                        Dwarf_Die ret[SYMBOL_INLINE_MAX])
 {
@@ -219,7 +214,7 @@ static void line_at(Dwarf_Die *unit, uint64_t address, struct texts *texts, stru
         ret->line = (uint32_t)number;
 }
 
-/* Where INLINED was called: a line of the function around it. */
+/* Finds the line of the call of INLINED, in the surrounding function. */
 static void line_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct texts *texts,
                          struct symbol *ret)
 {

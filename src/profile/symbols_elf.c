@@ -1,4 +1,4 @@
-/* The functions of an ELF file's symbol table. */
+/* Reads the functions of an ELF file's symbol table. */
 #include "profile/symbols_private.h"
 
 #include <errno.h>
@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 enum {
-    NEST_MAX = 16,      /* how many functions back one is looked for that still holds the address */
-    ALIASES_MAX = 16,   /* names of one address that are compared */
-    UNSIZED_MAX = 4096, /* bytes that a function of unknown size is taken to have */
+    NEST_MAX = 16,      /* how many functions back to search for one that contains the address */
+    ALIASES_MAX = 16,   /* names at one address to compare */
+    UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */
 };
 
 static bool is_function(const GElf_Sym *sym)
@@ -20,7 +22,7 @@ static bool is_function(const GElf_Sym *sym)
            sym->st_name != 0;
 }
 
-/* Of equal starts the largest comes last: it is the first that is looked at. */
+/* Among functions with the same start, the largest comes last and is checked first. */
 static int by_start(const void *a, const void *b)
 {
     const struct elf_function *x = a, *y = b;
@@ -91,35 +93,17 @@ static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char 
     return ret[0] != '\0';
 }
 
-/* The last function that starts at or before ADDRESS; COUNT: none. */
-static size_t last_before(const struct elf_functions *t, uint64_t address)
-{
-    size_t low = 0, high = t->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (t->items[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? low - 1 : t->count;
-}
-
-static bool holds_address(const struct elf_function *f, uint64_t address)
-{
-    return address - f->start < f->size;
-}
-
-/* One that holds it; else the nearest if its size is not known, as of hand-written assembly. */
+/* Returns the function that contains ADDRESS, otherwise the nearest one if its size is unknown, as
+ * for hand-written assembly. */
 static const struct elf_function *find_holder(const struct elf_functions *t, uint64_t address)
 {
-    size_t last = last_before(t, address);
-    if (last == t->count)
+    size_t after = ARRAY_SEARCH(i, t->count, t->items[i].start <= address);
+    if (after == 0)
         return NULL;
-    for (size_t i = 0; i < NEST_MAX && i <= last; i++)
-        if (holds_address(&t->items[last - i], address))
-            return &t->items[last - i];
-    const struct elf_function *f = &t->items[last];
+    for (size_t i = 1; i <= NEST_MAX && i <= after; i++)
+        if (address - t->items[after - i].start < t->items[after - i].size)
+            return &t->items[after - i];
+    const struct elf_function *f = &t->items[after - 1];
     return f->size == 0 && address - f->start < UNSIZED_MAX ? f : NULL;
 }
 
@@ -128,7 +112,7 @@ static size_t underscores(const char *name)
     return strspn(name, "_");
 }
 
-/* Of several names that which the fewest underscores hide: malloc, not __libc_malloc. */
+/* Prefers the name with the fewest leading underscores: malloc, not __libc_malloc. */
 bool elf_functions_find(const struct elf_functions *t, uint64_t address, char ret[ELF_NAME_MAX])
 {
     char other[ELF_NAME_MAX];

@@ -1,6 +1,5 @@
-/* Finding the files that symbols are in. The paths come from a recording, which may come from
- * elsewhere or from somebody who means harm: nothing is opened that could block, and nothing is
- * believed that has another build-id. */
+/* Finds the files with symbols. The paths come from a recording, possibly from another machine or
+ * an attacker: nothing is opened that could block, and files with another build-id are ignored. */
 #include "profile/symbols_private.h"
 
 #include <dlfcn.h>
@@ -34,7 +33,7 @@ static int elf_of_fd(int fd, struct elf_file *ret)
 int elf_file_open(const char *path, struct elf_file *ret)
 {
     struct stat st;
-    /* A device may do things when it is opened: first a look that opens nothing. */
+    /* Opening a device may have side effects, so it is checked first. */
     if (stat(path, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
@@ -82,7 +81,7 @@ static bool find_id_note(Elf_Data *data, struct build_id *ret)
     return false;
 }
 
-/* libdw's own function for this would bring its finder of files with it. */
+/* libdw's own function for this would pull in its file finder. */
 static bool read_id(const struct elf_file *f, struct build_id *ret)
 {
     size_t headers = 0;
@@ -110,7 +109,7 @@ bool elf_file_has_id(const struct elf_file *f, const struct build_id *id)
     struct build_id own;
     if (!read_id(f, &own))
         return id->len == 0;
-    /* A longer one was cut when it was recorded. */
+    /* A longer build-id was truncated when it was recorded. */
     size_t recorded = own.len < HEAP_BUILD_ID_MAX ? own.len : HEAP_BUILD_ID_MAX;
     return (id->len == own.len || id->len == recorded) &&
            memcmp(own.bytes, id->bytes, id->len) == 0;
@@ -135,7 +134,7 @@ bool elf_file_has(const struct elf_file *f, const char *name)
     return find_section(f, name, &shdr) && shdr.sh_type != SHT_NOBITS && shdr.sh_size > 0;
 }
 
-/* ROOT and PATH together, opened if ID is right. */
+/* Opens ROOT + PATH if it has the build-id ID. */
 static int open_checked(const char *root, const char *path, const struct build_id *id,
                         struct elf_file *ret)
 {
@@ -170,12 +169,12 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     char whole[PATH_MAX];
     size_t len = strlen(path);
     if (path[0] != '/')
-        return -ENOENT; /* the vDSO; or relative to a folder that we are not in */
+        return -ENOENT; /* the vDSO, or a path relative to an unknown folder */
     int r = open_in_roots(options->sysroot, path, id, ret);
     if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
         strcmp(path + len - sizeof deleted + 1, deleted) != 0)
         return r;
-    /* The same file may have been put back. */
+    /* A deleted file may have been created again at the same path. */
     memcpy(whole, path, len - sizeof deleted + 1);
     whole[len - sizeof deleted + 1] = '\0';
     return open_in_roots(options->sysroot, whole, id, ret);
@@ -219,7 +218,7 @@ static int open_linked(const char *root, const char *debug_root, const struct pr
     return n < 0 || (size_t)n >= sizeof whole ? -ENAMETOOLONG : open_checked(NULL, whole, id, ret);
 }
 
-/* Beside the module, in .debug beside it, and under the root of installed ones. */
+/* Searches next to the module, in .debug next to it, and among installed debug files. */
 static int open_debuglink(const char *sysroot, const char *path, const struct build_id *id,
                           const struct elf_file *module, struct elf_file *ret)
 {
@@ -248,14 +247,14 @@ typedef void *debuginfod_begin_fn(void);
 typedef int debuginfod_find_fn(void *client, const unsigned char *id, int id_len, char **path);
 typedef void debuginfod_end_fn(void *client);
 
-/* dlsym gives an object pointer; POSIX promises that its bytes are the function's address. */
+/* dlsym returns an object pointer; POSIX guarantees that its bytes are the function's address. */
 static void load_function(void *library, const char *symbol, void *ret_function)
 {
     void *address = library ? dlsym(library, symbol) : NULL;
     memcpy(ret_function, &address, sizeof address);
 }
 
-/* Asked for, and only then: loads the client, which goes to $DEBUGINFOD_URLS. */
+/* Only on request: loads the debuginfod client, which uses $DEBUGINFOD_URLS. */
 static int open_from_network(const struct build_id *id, struct elf_file *ret)
 {
     void *library = id->len ? dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;

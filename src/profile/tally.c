@@ -1,5 +1,4 @@
-/* Rows of call sites under way: which site belongs to which, and what each held at every reading.
- */
+/* Rows of call sites during the computation: their sites, and their live bytes at every reading. */
 #include "profile/tally.h"
 
 #include <errno.h>
@@ -11,61 +10,51 @@
 #include "base/array.h"
 #include "base/err.h"
 
-enum { FLOOR_SHARE = 10 /* of the readings at either end, that make a floor */ };
+enum { FLOOR_SHARE = 10 /* a baseline is the minimum over 1/10 of the readings, at either end */ };
 
-/* ---- which site belongs to which row ---- */
+/* ---- the row of a site ---- */
 
-static struct row_key location_of(struct names *names, const struct name *n, uint32_t site,
-                                  bool minds_program)
+static void put_key(struct buf *out, const char *place, const char *function, uint64_t number,
+                    const struct name *own)
 {
-    struct row_key key = {n->file ? n->file : n->lib, n->function, n->line, NULL};
-    if (minds_program && !n->is_own)
-        names_program_of_site(names, site, 1, &key.own);
-    return key;
+    buf_printf(out, "%s\n%s\n%" PRIu64 "\n%s\n%s", place ? place : "", function ? function : "",
+               number, own ? own->function : "", own && own->file ? own->file : "");
 }
 
-static struct row_key row_key_of(const struct growth_options *o, struct names *names, uint32_t site)
+/* Appends the key of SITE: sites with equal keys share a row. */
+static void put_row_key(const struct growth_options *o, struct names *names, uint32_t site, int gpu,
+                        struct buf *out)
 {
-    const struct name *n = names_of_site(names, site);
-    const struct name *native = o->by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
-    const struct name *own;
+    const struct name *n = names_of_site(names, site), *own = NULL, *native;
+    const char *place = n->file ? n->file : n->lib;
+    if (gpu >= 0)
+        buf_printf(out, "gpu %d\n", gpu);
     switch (o->by) {
-    case GROWTH_BY_LOCATION:
-        break;
     case GROWTH_BY_FUNCTION:
-        return (struct row_key){n->file ? n->file : n->lib, n->function, 0, NULL};
+        put_key(out, place, n->function, 0, NULL);
+        return;
     case GROWTH_BY_FILE:
-        return (struct row_key){n->file ? n->file : n->lib, NULL, 0, NULL};
+        put_key(out, place, NULL, 0, NULL);
+        return;
     case GROWTH_BY_LIB:
-        return (struct row_key){native ? native->lib : n->lib, NULL, 0, NULL};
-    case GROWTH_BY_PROGRAM:
-        if (names_program_of_site(names, site, 1, &own))
-            return (struct row_key){own->file, own->function, 0, NULL};
-        break;
+        native = names_native_of_site(names, site);
+        put_key(out, native ? native->lib : n->lib, NULL, 0, NULL);
+        return;
     case GROWTH_BY_STACK:
-        return (struct row_key){NULL, NULL, site, NULL};
+        put_key(out, NULL, NULL, site, NULL);
+        return;
+    case GROWTH_BY_PROGRAM:
+        if (names_program_of_site(names, site, 1, &own)) {
+            put_key(out, own->file, own->function, 0, NULL);
+            return;
+        }
+        break;
+    case GROWTH_BY_LOCATION:
+        if (o->minds_program && !n->is_own)
+            names_program_of_site(names, site, 1, &own);
+        break;
     }
-    return location_of(names, n, site, o->minds_program && o->by == GROWTH_BY_LOCATION);
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool same_key(const struct row_key *a, const struct row_key *b)
-{
-    bool is_same_own =
-        a->own == b->own || (a->own && b->own && same_text(a->own->function, b->own->function) &&
-                             same_text(a->own->file, b->own->file));
-    return a->n == b->n && same_text(a->a, b->a) && same_text(a->b, b->b) && is_same_own;
-}
-
-static uint64_t hash_text(uint64_t h, const char *s)
-{
-    for (; s && *s; s++)
-        h = (h ^ (uint8_t)*s) * UINT64_C(0x100000001b3);
-    return (h ^ 0xff) * UINT64_C(0x100000001b3);
+    put_key(out, place, n->function, n->line, own);
 }
 
 void tallies_fini(struct tallies *t)
@@ -75,55 +64,37 @@ void tallies_fini(struct tallies *t)
     free(t->at);
     free(t->of_site);
     free(t->middle);
-    free(t->index);
+    texts_fini(&t->keys);
+    buf_fini(&t->key);
 }
 
 int tallies_init(struct tallies *t)
 {
-    t->index_cap = 1024;
-    while (t->index_cap < t->p->n_sites * 2)
-        t->index_cap *= 2;
     t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
     t->middle = calloc(t->p->n_sites + 1, sizeof(const struct profile_held *));
-    t->index = calloc(t->index_cap, sizeof *t->index);
-    if (!t->of_site || !t->middle || !t->index)
+    if (!t->of_site || !t->middle)
         return -ENOMEM;
     for (size_t i = 0; i <= t->p->n_sites; i++)
         t->of_site[i] = TALLY_NONE;
     return 0;
 }
 
-static int row_for_key(struct tallies *t, const struct row_key *key, int32_t *ret)
-{
-    uint64_t h = hash_text(hash_text(key->n * UINT64_C(0x9e3779b97f4a7c15), key->a), key->b);
-    h = hash_text(h, key->own ? key->own->function : NULL);
-    size_t at = (size_t)(h ^ h >> 29) & (t->index_cap - 1);
-    for (; t->index[at]; at = (at + 1) & (t->index_cap - 1)) {
-        const struct row_key *have = &t->at[t->index[at] - 1].key;
-        if (same_key(have, key)) {
-            *ret = (int32_t)t->index[at] - 1;
-            return 0;
-        }
-    }
-    if (!ARRAY_ROOM(t->at, t->count, t->cap))
-        return -ENOMEM;
-    t->at[t->count] = (struct tally){.key = *key, .part_of = TALLY_NONE};
-    t->index[at] = (uint32_t)++t->count;
-    *ret = (int32_t)t->count - 1;
-    return 0;
-}
-
-/* The row of SITE, made at first sight. */
+/* Returns the row of SITE, created at first use. */
 static int row_for_site(struct tallies *t, struct names *names, uint32_t site, struct tally **ret)
 {
     if (site >= t->p->n_sites)
         site = 0;
     if (t->of_site[site] == TALLY_NONE) {
-        struct row_key key = row_key_of(t->o, names, site);
-        int r = row_for_key(t, &key, &t->of_site[site]);
-        if (r < 0)
-            return r;
-        struct tally *row = &t->at[t->of_site[site]];
+        uint32_t number;
+        buf_clear(&t->key);
+        put_row_key(t->o, names, site, profile_site_gpu(t->p, site), &t->key);
+        if (t->key.failed || texts_add(&t->keys, t->key.data, t->key.len, &number) < 0 ||
+            !ARRAY_ROOM(t->at, t->count, t->cap))
+            return -ENOMEM;
+        if (number == t->count)
+            t->at[t->count++] = (struct tally){.part_of = TALLY_NONE};
+        t->of_site[site] = (int32_t)number;
+        struct tally *row = &t->at[number];
         row->sites++;
         if (row->sites == 1)
             row->site = site;
@@ -132,7 +103,7 @@ static int row_for_site(struct tallies *t, struct names *names, uint32_t site, s
     return 0;
 }
 
-/* ---- going through the readings ---- */
+/* ---- readings ---- */
 
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r)
 {
@@ -151,9 +122,8 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-/* The reading from which growth counts: where there are steps, the first that knows of one, for
- * what is loaded before the first step is no growth. Not where most of the time had passed by then.
- */
+/* Returns the first reading from which growth counts: the first with a step, if there are steps,
+ * because memory loaded before it is not growth; 0 if most of the run was over by then. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -162,7 +132,8 @@ static size_t growth_from(const struct tallies *t)
     return 2 * at < t->n_readings ? at : 0;
 }
 
-/* Keeps the floors at either end: a batch that happens to be alive at a reading is none. */
+/* Computes the baselines at both ends: the minimum of several readings, because a batch that is
+ * live at one reading is not growth. */
 static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
     size_t n = (t->n_readings - from) / FLOOR_SHARE;
@@ -178,7 +149,7 @@ static void keep_floors(struct tallies *t, size_t from, size_t at)
     }
 }
 
-/* What is loaded once grows before the middle of the run, a leak after it, too. */
+/* Memory that is loaded once grows before the middle of the run; a leak also grows after it. */
 static void keep_middle(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -204,7 +175,7 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
     }
 }
 
-/* The last reading of all has every site, also those that hold nothing. */
+/* The last reading has every site, including those without live bytes. */
 static void keep_allocated(struct tallies *t)
 {
     const struct profile_reading *r = tallies_totals(t);
@@ -246,7 +217,7 @@ double tally_sigma(const struct tally *row)
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
-    /* All rows first: one that begins late held nothing before. */
+    /* Creates all rows first: a row that appears late had no live bytes before. */
     for (size_t i = 0; i < t->n_readings; i++) {
         int r = tallies_at(t, names, &p->readings[i]);
         if (r < 0)
@@ -261,9 +232,9 @@ int tallies_read(struct tallies *t, struct names *names)
     return 0;
 }
 
-/* ---- what is asked for besides ---- */
+/* ---- requested differences ---- */
 
-int tally_no_step(const struct profile *p, int64_t step, struct err *err)
+static int tally_no_step(const struct profile *p, int64_t step, struct err *err)
 {
     const struct profile_reading *first = NULL, *last = NULL;
     for (size_t i = 0; i < p->n_readings; i++) {
@@ -274,19 +245,33 @@ int tally_no_step(const struct profile *p, int64_t step, struct err *err)
         }
     }
     if (!first)
-        return err_set(err, -ENODATA, "step %" PRId64 " is not known: the job told no steps", step);
+        return err_set(err, -ENODATA, "step %" PRId64 " is unknown: the job reported no steps",
+                       step);
     return err_set(err, -ENODATA,
-                   "step %" PRId64 " is not among those at which the heap was read, %" PRId64
+                   "the heap was not read at step %" PRId64 ": readings cover steps %" PRId64
                    " to %" PRId64,
                    step, first->step, last->step);
 }
 
-int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes)
+static int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes)
 {
     struct tally *row;
     int r = row_for_site(t, names, site, &row);
     if (r == 0)
         row->wanted += bytes;
+    return r;
+}
+
+/* Adds the samples of S that were born before BEFORE_NS and not before SINCE_NS. */
+static int want_samples(struct tallies *t, struct names *names, const struct profile_snapshot *s,
+                        uint64_t since_ns, uint64_t before_ns)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        if (one->born_ns >= since_ns && one->born_ns < before_ns)
+            r = tallies_want(t, names, one->site, profile_weight_bytes(one->size, one->interval));
+    }
     return r;
 }
 
@@ -299,14 +284,32 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err)
         return tally_no_step(t->p, t->o->since_step, err);
     if (!s)
         return err_set(err, -ENODATA, "no snapshot was kept");
-    for (size_t i = 0; i < s->count; i++) {
-        const struct profile_sample *one = &s->samples[i];
-        double bytes = profile_weight_bytes(one->size, one->interval);
-        int r = one->born_ns >= since_ns ? tallies_want(t, names, one->site, bytes) : 0;
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    return want_samples(t, names, s, since_ns, UINT64_MAX);
+}
+
+/* Returns the time of the last reading at which STEP was the last completed step. */
+static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
+{
+    for (size_t i = profile_working(p); i-- > 0;)
+        if (p->readings[i].has_step && p->readings[i].step <= step)
+            return p->readings[i].t_ns > t_ns ? p->readings[i].t_ns : t_ns;
+    return t_ns;
+}
+
+int tallies_survivors(struct tallies *t, struct names *names, struct err *err)
+{
+    const struct growth_options *o = t->o;
+    uint64_t from_ns, to_ns;
+    if (!profile_time_of(t->p, o->from_step, &from_ns))
+        return tally_no_step(t->p, o->from_step, err);
+    if (!profile_time_of(t->p, o->to_step, &to_ns))
+        return tally_no_step(t->p, o->to_step, err);
+    const struct profile_snapshot *s =
+        profile_snapshot_at(t->p, last_moment_of(t->p, o->to_step, to_ns));
+    if (!s || s->t_ns < from_ns)
+        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
+                       o->from_step, o->to_step);
+    return want_samples(t, names, s, 0, from_ns);
 }
 
 static const struct profile_reading *reading_of_step(const struct profile *p, int64_t step,
@@ -336,9 +339,9 @@ int tallies_diff(struct tallies *t, struct names *names, struct err *err)
     return r;
 }
 
-/* ---- small rows that were reached from one function of the user's become one ---- */
+/* ---- merging small rows of the same user function ---- */
 
-/* A row of a tenth of all growth or more is worth its own line. */
+/* A row with at least a tenth of the total growth is shown separately. */
 static const double small_share = 0.1;
 
 static bool may_grow(const struct tally *row)
@@ -357,16 +360,19 @@ static double all_growth(struct tally **rows, size_t n)
     return sum;
 }
 
-/* A row that may be merged, and by what. */
+/* A row that may be merged, and the function it is merged by. */
 struct small {
     struct tally *row;
     const struct name *own;
+    int gpu;
 };
 
 static int by_function(const void *a, const void *b)
 {
     const struct small *x = a, *y = b;
-    int order = strcmp(x->own->file, y->own->file);
+    int order = x->gpu - y->gpu;
+    if (!order)
+        order = strcmp(x->own->file, y->own->file);
     if (!order)
         order = strcmp(x->own->function, y->own->function);
     double left = tally_growth(x->row), right = tally_growth(y->row);
@@ -375,16 +381,17 @@ static int by_function(const void *a, const void *b)
 
 static bool is_same_function(const struct small *a, const struct small *b)
 {
-    return strcmp(a->own->file, b->own->file) == 0 &&
+    return a->gpu == b->gpu && strcmp(a->own->file, b->own->file) == 0 &&
            strcmp(a->own->function, b->own->function) == 0;
 }
 
-static size_t find_small(struct names *names, struct tally **rows, size_t n, struct small *ret)
+static size_t find_small(const struct profile *p, struct names *names, struct tally **rows,
+                         size_t n, struct small *ret)
 {
     double most = small_share * all_growth(rows, n);
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        struct small one = {.row = rows[i]};
+        struct small one = {.row = rows[i], .gpu = profile_site_gpu(p, rows[i]->site)};
         if (tally_growth(rows[i]) < most && may_grow(rows[i]) &&
             names_program_of_site(names, rows[i]->site, 1, &one.own))
             ret[found++] = one;
@@ -416,7 +423,7 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Those that took others in first, without those that were taken. */
+/* Moves rows that absorbed others to the front and removes absorbed ones. */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;
@@ -436,7 +443,7 @@ static size_t reorder(struct tally **rows, size_t *count)
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count)
 {
     struct small *list = calloc(*count + 1, sizeof *list);
-    size_t n = list ? find_small(names, rows, *count, list) : 0;
+    size_t n = list ? find_small(t->p, names, rows, *count, list) : 0;
     for (size_t i = 0, j; i < n; i = j) {
         struct tally *row = list[i].row;
         keep_own(row);

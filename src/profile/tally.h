@@ -1,35 +1,31 @@
-/* Rows of call sites under way: which site belongs to which, and what each held at every reading.
- * For growth.c alone. */
+/* Rows of call sites while they are computed: which site belongs to which row, and its live bytes
+ * at every reading. Only for growth.c. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
+#include "base/texts.h"
 #include "profile/growth.h"
 
 enum { TALLY_NONE = -1 };
 
-struct row_key {
-    const char *a, *b; /* may be NULL */
-    uint64_t n;
-    const struct name *own; /* whose function it is a row for; NULL: anybody's */
-};
-
-/* One row under way. */
+/* One row. */
 struct tally {
-    struct row_key key;
-    uint32_t site; /* that surely grew most since the middle, else that holds most */
+    uint32_t site; /* the site that certainly grew most since the middle, else the one with the most
+                      live bytes */
     double site_growth, site_live;
     size_t sites;
     double live, objects, variance, allocated; /* at the last reading */
-    double most;                               /* that it ever held */
-    double now, now_variance;                  /* in the reading that is being gone through */
-    double first, first_variance, last;        /* floors at either end */
-    double wanted;                             /* of --since */
-    int32_t part_of;                           /* the row that it was merged into, or TALLY_NONE */
-    double own_growth, own_live;               /* before others were merged into it */
-    size_t parts;                              /* that are in it, itself included; 0: none is */
-    struct verdict_series *series;             /* NULL: not among those that are judged */
+    double most;                               /* maximum of live bytes */
+    double now, now_variance;                  /* at the current reading */
+    double first, first_variance, last;        /* baselines at both ends */
+    double wanted;                 /* the requested difference (--since, --diff, --survivors) */
+    int32_t part_of;               /* the row that it was merged into, or TALLY_NONE */
+    double own_growth, own_live;   /* before others were merged into it */
+    size_t parts;                  /* number of merged rows, including itself; 0: none */
+    struct verdict_series *series; /* NULL: not judged */
 };
 
 struct tallies {
@@ -38,34 +34,32 @@ struct tallies {
     struct tally *at;
     size_t count, cap;
     int32_t *of_site;
-    const struct profile_held **middle; /* of each site, halfway; NULL: nothing */
-    uint32_t *index;                    /* open addressing, by key; 0 empty, else row + 1 */
-    size_t index_cap;
-    size_t n_readings; /* that count */
+    const struct profile_held **middle; /* of each site, halfway through the run; NULL: none */
+    struct texts keys;                  /* keys of the rows, in their order */
+    struct buf key;                     /* scratch */
+    size_t n_readings;                  /* number of readings that are evaluated */
 };
 
 int tallies_init(struct tallies *t);
 void tallies_fini(struct tallies *t);
-/* Makes a row of every site that ever held something; floors and the last reading are filled in. */
+/* Creates a row for every site that ever had live bytes, with baselines and the last reading. */
 int tallies_read(struct tallies *t, struct names *names);
-/* Fills the floors in again, after sites have changed their rows. */
+/* Computes the baselines again after sites have changed rows. */
 int tallies_floors(struct tallies *t, struct names *names);
 double tally_growth(const struct tally *row);
-double tally_sigma(const struct tally *row); /* of its growth, by sampling alone */
-/* The reading that tells what was allocated in all. */
+double tally_sigma(const struct tally *row); /* standard deviation of its growth due to sampling */
+/* Returns the reading with the totals of allocated bytes. */
 const struct profile_reading *tallies_totals(const struct tallies *t);
-/* What each row held at R: `now`. */
+/* Sets `now` of each row to its live bytes at R. */
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
-/* Adds to `wanted` of SITE's row. */
-int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes);
-/* `wanted`: of what lives at the end, that which was allocated since options.since_step. */
+/* Sets `wanted` to the bytes live at the end that were allocated since options.since_step. */
 int tallies_since(struct tallies *t, struct names *names, struct err *err);
-/* `wanted`: what changed from options.from_step to to_step. */
+/* Sets `wanted` to the change from options.from_step to to_step. */
 int tallies_diff(struct tallies *t, struct names *names, struct err *err);
-/* Returns -ENODATA with the sentence that STEP is not there, and which are. */
-int tally_no_step(const struct profile *p, int64_t step, struct err *err);
-/* Of the COUNT judged ROWS those that grow, or may for all that sampling tells, and are small
- * beside what grows in all: where several share the innermost function of the program's own, they
- * become one, the one that grew most. Returns how many took others in; these come first in ROWS and
- * are to be judged again, those that were taken in are gone from it. */
+/* Sets `wanted` to the bytes live at options.to_step that were allocated before from_step. */
+int tallies_survivors(struct tallies *t, struct names *names, struct err *err);
+/* Merges rows that grow (or may, within the sampling error) and are small compared to the total
+ * growth: rows with the same innermost user function become one, the one that grew most. Returns
+ * the number of rows that absorbed others; they come first in ROWS and must be judged again.
+ * Absorbed rows are removed from ROWS. */
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

@@ -1,4 +1,4 @@
-/* From a profile and its growth to what views show. */
+/* Converts a profile and its growth into plain data for the views. */
 #include "profile/view.h"
 
 #include <errno.h>
@@ -90,6 +90,8 @@ static int copy_places(const struct growth_row *r, struct profile_row *row)
 static int copy_row(const struct growth_row *r, struct profile_row *row)
 {
     *row = (struct profile_row){
+        .has_gpu = r->gpu >= 0,
+        .gpu = r->gpu >= 0 ? (uint64_t)r->gpu : 0,
         .has_native = r->native,
         .live = {round_bytes(r->live_bytes), round_bytes(r->live_low), round_bytes(r->live_high)},
         .allocated_bytes = round_bytes(r->allocated_bytes),
@@ -105,6 +107,63 @@ static int copy_row(const struct growth_row *r, struct profile_row *row)
         (r->native && copy_frame(r->native, &row->native) < 0) || copy_callers(r, row) < 0)
         return -ENOMEM;
     return copy_places(r, row);
+}
+
+/* ---- GPUs ---- */
+
+/* When T_NS was, in steps: those done at the reading before it. */
+static bool step_at(const struct profile *p, uint64_t t_ns, int64_t *ret)
+{
+    const struct profile_reading *r = profile_reading_at(p, t_ns);
+    if (!r || !r->has_step)
+        return false;
+    *ret = r->step;
+    return true;
+}
+
+static int copy_failure(const struct profile *p, struct names *names, const struct profile_oom *o,
+                        struct profile_failure *ret)
+{
+    *ret = (struct profile_failure){
+        .number = o->number,
+        .gpu = o->gpu,
+        .t_s = o->t_ns > p->start_ns ? (double)(o->t_ns - p->start_ns) / 1e9 : 0,
+        .request_bytes = o->request_bytes,
+        .allocated_bytes = o->allocated_bytes,
+        .reserved_bytes = o->reserved_bytes,
+        .lines = calloc(o->n_top + 1, sizeof *ret->lines),
+    };
+    ret->has_step = step_at(p, o->t_ns, &ret->step);
+    if (!ret->lines || copy_frame(names_of_site(names, o->site), &ret->where) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < o->n_top; i++) {
+        struct profile_failure_line *line = &ret->lines[ret->n_lines++];
+        line->live_bytes = o->top[i].bytes;
+        if (copy_frame(names_of_site(names, o->top[i].site), &line->where) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int copy_gpus(const struct profile *p, struct names *names, struct profile_view *ret)
+{
+    ret->is_gpu = true;
+    ret->failure_count = p->oom_count;
+    ret->gpus = calloc(HEAP_GPUS, sizeof *ret->gpus);
+    ret->failures = calloc(HEAP_OOMS, sizeof *ret->failures);
+    if (!ret->gpus || !ret->failures)
+        return -ENOMEM;
+    for (size_t i = 0; i < HEAP_GPUS; i++)
+        if (p->gpus[i].reports > 0)
+            ret->gpus[ret->n_gpus++] =
+                (struct profile_view_gpu){.gpu = i,
+                                          .allocated_bytes = p->gpus[i].allocated_bytes,
+                                          .reserved_bytes = p->gpus[i].reserved_bytes,
+                                          .allocated_peak_bytes = p->gpus[i].allocated_peak_bytes};
+    for (size_t i = 0; i < p->n_ooms; i++)
+        if (copy_failure(p, names, &p->ooms[i], &ret->failures[ret->n_failures++]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
@@ -132,6 +191,8 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
         if (r == 0 && stacks)
             r = copy_stack(p, names, g->rows[i].site, row);
     }
+    if (r == 0 && p->whole)
+        r = copy_gpus(p, names, ret);
     if (r < 0)
         profile_view_fini(ret);
     return r;
@@ -154,7 +215,7 @@ static void tree_fini(struct tree *t)
     free(t->sibling);
 }
 
-/* Children have larger numbers than their parents: one way up adds everything. */
+/* Children have larger numbers than their parents, so one backward pass computes all sums. */
 static bool tree_init(struct tree *t, const struct profile *p)
 {
     const struct profile_reading *last = &p->readings[profile_working(p) - 1];
@@ -230,7 +291,26 @@ static int add_tree(struct profile_view *v, const struct profile *p, struct name
     return r;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole view ---- */
+
+/* Readings are rare: where steps were marked, the last one before each failure. */
+static void set_failure_steps(const struct profile *p, const struct marks *marks,
+                              struct profile_view *v)
+{
+    for (size_t i = 0; i < v->n_failures; i++) {
+        struct profile_failure *f = &v->failures[i];
+        uint64_t best_ns = 0;
+        for (size_t k = 0; k < marks->count; k++) {
+            const struct mark *m = &marks->at[k];
+            if (m->kind != MARK_STEP || m->pid != p->pid || !(m->has & MARK_HAS_STEP) ||
+                m->t_ns > p->ooms[i].t_ns || m->t_ns < best_ns)
+                continue;
+            best_ns = m->t_ns;
+            f->has_step = true;
+            f->step = m->step;
+        }
+    }
+}
 
 static int view_of_names(const struct profile *p, struct names *names,
                          const struct profile_wants *wants, struct profile_view *ret,
@@ -247,6 +327,8 @@ static int view_of_names(const struct profile *p, struct names *names,
         return r;
     r = profile_view_make(p, names, &g, wants->top, wants->stacks, ret);
     growth_fini(&g);
+    if (r == 0)
+        set_failure_steps(p, wants->marks, ret);
     if (r == 0 && wants->tree)
         r = add_tree(ret, p, names);
     if (r == 0)

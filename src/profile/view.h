@@ -1,6 +1,6 @@
-/* The heap of one process as plain data that views show: live allocations by call site, how they
- * grow, and the tree of calls. It owns its texts, which are raw. JSON: docs/heap.md; "growing" in
- * run.json has rows of it. */
+/* The heap profile of one process as plain data for views: live allocations by call site, their
+ * growth, and the call tree. It owns its texts, which are not sanitised. docs/reference/heap.md has
+ * the JSON; "growing" in run.json consists of such rows. */
 #pragma once
 
 #include <jansson.h>
@@ -16,50 +16,73 @@ struct profile_frame {
     char *function, *file, *lib; /* NULL: unknown */
     bool has_line;
     uint32_t line;
-    bool is_inlined, is_own; /* own: of the user's own files */
+    bool is_inlined, is_own; /* own: in the user's own files */
 };
 
-/* An estimate with its bounds of 95 %. */
+/* An estimate with its 95 % bounds. */
 struct profile_bytes {
     uint64_t bytes, low, high;
 };
 
-/* One of the lines that are one row, of those that grew most. */
+/* One of the lines merged into a row: those that grew most. */
 struct profile_place {
     struct profile_frame where;
     double growth_bytes;
     uint64_t live_bytes;
 };
 
-/* A call site, or all that share what --by names. */
+/* A call site, or all call sites with the same --by value. */
 struct profile_row {
-    struct profile_frame where; /* the line that allocates */
+    bool has_gpu; /* else host memory */
+    uint64_t gpu;
+    struct profile_frame where; /* the allocating line */
     bool has_in_program, has_native;
-    struct profile_frame in_program; /* the innermost frame of the user's own files … */
-    struct profile_frame *callers;   /* … and those of them that called it */
+    struct profile_frame in_program; /* the innermost frame in the user's own files … */
+    struct profile_frame *callers;   /* … and its callers there */
     size_t n_callers;
     struct profile_frame native; /* innermost C function below the line */
     struct profile_bytes live;
     uint64_t allocated_bytes, survivor_bytes;
     double live_objects, age_s;
     double growth_bytes, growth_sigma_bytes;
-    struct verdict_result verdict; /* read from JSON it has no evidence */
-    uint64_t stacks;               /* different ones */
-    bool has_place_count;          /* it is several lines: */
-    uint64_t place_count;          /* so many, */
-    struct profile_place *places;  /* and the first of them */
+    struct verdict_result verdict; /* has no evidence if read from JSON */
+    uint64_t stacks;               /* number of different stacks */
+    bool has_place_count;          /* the row has several lines, of which places has the first */
+    uint64_t place_count;          /* their number */
+    struct profile_place *places;  /* the first of them */
     size_t n_places;
-    struct profile_frame *stack; /* innermost first; where it was asked for */
+    struct profile_frame *stack; /* innermost first; if requested */
     size_t n_stack;
 };
 
-/* A node of the tree of calls, from the outermost frame; the root has no function. */
+/* A node of the call tree, from the outermost frame; the root has no function. */
 struct profile_branch {
     struct profile_frame frame;
     uint64_t live_bytes, own_bytes;
-    uint64_t left_out_bytes;         /* of children that are too small to show */
-    struct profile_branch *children; /* the largest first */
+    uint64_t left_out_bytes;         /* bytes of children too small to show */
+    struct profile_branch *children; /* largest first */
     size_t n_children;
+};
+
+/* A GPU that the process used, by the last report of PyTorch's allocator. */
+struct profile_view_gpu {
+    uint64_t gpu;
+    uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
+};
+
+/* A GPU request that failed, with the lines that held most then. */
+struct profile_failure {
+    uint64_t number, gpu; /* number 1 is the first of the process */
+    double t_s;           /* since the start of the process's table */
+    bool has_step;
+    int64_t step;
+    uint64_t request_bytes, allocated_bytes, reserved_bytes;
+    struct profile_frame where; /* the line that requested */
+    struct profile_failure_line {
+        struct profile_frame where;
+        uint64_t live_bytes;
+    } * lines; /* largest first */
+    size_t n_lines;
 };
 
 struct profile_view {
@@ -67,37 +90,45 @@ struct profile_view {
     struct profile_bytes live;
     uint64_t allocated_bytes;
     double span_s;
-    double before_end_s; /* as of this long before the last reading; 0: as it is */
+    /* How long before the last reading this state was; 0: at the last reading. */
+    double before_end_s;
     bool has_steps;
     struct profile_steps {
         int64_t first, last;
     } steps;
-    struct profile_row *rows; /* what leaks, then what may, then the rest; each by its growth */
+    struct profile_row *rows; /* leaks, then possible leaks, then the rest; each by growth */
     size_t n_rows;
-    uint64_t row_count; /* of which the first are in rows */
+    uint64_t row_count; /* total number of rows, of which the first are in rows */
     struct profile_cost cost;
+    bool is_gpu; /* rows are of GPU memory, and these are known: */
+    struct profile_view_gpu *gpus;
+    size_t n_gpus;
+    uint64_t failure_count; /* out-of-memory errors of GPUs, of which the first and last follow */
+    struct profile_failure *failures;
+    size_t n_failures;
     bool has_tree;
     struct profile_branch tree;
 };
 
-/* The first TOP rows of G, with their stacks where STACKS. 0 or -ENOMEM, and then RET is empty. */
+/* Converts the first TOP rows of G, with their stacks if STACKS. -ENOMEM leaves RET empty. */
 int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
                       size_t top, bool stacks, struct profile_view *ret);
 struct profile_wants {
     struct symbols_options symbols;
-    struct growth_options growth; /* its marks are those of MARKS */
-    const struct marks *marks;    /* of the run */
+    struct growth_options growth; /* its marks are replaced by those in MARKS */
+    const struct marks *marks;    /* marks of the run */
     size_t top;                   /* rows */
     bool stacks;
-    bool tree; /* without what is below a hundredth of the whole */
+    bool tree; /* include the call tree, without branches below one percent */
 };
-/* The same from P: names its frames and judges its growth. 0, or -errno with a sentence. */
+/* Like profile_view_make, but names the frames of P and judges its growth itself. Returns 0, or
+ * -errno with an error. */
 int profile_view_of(const struct profile *p, const struct profile_wants *wants,
                     struct profile_view *ret, struct err *err);
 void profile_view_fini(struct profile_view *v); /* accepts a zeroed one */
 
 json_t *profile_json(const struct profile_view *v); /* NULL: out of memory */
-/* The first N rows alone, as run.json has them. */
+/* Returns the first N rows alone, as in run.json. */
 json_t *profile_rows_json(const struct profile_view *v, size_t n);
-/* Reads those: a view with these rows and nothing else. 0 or -ENOMEM. */
+/* Reads such rows into a view that has only rows. Returns 0 or -ENOMEM. */
 int profile_rows_read(const json_t *rows, struct profile_view *ret);

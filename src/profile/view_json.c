@@ -1,4 +1,4 @@
-/* A heap profile as JSON, in one form everywhere. */
+/* The JSON form of a heap profile. */
 #include "profile/view.h"
 
 #include <errno.h>
@@ -41,8 +41,9 @@ static const struct codec place_fields[] = {
     {0},
 };
 
-/* But for "verdict". */
+/* Except "verdict". */
 static const struct codec row_fields[] = {
+    CODEC_OPTION(ROW, gpu, "gpu", CODEC_UINT),
     CODEC_PART(ROW, where, "where", frame_fields),
     CODEC_PART_HAS(ROW, in_program, "in_program", frame_fields, CODEC_OR_NULL),
     CODEC_MANY(ROW, callers, n_callers, "callers", frame_fields, CODEC_REQUIRED),
@@ -78,7 +79,35 @@ static const struct codec steps_fields[] = {
     {0},
 };
 
-/* But for "rows", "cost" and "tree". */
+static const struct codec gpu_fields[] = {
+    CODEC_FIELD(struct profile_view_gpu, gpu, "gpu", CODEC_UINT),
+    CODEC_FIELD(struct profile_view_gpu, allocated_bytes, "allocated_bytes", CODEC_UINT),
+    CODEC_FIELD(struct profile_view_gpu, reserved_bytes, "reserved_bytes", CODEC_UINT),
+    CODEC_FIELD(struct profile_view_gpu, allocated_peak_bytes, "allocated_peak_bytes", CODEC_UINT),
+    {0},
+};
+
+#define FAILURE struct profile_failure
+static const struct codec failure_line_fields[] = {
+    CODEC_PART(struct profile_failure_line, where, "where", frame_fields),
+    CODEC_FIELD(struct profile_failure_line, live_bytes, "live_bytes", CODEC_UINT),
+    {0},
+};
+
+static const struct codec failure_fields[] = {
+    CODEC_FIELD(FAILURE, number, "number", CODEC_UINT),
+    CODEC_FIELD(FAILURE, gpu, "gpu", CODEC_UINT),
+    CODEC_FIELD(FAILURE, t_s, "t_s", CODEC_REAL),
+    CODEC_NULL(FAILURE, step, "step", CODEC_INT),
+    CODEC_FIELD(FAILURE, request_bytes, "request_bytes", CODEC_UINT),
+    CODEC_FIELD(FAILURE, allocated_bytes, "allocated_bytes", CODEC_UINT),
+    CODEC_FIELD(FAILURE, reserved_bytes, "reserved_bytes", CODEC_UINT),
+    CODEC_PART(FAILURE, where, "where", frame_fields),
+    CODEC_MANY(FAILURE, lines, n_lines, "lines", failure_line_fields, CODEC_REQUIRED),
+    {0},
+};
+
+/* All fields except "rows", "cost" and "tree". */
 static const struct codec view_fields[] = {
     CODEC_FIELD(struct profile_view, pid, "pid", CODEC_INT),
     CODEC_PART(struct profile_view, live, "live", bytes_fields),
@@ -87,6 +116,15 @@ static const struct codec view_fields[] = {
     CODEC_FIELD(struct profile_view, before_end_s, "before_end_s", CODEC_REAL),
     CODEC_PART_HAS(struct profile_view, steps, "steps", steps_fields, CODEC_OR_NULL),
     CODEC_FIELD(struct profile_view, row_count, "row_count", CODEC_UINT),
+    {0},
+};
+
+/* Of a view of GPU memory, in addition. */
+static const struct codec view_gpu_fields[] = {
+    CODEC_MANY(struct profile_view, gpus, n_gpus, "gpus", gpu_fields, CODEC_REQUIRED),
+    CODEC_FIELD(struct profile_view, failure_count, "out_of_memory_count", CODEC_UINT),
+    CODEC_MANY(struct profile_view, failures, n_failures, "out_of_memory", failure_fields,
+               CODEC_REQUIRED),
     {0},
 };
 
@@ -106,6 +144,10 @@ json_t *profile_json(const struct profile_view *v)
     json_t *doc = codec_json(view_fields, v);
     json_object_set_new(doc, "rows", profile_rows_json(v, v->n_rows));
     json_object_set_new(doc, "cost", profile_cost_json(&v->cost));
+    json_t *gpu = v->is_gpu ? codec_json(view_gpu_fields, v) : NULL;
+    if (gpu)
+        json_object_update(doc, gpu);
+    json_decref(gpu);
     if (!v->has_tree)
         return doc;
     json_t *tree = codec_json(branch_fields, &v->tree);
@@ -136,6 +178,7 @@ void profile_view_fini(struct profile_view *v)
     for (size_t i = 0; i < v->n_rows; i++)
         codec_fini(row_fields, &v->rows[i]);
     free(v->rows);
+    codec_fini(view_gpu_fields, v);
     codec_fini(branch_fields, &v->tree);
     *v = (struct profile_view){0};
 }

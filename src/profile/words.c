@@ -1,4 +1,4 @@
-/* The table's numbers in words. */
+/* Texts for codes in the table. */
 #include "profile/words.h"
 
 #include <stdio.h>
@@ -13,15 +13,16 @@ static const struct {
                          "the tree of stacks is nearly full: a stack lost its outermost frames"},
     [HEAP_DROP_SITES] = {"sites", "too many different stacks: counted without a stack"},
     [HEAP_DROP_LIVE] = {"live", "no room for another live sample"},
-    [HEAP_DROP_THINNED] = {"thinned", "let go when the interval was doubled for want of room"},
+    [HEAP_DROP_THINNED] = {"thinned", "dropped when the interval was doubled to make room"},
     [HEAP_DROP_CODES] = {"codes", "too many Python functions"},
     [HEAP_DROP_TEXT] = {"text", "no room for names"},
     [HEAP_DROP_MODULES] = {"modules", "too many libraries"},
-    [HEAP_DROP_UNWIND] = {"unwind", "a stack that could not be followed to its end"},
+    [HEAP_DROP_UNWIND] = {"unwind", "a stack that could not be unwound completely"},
     [HEAP_DROP_NESTED] = {"nested", "allocated while a sample was being taken"},
-    [HEAP_DROP_STALE] = {"stale", "its end was not seen: the address was given out again"},
+    [HEAP_DROP_STALE] = {"stale", "its free was missed: the address was allocated again"},
+    [HEAP_DROP_GPU] = {"gpu", "a block on a GPU whose number is out of range"},
 };
-_Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has its words");
+_Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has a text");
 
 static const char *const python_states[] = {
 #define X(sym, text) text,
@@ -43,7 +44,7 @@ char *profile_python_version(char out[PROFILE_VERSION_MAX], const struct profile
 
 const char *profile_python_state(const struct profile_cost *c)
 {
-    return c->python_state < HEAP_PYTHON_STATE_COUNT ? python_states[c->python_state] : "not known";
+    return c->python_state < HEAP_PYTHON_STATE_COUNT ? python_states[c->python_state] : "unknown";
 }
 
 json_t *profile_cost_json(const struct profile_cost *c)
@@ -54,10 +55,11 @@ json_t *profile_cost_json(const struct profile_cost *c)
         if (c->drops[i])
             json_object_set_new(dropped, drops[i].key, json_u64(c->drops[i]));
     return json_pack(
-        "{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
+        "{s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
         json_u64(c->samples), "ends", json_u64(c->ends), "hook_s", (double)c->hook_ns / 1e9,
         "interval_bytes", json_u64(c->interval), "base_interval_bytes", json_u64(c->base_interval),
-        "drops", dropped, "python", "version",
+        "gpu_interval_bytes", c->gpu_interval ? json_u64(c->gpu_interval) : json_null(), "drops",
+        dropped, "python", "version",
         c->python_version ? json_string(profile_python_version(version, c)) : json_null(), "state",
         profile_python_state(c), "small_objects", c->python_small != 0, "arena_bytes",
         c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used", "nodes",

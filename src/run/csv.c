@@ -1,5 +1,5 @@
-/* A run from a table: each group of rows is a process, its value the resident memory. Rows may come
- * in any order; each group gets the marks of the file beside the table at its own pace. */
+/* Fills a run from a table: each group of rows is a process, and its value the resident memory.
+ * Rows may be in any order; marks are delivered to each group at its own pace. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,31 +16,32 @@
 #include "trace/csv.h"
 
 enum {
-    GROUPS_MAX = 4096,           /* at one time */
-    INDEX_SIZE = 4 * GROUPS_MAX, /* of the hash: a power of two */
+    GROUPS_MAX = 4096,           /* groups kept at one time */
+    INDEX_SIZE = 4 * GROUPS_MAX, /* size of the hash table: a power of two */
     MARKS_MAX = 10 * 1000 * 1000,
-    GONE_S = 10, /* a group with no row for so long at the end has ended before */
+    GONE_S = 10, /* a group whose rows end this long before the table's has ended */
 };
 
-static const double span_max_s = 9e9; /* what fits into int64_t nanoseconds, either way */
+/* the most seconds that fit into int64_t nanoseconds, in both directions */
+static const double span_max_s = 9e9;
 
 struct csv_group {
     struct run_entity *e;
-    char *name; /* raw */
+    char *name; /* not escaped */
     size_t len;
     uint64_t hash;
     uint64_t rows, last_row;
     double first_t, last_t;
     size_t next_mark;
-    bool sends_steps; /* there are steps of its own in the file of marks */
-    bool is_cut;      /* until_step has been reached */
+    bool sends_steps; /* the marks file has steps of this group */
+    bool is_cut;      /* until_step was reached */
 };
 
 struct csv_mark {
     double t_s;
-    size_t at; /* in the file, to keep the order of equals */
+    size_t at; /* position in the file, which keeps the order of equal times */
     struct mark mark;
-    char *text; /* owned; NULL: not kept */
+    char *text; /* owned; NULL: not stored */
 };
 
 struct csv_run {
@@ -48,17 +49,17 @@ struct csv_run {
     const struct csv_options *options;
     struct run *run;
     struct csv_group **groups;
-    uint32_t *index; /* number + 1 */
+    uint32_t *index; /* group number + 1; 0: empty */
     size_t count;
     uint32_t next_slot;
     struct csv_mark *marks;
     size_t mark_count, mark_cap;
     bool has_leader, has_any_step;
-    int32_t leader; /* pid of the first that sends a step */
+    int32_t leader; /* pid of the first process that sends a step */
     bool has_first, has_time;
-    char phase[32]; /* of the newest row; cut */
+    char phase[32]; /* phase of the newest row; truncated */
     double first_t, last_t;
-    double cut_t; /* rows and marks after it were not known then */
+    double cut_t; /* later rows and marks are ignored */
     struct err *err;
 };
 
@@ -106,8 +107,8 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* When step N had ended, with what followed it directly: the last mark of a step up to N that comes
- * before the first of a later one. */
+/* The time at which step N ended, including the marks that directly followed it: the time of the
+ * last mark of a step up to N before the first of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;
@@ -173,15 +174,16 @@ static int by_rows(const void *a, const void *b)
     return x->last_row < y->last_row ? 1 : -1;
 }
 
-/* No room: of the groups with the fewest rows, and longest without one, half go. */
+/* Makes room by dropping half of the groups: those with the fewest and oldest rows. */
 static void drop_half(struct csv_run *c)
 {
     qsort(c->groups, c->count, sizeof(struct csv_group *), by_rows);
     for (size_t i = GROUPS_MAX / 2; i < c->count; i++) {
         c->run->table.dropped_rows += c->groups[i]->rows;
-        run_drop(c->run, c->groups[i]->e);
+        c->groups[i]->e->is_dead = true;
         group_free(c->groups[i]);
     }
+    run_drop_marked(c->run);
     c->count = GROUPS_MAX / 2;
     memset(c->index, 0, INDEX_SIZE * sizeof *c->index);
     for (size_t i = 0; i < c->count; i++) {
@@ -211,7 +213,7 @@ static struct process_info group_info(const char *name, size_t len)
     return info;
 }
 
-/* The group of that name, made at first sight; NULL: no memory. */
+/* Finds the group NAME or creates it. NULL: out of memory. */
 static struct csv_group *find_group(struct csv_run *c, const char *name, size_t len)
 {
     uint64_t hash = hash_of(name, len);
@@ -246,7 +248,7 @@ static int64_t csv_ns(const struct csv_run *c, double t_s)
     return c->has_time ? (int64_t)llround((t_s - c->first_t) * 1e9) : 0;
 }
 
-/* The run's own clock: a table by step has a second for each. */
+/* The time of ROW on the run's clock. A table by step has one second per step. */
 static uint64_t csv_run_ns(const struct csv_run *c, const struct csv_row *row)
 {
     int64_t ns = row->has_t ? csv_ns(c, row->t_s) : row->step * (int64_t)NS_PER_S;
@@ -260,7 +262,7 @@ static bool concerns(const struct csv_run *c, const struct csv_group *g, const s
     return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
 }
 
-/* The marks before T_S that G has not had yet. */
+/* Passes the marks before T_S that G has not received yet to the observers. */
 static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
 {
     for (; g->next_mark < c->mark_count; g->next_mark++) {
@@ -275,7 +277,7 @@ static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
     }
 }
 
-/* For those who read the run: marks in order of time. */
+/* Adds the marks to the run in order of time. */
 static void add_marks(struct csv_run *c)
 {
     for (size_t i = 0; c->run->options.marks && i < c->mark_count; i++) {
@@ -298,7 +300,8 @@ static void add_phase(struct csv_run *c, const char *state)
     run_add_mark(c->run, &m);
 }
 
-/* The same from the columns: every process of a job repeats them. */
+/* Adds marks from the columns. Every process of a job repeats them, so only one process's are
+ * used. */
 static void add_columns(struct csv_run *c, const struct csv_row *row)
 {
     struct run *run = c->run;
@@ -402,7 +405,7 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* The living get the marks that are left; those that ended before the table have died. */
+/* Passes the remaining marks to living groups, and lets groups die that ended before the table. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -431,7 +434,7 @@ static int csv_run_fill(struct csv_run *c)
                        "--until-step %" PRIu64 ": %s has no steps; give its marks with --marks, or "
                        "name its steps with --step-column",
                        o->until_step, c->path);
-    if (c->count == 0 && !find_group(c, "", 0)) /* no row at all: an empty series */
+    if (c->count == 0 && !find_group(c, "", 0)) /* the table has no rows: add an empty series */
         return no_memory(c);
     end_table(c);
     return c->run->has_failed ? no_memory(c) : 0;

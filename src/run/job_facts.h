@@ -1,5 +1,5 @@
-/* What is known of a job beside its row in the store: while it runs, and at its end. The API has it
- * with the same keys, the server writes it, `ebb show` reads it. */
+/* Facts about a job beyond its row in the store, while it runs and at its end. The API has the
+ * same keys; the server writes them, `ebb show` reads them. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct job_memory {
     uint64_t job_bytes, peak_bytes, unique_bytes, limit_bytes, headroom_bytes, gpu_bytes;
 };
 
-/* On the whole job. */
+/* The verdict on the whole job. */
 struct job_verdict {
     char verdict[33];
     bool has_leak, has_confidence, has_rate_bytes_per_min, has_rate_bytes_per_step, has_oom_eta_s,
@@ -35,7 +35,7 @@ struct job_verdict {
     char sentence[FACTS_TEXT];
 };
 
-/* Memory that the machine got back after the end. */
+/* Memory returned to the machine after the job ended. */
 struct job_given_back {
     bool has_host_bytes, has_shm_bytes, has_gpu_bytes, clean;
     uint64_t host_bytes, shm_bytes, gpu_bytes;

@@ -1,16 +1,22 @@
-/* run.json by tables of its fields. */
+/* Reads and writes run.json, by tables of its fields. */
 #include "run/outcome.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/codec.h"
+#include "base/io.h"
+#include "base/json.h"
 #include "version.h"
 
-/* Members are named after their keys. What is absent is null, or left out. */
+/* Members are named after their keys. Absent members are null, or left out. */
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define OR_NULL(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define OR_NONE(s, m, type) CODEC_OPTION(struct s, m, #m, CODEC_##type)
@@ -21,7 +27,7 @@
 #define LIST(s, m, n, of) CODEC_MANY(struct s, m, n, #m, of, CODEC_REQUIRED)
 #define LIST_OR_NONE(s, m, n, of) CODEC_MANY(struct s, m, n, #m, of, CODEC_OR_NOTHING)
 
-/* ---- how it ended ---- */
+/* ---- how the run ended ---- */
 
 static const char *const kind_names[] = {
     [OUTCOME_UNKNOWN] = "unknown",
@@ -67,7 +73,7 @@ static const struct codec segment_codec[] = {
     CODEC_PART(struct outcome_segment, end, "end", end_codec),
     {0}};
 
-/* ---- the guard, and what the machine got back ---- */
+/* ---- the guard, and memory returned to the machine ---- */
 
 static const struct codec event_codec[] = {FIELD(outcome_event, t_s, REAL),
                                            FIELD(outcome_event, segment, UINT),
@@ -187,7 +193,7 @@ static const struct codec limit_codec[] = {
     OR_NULL(outcome_limit, used_bytes, UINT), OR_NONE(outcome_limit, headroom_bytes, UINT),
     OR_NULL(outcome_limit, peak_bytes, UINT), {0}};
 
-/* ---- the rest ---- */
+/* ---- everything else ---- */
 
 static const struct codec about_codec[] = {
     STRING_OR_NONE(outcome_about, ebb),
@@ -312,6 +318,23 @@ json_t *outcome_end_json(const struct outcome_end *end)
     return codec_json(end_codec, end);
 }
 
+struct outcome_end outcome_end_of_status(int status)
+{
+    struct outcome_end end = {.kind = OUTCOME_EXITED, .has_status = true};
+    if (!WIFSIGNALED(status)) {
+        end.status = WEXITSTATUS(status);
+        return end;
+    }
+    const char *name = sigabbrev_np(WTERMSIG(status));
+    end.kind = OUTCOME_SIGNALLED;
+    end.status = 128 + WTERMSIG(status);
+    end.has_signal = name;
+    end.has_signal_number = true;
+    end.signal_number = WTERMSIG(status);
+    snprintf(end.signal, sizeof end.signal, "%s", name ? name : "");
+    return end;
+}
+
 json_t *outcome_event_json(const struct outcome_event *event)
 {
     return codec_json(event_codec, event);
@@ -320,6 +343,24 @@ json_t *outcome_event_json(const struct outcome_event *event)
 int outcome_read(const json_t *doc, struct outcome *ret)
 {
     return codec_read(outcome_codec, doc, ret, NULL);
+}
+
+int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret)
+{
+    enum { VALUES_MAX = 200000 }; /* a hostile document could need much more memory than MAX */
+    struct buf text = {0};
+    json_t *doc = NULL;
+    *ret = (struct outcome){0};
+    int r = io_read_plain(dirfd, "run.json", max, &text);
+    if (r == 0 && !json_is_crowded(text.data, text.len, VALUES_MAX))
+        doc = json_parse(text.data, text.len, NULL);
+    buf_fini(&text);
+    if (r == 0 && (!json_is_object(doc) || outcome_read(doc, ret) < 0))
+        r = -EBADMSG;
+    if (r == 0 && ret_json)
+        *ret_json = json_incref(doc);
+    json_decref(doc);
+    return r;
 }
 
 void outcome_fini(struct outcome *o)

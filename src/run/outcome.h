@@ -1,6 +1,6 @@
-/* run.json: the facts of a run and how it ended (docs/run-json.md). The engine and the supervisor
- * fill it, views and the job server read it. The keys "verdict", "heap", "diagnosis" and "spark"
- * have types of their own and are not in it. */
+/* run.json: the facts of a run and how it ended (docs/reference/run-json.md). The engine and the
+ * supervisor fill it; views and the job server read it. The keys "verdict", "heap", "diagnosis"
+ * and "spark" have types of their own and are not part of it. */
 #pragma once
 
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- how it ended ---- */
+/* ---- how the run ended ---- */
 
 enum outcome_kind {
     OUTCOME_UNKNOWN = 0,
@@ -16,8 +16,8 @@ enum outcome_kind {
     OUTCOME_SIGNALLED,
     OUTCOME_NOT_STARTED,
     OUTCOME_LOST,
-    OUTCOME_GONE,        /* watch: the last process watched */
-    OUTCOME_WATCH_ENDED, /* watch: before the job did */
+    OUTCOME_GONE,        /* watch: the last watched process exited */
+    OUTCOME_WATCH_ENDED, /* watch: ebb was stopped before the job ended */
 };
 
 struct outcome_sample {
@@ -36,8 +36,8 @@ struct outcome_end {
     int32_t signal_number;
     bool core, outlived_supervisor;
     uint64_t left_behind;
-    char *error, *by;         /* NULL: none, as of the next two */
-    char *cause, *cause_kind; /* a sentence; one of the words of docs/run-json.md */
+    char *error, *by;         /* NULL: none; also for the two below */
+    char *cause, *cause_kind; /* a sentence, and one of the words in docs/reference/run-json.md */
     struct outcome_sample *last_samples;
     size_t last_sample_count;
 };
@@ -50,14 +50,14 @@ struct outcome_segment {
     bool has_first_step, has_last_step, has_checkpoint_step;
     int64_t first_step, last_step, checkpoint_step;
     uint64_t peak_bytes;
-    char *verdict; /* its word; NULL: none */
+    char *verdict; /* verdict word; NULL: none */
     struct outcome_end end;
 };
 
-/* ---- the guard, and what the machine got back ---- */
+/* ---- the guard, and memory returned to the machine ---- */
 
 struct outcome_event {
-    double t_s; /* since the start */
+    double t_s; /* since the start of the run */
     uint32_t segment;
     char act[24], trigger[24];
     char *why;
@@ -86,7 +86,7 @@ struct outcome_guard {
     size_t checkpoint_count;
 };
 
-/* Memory in use on the whole machine. */
+/* Memory in use on the whole machine, before and after the job. */
 struct outcome_returned {
     bool has_before_bytes, has_peak_bytes, has_after_bytes, has_freed_bytes;
     uint64_t before_bytes, peak_bytes, after_bytes, freed_bytes;
@@ -104,13 +104,13 @@ struct outcome_left {
     char *name;
     uint64_t bytes;
     bool in_use, removed;
-    bool has_is_jobs, is_jobs; /* earlier versions also listed files of others */
+    bool has_is_jobs, is_jobs; /* earlier versions also listed other jobs' files */
 };
 
 /* ---- memory ---- */
 
-/* Of all readings of the job, or of one process. Floor, growth and rate are those of its verdict.
- */
+/* Statistics over all readings of the job or of one process. Baseline, growth and rate are those
+ * of its verdict. */
 struct outcome_series {
     uint64_t samples;
     bool has_start_bytes, has_end_bytes, has_mean_bytes, has_peak_bytes;
@@ -135,7 +135,7 @@ struct outcome_process {
     int32_t pid, ppid;
     uint64_t start_ticks;
     char role[24];
-    char *name; /* raw, as the words of the command */
+    char *name; /* not escaped, like the words of the command */
     char **command;
     size_t command_count;
     bool alive;
@@ -175,9 +175,9 @@ struct outcome_limit {
     uint64_t limit_bytes, used_bytes, headroom_bytes, peak_bytes;
 };
 
-/* ---- the rest ---- */
+/* ---- everything else ---- */
 
-/* What is known at the start. */
+/* Facts known at the start. */
 struct outcome_about {
     char *ebb, *host, *kernel, *state, *name, *run_dir, *cwd, *started;
     char **command;
@@ -223,13 +223,13 @@ struct outcome_left_list {
     size_t shm_count;
 };
 
-/* What the engine has measured by the end. */
+/* Facts measured by the engine until the end. */
 struct outcome_measured {
     bool has_duration_s, has_interval_s, has_limit, has_tree, has_ask_bytes, has_processes_seen;
     bool has_largest, has_recording, has_marks, has_gaps, has_cost;
     double duration_s, interval_s;
     struct outcome_limit limit;
-    struct outcome_tree tree; /* the whole job; not of a whole machine */
+    struct outcome_tree tree; /* the whole job; not set when a whole machine is watched */
     uint64_t ask_bytes, processes_seen, gaps;
     struct outcome_process *processes;
     size_t process_count;
@@ -259,21 +259,28 @@ struct outcome {
     struct outcome_log log;
 };
 
-/* The words of LEN bytes with a NUL between them, as /proc has command lines. NULL: none, or out of
- * memory. */
+/* Splits LEN bytes, with words separated by NUL as in /proc/PID/cmdline, into an array. NULL: no
+ * words, or out of memory. */
 char **outcome_words(const char *args, size_t len, size_t *ret_count);
-double outcome_seconds(uint64_t ns); /* to the microsecond */
-/* What every run.json begins with: the version, the host, the folder of this process. */
+double outcome_seconds(uint64_t ns); /* rounded to microseconds */
+/* Sets the facts that every run.json begins with: version, host, working folder. */
 void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir);
-void outcome_set_text(char **at, const char *text); /* frees the old one; NULL: none */
+void outcome_set_text(char **at, const char *text); /* frees the old text; TEXT may be NULL */
 
-/* Puts its keys into DOC, over those that it has. 0 or -ENOMEM. */
+/* Sets the keys of O in DOC and replaces existing ones. 0 or -ENOMEM. */
 int outcome_put(const struct outcome *o, json_t *doc);
 json_t *outcome_end_json(const struct outcome_end *end); /* NULL: out of memory */
+/* Kind, status and signal of a process whose wait status is STATUS. */
+struct outcome_end outcome_end_of_status(int status);
 json_t *outcome_event_json(const struct outcome_event *event);
-/* Into zeroed memory; the document may be the job's own: what is missing or wrong in it is left
- * out. 0 or -ENOMEM, and then there is nothing to free. */
+/* Reads DOC into zeroed memory. The job may have written the document, so missing and invalid
+ * members are left out. 0, or -ENOMEM with nothing to free. */
 int outcome_read(const json_t *doc, struct outcome *ret);
+/* Reads run.json in the folder DIRFD, at most MAX bytes; follows no link, and does not block on a
+ * pipe. The caller frees both results; RET_JSON may be NULL. 0, -ENOENT, -EBADMSG or -errno; then
+ * RET is zeroed. */
+int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret);
 void outcome_fini(struct outcome *o);
-/* Did the machine get back what the job took, but for a little? True where it is not known. */
+/* True if the memory that the job took was returned to the machine, except for a little, or if
+ * that is unknown. */
 bool outcome_is_returned(const struct outcome_returned *r);

@@ -1,4 +1,4 @@
-/* A run from a recording, in one pass. */
+/* Fills a run from a recording in one pass. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -55,7 +55,8 @@ bool run_is_recording(const char *path)
     return true;
 }
 
-/* When step N had ended, with what followed it directly, on the recording's clock. */
+/* Finds the time at which step N ended, including the marks that directly followed it, on the
+ * recording's clock. */
 static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err *err)
 {
     struct trace_reader *reader;
@@ -94,7 +95,8 @@ static int find_end(const char *path, const struct run_settings *options, uint64
     return r;
 }
 
-/* Clocks may have been set in between: a start far from the recording's is none of its. */
+/* The job's start on the recording's clock. The wall clock may have been set in between, so a
+ * start far from the recording's is ignored. */
 static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_settings *options)
 {
     uint64_t mono_ns = trace_reader_start_mono_ns(reader);

@@ -1,4 +1,4 @@
-/* The model of one run while it is filled. */
+/* Fills the model of one run. */
 #include "run/run.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "base/json.h"
 
 enum {
-    FIRST_WIDTH_MS = 50, /* the shortest distance of samples */
-    LIVED_S = 3,         /* of the dead, those that lived at least so long are kept first */
+    FIRST_WIDTH_MS = 50, /* the shortest distance between samples */
+    LIVED_S = 3,         /* dead entities that lived at least this long are kept with priority */
 };
 
 #define BIT(field) (1u << (field))
@@ -30,7 +30,7 @@ const struct run_settings run_settings_live = {
     .dead = RUN_DEAD_LIVE,
 };
 
-/* ---- life ---- */
+/* ---- creating and freeing ---- */
 
 int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct run **ret)
 {
@@ -95,7 +95,7 @@ void run_observe(struct run *run, struct run_observer *observer)
     run->observers = observer;
 }
 
-/* What was before the run's start counts as at it. */
+/* The time since the run's start; 0 for times before it. */
 static uint64_t run_clock(struct run *run, uint64_t mono_ns)
 {
     uint64_t t_ns = mono_ns > run->start_mono_ns ? mono_ns - run->start_mono_ns : 0;
@@ -116,20 +116,13 @@ static int entity_order(const struct run_entity *e, enum run_kind kind, uint32_t
     return e->kind != kind ? (e->kind > kind) - (e->kind < kind) : (e->id > id) - (e->id < id);
 }
 
-/* The place of an entity among the living, or where it belongs. */
+/* The index of an entity in `living`, or the index where it would be inserted. */
 static size_t living_place(const struct run *run, enum run_kind kind, uint32_t id)
 {
-    size_t low = 0, high = run->living.count;
-    if (run->hint < high && entity_order(run->living.at[run->hint], kind, id) == 0)
+    const struct run_entities *l = &run->living;
+    if (run->hint < l->count && entity_order(l->at[run->hint], kind, id) == 0)
         return run->hint;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (entity_order(run->living.at[middle], kind, id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return ARRAY_SEARCH(i, l->count, entity_order(l->at[i], kind, id) < 0);
 }
 
 struct run_entity *run_find(const struct run *run, enum run_kind kind, uint32_t id)
@@ -140,7 +133,7 @@ struct run_entity *run_find(const struct run *run, enum run_kind kind, uint32_t 
                : NULL;
 }
 
-/* A new one, or the one that is there. */
+/* Returns the existing entity, or a new one. */
 static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uint32_t id,
                                         uint64_t t_ns)
 {
@@ -169,8 +162,8 @@ static bool lived_long(const struct run_entity *e)
     return e->died_ns - e->born_ns >= LIVED_S * NS_PER_S;
 }
 
-/* Jobs may start a million short processes: of the dead only the largest stay, and rather those
- * that lived long enough to be judged. */
+/* Adds E to the dead entities. A job may start a million short processes, so only the largest dead
+ * ones are kept, preferably those that lived long enough to be judged. */
 static void entity_bury(struct run *run, struct run_entity *e)
 {
     struct run_entity **least = &e;
@@ -201,10 +194,15 @@ static void living_remove(struct run *run, const struct run_entity *e)
     run->living.count--;
 }
 
-void run_drop(struct run *run, struct run_entity *e)
+void run_drop_marked(struct run *run)
 {
-    living_remove(run, e);
-    entity_free(run, e);
+    size_t kept = 0;
+    for (size_t i = 0; i < run->living.count; i++)
+        if (run->living.at[i]->is_dead)
+            entity_free(run, run->living.at[i]);
+        else
+            run->living.at[kept++] = run->living.at[i];
+    run->living.count = kept;
 }
 
 static void entity_die(struct run *run, struct run_entity *e, uint64_t t_ns)
@@ -387,7 +385,7 @@ static void sample_add(struct sample *s, unsigned field, uint64_t v)
     sample_put(s, field, (s->read & BIT(field) ? s->v[field] : 0) + v);
 }
 
-/* The job's sample: its totals lie in the machine's, the sums are of its processes and GPUs. */
+/* Fills the job's sample: totals from the machine's sample, sums over its processes and GPUs. */
 static void job_sample(struct run *run, struct sample *s)
 {
     static const struct {
@@ -400,7 +398,7 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    /* what is still charged once its processes are dead is not the job's */
+    /* memory that remains charged after all its processes have died does not count as the job's */
     struct run_entity *const *processes;
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
@@ -412,9 +410,14 @@ static void job_sample(struct run *run, struct sample *s)
             sample_add(s, JOB_UNIQUE, e->last.v[SAMPLE_UNIQUE]);
         if (e->kind == RUN_PROCESS && run_was_read(run, e, SAMPLE_RSS))
             sample_add(s, JOB_RSS_SUM, e->last.v[SAMPLE_RSS]);
-        if (e->kind == RUN_GPU && sample_has(&e->last, GPU_JOB))
-            sample_add(s, JOB_GPU, e->last.v[GPU_JOB]);
+        if (e->kind == RUN_GPU && sample_has(&e->last, run_gpu_field(e)))
+            sample_add(s, JOB_GPU, e->last.v[run_gpu_field(e)]);
     }
+}
+
+unsigned run_gpu_field(const struct run_entity *gpu)
+{
+    return sample_has(&gpu->last, GPU_ALLOCATED) ? GPU_ALLOCATED : GPU_JOB;
 }
 
 void run_tick_end(struct run *run)
@@ -435,7 +438,8 @@ static uint64_t mark_count_of(const struct run_mark *m, uint64_t otherwise)
     return m->has & MARK_HAS_STEP && m->step >= 0 ? (uint64_t)m->step : otherwise;
 }
 
-/* Several ranks send the same steps: all of one step stay, or none. */
+/* Drops every second step. Several ranks send the same steps, so all marks of a step are kept or
+ * none. */
 static void marks_thin(struct run_marks *l)
 {
     size_t n = 0;
@@ -540,7 +544,7 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Every rank counts the same steps, and the job and the package may both send one. */
+    /* Count a step once: every rank sends it, and the job and the package may both send it. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

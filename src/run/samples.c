@@ -1,4 +1,4 @@
-/* A run in a few hundred points, as JSON. */
+/* Reduces a run to a few hundred points, as JSON. */
 #include "run/samples.h"
 
 #include <math.h>
@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/number.h"
 
 enum { FIRST_BUCKET_MS = 50 };
 
@@ -18,7 +19,8 @@ struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, ui
     return (struct run_settings){
         .signals = {[RUN_JOB] = 1u << JOB_MEMORY | 1u << JOB_UNIQUE | 1u << JOB_RSS_SUM,
                     [RUN_PROCESS] = 1u << SAMPLE_RSS,
-                    [RUN_GPU] = 1u << GPU_USED | 1u << GPU_JOB},
+                    [RUN_GPU] = 1u << GPU_USED | 1u << GPU_JOB | 1u << GPU_ALLOCATED |
+                                1u << GPU_RESERVED | 1u << GPU_OUTSIDE},
         .buckets = {[RUN_JOB] = points, [RUN_PROCESS] = points, [RUN_GPU] = 2 * points},
         .dead = RUN_DEAD_LIVE,
         .marks = SAMPLES_MARKS / 2,
@@ -28,14 +30,14 @@ struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, ui
         .to_ns = to_ns};
 }
 
-/* One list of values over the common times of several series. */
+/* One list of values. Several series share the times. */
 struct samples_column {
     const char *key;
     const struct series *series;
     bool is_min;
 };
 
-/* T_S and a list for each column, of the buckets of the coarsest series. */
+/* Writes t_s and one list per column, with the buckets of the coarsest series. */
 static void put_columns(json_t *o, const struct samples_column *columns, size_t count)
 {
     json_t *times = json_array();
@@ -112,13 +114,17 @@ static json_t *gpus_json(const struct run *run)
     size_t n = run_living(run, RUN_GPU, &gpus);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        const struct samples_column columns[] = {{"job_bytes", gpus[i]->signal[GPU_JOB], false},
-                                                 {"used_bytes", gpus[i]->signal[GPU_USED], false}};
-        if (!columns[0].series && !columns[1].series)
+        const struct samples_column columns[] = {
+            {"job_bytes", gpus[i]->signal[GPU_JOB], false},
+            {"used_bytes", gpus[i]->signal[GPU_USED], false},
+            {"allocated_bytes", gpus[i]->signal[GPU_ALLOCATED], false},
+            {"reserved_bytes", gpus[i]->signal[GPU_RESERVED], false},
+            {"outside_bytes", gpus[i]->signal[GPU_OUTSIDE], false}};
+        if (!columns[0].series && !columns[1].series && !columns[2].series)
             continue;
         json_t *o =
             json_pack("{s:i,s:o}", "index", (int)gpus[i]->id, "name", json_text0(gpus[i]->name));
-        put_columns(o, columns, 2);
+        put_columns(o, columns, sizeof columns / sizeof *columns);
         json_array_append_new(list, o);
     }
     return list;
@@ -132,7 +138,7 @@ static json_t *mark_json(const struct run_mark *m)
                      has_epoch ? json_real(m->epoch) : json_null());
 }
 
-/* Of the kind that has the most, every other one is left out until all fit. */
+/* Halves the marks of the most frequent kind until all fit into the response. */
 static void choose_strides(const struct run *run, size_t ret[MARK_KIND_COUNT])
 {
     for (size_t total = SAMPLES_MARKS + 1; total > SAMPLES_MARKS;) {
@@ -165,18 +171,13 @@ static json_t *marks_json(const struct run *run)
     return list;
 }
 
-static uint64_t last_ns(const struct run *run)
-{
-    return run->tick_ns < run->options.to_ns ? run->tick_ns : run->options.to_ns;
-}
-
 json_t *samples_json(const struct run *run)
 {
     uint64_t limit;
     bool has_limit = run_value(&run->job, JOB_LIMIT, &limit);
     return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "t0_s",
                      run->start_wall_ns ? json_seconds(run->start_wall_ns) : json_null(), "until_s",
-                     json_seconds(last_ns(run)), "limit_bytes",
+                     json_seconds(u64_min(run->tick_ns, run->options.to_ns)), "limit_bytes",
                      has_limit ? json_u64(limit) : json_null(), "series", job_json(run),
                      "processes", processes_json(run), "gpus", gpus_json(run), "marks",
                      marks_json(run));

@@ -1,4 +1,4 @@
-/* A run in a few hundred points: what a page draws (docs/api.md, "Samples"). */
+/* Reduces a run to a few hundred points, for plots on a page (docs/reference/api.md, "Samples"). */
 #pragma once
 
 #include <jansson.h>
@@ -8,9 +8,9 @@
 enum { SAMPLES_POINTS_MIN = 16, SAMPLES_POINTS_MAX = 4000 };
 enum { SAMPLES_PROCESSES = 16, SAMPLES_MARKS = 2000 };
 
-/* For a run that samples_json is made of: from FROM_NS to TO_NS (0: the end) in at most POINTS
- * points. START_WALL_NS: the job's start, 0 where it is unknown. */
+/* Settings of a run for samples_json: from FROM_NS to TO_NS (0: the end) in at most POINTS points.
+ * START_WALL_NS: the job's start, 0 if unknown. */
 struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, uint64_t to_ns,
                                     uint32_t points);
-/* NULL: out of memory. The caller owns it. */
+/* Returns the samples, which the caller owns. NULL: out of memory. */
 json_t *samples_json(const struct run *run);

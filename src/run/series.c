@@ -1,17 +1,18 @@
-/* A decimating series. */
+/* A series of bounded size, which halves its resolution when it is full. */
 #include "run/series.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
 enum { FIRST_CAP = 4 };
 
 void series_init(struct series *s, uint32_t most, uint64_t width_ns, uint64_t origin_ns)
 {
-    assert(most >= 2 && width_ns > 0 && "two buckets are needed to make one of them");
+    assert(most >= 2 && width_ns > 0 && "merging needs at least two buckets");
     *s = (struct series){.most = most, .width_ns = width_ns, .origin_ns = origin_ns};
 }
 
@@ -114,7 +115,8 @@ static size_t point_put(struct series_point *ret, size_t n, const struct series_
     return n + 1;
 }
 
-/* The readings of bucket I in time order, those of the first bucket with the first before them. */
+/* The readings of bucket I in order of time. For the first bucket, the first reading of the series
+ * precedes them. */
 static size_t bucket_points(const struct series *s, uint32_t i, bool with_last,
                             struct series_point *ret)
 {
@@ -126,18 +128,10 @@ static size_t bucket_points(const struct series *s, uint32_t i, bool with_last,
     return with_last ? point_put(ret, n, &b->last) : n;
 }
 
-/* The first bucket whose last reading is not before T_NS; S->count where there is none. */
+/* Index of the first bucket whose last reading is at or after T_NS; S->count if there is none. */
 static uint32_t bucket_at(const struct series *s, uint64_t t_ns)
 {
-    uint32_t low = 0, high = s->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (s->buckets[middle].last.t_ns < t_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return (uint32_t)ARRAY_SEARCH(i, s->count, s->buckets[i].last.t_ns < t_ns);
 }
 
 bool series_after(const struct series *s, uint64_t t_ns, struct series_point *ret)
@@ -148,7 +142,8 @@ bool series_after(const struct series *s, uint64_t t_ns, struct series_point *re
         return false;
     bucket_points(s, i, true, p);
     *ret = p[0];
-    for (size_t k = 1; ret->t_ns < t_ns; k++) /* the bucket's last is not before it */
+    /* ends, because the bucket's last reading is at or after T_NS */
+    for (size_t k = 1; ret->t_ns < t_ns; k++)
         *ret = p[k];
     return true;
 }

@@ -1,4 +1,4 @@
-/* A series in at most SPARK_MAX pieces of equal length. */
+/* Reduces a series to at most SPARK_MAX intervals of equal length. */
 #include "run/spark.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* The small picture of a run's memory: the largest reading of each of at most SPARK_MAX pieces of
- * equal length. */
+/* A sparkline of a run's memory: the maximum of each of at most SPARK_MAX intervals of equal
+ * length. */
 #pragma once
 
 #include <jansson.h>
@@ -9,11 +9,12 @@
 
 enum { SPARK_MAX = 60 };
 
-/* An empty series to add to, of its own; the times begin at 0. */
+/* Initializes an empty series whose times begin at 0. */
 void spark_init(struct series *s);
-/* The pieces, null where one has no reading; null without any. The caller's. S may be NULL. */
+/* The intervals as a JSON array, with null for an interval without a reading; null if there are
+ * none. The caller owns the result. S may be NULL. */
 json_t *spark_json(const struct series *s);
-/* {"width_s", "bytes": [pieces]}, and back again into *RET (spark_init): false, and *RET is
- * untouched, where the document makes no sense. */
+/* spark_pack returns {"width_s", "bytes": [intervals]}. spark_unpack reads it back into *RET,
+ * after spark_init; false, and *RET is untouched, if the document is invalid. */
 json_t *spark_pack(const struct series *s);
 bool spark_unpack(const json_t *doc, struct series *ret);

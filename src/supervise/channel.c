@@ -65,7 +65,7 @@ int channel_fill(struct channel *c)
         return -EPIPE;
     if (c->in_at == c->in.len) {
         c->in_at = c->in.len = 0;
-    } else if (c->in_at >= CHUNK) { /* a slow reader must not make it grow for ever */
+    } else if (c->in_at >= CHUNK) { /* with a slow reader the buffer must not grow without bound */
         c->in.len -= c->in_at;
         memmove(c->in.data, c->in.data + c->in_at, c->in.len);
         c->in_at = 0;

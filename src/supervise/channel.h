@@ -1,6 +1,5 @@
-/* Frames between a job's supervisor and whoever runs it in the foreground, or the job server: one
- * byte of type, a length, the bytes. Over a stream socket, never blocking on the supervisor's side.
- */
+/* Frames between a job's supervisor and its client or the job server, over a stream socket: a type
+ * byte, a length, the bytes. The supervisor never blocks on it. */
 #pragma once
 
 #include <stddef.h>
@@ -9,23 +8,22 @@
 #include "base/buf.h"
 
 enum channel_type {
-    /* from the supervisor */
-    CHANNEL_TERMINAL =
-        't',              /* the job wrote this to its terminal, echoes of what is typed included */
-    CHANNEL_OUT = 'o',    /* the last of its standard output, which did not fit into the pipe */
-    CHANNEL_ERR = 'e',    /* or standard error */
-    CHANNEL_NOTICE = 'm', /* a sentence for the user */
+    /* sent by the supervisor: */
+    CHANNEL_TERMINAL = 't', /* output on the job's terminal, echoed input included */
+    CHANNEL_OUT = 'o', /* the end of the job's standard output, which did not fit into the pipe */
+    CHANNEL_ERR = 'e', /* the same of its standard error */
+    CHANNEL_NOTICE = 'm',  /* a message for the user */
     CHANNEL_STOPPED = 'z', /* the job was stopped as by Ctrl-Z */
-    CHANNEL_TAKEN = 'a',   /* u32le: so many bytes of input have reached the job */
-    CHANNEL_STATUS = 'x',  /* one byte: the exit status to end with */
+    CHANNEL_TAKEN = 'a',   /* u32le: number of input bytes that have reached the job */
+    CHANNEL_STATUS = 'x',  /* one byte: the exit status of the run */
     CHANNEL_END = 'E',     /* run.json as text: the last frame */
-    CHANNEL_STARTED = 'S', /* a detached job's first process is there: nothing more comes */
-    CHANNEL_MESSAGE = 'n', /* a JSON object for the job server (docs/api.md) */
-    /* to the supervisor */
+    CHANNEL_STARTED = 'S', /* a detached job has started: the last frame */
+    CHANNEL_MESSAGE = 'n', /* a JSON object for the job server (docs/reference/api.md) */
+    /* sent to the supervisor: */
     CHANNEL_INPUT = 'i',   /* typed at the terminal */
     CHANNEL_SIZE = 'w',    /* struct winsize */
-    CHANNEL_SIGNAL = 's',  /* one byte: pass it on to the job */
-    CHANNEL_REQUEST = 'r', /* a JSON object of the job server's (docs/api.md) */
+    CHANNEL_SIGNAL = 's',  /* one byte: a signal for the job */
+    CHANNEL_REQUEST = 'r', /* a JSON object from the job server (docs/reference/api.md) */
 };
 
 enum { CHANNEL_FRAME_MAX = 8 << 20 };
@@ -33,20 +31,21 @@ enum { CHANNEL_FRAME_MAX = 8 << 20 };
 struct channel {
     int fd; /* owned; -1: closed */
     struct buf in, out;
-    size_t in_at; /* consumed of in */
+    size_t in_at; /* bytes of IN that are already consumed */
 };
 
-/* One end of a pair each; close-on-exec. */
+/* Makes a connected pair of sockets, close-on-exec. */
 int channel_pair(int ret_fd[2]);
 void channel_init(struct channel *c, int fd);
 void channel_fini(struct channel *c);
 
 /* Puts a frame into the queue. */
 void channel_queue(struct channel *c, enum channel_type type, const void *data, size_t len);
-/* Sends what it can without blocking: 0 all gone, 1 some left, -errno (-EPIPE: nobody there). */
+/* Sends as much as possible without blocking: 0: all sent; 1: some is left; -errno (-EPIPE:
+ * closed). */
 int channel_flush(struct channel *c);
-/* Takes in what there is without blocking: 1 something came, 0 nothing now, -EPIPE at the end. */
+/* Reads without blocking: 1: received bytes; 0: nothing to read; -EPIPE at the end. */
 int channel_fill(struct channel *c);
-/* 1 and the next whole frame (valid until the next call), 0 if there is none yet, -EBADMSG. */
+/* Returns 1 and the next frame, valid until the next call; 0: the frame is incomplete; -EBADMSG. */
 int channel_next(struct channel *c, enum channel_type *ret_type, const char **ret_data,
                  size_t *ret_len);

@@ -1,4 +1,4 @@
-/* A job in its supervisor: its parts, each with a header of its own. For the supervisor alone. */
+/* The state of a job in its supervisor; each part has its own header. Only for src/supervise. */
 #pragma once
 
 #include <jansson.h>
@@ -15,6 +15,7 @@
 #include "supervise/job_heap.h"
 #include "supervise/job_output.h"
 #include "supervise/job_segment.h"
+#include "supervise/message.h"
 #include "supervise/step_sources.h"
 #include "supervise/supervisor.h"
 
@@ -31,22 +32,22 @@ struct job {
     struct job_control *control; /* NULL: no control socket */
     struct job_segment now;
     struct job_end end;
-    uint64_t started_ns, started_wall_ns; /* of the first segment */
-    struct outcome outcome;               /* run.json, as far as it is known */
+    uint64_t started_ns, started_wall_ns; /* when the first segment started */
+    struct outcome outcome;               /* run.json as filled in so far */
     struct step_sources step_sources;
-    char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
+    char no_restart[160]; /* why the job was not restarted in spite of --restart; "": no reason */
     int exec_error;
-    struct err failure;   /* why we ourselves could not start it */
+    struct err failure;   /* why ebb could not start the job */
     struct err no_marks;  /* why there is no socket for marks */
-    bool is_announced;    /* run.json says that it runs, and where it can be reached; else */
-    uint64_t announce_ns; /* when to try next */
-    bool waits_for_room;  /* it is over, and the disk is too full to write that down */
+    bool is_announced;    /* run.json has been written; if not: */
+    uint64_t announce_ns; /* when to try again */
+    bool waits_for_disk;  /* the job has ended, and the disk is too full to write run.json */
 };
 
 /* ---- job_json.c: run.json ---- */
 
-void job_about_start(struct job *j); /* known before anything was measured */
-/* The caller owns them. */
+void job_about_start(struct job *j); /* facts known at the start */
+/* The caller owns the documents. */
 json_t *job_header_json(const struct job *j);
 json_t *job_running_json(struct job *j);
 json_t *job_ended_json(struct job *j);

@@ -1,4 +1,5 @@
-/* The client in the foreground: what it is sent, and its keys and signals for the job. */
+/* The client of a job in the foreground: sends it output and notices, takes keys and signals from
+ * it. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -14,9 +15,9 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* unread frames before the job has to wait */
-    LAST_BACKLOG = 4 << 20,     /* the same once it is gone: all that its pipes can hold */
-    WAKE_MS = 50,               /* between two tries to wake the client */
+    CLIENT_BACKLOG = 256 << 10, /* bytes of unread frames before the job has to wait */
+    LAST_BACKLOG = 4 << 20, /* the same after the job has exited: as much as its pipes can hold */
+    WAKE_MS = 50,           /* time between attempts to wake the client */
 };
 
 static void client_want(struct job *j)
@@ -35,7 +36,7 @@ static void client_lost(struct job *j)
     j->client.is_behind = false;
     job_streams_pause(j);
     if (j->now.ending == RUNNING && !j->options->guard.keep_on_exit && !j->options->is_detached) {
-        job_blame(&j->now, CAUSE_CLIENT, "");
+        job_set_cause(&j->now, CAUSE_CLIENT, "");
         job_begin_ending(j, TERMINATING);
     }
 }
@@ -58,7 +59,7 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    if (!j->client.is_gone) /* the socket's own buffer has room for more than was said so far */
+    if (!j->client.is_gone) /* the socket's buffer holds all frames sent so far */
         client_lost(j);
 }
 
@@ -79,7 +80,7 @@ void job_notifyf(struct job *j, const char *fmt, ...)
     job_notify(j, sentence);
 }
 
-/* ---- a client that stopped with the job ---- */
+/* ---- a stopped client ---- */
 
 bool job_client_sleeps(const struct job_client *c)
 {
@@ -92,7 +93,7 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Again and again until it says that it goes on: it may be about to stop only now. */
+/* Repeated until the client reports that it continues, because it may not have stopped yet. */
 static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
@@ -104,10 +105,10 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
         loop_disarm_timer(j->client.wake_timer);
 }
 
-/* ---- what the client sends ---- */
+/* ---- frames from the client ---- */
 
-/* The client counts what is under way and sends no more than a little at a time, so its frames can
- * always be read: signals come by the same way. */
+/* The client limits the input that is not acknowledged yet, so the supervisor can always read its
+ * frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;
@@ -115,7 +116,7 @@ void job_input_write(struct job *j)
     while (fd >= 0 && taken < j->client.input.len) {
         ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
-            break; /* full: we are told when there is room */
+            break; /* the terminal is full: the loop reports when it has space */
         taken += (size_t)n;
     }
     if (fd < 0)

@@ -1,4 +1,4 @@
-/* The client of a job in the foreground: what it is sent, and its keys and signals for the job. */
+/* The client of a job in the foreground: gets output and notices, sends keys and signals. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,23 +12,23 @@ struct loop_source;
 struct job_client {
     struct channel channel;
     struct loop_source *source, *wake_timer;
-    int pidfd;        /* to wake it when the job goes on after a stop; -1 none */
-    bool is_stopped;  /* it was told to stop, and has not said that it goes on */
-    bool is_gone;     /* or was never there */
-    bool is_behind;   /* frames wait for it: the job has to wait */
-    struct buf input; /* typed, and not yet taken by the job's terminal */
+    int pidfd;        /* to wake the client when the job continues after a stop; -1: no client */
+    bool is_stopped;  /* the client was stopped, and has not reported that it continues */
+    bool is_gone;     /* the client has disconnected, or never connected */
+    bool is_behind;   /* the client has too many unread frames: the job has to wait */
+    struct buf input; /* typed input that the job's terminal has not read yet */
 };
 
 int job_client_start(struct job *j);
-/* A sentence for the user. USER is the job: this is an engine_say_fn. */
+/* Sends a notice to the user. USER is the job, so that it can serve as engine_report_fn. */
 void job_notify(void *user, const char *sentence);
 void job_notifyf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A detached job has started: the client is told so and dropped. */
+/* Notifies the client that the detached job has started, and disconnects it. */
 void job_client_leave(struct job *j);
-/* Sends what is queued; notices that the client is gone. */
+/* Sends queued frames, and handles a disconnect. */
 void job_client_flush(struct job *j);
-/* The client was told to stop with the job and must not stay so. */
+/* Wakes a client that was stopped with the job. */
 void job_client_wake(struct job *j);
 bool job_client_sleeps(const struct job_client *c);
-/* Gives the job's terminal what was typed, as far as there is room. */
+/* Writes typed input to the job's terminal, as far as there is space. */
 void job_input_write(struct job *j);

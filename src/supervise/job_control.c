@@ -1,5 +1,5 @@
-/* The control socket: a few connections at once, each with a bounded queue. Nothing here ever waits
- * for a reader. */
+/* The control socket: a few connections at once, each with a bounded queue. The supervisor never
+ * waits for a reader. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -20,12 +20,13 @@
 
 enum {
     PEERS_MAX = 8,
-    BACKLOG = 256 << 10,    /* unread messages of one reader before some are left out */
+    BACKLOG = 256 << 10, /* unread bytes of one reader from which samples and marks are dropped … */
+    BACKLOG_MAX = 1 << 20,  /* … and from which its connection is closed */
     REQUEST_MAX = 64 << 10, /* bytes of one request */
-    LOG_MS = 200,           /* between two messages about the log */
-    STATE_MS = 1000,        /* between two states that differ in their progress alone */
-    STEP_MS = 50,           /* between two marks of steps */
-    MARKS_PER_S = 100,      /* of the other marks */
+    LOG_MS = 200,           /* time between log messages */
+    STATE_MS = 1000,        /* time between states that differ only in progress */
+    STEP_MS = 50,           /* time between step marks */
+    MARKS_PER_S = 100,      /* limit for other marks */
     GRACE_DEFAULT_S = 10,
     GRACE_MAX_S = 24 * 3600,
 };
@@ -35,7 +36,6 @@ struct peer {
     struct channel channel;
     struct loop_source *source;
     uint64_t since_ns;
-    bool owes_state, owes_verdict; /* the newest is still to be sent: there was no room */
 };
 
 struct job_control {
@@ -45,7 +45,7 @@ struct job_control {
     struct peer peer[PEERS_MAX];
     size_t peers;
     bool is_log_due;
-    /* as last sent */
+    /* The values that were last sent. */
     struct published {
         const char *state;
         char reason[LADDER_WHY_MAX];
@@ -56,7 +56,7 @@ struct job_control {
         uint64_t t_ns, verdicts;
     } published;
     uint64_t last_step_ns, marks_from_ns;
-    unsigned marks; /* since then */
+    unsigned marks; /* sent since marks_from_ns */
 };
 
 /* ---- one reader ---- */
@@ -84,7 +84,7 @@ static void peer_flush(struct peer *p)
         peer_want(p);
 }
 
-/* Takes DOC. */
+/* Takes ownership of DOC. */
 static void queue_message(struct channel *channel, json_t *doc)
 {
     struct buf text = {0};
@@ -94,26 +94,14 @@ static void queue_message(struct channel *channel, json_t *doc)
     json_decref(doc);
 }
 
-/* Sends what there was no room for before. */
-static void send_owed(struct peer *p)
-{
-    if (p->owes_state)
-        queue_message(&p->channel, job_message_state(p->j));
-    if (p->owes_verdict)
-        queue_message(&p->channel, job_message_verdict(p->j, clock_mono_ns()));
-    p->owes_state = p->owes_verdict = false;
-}
-
 static bool peer_has_room(const struct peer *p)
 {
     return p->channel.out.len <= BACKLOG;
 }
 
-/* Of the latter two the newest is never lost. The length of the log is in the state, too. */
-enum lasting { PASSING, STATE, VERDICT };
-
-/* Takes DOC. */
-static void send_all(struct job *j, json_t *doc, enum lasting kind)
+/* Takes ownership of DOC. A slow reader still gets every state and verdict, but may miss samples
+ * and marks. */
+static void send_all(struct job *j, json_t *doc, bool may_drop)
 {
     struct buf text = {0};
     int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
@@ -121,13 +109,12 @@ static void send_all(struct job *j, json_t *doc, enum lasting kind)
         struct peer *p = &j->control->peer[i];
         if (!p->source)
             continue;
-        if (peer_has_room(p))
+        if (peer_has_room(p) || !may_drop)
             channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
-        else if (kind == STATE)
-            p->owes_state = true;
-        else if (kind == VERDICT)
-            p->owes_verdict = true;
-        peer_flush(p);
+        if (p->channel.out.len > BACKLOG_MAX)
+            peer_close(p); /* it gets the present state when it reconnects */
+        else
+            peer_flush(p);
     }
     buf_fini(&text);
     json_decref(doc);
@@ -135,53 +122,50 @@ static void send_all(struct job *j, json_t *doc, enum lasting kind)
 
 /* ---- requests ---- */
 
-static uint64_t grace_of(const json_t *request)
+static int do_cancel(struct job *j, const struct job_request *request)
 {
-    const json_t *v = json_object_get(request, "grace_s");
-    double s = json_is_number(v) ? json_number_value(v) : GRACE_DEFAULT_S;
-    s = s < 0 ? 0 : s > GRACE_MAX_S ? GRACE_MAX_S : s;
-    return (uint64_t)(s * (double)NS_PER_S);
-}
-
-static int do_cancel(struct job *j, const json_t *request)
-{
-    const json_t *reason = json_object_get(request, "reason");
-    if (j->waits_for_room) {
-        j->waits_for_room = false;
+    double grace_s = request->has_grace_s ? request->grace_s : GRACE_DEFAULT_S;
+    grace_s = grace_s < 0 ? 0 : grace_s > GRACE_MAX_S ? GRACE_MAX_S : grace_s;
+    if (j->waits_for_disk) {
+        j->waits_for_disk = false;
         return 0;
     }
     if (j->now.ending == ENDED || j->now.pid <= 0)
         return -EALREADY;
-    job_cancel(j, json_is_string(reason) ? json_string_value(reason) : "",
-               json_string_length(reason), grace_of(request));
+    job_cancel(j, request->reason, strlen(request->reason), (uint64_t)(grace_s * (double)NS_PER_S));
     return 0;
 }
 
-static json_t *answer_request(struct job *j, const json_t *request)
+static json_t *answer_request(struct job *j, const struct job_request *request)
 {
-    char why[ASK_TEXT_MAX] = "";
-    const char *what = json_string_value(json_object_get(request, "do"));
+    char why[CHECKPOINT_TEXT_MAX] = "";
     int r = -ENOTSUP;
-    if (what && strcmp(what, "cancel") == 0)
+    if (strcmp(request->action, "cancel") == 0)
         r = do_cancel(j, request);
-    else if (what && strcmp(what, "checkpoint") == 0)
+    else if (strcmp(request->action, "checkpoint") == 0)
         r = job_guard_checkpoint(j, why);
     if (r == -EALREADY)
         snprintf(why, sizeof why, "the job is ending");
     else if (r == -ENOTSUP)
-        snprintf(why, sizeof why, "there is no such request");
+        snprintf(why, sizeof why, "unknown request");
     else if (r < 0 && !why[0])
-        snprintf(why, sizeof why, "nobody could be asked");
-    return json_pack("{s:s,s:s?,s:b,s:o}", "type", "answer", "do", what, "ok", r == 0, "error",
-                     r < 0 ? json_text0(why) : json_null());
+        snprintf(why, sizeof why, "no process could be reached");
+    struct job_message m = {
+        .type = MESSAGE_ANSWER,
+        .answer = {
+            .has_request = request->action[0], .has_ok = true, .ok = r == 0, .has_error = r < 0}};
+    memcpy(m.answer.request, request->action, sizeof m.answer.request);
+    snprintf(m.answer.error, sizeof m.answer.error, "%s", why);
+    return job_message_json(&m);
 }
 
 static void take_request(struct peer *p, const char *data, size_t len)
 {
-    struct err err;
-    json_t *request = json_parse(data, len, &err);
-    queue_message(&p->channel, answer_request(p->j, request));
-    json_decref(request);
+    struct job_request request;
+    json_t *doc = json_parse(data, len, NULL);
+    job_request_read(doc, &request);
+    queue_message(&p->channel, answer_request(p->j, &request));
+    json_decref(doc);
 }
 
 static bool take_requests(struct peer *p)
@@ -211,16 +195,13 @@ static void on_peer(void *user, int fd, uint32_t events)
         peer_close(p);
         return;
     }
-    if (!p->source)
-        return;
-    if (peer_has_room(p))
-        send_owed(p);
-    peer_flush(p);
+    if (p->source)
+        peer_flush(p);
 }
 
 /* ---- the socket ---- */
 
-/* The folder's rights are the gate; this one holds should someone open it up. */
+/* The folder's mode already keeps other users out. This check holds even if the mode is changed. */
 static bool may_connect(int fd)
 {
     struct ucred who;
@@ -229,9 +210,9 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* The newest is always accepted, in place of the oldest: the job itself could take all connections,
- * and a server that comes back could not cancel it. */
-static struct peer *make_place(struct job_control *c)
+/* A new connection replaces the oldest. Otherwise the job itself could use up all of them, and a
+ * restarted server could not cancel it. */
+static struct peer *free_peer(struct job_control *c)
 {
     struct peer *oldest = &c->peer[0];
     for (struct peer *p = c->peer; p < c->peer + PEERS_MAX; p++) {
@@ -256,8 +237,8 @@ static void on_connect(void *user, int fd, uint32_t events)
         close(client);
         return;
     }
-    struct peer *p = make_place(c);
-    *p = (struct peer){.j = j, .owes_state = true, .since_ns = clock_mono_ns()};
+    struct peer *p = free_peer(c);
+    *p = (struct peer){.j = j, .since_ns = clock_mono_ns()};
     channel_init(&p->channel, client);
     if (loop_add_fd(j->loop, client, EPOLLIN, on_peer, p, &p->source) < 0) {
         channel_fini(&p->channel);
@@ -265,7 +246,7 @@ static void on_connect(void *user, int fd, uint32_t events)
         return;
     }
     c->peers++;
-    send_owed(p);
+    queue_message(&p->channel, job_message_state(j));
     if (engine_run(j->engine)->job.signal[JOB_MEMORY])
         queue_message(&p->channel, job_message_spark(j));
     peer_flush(p);
@@ -331,7 +312,7 @@ static bool is_followed(const struct job *j)
 
 /* ---- messages ---- */
 
-/* Where only the progress differs, IS_DUE says whether to send it. */
+/* IS_DUE: send the state even if only the progress has changed. */
 static void publish_state(struct job *j, bool is_due)
 {
     struct published *p = &j->control->published;
@@ -349,7 +330,7 @@ static void publish_state(struct job *j, bool is_due)
     p->has_step = j->now.progress.has_step;
     p->step = j->now.progress.last_step;
     p->t_ns = clock_mono_ns();
-    send_all(j, job_message_state(j), STATE);
+    send_all(j, job_message_state(j), false);
 }
 
 void job_control_state(struct job *j)
@@ -363,17 +344,17 @@ void job_control_tick(struct job *j, uint64_t now_ns)
     if (!is_followed(j))
         return;
     struct published *p = &j->control->published;
-    send_all(j, job_message_sample(j, now_ns), PASSING);
+    send_all(j, job_message_sample(j, now_ns), true);
     if (engine_verdict_count(j->engine) != p->verdicts) {
         p->verdicts = engine_verdict_count(j->engine);
-        send_all(j, job_message_verdict(j, now_ns), VERDICT);
+        send_all(j, job_message_verdict(j, now_ns), false);
     }
-    const struct job_progress *now = &j->now.progress;
+    const struct segment_progress *now = &j->now.progress;
     bool has_moved = p->has_step != now->has_step || p->step != now->last_step;
     publish_state(j, has_moved && now_ns - p->t_ns >= STATE_MS * NS_PER_MS);
 }
 
-/* Bounded: there may be many steps per second, and a job in a loop may send as many others. */
+/* Limits the rate: a job may send any number of marks per second. */
 static bool is_published(struct job_control *c, const struct mark *mark)
 {
     if (mark->kind == MARK_SERIES || mark->kind == MARK_HELLO || mark->kind == MARK_ACK)
@@ -394,18 +375,18 @@ static bool is_published(struct job_control *c, const struct mark *mark)
 void job_control_mark(struct job *j, const struct mark *mark)
 {
     if (is_followed(j) && is_published(j->control, mark))
-        send_all(j, job_message_mark(j, mark), PASSING);
+        send_all(j, job_message_mark(j, mark), true);
 }
 
 void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
     if (!is_followed(j))
         return;
-    send_all(j, job_message_event(j, now_ns, act, why), PASSING);
+    send_all(j, job_message_event(j, now_ns, act, why), true);
     publish_state(j, false);
 }
 
-/* Only what can be read is reported: while the disk is behind, the timer runs again. */
+/* Reports only the bytes that are on disk already; the timer runs again until all are. */
 static void on_log(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
@@ -415,7 +396,8 @@ static void on_log(void *user, uint64_t now_ns, uint64_t missed)
     c->is_log_due = false;
     if (!is_followed(j))
         return;
-    send_all(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
+    const struct job_message m = {.type = MESSAGE_LOG, .log = {.has_bytes = true, .bytes = bytes}};
+    send_all(j, job_message_json(&m), true);
     if (bytes < logs_bytes(j->output.log)) {
         c->is_log_due = true;
         loop_set_timer(c->log_timer, now_ns + LOG_MS * NS_PER_MS, 0);

@@ -1,4 +1,4 @@
-/* Signals to the job, the dead that are taken in, and the end of everything below. */
+/* Signals to the job, reaping, and ending all of its processes. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -14,20 +14,20 @@
 #include "guard/sweep.h"
 
 enum {
-    SETTLE_MS = 1000, /* what the job left may end by itself */
-    DRAIN_MS = 2000,  /* its last output may still be on the way */
-    SWEEP_MS = 20,    /* between two looks at what is left */
-    KILL_MS = 200,    /* of killing at a time: the loop has other work */
+    SETTLE_MS = 1000, /* how long processes left behind may take to exit by themselves */
+    DRAIN_MS = 2000,  /* how long to wait for the rest of the output */
+    SWEEP_MS = 20,    /* time between sweeps */
+    KILL_MS = 200,    /* longest duration of one sweep, because the loop has other work */
 };
 
-/* As a terminal would: these go to the job's whole process group. */
+/* Whether a terminal sends the signal to the whole process group. */
 static bool is_group_signal(int signo)
 {
     return signo == SIGINT || signo == SIGQUIT || signo == SIGHUP || signo == SIGTSTP ||
            signo == SIGCONT;
 }
 
-/* The others ask something of the job, which goes on afterwards. */
+/* Whether the signal is meant to end the job. */
 static bool is_end_signal(int signo)
 {
     return signo == SIGTERM || signo == SIGINT || signo == SIGQUIT || signo == SIGHUP;
@@ -36,12 +36,13 @@ static bool is_end_signal(int signo)
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
-    /* also while its last processes are being ended: it may be about to be started again */
+    /* also while the last processes are being ended, because a restart may be due */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
         return;
-    /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
+    /* The pid is our own child's, which is not reaped yet: it and its process group cannot have
+     * been reused. */
     if (!is_group_signal(signo))
         kill(j->now.pid, signo);
     else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)j->now.pid, signo) < 0)
@@ -62,16 +63,16 @@ void job_keys(struct job *j, const char *keys, size_t len)
         j->now.is_last = true;
 }
 
-/* To the job's own process group at once, with whatever it is forking. */
+/* Signals the job's process group atomically, including children being forked. */
 static void signal_group(const struct job *j, int signo)
 {
     if (j->now.pidfd >= 0)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* Hundreds of processes that fork without end leave us so little CPU time that it takes minutes to
- * signal one after another: they are stopped meanwhile. Few are left alone: to be stopped can be
- * noticed. */
+/* Whether to stop all processes while they are signalled. Hundreds of processes that keep forking
+ * leave so little CPU time that signalling them one by one takes minutes. A few processes are not
+ * stopped, because a process can notice a stop. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -83,9 +84,8 @@ static bool stop_crowd(const struct job *j)
 
 /* ---- the end ---- */
 
-/* Stopped as by Ctrl-Z, the client stops too, so that the shell is back; should anybody but the
- * client let the job go on, the client must not stay stopped. A plain SIGSTOP is somebody's own
- * business. */
+/* After Ctrl-Z the client stops, too, so that the shell returns. If another process continues the
+ * job, the client must continue as well. A plain SIGSTOP does not affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -97,7 +97,7 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* A child begins with our own memory, which counts in its maximum until it executes the job. */
+/* A child's ru_maxrss includes the supervisor's memory, which it had until exec. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -105,7 +105,7 @@ static void keep_peak(struct job *j, const struct rusage *usage)
         engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
 }
 
-/* Takes in whoever has died; whether any child is left. */
+/* Reaps children; returns whether any child is left. */
 static bool reap_children(void *user)
 {
     struct job *j = user;
@@ -141,8 +141,8 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Printed once, so that the user does not take ebb for what hangs. */
-static void say_stuck(struct job *j, uint64_t now_ns)
+/* Reported once, so that the user knows that ebb itself is not stuck. */
+static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
     char name[64];
@@ -152,18 +152,18 @@ static void say_stuck(struct job *j, uint64_t now_ns)
         return;
     text_fit(name, sizeof name, 32, stat.comm, stat.comm_len);
     snprintf(j->end.stuck, sizeof j->end.stuck,
-             "waiting for process %d (%s), which the kernel has not ended after SIGKILL (state %c)",
-             pid, name, stat.state);
+             "waiting for process %d (%s), which has survived SIGKILL (state %c)", pid, name,
+             stat.state);
     job_notify(j, j->end.stuck);
 }
 
-/* How long until the next look. */
+/* Returns the time until the next sweep is due. */
 static uint64_t kill_below(struct job *j, uint64_t now_ns)
 {
     guard_cgroup_kill(&j->guard.cgroup);
     j->end.is_blind = guard_kill_below(&j->end.kill, j->options->engine.root,
                                        now_ns + KILL_MS * NS_PER_MS, reap_children, j) < 0;
-    say_stuck(j, now_ns);
+    report_stuck(j, now_ns);
     return j->end.is_blind || j->end.kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
                                                                          : j->end.kill.wait_ns;
 }
@@ -223,7 +223,6 @@ void job_begin_ending(struct job *j, enum job_ending how)
     job_control_state(j);
 }
 
-/* Workers would take the whole job down as if by a crash, so those that lead are told. */
 void job_term(struct job *j)
 {
     const struct proc_root *root = j->options->engine.root;
@@ -237,12 +236,13 @@ void job_term(struct job *j)
     }
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
-    guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT); /* the stopped cannot act on it */
+    guard_signal_below(root, (int32_t)getpid(), 0,
+                       SIGCONT); /* a stopped process cannot handle SIGTERM */
     if (is_stopped)
         signal_group(j, SIGCONT);
 }
 
-/* ---- by request ---- */
+/* ---- cancelling ---- */
 
 static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
 {
@@ -257,11 +257,11 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    if (is_first && !j->now.exited) { /* else it has ended for a reason of its own */
+    if (is_first && !j->now.exited) { /* an exited job has ended for another reason */
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
         snprintf(why, sizeof why, "cancelled%s%.*s", cut ? ": " : "", cut, reason);
-        job_blame(&j->now, CAUSE_CANCELLED, why);
+        job_set_cause(&j->now, CAUSE_CANCELLED, why);
     }
     j->now.is_last = true;
     if (is_first || deadline_ns < j->end.cancel_deadline_ns) {
@@ -277,7 +277,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     job_control_state(j);
 }
 
-/* ---- signals of our own ---- */
+/* ---- signals to the supervisor ---- */
 
 static void on_child(void *user, const struct signalfd_siginfo *info)
 {
@@ -286,15 +286,16 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* what was waited for has come */
+    if (j->now.ending == KILLING) /* a child has exited: sweep again at once */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 
-/* Somebody signals the supervisor itself: pass it on, and let the job's end be ours. */
+/* Passes a signal sent to the supervisor on to the job. The supervisor exits after the job. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
-    /* The kernel hangs us up, as the session's leader, when the job's terminal is closed. */
+    /* The kernel sends SIGHUP to the session leader when the job's terminal is closed; that is not
+     * a request. */
     if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
         return;
     job_signal(user, (int)info->ssi_signo);
@@ -307,7 +308,7 @@ int job_signals_start(struct job *j)
     int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
-    if (r == 0) /* made now: at the end there may be no fd left for it */
+    if (r == 0) /* created now, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);

@@ -1,5 +1,5 @@
-/* The guard of a job: readings, marks and acknowledgements go to the ladder, and what it decides is
- * done here. */
+/* The guard of a job: passes readings, marks and acknowledgements to the ladder, and carries out
+ * its decisions. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -17,13 +17,13 @@
 #include "judge/judge.h"
 
 enum {
-    ALERT_MS = 20, /* between two looks while anything is under way */
+    ALERT_MS = 20, /* time between decisions while the guard is acting */
     ACTS_AT_ONCE = 6,
 };
 
 /* ---- acting ---- */
 
-/* As of the last look. */
+/* The job's memory at the last sample. */
 static uint64_t job_bytes(const struct job *j)
 {
     uint64_t bytes = 0;
@@ -38,33 +38,33 @@ static uint64_t job_bytes_now(struct job *j)
     return bytes;
 }
 
-static void do_ask(struct job *j, uint64_t now_ns)
+static void request_checkpoint(struct job *j, uint64_t now_ns)
 {
-    char why[ASK_TEXT_MAX] = "";
+    char why[CHECKPOINT_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
     g->is_requested = false;
-    if (ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
-        job_notifyf(j, "guard: nobody could be asked for a checkpoint: %s", why);
+    if (checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
+        job_notifyf(j, "guard: cannot request a checkpoint: %s", why);
         return;
     }
-    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
+    timing_save_begin(&g->timing, now_ns, job_bytes_now(j));
 }
 
-/* Of the checkpoint under way. */
-static const char *asked_by(const struct job_guard *g)
+/* The requester of the checkpoint in progress, as text. */
+static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
 }
 
-static void blame_guard(struct job *j, const struct ladder_decision *d)
+static void set_guard_cause(struct job *j, const struct ladder_decision *d)
 {
-    job_blame(&j->now, d->trigger == LADDER_BY_PLAN ? CAUSE_PLAN : CAUSE_GUARD, d->why);
+    job_set_cause(&j->now, d->trigger == LADDER_BY_PLAN ? CAUSE_PLAN : CAUSE_GUARD, d->why);
 }
 
-static const char *words_for(enum ladder_act act)
+static const char *act_text(enum ladder_act act)
 {
     static const char *const words[] = {
-        [LADDER_DO_WARN] = "memory is running out", [LADDER_DO_ASK] = "asking for a checkpoint",
+        [LADDER_DO_WARN] = "memory is running out", [LADDER_DO_REQUEST] = "requesting a checkpoint",
         [LADDER_DO_TERM] = "stopping the job",      [LADDER_DO_KILL] = "killing the job",
         [LADDER_DO_STAND_DOWN] = "standing down",
     };
@@ -75,22 +75,22 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
     if (d->act == LADDER_DO_KILL && !dry)
-        reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
+        reflex_kill(j->guard.reflex); /* before the report, which takes memory */
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
                         d->why);
-    /* a plan is no warning; what is done about it is said next */
+    /* a planned restart is reported by its next act, not as a warning */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
-        job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
+        job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
         return;
-    if (d->act == LADDER_DO_ASK) {
-        do_ask(j, now_ns);
+    if (d->act == LADDER_DO_REQUEST) {
+        request_checkpoint(j, now_ns);
     } else if (d->act == LADDER_DO_TERM) {
-        blame_guard(j, d);
-        ask_stop(&j->guard.ask, j->marks);
+        set_guard_cause(j, d);
+        checkpoint_send_stop(&j->guard.checkpoint, j->marks);
         job_term(j);
     } else if (d->act == LADDER_DO_KILL) {
-        blame_guard(j, d);
+        set_guard_cause(j, d);
         job_begin_ending(j, KILLING);
     }
 }
@@ -121,7 +121,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
         const struct sample *s = &gpus[i]->last;
         if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
             continue;
-        /* where the driver does not tell the job's part, all of it is taken for its */
+        /* if the driver does not report the job's part, all used memory counts */
         uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
         uint64_t limit = quantity_bytes(&set->gpu_limit, s->v[GPU_TOTAL]);
         uint64_t room = limit > used ? limit - used : 0;
@@ -146,7 +146,7 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
 {
     const struct restart_every *e = &j->options->guard.restart_every;
     const struct job_segment *n = &j->now;
-    if (n->number >= j->options->guard.max_restarts) /* it would be the end, not a restart */
+    if (n->number >= j->options->guard.max_restarts) /* no restart is left */
         return false;
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
@@ -161,7 +161,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* what was read before this segment is the memory of the last one */
+        /* an older reading is of the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,
@@ -173,7 +173,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
 
 static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in)
 {
-    char why[ASK_TEXT_MAX];
+    char why[CHECKPOINT_TEXT_MAX];
     unsigned which;
     const struct sample *machine = &engine_run(j->engine)->machine.last;
     *in = (struct ladder_input){.now_ns = now_ns};
@@ -183,13 +183,13 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
     in->pressure_known = sample_has(machine, MACHINE_PSI_FULL);
     in->pressure = in->pressure_known ? (double)machine->v[MACHINE_PSI_FULL] / 10000 : 0;
     in->plan_due = plan_is_due(j, now_ns);
-    in->can_ask = ask_can(&j->guard.ask, j->marks, why);
-    in->ack = j->guard.ask.ack;
+    in->can_request = checkpoint_is_possible(&j->guard.checkpoint, j->marks, why);
+    in->ack = j->guard.checkpoint.ack;
     in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
-/* The reflex was faster than we: what it did is told here. */
-static void notice_reflex(struct job *j)
+/* Reports that the reflex killed the job. */
+static void report_reflex_kill(struct job *j)
 {
     unsigned which;
     uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
@@ -199,22 +199,24 @@ static void notice_reflex(struct job *j)
         return;
     reflex_read(j->guard.reflex, which, &r);
     struct ladder_decision d = {.act = LADDER_DO_KILL, .trigger = LADDER_BY_LEVEL};
-    text_size(left, r.least_room_bytes);
+    text_size(left, r.least_headroom_bytes);
     text_size(of, j->guard.gauge[which].limit_bytes);
     text_size(pace, (uint64_t)r.pace_bytes_per_s);
-    snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
-             pace);
-    blame_guard(j, &d);
+    snprintf(d.why, sizeof d.why,
+             "%s left of %s, growing by %s/s: too fast for a checkpoint or "
+             "SIGTERM",
+             left, of, pace);
+    set_guard_cause(j, &d);
     job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
     job_notifyf(j, "guard: killed the job: %s", d.why);
     job_begin_ending(j, KILLING);
 }
 
-/* While anything is under way a tick is too long to wait. */
+/* Starts the alert timer: while the guard is acting, ticks are too rare. */
 static void be_alert(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
-    bool alert = g->ladder.rung != LADDER_CALM || g->ask.is_open || g->tempo.save_begun_ns;
+    bool alert = g->ladder.rung != LADDER_CALM || g->checkpoint.is_open || g->timing.save_begun_ns;
     if (alert == g->is_alert)
         return;
     g->is_alert = alert;
@@ -233,8 +235,8 @@ static void guard_decide(struct job *j, uint64_t now_ns)
         return;
     for (int i = 0; g->reflex && i < ACTS_AT_ONCE; i++) {
         gather_input(j, now_ns, &in);
-        notice_reflex(j);
-        ladder_step(&g->ladder, &in, &g->tempo, &d);
+        report_reflex_kill(j);
+        ladder_step(&g->ladder, &in, &g->timing, &d);
         if (d.act == LADDER_DO_NOTHING)
             break;
         act(j, now_ns, &d);
@@ -246,7 +248,7 @@ static void guard_decide(struct job *j, uint64_t now_ns)
 void job_guard_exited(struct job *j)
 {
     if (j->guard.reflex)
-        notice_reflex(j);
+        report_reflex_kill(j);
 }
 
 void job_guard_on_reflex(void *user, int fd, uint32_t events)
@@ -259,38 +261,38 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
 
 /* ---- acknowledgements ---- */
 
-/* The next request must come earlier by what this save has taken. */
+/* The next request must leave room for the memory that this checkpoint needed. */
 static void save_ended(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
-    uint64_t before = g->tempo.save_rise_bytes;
-    tempo_memory(&g->tempo, job_bytes_now(j));
-    tempo_save_end(&g->tempo, now_ns);
-    for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
+    uint64_t before = g->timing.save_rise_bytes;
+    timing_memory(&g->timing, job_bytes_now(j));
+    timing_save_end(&g->timing, now_ns);
+    for (unsigned i = 0; g->reflex && g->timing.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
         if (g->gauge[i].source != REFLEX_NONE)
             job_guard_set_lines(&j->guard, i);
 }
 
-/* FAILED: what to say should that be the answer. */
+/* FAILED is the reason to report if the request has failed. */
 static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
     struct job_segment *n = &j->now;
-    if (g->ask.ack == LADDER_ACK_DONE) {
+    if (g->checkpoint.ack == LADDER_ACK_DONE) {
         save_ended(j, now_ns);
         n->progress.has_checkpoint = true;
         n->progress.checkpoint_has_step = n->progress.has_step;
         n->progress.checkpoint_step = n->progress.last_step;
         job_guard_put_checkpoint(j, now_ns);
-        job_guard_put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
-        job_notifyf(j, "guard: the checkpoint is there after %.1f s",
-                    (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
-    } else if (g->ask.ack == LADDER_ACK_FAILED) {
-        tempo_save_failed(&g->tempo);
-        /* one that was stopped has no more to answer for */
+        job_guard_put_event(j, now_ns, "checkpoint", requested_by(g), "checkpoint written");
+        job_notifyf(j, "guard: checkpoint written after %.1f s",
+                    (double)(now_ns - g->checkpoint.requested_ns) / (double)NS_PER_S);
+    } else if (g->checkpoint.ack == LADDER_ACK_FAILED) {
+        timing_save_failed(&g->timing);
+        /* a job that is being stopped need not answer */
         if (g->ladder.rung < LADDER_STOPPING) {
-            job_guard_put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
-            job_notifyf(j, "guard: the checkpoint failed: %s", failed);
+            job_guard_put_event(j, now_ns, "checkpoint failed", requested_by(g), failed);
+            job_notifyf(j, "guard: checkpoint failed: %s", failed);
         }
     }
     guard_decide(j, now_ns);
@@ -303,29 +305,29 @@ void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     if (j->guard.reflex)
         reflex_read(j->guard.reflex, 0, &r);
-    tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
-    if (ask_check_file(&j->guard.ask, now_ns))
+    timing_memory(&j->guard.timing, r.known ? r.used_bytes : job_bytes(j));
+    if (checkpoint_check_file(&j->guard.checkpoint, now_ns))
         ack_changed(j, now_ns, "");
     else
         guard_decide(j, now_ns);
 }
 
-int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
+int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX])
 {
     struct job_guard *g = &j->guard;
     uint64_t now_ns = clock_mono_ns();
     why[0] = '\0';
     if (j->now.exited || j->now.ending != RUNNING || j->now.cause || j->now.is_last)
         return -EALREADY;
-    if (g->ask.is_open) /* that one will do */
+    if (g->checkpoint.is_open) /* a checkpoint is in progress already */
         return 0;
-    if (!ask_can(&g->ask, j->marks, why) ||
-        ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0)
+    if (!checkpoint_is_possible(&g->checkpoint, j->marks, why) ||
+        checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0)
         return -ESRCH;
     g->is_requested = true;
-    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
-    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_ASK), asked_by(g),
-                        "asked for by request");
+    timing_save_begin(&g->timing, now_ns, job_bytes_now(j));
+    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_REQUEST), requested_by(g),
+                        "requested by the user");
     be_alert(j, now_ns);
     return 0;
 }
@@ -334,11 +336,11 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
 {
     uint64_t now_ns = clock_mono_ns();
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
-        ask_reaped(&j->guard.ask, pid, status, now_ns))
+        checkpoint_command_exited(&j->guard.checkpoint, pid, status, now_ns))
         ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
 }
 
-static void hear_step(struct job_segment *n, const struct mark *mark)
+static void note_step(struct job_segment *n, const struct mark *mark)
 {
     if (mark->has & MARK_HAS_MAX_STEPS)
         n->progress.max_steps = mark->max_steps;
@@ -349,22 +351,22 @@ static void hear_step(struct job_segment *n, const struct mark *mark)
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
     if (!n->progress.has_step ||
-        mark->step < n->progress.first_step) /* a stage of its own may count anew */
+        mark->step < n->progress.first_step) /* another training stage may count from 0 again */
         n->progress.first_step = mark->step;
     n->progress.has_step = true;
     n->progress.last_step = mark->step;
     n->progress.counts_anew = mark_is(mark, "COUNTED", "1");
 }
 
-/* A save the job made on its own: where the next segment would begin, and how long one takes. */
-static void hear_save(struct job *j, const struct mark *mark)
+/* Notes a checkpoint that the job wrote on its own: the next segment would resume from it. */
+static void note_save(struct job *j, const struct mark *mark)
 {
     struct job_segment *n = &j->now;
-    struct tempo *t = &j->guard.tempo;
+    struct timing *t = &j->guard.timing;
     bool is_phase = mark->kind == MARK_PHASE &&
                     (mark_is(mark, "NAME", "save") || mark_is(mark, "NAME", "checkpoint"));
     if (is_phase && mark_is(mark, "STATE", "begin"))
-        tempo_save_begin(t, mark->t_ns, job_bytes_now(j));
+        timing_save_begin(t, mark->t_ns, job_bytes_now(j));
     else if (is_phase && mark_is(mark, "STATE", "end"))
         save_ended(j, mark->t_ns);
     if (mark->kind != MARK_SAVE)
@@ -378,13 +380,13 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 {
     bool is_first_rank = !(mark->has & MARK_HAS_RANK) || mark->rank == 0;
     if (is_first_rank) {
-        hear_step(&j->now, mark);
-        hear_save(j, mark);
+        note_step(&j->now, mark);
+        note_save(j, mark);
     }
     if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
-        tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
-    if (ask_mark(&j->guard.ask, mark))
-        ack_changed(j, mark->t_ns, "the job said that it could not make one");
+        timing_step(&j->guard.timing, mark->t_ns, mark->step);
+    if (checkpoint_mark(&j->guard.checkpoint, mark))
+        ack_changed(j, mark->t_ns, "the job reported a failure");
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
@@ -393,44 +395,44 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
-/* The reflex reads the user's limit much more often than there are ticks. */
-static void keep_closest(struct job *j)
+/* The reflex samples memory against the user's limit far more often than the ticks do, so it may
+ * have seen a higher peak. */
+static void raise_peak_by_reflex(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
     struct reflex_reading reading;
     if (!j->guard.reflex || g->source == REFLEX_NONE)
         return;
     reflex_read(j->guard.reflex, 0, &reading);
-    if (reading.known && reading.least_room_bytes < g->limit_bytes)
-        engine_peak_raise(j->engine, g->limit_bytes - reading.least_room_bytes);
+    if (reading.known && reading.least_headroom_bytes < g->limit_bytes)
+        engine_peak_raise(j->engine, g->limit_bytes - reading.least_headroom_bytes);
 }
 
-static void keep_look(struct job *j, uint64_t now_ns)
+static void keep_sample(struct job *j, uint64_t now_ns)
 {
     struct job_segment *n = &j->now;
-    struct job_sample *look = &n->samples[n->sample_count++ % JOB_LAST_SAMPLES];
+    struct job_sample *s = &n->samples[n->sample_count++ % JOB_LAST_SAMPLES];
     const struct sample *m = &engine_run(j->engine)->machine.last;
-    *look =
-        (struct job_sample){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
+    *s = (struct job_sample){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
     if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
-        look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
-                               ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
-                               : 0;
-    keep_closest(j);
+        s->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
+                            ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
+                            : 0;
+    raise_peak_by_reflex(j);
 }
 
 static void tick_memory_returned(struct job *j)
 {
     const struct sample *m = &engine_run(j->engine)->machine.last;
     if (sample_has(m, MACHINE_TOTAL) && sample_has(m, MACHINE_AVAILABLE))
-        memory_returned_tick(&j->guard.memory_returned,
+        memory_returned_tick(&j->outcome.given_back,
                              u64_minus(m->v[MACHINE_TOTAL], m->v[MACHINE_AVAILABLE]),
                              sample_has(m, MACHINE_SHMEM) ? m->v[MACHINE_SHMEM] : 0);
-    memory_returned_gpus(&j->guard.memory_returned, engine_gpus(j->engine));
+    memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory that was not measured yet may be shared, so it does not count: a job
- * that would be within its reserve with it is measured at once. */
+/* Without a cgroup, memory whose sharing is not measured yet does not count. If the job would be
+ * within its reserve with that memory, it is measured at once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -443,12 +445,12 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
     uint64_t overlap, shared;
-    keep_look(j, now_ns);
+    keep_sample(j, now_ns);
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* Before anything that may walk the tree: one born after the look is not in this overlap, and
-     * would be counted in full on top of its parent. */
+    /* This comes before anything that may walk the tree: a process that starts after the sample is
+     * not part of this overlap, and would count in full in addition to its parent. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
@@ -456,7 +458,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
         leftovers_sample(g->leftovers, engine_tree(j->engine), now_ns);
     if (!g->reflex)
         return;
-    tempo_memory(&g->tempo, job_bytes(j));
+    timing_memory(&g->timing, job_bytes(j));
     job_guard_follow_effective(j);
     guard_decide(j, now_ns);
 }
@@ -469,15 +471,16 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         leftovers_process(g->leftovers, node->info.id.pid);
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
-    if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
-        ack_changed(j, event->t_ns, "the one that was asked ended first");
+    if (event->kind == PROCESS_DIED &&
+        checkpoint_process_died(&g->checkpoint, node->info.id.pid, event->t_ns))
+        ack_changed(j, event->t_ns, "the process exited before the checkpoint was written");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
     int pidfd = io_pidfd_open(node->info.id.pid);
     if (pidfd < 0)
         return;
-    /* Opened by the node's own folder after the pidfd: if that works the process lived on until
-     * now, so its number was nobody else's when the pidfd was taken. */
+    /* The file is opened through the node's own folder after the pidfd. If that works, the process
+     * was still alive, so the pidfd refers to the same process. */
     int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
     if (statm >= 0)
         reflex_add(g->reflex, node->slot, pidfd, statm);

@@ -1,4 +1,4 @@
-/* The guard of a job: what measures its memory, what was decided, what was done. */
+/* The guard of a job: its gauges, decisions and requests. */
 #pragma once
 
 #include <jansson.h>
@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "guard/ask.h"
+#include "guard/checkpoint.h"
 #include "guard/cgroup.h"
 #include "guard/death.h"
 #include "guard/ladder.h"
 #include "guard/leftovers.h"
 #include "guard/memory_returned.h"
 #include "guard/reflex.h"
-#include "guard/tempo.h"
+#include "guard/timing.h"
 #include "proc/machine.h"
 
 struct job;
@@ -25,42 +25,42 @@ struct job_guard {
     struct reflex *reflex;
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
-    bool is_alert;     /* the alert timer runs */
-    bool is_requested; /* the checkpoint under way was requested from outside */
-    struct tempo tempo;
-    struct ask ask;
+    bool is_alert;     /* whether the alert timer runs */
+    bool is_requested; /* the checkpoint in progress was requested over the control socket */
+    struct timing timing;
+    struct checkpoint checkpoint;
     struct leftovers *leftovers; /* NULL: /dev/shm cannot be read */
-    json_t *left;                /* at the end, for run.json */
-    struct memory_returned memory_returned;
     struct death_tail tail;
-    uint64_t limit_bytes; /* the user's; 0: none given */
+    uint64_t limit_bytes; /* --limit; 0: not given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096];       /* below the cgroup root; "" if it is none of a cgroup */
-    struct limit_fds effective_fds; /* for the reflex */
-    struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
-    bool has_left; /* processes of the job are outside its cgroup, which does not count them */
-    char no_cgroup[256]; /* why there is none, or none that counts; "" */
+    char effective_dir[4096]; /* relative to the cgroup root; "": the limit is not a cgroup's */
+    struct limit_fds effective_fds;           /* files for the reflex */
+    struct reflex_gauge gauge[REFLEX_GAUGES]; /* as set in the reflex */
+    bool has_left;                            /* processes of the job are outside its cgroup */
+    char no_cgroup[256]; /* why there is no cgroup, or none that counts memory; "": no problem */
 };
 
-/* Before the first segment: cgroup, what memory there was. Trouble is reported to the user, never
- * returned. */
+/* To be called before the first segment: makes the cgroup and reads the memory in use. Reports
+ * failures to the user. */
 void job_guard_begin(struct job *j);
-/* Before a segment starts: a limit that is too low for it takes it in its first moment. */
+/* Reads the OOM counters. To be called before a segment starts, because a low limit may kill it at
+ * once. */
 void job_guard_ooms(struct job *j);
-/* A segment has started. */
+/* To be called before a segment starts. */
 void job_guard_segment(struct job *j);
 void job_guard_process(struct job *j, const struct proc_event *event);
 void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
-/* Requests a checkpoint on behalf of the control socket. 0, -EALREADY (it is ending), or -ESRCH:
- * no process could be asked, and why. */
-int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX]);
-/* A child of ours that is not of the job: the command that makes a checkpoint. */
+/* Requests a checkpoint for a client of the control socket. 0; -EALREADY: the job is ending;
+ * -ESRCH: no process could be reached, for the reason in WHY. */
+int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
+/* To be called when a child outside the job was reaped, which may be the checkpoint command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
-/* The job's first process has exited: perhaps killed by the reflex just now. */
+/* To be called when the job's first process has exited, perhaps killed by the reflex. */
 void job_guard_exited(struct job *j);
-/* When no process of the job is left: releases everything and measures what came back. */
+/* To be called after the last process has exited: removes the cgroup and measures the memory
+ * returned. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job_guard *g);
 

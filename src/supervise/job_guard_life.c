@@ -1,4 +1,4 @@
-/* The guard before its job starts, what it did for run.json, and when no process is left. */
+/* The start and the end of a job's guard, and its events in run.json. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -13,17 +13,16 @@
 #include "base/loop.h"
 
 enum {
-    SETTLE_MS = 300,      /* patience with memory that is still coming back */
-    GPU_MS = 1500,        /* and with a driver that is asked once a second */
-    GPU_LEAST = 16 << 20, /* less is not the job's doing */
-    LARGE_JOB = 64 << 20, /* below it nobody waits for that */
-    /* A job may run for weeks with memory near its limit: of events and checkpoints the first and
-     * the newest are kept. */
+    SETTLE_MS = 300,      /* longest wait for memory that is still being released */
+    GPU_MS = 1500,        /* the same for a GPU, which is read once per second */
+    GPU_LEAST = 16 << 20, /* smaller changes are not caused by the job */
+    LARGE_JOB = 64 << 20, /* memory of smaller jobs is not waited for */
+    /* A job may run near its limit for weeks: only the first and the newest events are kept. */
     KEPT_MOST = 1000,
     KEPT_FIRST = 200,
 };
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static void make_cgroup(struct job *j)
 {
@@ -42,7 +41,6 @@ static void make_cgroup(struct job *j)
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
     snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
-    j->note->cgroup = g->cgroup;
     guard_cgroup_tidy(root, &g->cgroup);
     job_guard_set_charge(j);
 }
@@ -67,7 +65,7 @@ void job_guard_begin(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
-    memory_returned_begin(&g->memory_returned, j->options->engine.root);
+    memory_returned_begin(&j->outcome.given_back, j->options->engine.root);
     job_guard_find_effective(j);
     if (quantity_is_given(&set->limit))
         g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
@@ -75,7 +73,7 @@ void job_guard_begin(struct job *j)
     if (quantity_is_given(&set->reserve))
         g->ladder.rules.reserve_bytes = quantity_bytes(
             &set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
-    ask_init(&g->ask, &set->ask);
+    checkpoint_init(&g->checkpoint, &set->checkpoint);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
     g->leftovers = leftovers_new("/dev/shm");
@@ -94,18 +92,18 @@ void job_guard_segment(struct job *j)
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
     g->tail.written = 0;
-    tempo_segment(&g->tempo);
+    timing_segment(&g->timing);
     ladder_segment(&g->ladder);
-    ask_init(&g->ask, &j->options->guard.ask);
+    checkpoint_init(&g->checkpoint, &j->options->guard.checkpoint);
     if (g->reflex)
         reflex_rearm(g->reflex);
     if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
         job_notifyf(j,
-                    "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
+                    "guard: no more planned restarts: restarted %u time%s already (--max-restarts)",
                     j->now.number, j->now.number == 1 ? "" : "s");
 }
 
-/* ---- what it did ---- */
+/* ---- events ---- */
 
 static double since_start_s(const struct job *j, uint64_t now_ns)
 {
@@ -147,7 +145,7 @@ void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const 
 
 void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
 {
-    const struct ask *a = &j->guard.ask;
+    const struct checkpoint *a = &j->guard.checkpoint;
     struct outcome_guard *g = &j->outcome.guard;
     if (!g->checkpoints)
         g->checkpoints = calloc(KEPT_MOST, sizeof *g->checkpoints);
@@ -159,24 +157,25 @@ void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
                 (--g->checkpoint_count - KEPT_FIRST) * sizeof *g->checkpoints);
     }
     struct outcome_checkpoint *c = &g->checkpoints[g->checkpoint_count++];
-    *c = (struct outcome_checkpoint){.id = a->id,
-                                     .segment = j->now.number,
-                                     .asked_t_s = since_start_s(j, a->asked_ns),
-                                     .took_s = (double)(now_ns - a->asked_ns) / (double)NS_PER_S,
-                                     .path = a->path[0] ? strdup(a->path) : NULL,
-                                     .has_step = j->now.progress.has_step,
-                                     .step = j->now.progress.last_step,
-                                     .rise_bytes = j->guard.tempo.save_rise_bytes};
+    *c =
+        (struct outcome_checkpoint){.id = a->id,
+                                    .segment = j->now.number,
+                                    .asked_t_s = since_start_s(j, a->requested_ns),
+                                    .took_s = (double)(now_ns - a->requested_ns) / (double)NS_PER_S,
+                                    .path = a->path[0] ? strdup(a->path) : NULL,
+                                    .has_step = j->now.progress.has_step,
+                                    .step = j->now.progress.last_step,
+                                    .rise_bytes = j->guard.timing.save_rise_bytes};
     snprintf(c->heard_by, sizeof c->heard_by, "%s", a->by);
 }
 
 /* ---- the end ---- */
 
-/* Then it is worth waiting for the driver's next word. */
-static bool has_used_gpu(const struct memory_returned *m)
+/* Whether the job used GPU memory, so that it is worth waiting for the driver's next reading. */
+static bool has_used_gpu(const struct outcome_given_back *m)
 {
-    for (size_t i = 0; i < m->gpus; i++)
-        if (m->gpu[i].known && m->gpu[i].peak_bytes - m->gpu[i].before_bytes > GPU_LEAST)
+    for (size_t i = 0; i < m->gpu_count; i++)
+        if (m->gpus[i].peak_bytes - m->gpus[i].before_bytes > GPU_LEAST)
             return true;
     return false;
 }
@@ -200,14 +199,14 @@ void job_guard_end(struct job *j)
     int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)
         job_notifyf(j, "cannot remove the job's cgroup: %s", strerror(-r));
-    j->note->cgroup = guard_cgroup_none;
+    j->outcome.has_left = g->leftovers;
     if (g->leftovers)
-        g->left = leftovers_end(g->leftovers, root, j->options->guard.clean_shm);
-    if (has_used_gpu(&g->memory_returned) &&
+        leftovers_end(g->leftovers, root, j->options->guard.clean_shm, &j->outcome.left);
+    if (has_used_gpu(&j->outcome.given_back) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
-        memory_returned_gpus(&g->memory_returned, engine_gpus(j->engine));
+        memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
     bool large = engine_peak(j->engine) >= LARGE_JOB;
-    memory_returned_end(&g->memory_returned, root,
+    memory_returned_end(&j->outcome.given_back, root,
                         clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
 }
 
@@ -215,6 +214,5 @@ void job_guard_free(struct job_guard *g)
 {
     reflex_free(g->reflex);
     leftovers_free(g->leftovers);
-    json_decref(g->left);
     limit_fds_close(&g->effective_fds);
 }

@@ -1,4 +1,5 @@
-/* The lines that a guard defends, and what measures them. */
+/* The limits of a job, the lines derived from them, and the gauges that measure memory against
+ * them. */
 #include "supervise/job.h"
 
 #include <fcntl.h>
@@ -8,7 +9,7 @@
 
 #include "proc/limit.h"
 
-/* The limit as it is without us: of the machine, or of a cgroup above. */
+/* Finds the limit that applies without ebb: of the machine, or of a cgroup above the job. */
 void job_guard_find_effective(struct job *j)
 {
     struct machine *m = NULL;
@@ -20,18 +21,19 @@ void job_guard_find_effective(struct job *j)
     machine_free(m);
 }
 
-/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
+/* Sets the alarm line, with room for the memory that a checkpoint needs, and the kill line. */
 void job_guard_set_lines(struct job_guard *g, unsigned which)
 {
     struct reflex_gauge *gauge = &g->gauge[which];
     uint64_t own = g->ladder.rules.reserve_bytes;
     uint64_t reserve = own ? own : ladder_default_reserve(gauge->limit_bytes);
-    gauge->alarm_bytes = reserve + g->tempo.save_rise_bytes;
-    gauge->kill_bytes = ladder_kill_room(reserve);
+    gauge->alarm_bytes = reserve + g->timing.save_rise_bytes;
+    gauge->kill_bytes = ladder_kill_headroom(reserve);
     reflex_gauge(g->reflex, which, gauge);
 }
 
-/* The memory of the job is its cgroup's charge, unless some of its processes have left it. */
+/* Measures the job's memory by the charge of its cgroup, unless some of its processes have left it.
+ */
 void job_guard_set_charge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
@@ -43,10 +45,10 @@ void job_guard_set_charge(struct job *j)
     engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
 }
 
-/* Processes that left the cgroup are out of its limit, not out of the user's: the job is measured
- * by its processes until all of them are back or have ended. They are not moved back: another group
- * may be where they belong, such as a container's. What is too small to matter at the last line
- * does not count: a command that makes checkpoints runs outside, too. */
+/* The user's limit also applies to processes that left the cgroup: the job is measured by its
+ * processes until all of them are back or have exited. They are not moved back, because they may
+ * belong to another group, such as a container's. Less memory than the kill line is ignored: the
+ * checkpoint command runs outside, too. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -68,7 +70,7 @@ void job_guard_follow_members(struct job *j)
     job_guard_set_own_gauge(&j->guard);
 }
 
-/* The user's own line, measured by the job's cgroup or by its processes. */
+/* Sets the gauge of the user's limit, measured by the job's cgroup or by its processes. */
 void job_guard_set_own_gauge(struct job_guard *g)
 {
     const struct guard_cgroup *c = &g->cgroup;
@@ -85,7 +87,8 @@ void job_guard_set_own_gauge(struct job_guard *g)
     job_guard_set_lines(g, 0);
 }
 
-/* An rlimit has no gauge: nothing is killed there, an allocation fails. */
+/* Sets the gauge of the effective limit. An rlimit has no gauge: it makes allocations fail and
+ * kills nothing. */
 void job_guard_set_effective_gauge(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -115,7 +118,7 @@ void job_guard_ooms(struct job *j)
                     g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
 }
 
-/* The kills in another group count from now on; those in ours have been counted all along. */
+/* OOM kills in the new group count from now on; the other counters keep their starting values. */
 static void follow_ooms(struct job *j)
 {
     const struct death_ooms before = j->now.ooms;
@@ -126,7 +129,7 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
+/* Another limit may have become the tightest, because it was changed or another process grew. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

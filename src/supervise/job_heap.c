@@ -1,4 +1,5 @@
-/* Parts of ebb in the job's environment, and the tables of its heap profiler. */
+/* Sets up the job's environment for the Python package and the heap profiler, and collects the
+ * profiler's tables. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "judge/judge.h"
 #include "mark/receiver.h"
 #include "proc/node.h"
@@ -21,19 +23,21 @@
 #include "profile/held.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
+enum { JUDGING_S = 10, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 }; /* of one CPU, at most */
 
-/* A list in the environment, and what cannot stand in a path of it. */
+/* An environment variable with a list of paths, and the characters that the paths must not contain.
+ */
 struct env_list {
     const char *variable;
     const char *separators;
-    const char *link; /* to the part's folder, in that of the sockets */
+    const char *link; /* name of a link in the sockets' folder */
 };
 
 static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
-static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"}; /* $ begins a token */
+static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"}; /* the loader expands $ */
 
-/* PATH as LIST can hold it: itself, or through a link that lives as long as the job's sockets. A
- * process that cannot enter their folder could not send marks either. */
+/* PATH in a form that LIST can hold: PATH itself, or a link to it in the sockets' folder. A process
+ * that cannot enter that folder cannot send marks either. */
 static int env_path(const struct mark_receiver *marks, const struct env_list *list,
                     const char *path, char ret[PATH_MAX], struct err *err)
 {
@@ -57,7 +61,6 @@ static int env_path(const struct mark_receiver *marks, const struct env_list *li
     return 0;
 }
 
-/* By which of two links it is reached does not matter. */
 static bool is_same_file(const char *path, size_t len, const char *other)
 {
     char text[PATH_MAX];
@@ -70,7 +73,7 @@ static bool is_same_file(const char *path, size_t len, const char *other)
            a.st_ino == b.st_ino;
 }
 
-/* In front; OWN is what the variable has. */
+/* Puts PATH in front of OWN, the variable's present value. */
 static void env_put_first(const struct env_list *list, const char *path, const char *own)
 {
     AUTO_FREE char *text = NULL;
@@ -81,8 +84,8 @@ static void env_put_first(const struct env_list *list, const char *path, const c
         text = NULL;
 }
 
-/* In front, so that its sitecustomize.py is the one that Python runs; a later segment, or a run
- * around ours, has it there already. */
+/* The shim is first, so that Python runs its sitecustomize.py. In a later segment, or within
+ * another run, it is in the list already. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -90,7 +93,8 @@ static void put_shim(const char *shim)
         env_put_first(&python_path, shim, own);
 }
 
-/* Ours in front: an allocator that the job preloads itself is then below it. */
+/* The library is in front of an allocator that the job preloads itself; the library then calls that
+ * allocator. */
 static void put_library(const char *library)
 {
     const char *own = getenv(preload.variable);
@@ -103,6 +107,18 @@ static void put_library(const char *library)
     env_put_first(&preload, library, own);
 }
 
+static void on_heap_figure(void *user, int32_t pid, const char *name, uint64_t value)
+{
+    struct job *j = user;
+    engine_figure(j->engine, pid, name, value);
+}
+
+static void on_heap_gpu(void *user, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes)
+{
+    struct job *j = user;
+    engine_gpu(j->engine, gpu, allocated_bytes, reserved_bytes);
+}
+
 static void start_collecting(struct job *j)
 {
     char path[108];
@@ -110,11 +126,14 @@ static void start_collecting(struct job *j)
         return;
     int len = snprintf(path, sizeof path, "%s.heap", mark_receiver_path(j->marks));
     if (len >= (int)sizeof path)
-        err_set(&j->heap.trouble, -ENAMETOOLONG, "the path of its socket would be too long");
+        err_set(&j->heap.trouble, -ENAMETOOLONG, "the path of the profiler's socket is too long");
     else
         collect_new(j->loop, path, j->options->rundir.fd, &j->heap.collect, &j->heap.trouble);
     if (!j->heap.collect)
         job_notifyf(j, "the job's heap is not profiled: %s", j->heap.trouble.text);
+    else
+        collect_on_figure(j->heap.collect, on_heap_figure, on_heap_gpu, j);
+    j->heap.judging = pace_of(JUDGING_S * NS_PER_S, JUDGING_PERMYRIAD);
 }
 
 void job_heap_begin(struct job *j)
@@ -122,14 +141,14 @@ void job_heap_begin(struct job *j)
     struct err err = {""};
     const char *shim = j->options->shim, *library = j->options->heap.library;
     if (shim && env_path(j->marks, &python_path, shim, j->heap.shim, &err) < 0)
-        job_notifyf(j, "the job's Pythons are left alone: %s", err.text);
+        job_notifyf(j, "the Python package is not loaded into the job: %s", err.text);
     if (library && env_path(j->marks, &preload, library, j->heap.library, &j->heap.trouble) < 0)
         job_notifyf(j, "the job's heap is not profiled: %s", j->heap.trouble.text);
     start_collecting(j);
 }
 
-/* Of system calls, on ebb and so on the job as it starts: who has more is in a sandbox of its own,
- * where the library keeps still. 0 where the kernel does not tell. */
+/* Number of seccomp filters of ebb, which the job inherits: a process with more filters is in a
+ * sandbox, where the library does nothing. 0: unknown. */
 static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
@@ -144,7 +163,7 @@ static uint64_t count_filters(void)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* The job's first process, our child, makes its table when it starts (src/heap/life.c). */
+/* The job's first process, our child, creates its table when it starts (src/heap/life.c). */
 void job_heap_environment(const struct job *j)
 {
     char settings[96];
@@ -152,7 +171,7 @@ void job_heap_environment(const struct job *j)
     uint64_t interval = j->options->heap.interval_bytes, filters = count_filters();
     put_shim(j->heap.shim);
     if (!j->heap.collect) {
-        if (preloaded && strstr(preloaded, "libebb-heap.so")) /* of a run around ours */
+        if (preloaded && strstr(preloaded, "libebb-heap.so")) /* this ebb itself runs under ebb */
             setenv("EBB_HEAP", "0", 1);
         return;
     }
@@ -164,6 +183,14 @@ void job_heap_environment(const struct job *j)
     put_library(j->heap.library);
 }
 
+/* Gives the judge the profiler's readings that are on disk. */
+static void judge_readings(struct job *j)
+{
+    size_t count;
+    AUTO_FREE struct held *list = held_read(j->options->rundir.path, UINT64_MAX, &count);
+    engine_set_held(j->engine, list, count);
+}
+
 void job_heap_tick(struct job *j, uint64_t now_ns)
 {
     struct err err = {""};
@@ -172,6 +199,13 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
     collect_tick(j->heap.collect, now_ns);
     if (collect_trouble(j->heap.collect, &err) < 0)
         job_notify(j, err.text);
+    if (j->options->rundir.fd < 0 || !pace_due(&j->heap.judging, now_ns))
+        return;
+    uint64_t begun = clock_thread_cpu_ns();
+    judge_readings(j);
+    uint64_t age_ns = now_ns - j->started_ns; /* an old job changes slowly */
+    j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
+    pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);
 }
 
 void job_heap_process(struct job *j, const struct proc_event *event)
@@ -182,13 +216,10 @@ void job_heap_process(struct job *j, const struct proc_event *event)
 
 void job_heap_ended(struct job *j)
 {
-    size_t count;
-    if (!j->heap.collect || j->options->rundir.fd < 0 ||
-        !judge_wants_held(engine_verdict(j->engine)))
+    if (!j->heap.collect || j->options->rundir.fd < 0)
         return;
     collect_flush(j->heap.collect, FLUSH_MS * NS_PER_MS);
-    AUTO_FREE struct held *list = held_read(j->options->rundir.path, &count);
-    engine_set_held(j->engine, list, count);
+    judge_readings(j);
 }
 
 size_t job_heap_refresh(struct job *j, int32_t pid)

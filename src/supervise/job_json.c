@@ -1,4 +1,4 @@
-/* run.json of a job: what is known before, while it runs, and at its end. docs/run-json.md. */
+/* run.json of a job: at its start and at its end (docs/reference/run-json.md). */
 #include "supervise/job.h"
 
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #include "run/spark.h"
 #include "trace/logs.h"
 
-enum { COMMAND_MAX = 64 << 10 }; /* of the job's command */
+enum { COMMAND_MAX = 64 << 10 }; /* longer commands are truncated */
 
-/* A command line may be megabytes: run.json keeps the beginning. */
+/* Copies the command. A command line may have megabytes, of which run.json keeps the start. */
 static void copy_command(char *const *argv, struct outcome_about *ret)
 {
     size_t left = COMMAND_MAX, count = 0;
@@ -52,7 +52,7 @@ json_t *job_running_json(struct job *j)
     outcome_set_text(&a->state, ended ? "ended" : "running");
     outcome_set_text(&a->started, text_local_time(text, j->started_wall_ns));
     a->has_started_s = j->started_wall_ns != 0;
-    a->started_s = (double)j->started_wall_ns / (double)NS_PER_S;
+    a->started_s = outcome_seconds(j->started_wall_ns);
     a->has_supervisor_pid = a->has_pid = a->has_segment = true;
     a->supervisor_pid = (int32_t)getpid();
     a->pid = (int32_t)j->now.pid;
@@ -112,6 +112,7 @@ static void fill_outcome(struct job *j)
     o->has_log = j->output.log;
     outcome_set_text(&o->log.file, "log.txt");
     o->log.bytes = j->output.log ? logs_bytes(j->output.log) : 0;
+    o->has_given_back = j->started_ns != 0;
     if (j->started_ns)
         fill_guard(j);
 }
@@ -131,8 +132,5 @@ json_t *job_ended_json(struct job *j)
     if (!j->started_ns)
         return doc;
     json_object_set_new(doc, "heap", job_heap_json(j));
-    json_object_set_new(doc, "given_back", memory_returned_json(&j->guard.memory_returned));
-    if (j->guard.left)
-        json_object_set(doc, "left", j->guard.left);
     return doc;
 }

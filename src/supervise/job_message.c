@@ -1,32 +1,25 @@
-/* Status messages about a running job, for the job server. docs/api.md describes them. */
+/* Fills the messages about a running job (supervise/message.h). */
 #include "supervise/job.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/number.h"
 #include "judge/judge.h"
 #include "run/spark.h"
 #include "trace/logs.h"
 
 enum { LARGEST = 16 }; /* processes in a sample */
 
-static json_t *since_start(const struct job *j, uint64_t t_ns)
+static double since_start_s(const struct job *j, uint64_t t_ns)
 {
-    return json_seconds(t_ns > j->started_ns ? t_ns - j->started_ns : 0);
+    return outcome_seconds(u64_minus(t_ns, j->started_ns));
 }
 
-static json_t *field_json(const struct sample *s, unsigned field)
-{
-    return sample_has(s, field) ? json_u64(s->v[field]) : json_null();
-}
-
-static json_t *number_or_null(bool known, double v)
-{
-    return known && isfinite(v) ? json_real(v) : json_null();
-}
+/* Sets M.FIELD and M.has_FIELD from a sample, which may lack that value. */
+#define TAKE_SAMPLE(m, field, sample, index)                                                       \
+    ((m).has_##field = sample_has(sample, index), (m).field = (sample)->v[index])
 
 /* ---- the state ---- */
 
@@ -40,15 +33,15 @@ const char *job_state_name(const struct job *j)
 {
     if (is_stopping(j))
         return "stopping";
-    return j->guard.ask.is_open ? "checkpointing" : "running";
+    return j->guard.checkpoint.is_open ? "checkpointing" : "running";
 }
 
 const char *job_state_reason(const struct job *j)
 {
     const struct job_segment *n = &j->now;
-    if (j->waits_for_room)
-        return job_run_status(j) == 0 ? "it has succeeded; the disk is too full to write that down"
-                                      : "it has failed; the disk is too full to write that down";
+    if (j->waits_for_disk)
+        return job_run_status(j) == 0 ? "succeeded; waiting for disk space to write run.json"
+                                      : "failed; waiting for disk space to write run.json";
     if (j->end.stuck[0] && n->ending == KILLING)
         return j->end.stuck;
     if (n->why[0])
@@ -56,50 +49,44 @@ const char *job_state_reason(const struct job *j)
     if (cause_by_text(n->cause))
         return cause_by_text(n->cause);
     if (is_stopping(j))
-        return n->exited ? "what it left behind is being ended" : NULL;
-    if (j->guard.ask.is_open)
-        return j->guard.is_requested ? "asked for by request" : "asked for by the guard";
+        return n->exited ? "ending the processes it left behind" : NULL;
+    if (j->guard.checkpoint.is_open)
+        return j->guard.is_requested ? "checkpoint requested by the user"
+                                     : "checkpoint requested by the guard";
     return NULL;
 }
 
-static json_t *progress_json(const struct job *j)
+static struct job_progress progress_of(const struct job *j)
 {
-    const struct job_progress *p = &j->now.progress;
+    const struct segment_progress *p = &j->now.progress;
     uint64_t step_ns;
-    if (!p->has_step && !p->has_epoch && !p->max_steps)
-        return json_null();
-    bool is_timed = step_times_median_ns(&j->guard.tempo.steps, &step_ns) && step_ns > 0;
+    bool is_timed = step_times_median_ns(&j->guard.timing.steps, &step_ns) && step_ns > 0;
     double step_s = is_timed ? (double)step_ns / (double)NS_PER_S : 1;
     bool has_end = is_timed && p->has_step && p->max_steps >= p->last_step && p->max_steps > 0;
-    double left = has_end ? (double)(p->max_steps - p->last_step) : 0;
-    return json_pack(
-        "{s:o,s:o,s:o,s:o,s:o}", "step", p->has_step ? json_integer(p->last_step) : json_null(),
-        "max_steps", p->max_steps ? json_integer(p->max_steps) : json_null(), "epoch",
-        number_or_null(p->has_epoch, p->epoch), "steps_per_s", number_or_null(is_timed, 1 / step_s),
-        "eta_s", number_or_null(has_end, left * step_s));
+    return (struct job_progress){.has_step = p->has_step,
+                                 .step = p->last_step,
+                                 .has_max_steps = p->max_steps,
+                                 .max_steps = p->max_steps,
+                                 .has_epoch = p->has_epoch,
+                                 .epoch = p->epoch,
+                                 .has_steps_per_s = is_timed,
+                                 .steps_per_s = 1 / step_s,
+                                 .has_eta_s = has_end,
+                                 .eta_s =
+                                     has_end ? (double)(p->max_steps - p->last_step) * step_s : 0};
 }
 
-static json_t *verdict_json(const struct job *j)
+/* False: no verdict yet. */
+static bool verdict_of(const struct job *j, struct job_verdict *ret)
 {
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
     char sentence[VERDICT_TEXT_MAX] = "";
-    if (!tree || !engine_verdict_known(j->engine))
-        return json_null();
-    const struct verdict_result *r = &tree->result;
-    bool has_eta = r->oom.known && r->oom.has_t;
-    if (r->n_evidence)
-        verdict_evidence_text(sentence, sizeof sentence, &r->evidence[0]);
-    json_t *eta = has_eta ? json_pack("{s:o,s:o}", "low", number_or_null(true, r->oom.eta_s_low),
-                                      "high", number_or_null(true, r->oom.eta_s_high))
-                          : json_null();
-    return json_pack(
-        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "verdict", verdict_word_name(r->word), "leak",
-        r->leak == VERDICT_LEAK_UNKNOWN ? json_null() : json_boolean(r->leak == VERDICT_LEAK_YES),
-        "confidence", number_or_null(true, r->confidence), "rate_bytes_per_min",
-        number_or_null(r->rate_bytes_per_min.known, r->rate_bytes_per_min.value),
-        "rate_bytes_per_step",
-        number_or_null(r->rate_bytes_per_step.known, r->rate_bytes_per_step.value), "oom_eta_s",
-        eta, "sentence", sentence[0] ? json_text0(sentence) : json_null());
+    if (!tree || !judge_has_verdict(engine_verdict(j->engine)))
+        return false;
+    if (tree->result.n_evidence)
+        verdict_evidence_text(sentence, sizeof sentence, &tree->result.evidence[0]);
+    *ret = job_verdict_of(&tree->result, sentence);
+    return true;
 }
 
 uint64_t job_log_readable_bytes(const struct job *j)
@@ -110,19 +97,31 @@ uint64_t job_log_readable_bytes(const struct job *j)
 json_t *job_message_state(struct job *j)
 {
     const struct job_segment *n = &j->now;
-    uint64_t peak = engine_peak(j->engine);
-    return json_pack("{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
-                     job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
-                     n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number,
-                     "started_s",
-                     j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null(),
-                     "log_bytes", json_u64(job_log_readable_bytes(j)), "limit_bytes",
-                     field_json(&engine_run(j->engine)->machine.last, MACHINE_LIMIT), "progress",
-                     progress_json(j), "verdict", verdict_json(j), "peak_bytes",
-                     peak ? json_u64(peak) : json_null());
+    const char *reason = job_state_reason(j);
+    struct job_message m = {.type = MESSAGE_STATE,
+                            .state = {.has_state = true,
+                                      .has_reason = reason,
+                                      .has_pid = n->pid > 0,
+                                      .pid = n->pid,
+                                      .has_segment = true,
+                                      .segment = n->number,
+                                      .has_started_s = j->started_wall_ns,
+                                      .started_s = outcome_seconds(j->started_wall_ns),
+                                      .has_log_bytes = true,
+                                      .log_bytes = job_log_readable_bytes(j),
+                                      .progress = progress_of(j),
+                                      .has_peak_bytes = engine_peak(j->engine),
+                                      .peak_bytes = engine_peak(j->engine)}};
+    struct job_message_state *s = &m.state;
+    snprintf(s->state, sizeof s->state, "%s", job_state_name(j));
+    snprintf(s->reason, sizeof s->reason, "%s", reason ? reason : "");
+    s->has_progress = s->progress.has_step || s->progress.has_epoch || s->progress.has_max_steps;
+    TAKE_SAMPLE(*s, limit_bytes, &engine_run(j->engine)->machine.last, MACHINE_LIMIT);
+    s->has_verdict = verdict_of(j, &s->verdict);
+    return job_message_json(&m);
 }
 
-/* ---- the others ---- */
+/* ---- the other messages ---- */
 
 json_t *job_message_spark(const struct job *j)
 {
@@ -131,14 +130,7 @@ json_t *job_message_spark(const struct job *j)
     return doc;
 }
 
-static int by_rss(const void *a, const void *b)
-{
-    const struct proc_node *const *x = a, *const *y = b;
-    uint64_t p = (*x)->sample.v[SAMPLE_RSS], q = (*y)->sample.v[SAMPLE_RSS];
-    return (p < q) - (p > q);
-}
-
-/* The 16 largest, the largest first. A job may have thousands. */
+/* The largest processes, largest first: a job may have thousands of processes. */
 static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGEST])
 {
     size_t count = 0;
@@ -146,95 +138,102 @@ static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGES
         const struct proc_node *node = proc_tree_at(tree, i);
         if (!node->alive || !sample_has(&node->sample, SAMPLE_RSS))
             continue;
-        if (count < LARGEST)
-            ret[count++] = node;
-        else if (node->sample.v[SAMPLE_RSS] > ret[LARGEST - 1]->sample.v[SAMPLE_RSS])
-            ret[LARGEST - 1] = node;
-        else
-            continue;
-        if (count == LARGEST) /* the smallest is last */
-            qsort(ret, count, sizeof(void *), by_rss);
+        size_t at = count < LARGEST ? count++ : LARGEST;
+        for (; at > 0 && ret[at - 1]->sample.v[SAMPLE_RSS] < node->sample.v[SAMPLE_RSS]; at--)
+            if (at < LARGEST)
+                ret[at] = ret[at - 1];
+        if (at < LARGEST)
+            ret[at] = node;
     }
-    qsort(ret, count, sizeof(void *), by_rss);
     return count;
 }
 
-static json_t *sample_processes_json(struct job *j)
+static size_t list_processes(struct job *j, struct job_message_process ret[LARGEST])
 {
     const struct proc_node *node[LARGEST];
     size_t count = largest(engine_tree(j->engine), node);
-    json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         const struct process_info *p = &node[i]->info;
-        json_array_append_new(
-            list, json_pack("{s:i,s:o,s:s,s:o,s:o}", "pid", (int)p->id.pid, "name",
-                            json_text(p->comm, p->comm_len), "role", process_role_name(p->role),
-                            "rss_bytes", field_json(&node[i]->sample, SAMPLE_RSS), "unique_bytes",
-                            field_json(&node[i]->sample, SAMPLE_UNIQUE)));
+        ret[i] = (struct job_message_process){.pid = p->id.pid};
+        memcpy(ret[i].name, p->comm, p->comm_len);
+        snprintf(ret[i].role, sizeof ret[i].role, "%s", process_role_name(p->role));
+        TAKE_SAMPLE(ret[i], rss_bytes, &node[i]->sample, SAMPLE_RSS);
+        TAKE_SAMPLE(ret[i], unique_bytes, &node[i]->sample, SAMPLE_UNIQUE);
     }
-    return list;
+    return count;
 }
 
-static json_t *sample_gpus_json(const struct job *j)
+static size_t list_gpus(const struct job *j, struct job_message_gpu ret[GPU_MAX])
 {
-    json_t *list = json_array();
     struct run_entity *const *gpus;
     size_t n = run_living(engine_run(j->engine), RUN_GPU, &gpus);
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "index", (int)gpus[i]->id,
-                                              "job_bytes", field_json(&gpus[i]->last, GPU_JOB),
-                                              "used_bytes", field_json(&gpus[i]->last, GPU_USED)));
-    return list;
-}
-
-static json_t *headroom_json(const struct job *j)
-{
-    const struct sample *m = &engine_run(j->engine)->machine.last;
-    if (!sample_has(m, MACHINE_LIMIT) || !sample_has(m, MACHINE_LIMIT_USED))
-        return json_null();
-    uint64_t limit = m->v[MACHINE_LIMIT], used = m->v[MACHINE_LIMIT_USED];
-    return json_u64(limit > used ? limit - used : 0);
+    for (size_t i = 0; i < n && i < GPU_MAX; i++) {
+        ret[i] = (struct job_message_gpu){.index = gpus[i]->id};
+        TAKE_SAMPLE(ret[i], job_bytes, &gpus[i]->last, GPU_JOB);
+        TAKE_SAMPLE(ret[i], used_bytes, &gpus[i]->last, GPU_USED);
+    }
+    return n < GPU_MAX ? n : GPU_MAX;
 }
 
 json_t *job_message_sample(struct job *j, uint64_t now_ns)
 {
+    const struct sample *machine = &engine_run(j->engine)->machine.last;
+    struct job_message_process processes[LARGEST];
+    struct job_message_gpu gpus[GPU_MAX];
     struct proc_tree_memory memory;
-    uint64_t bytes;
-    bool known = engine_memory(j->engine, &bytes);
     proc_tree_memory(engine_tree(j->engine), &memory);
-    return json_pack(
-        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "sample", "t_s",
-        since_start(j, now_ns), "job_bytes", known ? json_u64(bytes) : json_null(), "unique_bytes",
-        memory.unique_known ? json_u64(memory.unique_bytes) : json_null(), "rss_sum_bytes",
-        memory.known ? json_u64(memory.rss_sum_bytes) : json_null(), "limit_bytes",
-        field_json(&engine_run(j->engine)->machine.last, MACHINE_LIMIT), "headroom_bytes",
-        headroom_json(j), "step",
-        j->now.progress.has_step ? json_integer(j->now.progress.last_step) : json_null(), "gpus",
-        sample_gpus_json(j), "processes", sample_processes_json(j));
+    struct job_message m = {.type = MESSAGE_SAMPLE,
+                            .sample = {.has_t_s = true,
+                                       .t_s = since_start_s(j, now_ns),
+                                       .has_unique_bytes = memory.unique_known,
+                                       .unique_bytes = memory.unique_bytes,
+                                       .has_rss_sum_bytes = memory.known,
+                                       .rss_sum_bytes = memory.rss_sum_bytes,
+                                       .has_step = j->now.progress.has_step,
+                                       .step = j->now.progress.last_step,
+                                       .gpus = gpus,
+                                       .gpu_count = list_gpus(j, gpus),
+                                       .processes = processes,
+                                       .process_count = list_processes(j, processes)}};
+    struct job_message_sample *s = &m.sample;
+    s->has_job_bytes = engine_memory(j->engine, &s->job_bytes);
+    TAKE_SAMPLE(*s, limit_bytes, machine, MACHINE_LIMIT);
+    s->has_headroom_bytes = s->has_limit_bytes && sample_has(machine, MACHINE_LIMIT_USED);
+    s->headroom_bytes = u64_minus(s->limit_bytes, machine->v[MACHINE_LIMIT_USED]);
+    return job_message_json(&m);
 }
 
 json_t *job_message_verdict(struct job *j, uint64_t now_ns)
 {
-    if (!engine_verdict_known(j->engine))
-        return NULL;
-    return json_pack("{s:s,s:o,s:o}", "type", "verdict", "t_s", since_start(j, now_ns), "verdict",
-                     verdict_json(j));
+    struct job_message m = {.type = MESSAGE_VERDICT,
+                            .verdict = {.has_t_s = true, .t_s = since_start_s(j, now_ns)}};
+    m.verdict.has_verdict = verdict_of(j, &m.verdict.verdict);
+    return m.verdict.has_verdict ? job_message_json(&m) : NULL;
 }
 
 json_t *job_message_mark(const struct job *j, const struct mark *mark)
 {
-    size_t len;
-    const char *kind = mark_get(mark, "KIND", &len);
-    bool is_known = mark->kind != MARK_OTHER || !kind;
-    return json_pack("{s:s,s:o,s:o,s:o,s:o}", "type", "mark", "t_s", since_start(j, mark->t_ns),
-                     "kind",
-                     is_known ? json_text0(mark_kind_name(mark->kind)) : json_text(kind, len),
-                     "step", mark->has & MARK_HAS_STEP ? json_integer(mark->step) : json_null(),
-                     "epoch", number_or_null(mark->has & MARK_HAS_EPOCH, mark->epoch));
+    size_t len = 0;
+    const char *kind = mark->kind == MARK_OTHER ? mark_get(mark, "KIND", &len) : NULL;
+    struct job_message m = {.type = MESSAGE_MARK,
+                            .mark = {.has_t_s = true,
+                                     .t_s = since_start_s(j, mark->t_ns),
+                                     .has_step = mark->has & MARK_HAS_STEP,
+                                     .step = mark->step,
+                                     .has_epoch = mark->has & MARK_HAS_EPOCH,
+                                     .epoch = mark->epoch}};
+    if (kind)
+        snprintf(m.mark.kind, sizeof m.mark.kind, "%.*s", (int)len, kind);
+    else
+        snprintf(m.mark.kind, sizeof m.mark.kind, "%s", mark_kind_name(mark->kind));
+    return job_message_json(&m);
 }
 
 json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
-    return json_pack("{s:s,s:o,s:s,s:o}", "type", "event", "t_s", since_start(j, now_ns), "act",
-                     act, "why", json_text0(why));
+    struct job_message m = {.type = MESSAGE_EVENT,
+                            .event = {.has_t_s = true, .t_s = since_start_s(j, now_ns)}};
+    snprintf(m.event.act, sizeof m.event.act, "%s", act);
+    snprintf(m.event.why, sizeof m.event.why, "%s", why);
+    return job_message_json(&m);
 }

@@ -1,5 +1,5 @@
-/* The job's output: from its pipes and its terminal to log.txt and to the client. The last lines
- * are kept to explain a crash. */
+/* The job's output: from its pipes and its terminal to log.txt and the client. The last part of it
+ * is kept to explain a crash. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -17,18 +17,18 @@
 #include "trace/sink.h"
 
 enum {
-    PIPE_BYTES = 64 << 10, /* of a new pipe, */
-    PIPE_LARGE = 1 << 20,  /* and as large as anybody may make it: a read takes all there is */
+    PIPE_BYTES = 64 << 10, /* size of a new pipe */
+    PIPE_LARGE = 1 << 20,  /* largest size without privileges */
     TERMINAL_BYTES = 32 << 10,
-    LOG_BACKLOG = 4 << 20, /* unwritten log before it is dropped ... */
-    LOG_HIGH = 2 << 20,    /* ... before the job has to wait for the disk ... */
-    LOG_LOW = 1 << 20,     /* ... until this is left, ... */
-    LOG_WAIT_MS = 1000,    /* ... but not longer than this: a disk may hang for ever */
+    LOG_BACKLOG = 4 << 20, /* unwritten bytes of the log from which output is not logged … */
+    LOG_HIGH = 2 << 20,    /* … from which the job has to wait for the disk … */
+    LOG_LOW = 1 << 20,     /* … until no more than this is left … */
+    LOG_WAIT_MS = 1000,    /* … but no longer than this, because a disk may hang forever */
 };
 
-/* What we wait for on a stream: output unless somebody is behind, room where input waits. Edges,
- * because with levels epoll keeps a stream that it has just reported in front of one that was
- * written to first; a caller that leaves something unread therefore calls this again. */
+/* Waits for output, unless client or log is behind, and for space if there is input.
+ * Edge-triggered, because level-triggered epoll may report one stream before another that was
+ * written to first. A caller that leaves output unread must call this again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
@@ -83,7 +83,7 @@ static void log_add(struct job *j, const char *data, size_t len)
         return;
     }
     if (!j->output.log_trouble_is_reported)
-        job_notify(j, "log.txt cannot be written as fast as the job writes: some of it is missing");
+        job_notify(j, "the job writes faster than the disk: part of log.txt is missing");
     j->output.log_trouble_is_reported = true;
 }
 
@@ -96,7 +96,7 @@ static void on_log_event(void *user, int fd, uint32_t events)
     (void)!read(fd, &count, sizeof count);
     sink_status(logs_sink(j->output.log), &status);
     if (status.first_error && !j->output.log_trouble_is_reported) {
-        job_notifyf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
+        job_notifyf(j, "cannot write log.txt: %s; the job continues, and its output is still shown",
                     strerror(-status.first_error));
         j->output.log_trouble_is_reported = true;
     }
@@ -168,15 +168,14 @@ static void stream_close(struct job_stream *st)
     st->is_large = false;
 }
 
-/* Once the job is gone nobody has to wait for a slow reader: what it left goes to the client, which
- * waits alone. */
+/* After the job has exited, only the client has to wait for a slow reader. */
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
     client_pipe_close(st);
 }
 
-/* Nobody reads: the job's next write fails, as it would by hand. */
+/* The reader has closed its end: the job's next write fails, as it would without ebb. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);
@@ -184,9 +183,9 @@ static void reader_left(struct job_stream *st)
         stream_close(st);
 }
 
-/* Gives the client's pipe what the job's holds, without a copy and without taking it out. Returns
- * how much is to be read now. The kernel passes on whole writes of up to PIPE_BUF bytes: no line is
- * torn by another that goes to the same place. */
+/* Duplicates the content of the job's pipe into the client's pipe without copying. Returns the
+ * number of bytes to read now. Writes of up to PIPE_BUF bytes stay whole, so that lines are not
+ * mixed. */
 static size_t pass_on(struct job_stream *st)
 {
     int left = 0;
@@ -195,7 +194,7 @@ static size_t pass_on(struct job_stream *st)
     ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
     if (n > 0)
         return (size_t)n;
-    if (n < 0 && errno == EAGAIN) { /* nothing here, or no room there */
+    if (n < 0 && errno == EAGAIN) { /* nothing to read, or no space in the client's pipe */
         if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
             return 0;
         if (st->j->now.ending != DRAINING) {
@@ -209,8 +208,8 @@ static size_t pass_on(struct job_stream *st)
     return st->fd < 0 ? 0 : PIPE_LARGE;
 }
 
-/* A job that fills its pipe between two reads writes much, and larger steps cost less. Not from the
- * start: the kernel limits what all pipes of a user may hold together. */
+/* A larger pipe saves system calls for a job that writes much. It is not large from the start,
+ * because the kernel limits the total size of a user's pipes. */
 static void enlarge(struct job_stream *st)
 {
     st->is_large = true;
@@ -221,11 +220,11 @@ static void enlarge(struct job_stream *st)
 
 static void on_pipe(void *user, int fd, uint32_t events)
 {
-    static char data[PIPE_LARGE]; /* only as much of it is memory as was ever needed */
+    static char data[PIPE_LARGE]; /* untouched pages take no memory */
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    if (j->output.is_paused || st->is_full) /* a hang-up is reported all the same */
+    if (j->output.is_paused || st->is_full) /* epoll reports a hang-up even while paused */
         return;
     size_t len = pass_on(st);
     ssize_t n = len ? read(fd, data, len) : -1;
@@ -249,8 +248,8 @@ static void on_pipe(void *user, int fd, uint32_t events)
 
 /* ---- the terminal ---- */
 
-/* The job has let go of its terminal, but may open it again as /dev/tty: closing our side would
- * hang it up for good. */
+/* The job has closed its terminal, but may open it again as /dev/tty. Closing the master would hang
+ * up the terminal for good. */
 static void terminal_let_go(struct job_stream *st)
 {
     loop_remove(st->source);
@@ -270,14 +269,14 @@ static void on_terminal(void *user, int fd, uint32_t events)
     ssize_t n = read(fd, data, sizeof data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0) { /* EIO: nobody has it open any more */
+    if (n <= 0) { /* EIO: no process has the terminal open any more */
         if (j->now.exited)
             stream_close(st);
         else
             terminal_let_go(st);
         return;
     }
-    if (tty->out || tty->err) /* else it is but the echo of what is typed */
+    if (tty->out || tty->err) /* otherwise it is only echoed input */
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);
     channel_queue(&j->client.channel, CHANNEL_TERMINAL, data, (size_t)n);
@@ -295,7 +294,7 @@ void job_terminal_resume(struct job *j)
         job_stream_want(st);
 }
 
-/* ---- all of them ---- */
+/* ---- all streams ---- */
 
 int job_streams_start(struct job *j, const struct spawn_streams *streams)
 {

@@ -1,4 +1,4 @@
-/* The job's output: from its pipes and its terminal to log.txt and to the client. */
+/* The job's output: from its pipes and its terminal to log.txt and the client. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,41 +8,42 @@ struct logs;
 struct loop_source;
 struct spawn_streams;
 
-/* Numbered as the job's own, with its terminal in place of standard input. */
+/* Numbered like the job's streams; 0 is its terminal. */
 enum { JOB_STREAMS = 3 };
 struct job_stream {
     struct job *j;
     int fd;
     struct loop_source *source;
-    /* of the pipes */
+    /* for pipes: */
     bool is_large;
-    int client_fd;                   /* pipe to the client; -1 none */
-    bool is_full;                    /* the client's pipe has no room: */
-    struct loop_source *room_source; /* waits for some */
+    int client_fd;                   /* pipe to the client; -1: none */
+    bool is_full;                    /* the client's pipe is full … */
+    struct loop_source *room_source; /* … and this source waits for space in it */
     bool is_by_channel;              /* the rest goes to the client over its channel */
 };
 
 struct job_output {
     struct job_stream streams[JOB_STREAMS];
-    bool is_paused;   /* client or log is behind */
-    struct logs *log; /* NULL: none */
+    bool is_paused;   /* the client or the log is behind */
+    struct logs *log; /* NULL: no log */
     struct loop_source *log_source, *log_timer;
-    bool log_is_behind; /* log.txt waits for the disk */
-    bool log_is_stuck;  /* it was waited for long enough: the job goes on */
+    bool log_is_behind; /* log.txt waits for the disk, and the job for log.txt */
+    bool log_is_stuck;  /* the disk hangs, so the job no longer waits */
     bool log_trouble_is_reported;
 };
 
 void job_log_start(struct job *j);
 int job_streams_start(struct job *j, const struct spawn_streams *streams);
 bool job_streams_open(const struct job_output *o);
-/* Sets anew what the loop waits for on a stream. */
+/* Updates the events that the loop waits for. */
 void job_stream_want(struct job_stream *st);
 /* Pauses all streams while client or log is behind, and resumes them. */
 void job_streams_pause(struct job *j);
-/* The client is gone: the output goes to log.txt alone. */
+/* To be called when the client has disconnected: the output then goes only to log.txt. */
 void job_streams_leave_client(struct job_output *o);
-/* The job is gone: its last output is no longer held back for a slow reader. */
+/* To be called when the job has exited: the rest of its output no longer waits for a slow reader.
+ */
 void job_streams_drain(struct job *j);
 void job_streams_close(struct job_output *o);
-/* A process of the job may have its terminal open again. */
+/* To be called when a process of the job may have opened its terminal again. */
 void job_terminal_resume(struct job *j);

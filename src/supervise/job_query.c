@@ -1,4 +1,5 @@
-/* Queries about the job, from itself or from a command beside it: its verdict, its live heap. */
+/* Answers queries about the job, sent by the job itself or by a command: its verdict, its live
+ * heap. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -9,8 +10,8 @@
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
 
-/* Only a socket beside our own: that folder is the job's and ours, and a sender of marks must not
- * make us send to others. */
+/* The reply goes only to a socket in our own folder: a sender of marks must not make the supervisor
+ * send to other sockets. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -29,7 +30,7 @@ static int query_reply(const char *path, const json_t *doc)
     struct buf text = {0};
     int r = json_print(&text, doc, 0);
     if (r == 0)
-        r = mark_send(path, text.data, text.len);
+        r = mark_send(path, text.data, text.len, 0);
     buf_fini(&text);
     return r;
 }
@@ -39,12 +40,12 @@ static void answer_verdict(struct job *j, const char *path)
     engine_judge(j->engine);
     json_t *doc = judge_tree_json(engine_verdict(j->engine));
     if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
-        query_reply(path, doc); /* sentences are what there can be too many of */
+        query_reply(path, doc); /* if the reply is too long, it is because of the evidence */
     json_decref(doc);
 }
 
-/* PID=: of one process; else of all. What is read goes to the run folder: the answer says how many
- * processes that were. */
+/* Writes new heap readings to the run folder, of the process given by PID= or of all; the answer is
+ * their number. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {
     size_t len;

@@ -1,4 +1,4 @@
-/* The lives of a job: starting it, and starting it again from its checkpoint. */
+/* Starts a job, and restarts it from its checkpoint. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -18,14 +18,15 @@
 #include "mark/receiver.h"
 
 enum {
-    OOM_RAISE = 500,    /* of 1000: half of all memory's worth of blame on top */
-    SHORT_LIFE_S = 5,   /* one that says nothing about itself must live longer to be restarted */
-    GUARD_STATUS = 124, /* the guard stopped it for good */
+    OOM_RAISE = 500, /* out of 1000: as if the job used half of all memory in addition */
+    /* a segment without steps and checkpoints must run longer than this to be restarted */
+    SHORT_LIFE_S = 5,
+    GUARD_STATUS = 124, /* exit status after a stop by the guard */
 };
 
 /* ---- starting ---- */
 
-/* Raised above our own, so that the kernel picks the job. */
+/* Higher than ebb's own, so that the OOM killer picks the job. */
 static int oom_score_adj(const struct proc_root *root)
 {
     char text[16];
@@ -41,10 +42,10 @@ static void put_env(const char *name, const char *value)
     if (value)
         setenv(name, value, 1);
     else
-        unsetenv(name); /* of a run around ours */
+        unsetenv(name); /* in case ebb itself runs under ebb */
 }
 
-/* The documented variables, and no others. */
+/* Sets the documented variables and no others. */
 static void set_environment(const struct job *j)
 {
     char number[24];
@@ -61,7 +62,7 @@ static void set_environment(const struct job *j)
     job_heap_environment(j);
 }
 
-/* The command, from the second segment on with --resume-args behind it. */
+/* The command; from the second segment on, --resume-args follow. */
 static char **arguments(const struct job *j)
 {
     char **resume = j->now.number ? j->options->guard.resume_args : NULL;
@@ -86,6 +87,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
+    job_guard_segment(j); /* before the job can exceed the limit and be killed */
     job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
     const struct spawn_request request = {.options = j->options,
@@ -109,15 +111,14 @@ int job_segment_start(struct job *j, struct err *err)
     if (r < 0)
         return err_set(err, r, "cannot read the job's output: %s", strerror(-r));
     engine_limits_of(j->engine, (int32_t)j->now.pid);
-    job_guard_segment(j);
     engine_sample_now(j->engine);
     job_control_state(j);
     return 0;
 }
 
-/* ---- how it ended ---- */
+/* ---- how a segment ended ---- */
 
-void job_blame(struct job_segment *n, enum cause cause, const char *why)
+void job_set_cause(struct job_segment *n, enum cause cause, const char *why)
 {
     if (cause <= n->cause || (n->cause == CAUSE_PLAN && cause == CAUSE_GUARD))
         return;
@@ -173,24 +174,17 @@ static void fill_end(struct job *j, struct outcome_end *ret)
 {
     struct job_segment *n = &j->now;
     char text[DEATH_TEXT];
-    bool is_signalled = WIFSIGNALED(n->status);
-    const char *name = is_signalled ? sigabbrev_np(WTERMSIG(n->status)) : NULL;
     find_cause(j, text);
     const char *by = n->cause == CAUSE_CANCELLED ? n->why : cause_by_text(n->cause);
-    *ret = (struct outcome_end){.kind = is_signalled ? OUTCOME_SIGNALLED : OUTCOME_EXITED,
-                                .has_status = true,
-                                .status = job_run_status(j),
-                                .has_signal = name,
-                                .has_signal_number = is_signalled,
-                                .signal_number = is_signalled ? WTERMSIG(n->status) : 0,
-                                .has_core = is_signalled,
-                                .core = WCOREDUMP(n->status),
-                                .has_left_behind = true,
-                                .left_behind = n->left_behind,
-                                .by = by ? strdup(by) : NULL,
-                                .cause = strdup(text),
-                                .cause_kind = strdup(cause_kind_name(n->cause))};
-    snprintf(ret->signal, sizeof ret->signal, "%s", name ? name : "");
+    *ret = outcome_end_of_status(n->status);
+    ret->status = job_run_status(j);
+    ret->has_core = WIFSIGNALED(n->status);
+    ret->core = WCOREDUMP(n->status);
+    ret->has_left_behind = true;
+    ret->left_behind = n->left_behind;
+    ret->by = by ? strdup(by) : NULL;
+    ret->cause = strdup(text);
+    ret->cause_kind = strdup(cause_kind_name(n->cause));
     keep_last_samples(n, ret);
 }
 
@@ -225,7 +219,7 @@ int job_run_status(const struct job *j)
 static void keep_segment(struct job *j)
 {
     const struct job_segment *n = &j->now;
-    const struct job_progress *p = &n->progress;
+    const struct segment_progress *p = &n->progress;
     struct outcome *o = &j->outcome;
     char started[TEXT_LOCAL_MAX];
     struct outcome_segment *list =
@@ -256,21 +250,22 @@ static void keep_segment(struct job *j)
     s->verdict = tree ? strdup(verdict_word_name(tree->result.word)) : NULL;
 }
 
-/* ---- again? ---- */
+/* ---- restarting ---- */
 
-/* A job that saved and left by itself because it was asked to was stopped by the guard, unless it
- * was through anyway. */
-static void own_up(struct job_segment *n)
+/* A job that saved and exited on request was stopped by the guard, unless it had finished anyway.
+ */
+static void clear_cause_if_finished(struct job_segment *n)
 {
-    bool through = n->progress.max_steps > 0 && n->progress.has_step &&
-                   n->progress.last_step >= n->progress.max_steps;
-    if (job_is_guard_stop(n) && WIFEXITED(n->status) && WEXITSTATUS(n->status) == 0 && through) {
+    bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&
+                        n->progress.last_step >= n->progress.max_steps;
+    if (job_is_guard_stop(n) && WIFEXITED(n->status) && WEXITSTATUS(n->status) == 0 &&
+        has_finished) {
         n->cause = CAUSE_UNKNOWN;
         n->why[0] = '\0';
     }
 }
 
-/* The furthest step of the segments before; false: none reported one. */
+/* The highest step of earlier segments; false: none of them reported a step. */
 static bool furthest_step(const struct outcome *o, int64_t *ret)
 {
     bool known = false;
@@ -283,7 +278,7 @@ static bool furthest_step(const struct outcome *o, int64_t *ret)
     return known;
 }
 
-/* Sets no_restart to the reason if there will be no further segment. */
+/* Whether another segment may start; if not, no_restart is the reason. */
 static bool may_go_on(struct job *j)
 {
     const struct guard_settings *g = &j->options->guard;
@@ -294,17 +289,18 @@ static bool may_go_on(struct job *j)
     if (has_before && !n->progress.counts_anew &&
         (!n->progress.has_step || n->progress.last_step <= before))
         snprintf(j->no_restart, sizeof j->no_restart,
-                 "segment %u made no progress: it came to step %lld, an earlier one to %lld",
+                 "segment %u made no progress: it reached step %lld, an earlier one %lld",
                  n->number, n->progress.has_step ? (long long)n->progress.last_step : 0LL,
                  (long long)before);
     else if (!n->progress.has_step && !n->progress.has_checkpoint && lived_s < SHORT_LIFE_S)
         snprintf(j->no_restart, sizeof j->no_restart,
-                 "it was stopped after %.1f s without a step or a checkpoint: it would come no "
-                 "further the next time",
+                 "the segment was stopped after %.1f s without a step or a checkpoint: a "
+                 "restart would get no further",
                  lived_s);
     else if (n->number >= g->max_restarts)
-        snprintf(j->no_restart, sizeof j->no_restart, "it was restarted %u time%s (--max-restarts)",
-                 n->number, n->number == 1 ? "" : "s");
+        snprintf(j->no_restart, sizeof j->no_restart,
+                 "restarted %u time%s already (--max-restarts)", n->number,
+                 n->number == 1 ? "" : "s");
     return !j->no_restart[0];
 }
 
@@ -315,26 +311,25 @@ static bool wants_again(const struct job *j)
            (!j->client.is_gone || j->options->guard.keep_on_exit || j->options->is_detached);
 }
 
-static void say_again(struct job *j, unsigned number)
+static void report_restart(struct job *j, unsigned number)
 {
     const struct job_segment *n = &j->now;
     if (n->progress.has_checkpoint && n->progress.checkpoint_has_step)
-        job_notifyf(j, "starting the job again from its checkpoint of step %lld (segment %u)",
+        job_notifyf(j, "restarting the job from its checkpoint of step %lld (segment %u)",
                     (long long)n->progress.checkpoint_step, number);
     else if (n->progress.has_checkpoint)
-        job_notifyf(j, "starting the job again from its checkpoint (segment %u)", number);
+        job_notifyf(j, "restarting the job from its checkpoint (segment %u)", number);
     else
-        job_notifyf(j, "starting the job again (segment %u); no checkpoint was acknowledged",
-                    number);
+        job_notifyf(j, "restarting the job (segment %u); no checkpoint was acknowledged", number);
 }
 
 void job_segment_over(struct job *j)
 {
-    engine_sample_now(j->engine); /* the last deaths belong into the recording */
-    own_up(&j->now);
+    engine_sample_now(j->engine); /* records the last exits */
+    clear_cause_if_finished(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {
-        job_notifyf(j, "not started again: %s", j->no_restart);
+        job_notifyf(j, "not restarted: %s", j->no_restart);
         again = false;
     }
     keep_segment(j);
@@ -343,8 +338,9 @@ void job_segment_over(struct job *j)
         return;
     }
     unsigned number = j->now.number + 1;
-    say_again(j, number);
-    job_client_wake(j); /* stopped with the segment before, whose SIGCONT will not come */
+    report_restart(j, number);
+    /* the client stopped with the last segment, which sends no SIGCONT any more */
+    job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);
     if (j->now.pidfd >= 0)

@@ -1,4 +1,4 @@
-/* In the place of a supervisor that is gone. */
+/* Cleans up after a killed supervisor. */
 #include "supervise/lost.h"
 
 #include <errno.h>
@@ -8,18 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "guard/cgroup.h"
 #include "guard/sweep.h"
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-enum { JSON_MAX = 2 << 20 };
+enum { JSON_MAX = 2 << 20 }; /* without a valid run.json, the end is all that is written */
 
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
 {
@@ -44,60 +44,41 @@ void lost_sign_lock(const struct proc_root *root, int lock_fd)
         (void)!pwrite(lock_fd, line, (size_t)n, 0);
 }
 
-/* As it is; an empty one where there is none. */
-static json_t *read_doc(int rundir_fd)
-{
-    struct buf text = {0};
-    io_read_plain(rundir_fd, "run.json", JSON_MAX, &text);
-    json_t *doc = text.len ? json_parse(text.data, text.len, NULL) : NULL;
-    buf_fini(&text);
-    if (json_is_object(doc))
-        return doc;
-    json_decref(doc);
-    return json_object();
-}
-
-static void write_doc(int rundir_fd, json_t *doc, json_t *end)
+/* Takes ownership of O. */
+static void write_outcome(int rundir_fd, struct outcome *o, const struct outcome_end *end)
 {
     const struct rundir dir = {.fd = rundir_fd};
-    json_object_set_new(doc, "state", json_string("ended"));
-    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
-    json_object_set_new(doc, "end", end);
+    char text[TEXT_LOCAL_MAX];
+    json_t *doc = json_object();
+    outcome_set_text(&o->about.state, "ended");
+    outcome_set_text(&o->ended, text_local_time(text, clock_wall_ns()));
+    outcome_put(o, doc);
+    json_object_set_new(doc, "end", outcome_end_json(end));
     (void)rundir_write_json(&dir, doc);
-}
-
-json_t *lost_end_json(enum cause cause, int left_behind)
-{
-    return json_pack("{s:s,s:s,s:i}", "kind", cause_kind_name(cause), "by", cause_by_text(cause),
-                     "left_behind", left_behind);
-}
-
-void lost_write(int rundir_fd, json_t *end)
-{
-    if (rundir_fd < 0) {
-        json_decref(end);
-        return;
-    }
-    json_t *doc = read_doc(rundir_fd);
-    write_doc(rundir_fd, doc, end);
     json_decref(doc);
+    outcome_fini(o);
 }
 
-/* ---- nobody watches it ---- */
-
-json_t *lost_cgroup_json(const struct guard_cgroup *g)
+struct outcome_end lost_end(enum cause cause, int left_behind)
 {
-    json_t *list = json_array();
-    if (g->memory_dir[0])
-        json_array_append_new(list, json_text0(g->memory_dir));
-    if (g->kill_dir[0] && strcmp(g->kill_dir, g->memory_dir) != 0)
-        json_array_append_new(list, json_text0(g->kill_dir));
-    return list;
+    return (struct outcome_end){.kind = OUTCOME_LOST,
+                                .by = (char *)(uintptr_t)cause_by_text(cause),
+                                .has_left_behind = true,
+                                .left_behind = (uint64_t)left_behind};
 }
 
-/* run.json is in the hands of the job, which could name the group or the sockets of another run
- * there. Only what a dead ebb of our own user can have made is taken for its own. */
+void lost_write(int rundir_fd, const struct outcome_end *end)
+{
+    struct outcome o = {0};
+    if (rundir_fd >= 0)
+        (void)outcome_read_folder(rundir_fd, JSON_MAX, NULL, &o);
+    write_outcome(rundir_fd, &o, end);
+}
 
+/* ---- when supervisor and sentinel were killed ---- */
+
+/* The job can write run.json, and could name the cgroup or the sockets of another run there. Only
+ * a cgroup that a dead ebb of this user made is accepted. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;
@@ -107,22 +88,20 @@ static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
            st.st_uid == geteuid();
 }
 
-static void read_cgroup(const struct proc_root *root, const json_t *doc, struct guard_cgroup *ret)
+static struct guard_cgroup lost_cgroup(const struct proc_root *root, const struct outcome_about *a)
 {
-    char *const dirs[] = {ret->memory_dir, ret->kill_dir};
-    *ret = guard_cgroup_none;
-    for (size_t i = 0; i < 2; i++) {
-        const char *dir = json_string_value(json_array_get(json_object_get(doc, "cgroup"), i));
-        if (dir && is_lost_cgroup(root, dir))
-            memcpy(dirs[i], dir, strlen(dir) + 1);
-    }
+    struct guard_cgroup g = guard_cgroup_none;
+    char *const dirs[] = {g.memory_dir, g.kill_dir};
+    for (size_t i = 0; i < 2 && i < a->cgroup_count; i++)
+        if (a->cgroup[i] && is_lost_cgroup(root, a->cgroup[i]))
+            memcpy(dirs[i], a->cgroup[i], strlen(a->cgroup[i]) + 1);
+    return g;
 }
 
-/* The folder of the sockets, by the control socket's path. */
-static void remove_sockets(const json_t *doc)
+/* Removes the sockets' folder; PATH is the path of the control socket in it. */
+static void remove_sockets(const char *path)
 {
     char folder[128];
-    const char *path = json_string_value(json_object_get(doc, "control"));
     const char *slash = path && path[0] == '/' ? strrchr(path, '/') : NULL;
     if (!slash || strcmp(slash, "/control") != 0 || (size_t)(slash - path) >= sizeof folder)
         return;
@@ -135,16 +114,16 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, const char *
                  uint64_t grace_ns)
 {
     AUTO_CLOSE int dir = rundir_open_signed(AT_FDCWD, run_dir, folder_id);
-    json_t *doc = dir < 0 ? json_object() : read_doc(dir);
-    struct guard_cgroup cgroup;
-    read_cgroup(root, doc, &cgroup);
+    struct outcome o = {0};
+    if (dir >= 0)
+        (void)outcome_read_folder(dir, JSON_MAX, NULL, &o);
+    struct guard_cgroup cgroup = lost_cgroup(root, &o.about);
     const char *slash = strrchr(cgroup.memory_dir, '/');
     const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);
     guard_cgroup_remove(root, &cgroup, clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
-    remove_sockets(doc);
-    if (dir >= 0)
-        write_doc(dir, doc, lost_end_json(CAUSE_SENTINEL, ended > 0 ? ended : 0));
-    json_decref(doc);
+    remove_sockets(o.about.control);
+    const struct outcome_end end = lost_end(CAUSE_SENTINEL, ended > 0 ? ended : 0);
+    write_outcome(dir, &o, &end);
     return ended < 0 ? ended : 0;
 }

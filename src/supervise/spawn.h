@@ -1,4 +1,4 @@
-/* Starting the job's first process so that it finds the world as if started by hand. */
+/* Starts the job's first process so that it runs as it would without ebb. */
 #pragma once
 
 #include <signal.h>
@@ -7,10 +7,10 @@
 #include "supervise/supervisor.h"
 #include "guard/cgroup.h"
 
-/* Our ends of the job's streams; -1 where there is none. */
+/* Our ends of the job's streams; -1: no such stream. */
 struct spawn_streams {
     int terminal; /* master of its pseudo terminal */
-    int out, err; /* read ends of pipes; out has both where they go to one place */
+    int out, err; /* read ends of pipes; out carries both streams if they are the same file */
 };
 
 struct spawned {
@@ -20,12 +20,12 @@ struct spawned {
 
 struct spawn_request {
     const struct supervisor_options *options;
-    char **argv;                       /* the options' own, or with more behind it */
+    char **argv;                       /* the command, possibly with --resume-args */
     const sigset_t *mask;              /* the job's signal mask */
-    const struct guard_cgroup *cgroup; /* to be put into; may be guard_cgroup_none */
-    int oom_score_adj;                 /* so that the kernel would pick it, not a neighbour */
+    const struct guard_cgroup *cgroup; /* cgroup to start it in; may be guard_cgroup_none */
+    int oom_score_adj;                 /* makes the OOM killer pick the job first */
 };
 
-/* The environment is the caller's. 0; or -errno of exec itself in *ret_exec_error (then 0 is
- * returned and no process is left); or -errno of ours. */
+/* Starts the job, which inherits the caller's environment. 0 or -errno. If exec itself fails,
+ * returns 0, sets *ret_exec_error to its -errno, and no process is left. */
 int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);

@@ -1,4 +1,4 @@
-/* Marks of a process's own and of hooks in it. */
+/* Compares the step marks that a process sends itself with those that hooks send for it. */
 #include "supervise/step_sources.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
 {
     struct step_source *source = source_of(s, mark->pid);
     if (!source) {
-        if (s->n == STEP_SOURCES_MAX) /* the oldest has most probably ended */
+        if (s->n == STEP_SOURCES_MAX) /* replace the oldest, which has most likely exited */
             memmove(s->known, s->known + 1, --s->n * sizeof *s->known);
         source = &s->known[s->n++];
         *source = (struct step_source){.pid = mark->pid};
@@ -29,7 +29,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
         source->step = mark->step;
 }
 
-/* Whether a hook's MARK has something that the process has not sent. */
+/* Whether a hook's MARK has information that the process itself has not sent. */
 static bool adds_something(const struct step_source *source, const struct mark *mark)
 {
     bool is_event = mark->kind == MARK_EVAL || mark->kind == MARK_SAVE || mark->kind == MARK_EPOCH;

@@ -1,5 +1,5 @@
-/* Processes that send their own step marks: what the hooks of the Python package send about the
- * same training is left out, so that no step counts twice. */
+/* Processes that send their own step marks: marks that the hooks of the Python package send about
+ * the same training are skipped, so that no step is counted twice. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,16 +12,15 @@ enum { STEP_SOURCES_MAX = 64 };
 struct step_sources {
     struct step_source {
         int32_t pid;
-        uint32_t kinds; /* that it sent itself, a bit each */
-        int64_t step;   /* the last it sent */
+        uint32_t kinds; /* bits of the kinds of marks that the process sent itself */
+        int64_t step;   /* the last step it sent */
         bool has_length, has_ended;
     } known[STEP_SOURCES_MAX];
     size_t n;
     uint64_t left_out;
 };
 
-/* True: MARK comes from a hook (BY=hook), its process sends steps itself, and MARK adds nothing to
- * them: it is not to be counted. What it can add is a kind of event, or the length of an epoch,
- * that the process has not sent, where both count the same steps. After an end the hooks may report
- * a training that follows. */
+/* Whether to skip MARK. True if it comes from a hook (BY=hook), its process sends steps itself, and
+ * MARK adds no kind of event and no epoch length that the process has not sent, counted in the same
+ * steps. After an end mark the hooks may report the next training. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

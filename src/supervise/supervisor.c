@@ -1,4 +1,4 @@
-/* A job's life on the event loop, from its start to run.json, and the sentinel above it. */
+/* Runs a job on the event loop, from its start to run.json, and starts its sentinel. */
 #include "supervise/supervisor.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "trace/logs.h"
 
 enum {
-    LOG_WAIT_S = 5, /* a disk that hangs is left behind */
-    ROOM_MS = 1000, /* between two looks whether a full disk has room again */
+    LOG_WAIT_S = 5, /* longest wait for a disk that hangs */
+    ROOM_MS = 1000, /* time between attempts to write to a full disk */
 };
 
 static void on_mark(void *user, const struct mark *mark)
@@ -39,13 +39,23 @@ static void on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
-/* Without it nobody finds the control socket: on a full disk it is tried again. */
+/* Writes run.json, in which readers find the control socket; on a full disk the write is repeated.
+ */
 static void announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
         return;
+    struct outcome_about *about = &j->outcome.about;
+    struct guard_cgroup *g = &j->guard.cgroup;
+    char *dirs[2];
+    about->cgroup = dirs;
+    if (g->memory_dir[0])
+        dirs[about->cgroup_count++] = g->memory_dir;
+    if (g->kill_dir[0] && strcmp(g->kill_dir, g->memory_dir) != 0)
+        dirs[about->cgroup_count++] = g->kill_dir;
     json_t *doc = job_running_json(j);
-    json_object_set_new(doc, "cgroup", lost_cgroup_json(&j->guard.cgroup));
+    about->cgroup = NULL;
+    about->cgroup_count = 0;
     j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
     j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
     json_decref(doc);
@@ -68,7 +78,7 @@ static void on_process(void *user, const struct proc_event *event)
     job_heap_process(user, event);
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static void record(struct job *j)
 {
@@ -81,13 +91,13 @@ static void record(struct job *j)
     json_decref(header);
     job_log_start(j);
     if (r < 0)
-        job_notifyf(j, "%s; the job goes on without a recording", err.text);
+        job_notifyf(j, "%s; the job runs without a recording", err.text);
 }
 
 static int set_up_job(struct job *j, struct err *err)
 {
     const struct engine_callbacks callbacks = {
-        .tick = on_job_tick, .say = job_notify, .process = on_process, .user = j};
+        .tick = on_job_tick, .report = job_notify, .process = on_process, .user = j};
     int r = loop_new(&j->loop);
     if (r == 0)
         r = job_signals_start(j);
@@ -139,34 +149,34 @@ static void send_end(struct job *j, const json_t *doc)
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* A reader may take its time (a pager): the end is written down, so we can wait with it. And a
-     * client that was told to stop may do so only now: it is woken until it has read the end. */
+    /* The reader may be slow (a pager). run.json is written already, so the supervisor can wait. A
+     * client that stops only now is woken until it has read the end. */
     job_client_flush(j);
     job_client_wake(j);
     while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
         loop_once(j->loop, -1);
 }
 
-/* Of a detached job run.json alone tells how it ended: on a full disk we keep that, and with it the
- * job's lock, until there is room, or until somebody no longer wants to know. The control socket
- * tells meanwhile. */
+/* Only run.json records how a detached job ended. On a full disk the supervisor therefore retries,
+ * and keeps the job's lock, until there is space or the job is cancelled. The control socket
+ * reports that it waits. */
 static int write_end(struct job *j, const json_t *doc)
 {
     const struct rundir *dir = &j->options->rundir;
     int r = rundir_write_json(dir, doc);
-    j->waits_for_room = j->options->is_detached && j->now.exited;
-    while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_room) {
+    j->waits_for_disk = j->options->is_detached && j->now.exited;
+    while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_disk) {
         uint64_t until_ns = clock_mono_ns() + ROOM_MS * NS_PER_MS;
         job_control_state(j);
-        for (uint64_t now_ns; j->waits_for_room && (now_ns = clock_mono_ns()) < until_ns;)
+        for (uint64_t now_ns; j->waits_for_disk && (now_ns = clock_mono_ns()) < until_ns;)
             loop_once(j->loop, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
         r = rundir_write_json(dir, doc);
     }
-    j->waits_for_room = false;
+    j->waits_for_disk = false;
     return r;
 }
 
-/* Stops the recording, says in run.json how it ended, tells the client. */
+/* Stops the recording, writes the end to run.json, and sends it to the client. */
 static void finish_job(struct job *j)
 {
     json_t *footer = outcome_end_json(job_outcome_end(j));
@@ -176,7 +186,7 @@ static void finish_job(struct job *j)
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
-    if (j->output.log) /* whoever reads that it ended finds all of it */
+    if (j->output.log) /* the log must be complete before run.json reports the end */
         sink_wait(logs_sink(j->output.log), LOG_WAIT_S * NS_PER_S);
     json_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
@@ -196,7 +206,7 @@ static int start(struct job *j)
     j->started_ns = j->now.started_ns;
     j->started_wall_ns = j->now.started_wall_ns;
     if (r == 0 && j->no_marks.text[0])
-        job_notify(j, j->no_marks.text); /* no marks, but a job that runs */
+        job_notify(j, j->no_marks.text); /* the job runs without marks */
     return r;
 }
 
@@ -209,16 +219,15 @@ static void watch_job(struct job *j)
     loop_run(j->loop);
 }
 
-/* The supervisor's side of the client. */
+/* The supervisor's ends of the client's channel and pipes. */
 struct client_ends {
-    int fd;        /* of the channel */
-    int stream[3]; /* [1] and [2]: where the job's output goes; -1 none */
+    int fd;        /* its end of the channel */
+    int stream[3]; /* [1] and [2]: pipes for the job's output; -1: none */
     int pidfd;
 };
 
-/* The kernel enlarges the table of open files by doubling, and once we have threads it waits each
- * time for all CPUs: seconds on a machine with hundreds of busy processes, of which we keep some
- * files each. */
+/* The kernel doubles the table of open files when it is full, and in a process with threads it
+ * waits for all CPUs each time: seconds on a machine with hundreds of busy processes. */
 static void enlarge_file_table(int any_fd)
 {
     enum { FILES = 4096 };
@@ -246,7 +255,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     job_about_start(&j);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit must not end the job */
     int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);
@@ -257,22 +266,20 @@ static int supervise(const struct supervisor_options *options, const struct clie
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    return r < 0 && j.now.pid > 0; /* then the sentinel ends what was started */
+    return r < 0 && j.now.pid > 0; /* the sentinel then ends the job */
 }
 
 /* ---- the sentinel ---- */
 
-static json_t *lost_json(const struct sentinel_end *end)
+static void write_lost(const struct supervisor_options *options, const struct sentinel_end *end)
 {
-    if (!end->was_kept || !end->status_known)
-        return lost_end_json(CAUSE_SUPERVISOR, end->ended);
-    if (WIFSIGNALED(end->status))
-        return json_pack("{s:s,s:i,s:s?,s:i,s:b,s:i}", "kind", "signalled", "status",
-                         128 + WTERMSIG(end->status), "signal", sigabbrev_np(WTERMSIG(end->status)),
-                         "signal_number", WTERMSIG(end->status), "outlived_supervisor", 1,
-                         "left_behind", end->ended);
-    return json_pack("{s:s,s:i,s:b,s:i}", "kind", "exited", "status", WEXITSTATUS(end->status),
-                     "outlived_supervisor", 1, "left_behind", end->ended);
+    struct outcome_end o = lost_end(CAUSE_SUPERVISOR, end->ended);
+    if (end->was_kept && end->status_known) {
+        o = outcome_end_of_status(end->status);
+        o.has_left_behind = o.has_outlived_supervisor = o.outlived_supervisor = true;
+        o.left_behind = (uint64_t)end->ended;
+    }
+    lost_write(options->rundir.fd, &o);
 }
 
 static void close_ends(int fd, const int stream[3])
@@ -291,8 +298,8 @@ static void close_client_ends(const struct client_ends *client)
         close(client->pidfd);
 }
 
-/* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
- * error messages. */
+/* Closes the streams of the process that started a detached job, because that process waits for
+ * their end. Only the lock stays open. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
@@ -304,9 +311,9 @@ static void detach(const struct supervisor_options *options)
         close(null_fd);
 }
 
-/* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. A detached
- * job is ended when its supervisor is killed, whatever else was asked for: nobody would watch its
- * memory any more, and nobody could cancel it. */
+/* Closes all fds of the client and the user, who may wait for their end. A detached job ends with
+ * its supervisor even with --keep-on-exit, because its memory would no longer be watched and it
+ * could not be cancelled. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct client_ends *client)
 {
@@ -337,12 +344,13 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
     }
     if (end.is_lost && !(note && note->finished))
-        lost_write(options->rundir.fd, lost_json(&end));
+        write_lost(options, &end);
     _exit(end.is_lost);
 }
 
-/* What the job writes to a pipe of ours goes on through one to the client. Not to the user's pipe:
- * a reader that splices from that to a disk that hangs keeps it locked, and we would hang too. */
+/* The job's output goes through a pipe to the client, not directly into the user's pipe: a reader
+ * that splices from the user's pipe to a hanging disk keeps the pipe locked, and the supervisor
+ * would hang, too. */
 static int open_stream(int *ret_ours, int *ret_theirs)
 {
     int pair[2];

@@ -1,4 +1,4 @@
-/* The head of the file and of each block: written, checked, and found again in a damaged file. */
+/* Writes and checks file and block headers, and finds them again in a damaged file. */
 #include "trace/block.h"
 
 #include <assert.h>
@@ -79,4 +79,27 @@ size_t block_find(const uint8_t *bytes, size_t len)
         at++;
     }
     return len;
+}
+
+const char *block_guess_kind(const uint8_t *bytes, size_t len)
+{
+    static const struct {
+        const char *magic, *kind;
+    } known[] = {
+        {"\x1f\x8b", "gzip data"},
+        {"\x28\xb5\x2f\xfd", "zstd data"},
+        {"\xfd\x37zXZ", "xz data"},
+        {"BZh", "bzip2 data"},
+        {"PK\x03\x04", "a zip archive"},
+        {"\x7f\x45LF", "a program"},
+        {"SQLite format 3", "an SQLite database"},
+        {BLOCK_FILE_MAGIC, "a recording of ebb"},
+        {"EBBHEAP", "a heap table of ebb"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t n = strlen(known[i].magic);
+        if (len >= n && memcmp(bytes, known[i].magic, n) == 0)
+            return known[i].kind;
+    }
+    return NULL;
 }

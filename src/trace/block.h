@@ -1,6 +1,6 @@
-/* The frame of a recording: the head of the file and the head of each block. Shared with the
- * history of a heap (profile/store.h), which is framed alike and has its own types of blocks; the
- * format is docs/trace-format.md. */
+/* The framing of a recording: the file header and block headers. Also used by heap histories
+ * (profile/store.h), which have their own block types. The format is described in
+ * docs/reference/trace-format.md. */
 #pragma once
 
 #include <stddef.h>
@@ -15,34 +15,39 @@ enum {
     BLOCK_MINOR = 0,
     BLOCK_FILE_HEAD_BYTES = 16,
     BLOCK_HEAD_BYTES = 32,
-    BLOCK_PAYLOAD_MAX = 16 << 20, /* stored or unpacked; more is not of our making */
+    /* of the stored and of the unpacked payload; ebb never writes more */
+    BLOCK_PAYLOAD_MAX = 16 << 20,
 };
 
 enum block_type {
-    BLOCK_HEADER = 1, /* JSON: what the file says of itself */
-    BLOCK_RAW = 2,    /* records of block SEQ, from byte PART of its record stream on */
-    BLOCK_SEALED = 3, /* all records of block SEQ as compressed columns; in place of its RAW */
+    BLOCK_HEADER = 1, /* JSON that describes the recording */
+    BLOCK_RAW = 2,    /* records of block SEQ, starting at byte PART of its record stream */
+    /* all records of block SEQ as compressed columns; replaces the RAW blocks of SEQ */
+    BLOCK_SEALED = 3,
 };
 
 struct block_head {
     uint16_t type;
-    uint16_t flags; /* 0 */
-    uint64_t seq;   /* from 1 on */
+    uint16_t flags; /* always 0 */
+    uint64_t seq;   /* counts from 1 */
     uint32_t part;
     uint32_t stored_len;
-    uint32_t raw_len; /* unpacked */
-    uint32_t crc;     /* CRC-32C of the head, with 0 here, and of what is stored */
+    uint32_t raw_len; /* length of the unpacked payload */
+    uint32_t crc;     /* CRC-32C of the header, with this field 0, and the payload */
 };
 
-/* MAGIC: eight bytes. */
+/* Appends a file header. MAGIC has eight bytes. */
 void block_add_file_head(struct buf *out, const char *magic, uint16_t major, uint16_t minor);
-/* Fills in stored_len and crc. */
+/* Appends a block. stored_len and crc of HEAD are ignored and computed here. */
 void block_add(struct buf *out, const struct block_head *head, const void *payload, size_t len);
 
-/* 0, or -EBADMSG: no head of a block, or one whose lengths cannot be. The CRC is not checked. */
+/* 0, or -EBADMSG: not a block header, or one with impossible lengths. The CRC is not checked. */
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
-/* The CRC of the head itself, to be continued over the payload. */
+/* The CRC of the header alone; continue it over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
-/* The first place in the LEN bytes where a head may begin (it may be cut off at the end); LEN if
- * none. */
+/* The first offset in the LEN bytes where a block header may begin (possibly truncated at the
+ * end); LEN if there is none. */
 size_t block_find(const uint8_t *bytes, size_t len);
+/* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". NULL if
+ * it is text or unknown. */
+const char *block_guess_kind(const uint8_t *bytes, size_t len);

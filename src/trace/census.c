@@ -1,4 +1,4 @@
-/* Finding and reading the censuses of a run folder. */
+/* Finds and reads the census files of a run folder. */
 #include "trace/census.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 enum { CENSUS_BYTES_MAX = 16 << 20 };
 
-/* The pid in the name of a census; 0: it is not one. */
+/* The pid in the name of a census file; 0 if NAME is not a census file. */
 static int32_t census_pid(const char *name)
 {
     const char *dash = strchr(name, '-'), *second = dash ? strchr(dash + 1, '-') : NULL;

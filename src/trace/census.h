@@ -1,5 +1,4 @@
-/* The censuses that a run folder keeps: census/NNNN-PID-STEP.json, the number counted by each
- * process for itself. */
+/* The census files of a run folder, census/NNNN-PID-STEP.json. Each process numbers its own. */
 #pragma once
 
 #include <jansson.h>
@@ -13,12 +12,14 @@ struct census_file {
     char *path; /* owned */
 };
 struct census_files {
-    struct census_file *v; /* the oldest first */
+    struct census_file *v; /* oldest first */
     size_t count;
 };
 
-/* Those in FOLDER (of PID alone, where it is not 0). A folder that cannot be read has none. */
+/* Lists the files in FOLDER (only those of PID unless it is 0). The list is empty if the folder is
+ * unreadable. */
 void census_files_list(const char *folder, int32_t pid, struct census_files *ret);
 void census_files_fini(struct census_files *files);
-/* A file of the job's own, whatever is in it: an object, or NULL with a sentence. */
+/* Reads a census file. The job wrote it, so it may contain anything. Returns an object, or NULL
+ * with an error. */
 json_t *census_file_read(const char *path, struct err *err);

@@ -1,6 +1,7 @@
-/* Rows of other people's tables: which column is what, in which unit, and is it a number. */
+/* Interprets the rows of foreign tables: columns, units and numbers. */
 #include "trace/csv.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "base/number.h"
 #include "trace/csv_table.h"
 
-/* The largest address space there is (five-level page tables): more cannot be resident. */
+/* The largest address space (five-level page tables), which no process can exceed. */
 #define VALUE_MAX (UINT64_C(1) << 57)
 
 enum { NO_COLUMN = -1 };
@@ -20,57 +21,35 @@ struct columns {
     int value, t, step, group, epoch, phase, steps_per_epoch, examples, batch;
     size_t count;
     uint64_t unit;
-    char value_name[64]; /* for sentences */
+    char value_name[64]; /* name of the value column, for error messages */
 };
 
-struct text {
-    const char *s;
-    size_t len;
-};
-
-static bool is_blank(char c)
+static struct span field(const struct csv_table *t, int i)
 {
-    return c == ' ' || c == '\t';
-}
-
-static struct text field(const struct csv_table *t, int i)
-{
-    struct text f = {"", 0};
-    if (i == NO_COLUMN)
-        return f;
-    f.s = csv_table_field(t, (size_t)i, &f.len);
-    while (f.len > 0 && is_blank(f.s[0])) {
-        f.s++;
-        f.len--;
-    }
-    while (f.len > 0 && is_blank(f.s[f.len - 1]))
-        f.len--;
-    return f;
+    return i == NO_COLUMN ? (struct span){"", 0} : csv_table_field(t, (size_t)i);
 }
 
 static int find_column(const struct csv_table *t, const char *name)
 {
-    size_t len = strlen(name);
-    for (size_t i = 0; i < t->count; i++) {
-        struct text f = field(t, (int)i);
-        if (f.len == len && memcmp(f.s, name, len) == 0)
-            return (int)i;
+    int similar = NO_COLUMN;
+    for (size_t i = t->count; i-- > 0;) {
+        struct span f = field(t, (int)i);
+        if (f.len == strlen(name) && strncasecmp(f.p, name, f.len) == 0)
+            similar = (int)i;
     }
-    for (size_t i = 0; i < t->count; i++) {
-        struct text f = field(t, (int)i);
-        if (f.len == len && strncasecmp(f.s, name, len) == 0)
+    for (size_t i = 0; i < t->count; i++)
+        if (span_is(field(t, (int)i), name))
             return (int)i;
-    }
-    return NO_COLUMN;
+    return similar;
 }
 
-/* "t, pid, rss": as many as a sentence holds. */
+/* Lists the column names, "t, pid, rss": as many as fit into an error message. */
 static const char *list_columns(const struct csv_table *t, char out[200])
 {
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < t->count; i++) {
-        struct text f = field(t, (int)i);
+        struct span f = field(t, (int)i);
         if (at + f.len + 8 > 200) {
             memcpy(out + at, ", …", sizeof(", …"));
             break;
@@ -79,7 +58,7 @@ static const char *list_columns(const struct csv_table *t, char out[200])
             memcpy(out + at, ", ", 2);
             at += 2;
         }
-        memcpy(out + at, f.s, f.len);
+        memcpy(out + at, f.p, f.len);
         at += f.len;
         out[at] = '\0';
     }
@@ -94,40 +73,25 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                    option, list_columns(t, list));
 }
 
-static const struct {
-    const char *name;
-    uint64_t bytes;
-} units[] = {
-    {"b", 1},
-    {"byte", 1},
-    {"bytes", 1},
-    {"k", UINT64_C(1) << 10},
-    {"kb", UINT64_C(1) << 10},
-    {"kib", UINT64_C(1) << 10},
-    {"m", UINT64_C(1) << 20},
-    {"mb", UINT64_C(1) << 20},
-    {"mib", UINT64_C(1) << 20},
-    {"g", UINT64_C(1) << 30},
-    {"gb", UINT64_C(1) << 30},
-    {"gib", UINT64_C(1) << 30},
-    {"t", UINT64_C(1) << 40},
-    {"tb", UINT64_C(1) << 40},
-    {"tib", UINT64_C(1) << 40},
-};
-
-/* 0: there is no such unit. */
+/* The size of a unit: "B", "byte", "bytes", or one of K, M, G, T with or without "B" or "iB", in
+ * any case; 0 if the unit is unknown. */
 static uint64_t unit_named(const char *s, size_t len)
 {
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strlen(units[i].name) == len && strncasecmp(units[i].name, s, len) == 0)
-            return units[i].bytes;
-    return 0;
+    static const char letters[] = "kmgt";
+    const char *letter = len > 0 ? strchr(letters, tolower((unsigned char)s[0])) : NULL;
+    const char *rest = s + 1;
+    if ((len == 1 || len == 4 || len == 5) && strncasecmp(s, "bytes", len) == 0)
+        return 1;
+    if (!letter || !*letter || len > 3 || (len == 2 && strncasecmp(rest, "b", 1) != 0) ||
+        (len == 3 && strncasecmp(rest, "ib", 2) != 0))
+        return 0;
+    return UINT64_C(1) << (10 * (letter - letters + 1));
 }
 
-static uint64_t unit_of_column(struct text name)
+static uint64_t unit_of_column(struct span name)
 {
-    const char *end = memrchr(name.s, '_', name.len);
-    uint64_t unit = end ? unit_named(end + 1, (size_t)(name.s + name.len - end - 1)) : 0;
+    const char *end = memrchr(name.p, '_', name.len);
+    uint64_t unit = end ? unit_named(end + 1, (size_t)(name.p + name.len - end - 1)) : 0;
     return unit > 0 ? unit : 1;
 }
 
@@ -152,7 +116,7 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
         t->name, list_columns(t, list));
 }
 
-/* A column that may be absent unless it was asked for by NAME. */
+/* Finds a column that may be absent, unless the user named it. */
 static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
                          const char *option, int *ret, struct err *err)
 {
@@ -165,14 +129,14 @@ static int find_unit(const struct csv_table *t, const char *unit, struct columns
 {
     c->unit = unit ? unit_named(unit, strlen(unit)) : unit_of_column(field(t, c->value));
     if (c->unit == 0)
-        return err_set(err, -EINVAL, "--unit \"%.64s\" is not a unit: use %s", unit, CSV_UNITS);
+        return err_set(err, -EINVAL, "--unit: unknown unit \"%.64s\"; use %s", unit, CSV_UNITS);
     return 0;
 }
 
 static int find_columns(const struct csv_table *t, const struct csv_options *o, struct columns *c,
                         struct err *err)
 {
-    struct text name;
+    struct span name;
     char list[200];
     int r = find_value(t, o->column, c, err);
     if (r == 0)
@@ -200,23 +164,23 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
     c->count = t->count;
     name = field(t, c->value);
     snprintf(c->value_name, sizeof c->value_name, "%.*s", (int)(name.len < 60 ? name.len : 60),
-             name.s);
+             name.p);
     return 0;
 }
 
-static int bad_cell(const struct csv_table *t, const char *name, struct text cell, const char *what,
+static int bad_cell(const struct csv_table *t, const char *name, struct span cell, const char *what,
                     struct err *err)
 {
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s \"%.*s\"%s", t->name, t->line, name,
-                   (int)(cell.len < 60 ? cell.len : 60), cell.s, what);
+                   (int)(cell.len < 60 ? cell.len : 60), cell.p, what);
 }
 
-/* Whole numbers exactly, others to the nearest byte. */
-static int parse_value(struct text cell, uint64_t unit, uint64_t *ret)
+/* Whole numbers are exact; others are rounded to the nearest byte. */
+static int parse_value(struct span cell, uint64_t unit, uint64_t *ret)
 {
     int64_t whole;
     double v;
-    if (number_parse_i64(cell.s, cell.len, &whole) == 0) {
+    if (number_parse_i64(cell.p, cell.len, &whole) == 0) {
         if (whole < 0)
             return -EINVAL;
         if ((uint64_t)whole > VALUE_MAX / unit)
@@ -224,21 +188,21 @@ static int parse_value(struct text cell, uint64_t unit, uint64_t *ret)
         *ret = (uint64_t)whole * unit;
         return 0;
     }
-    if (number_parse_double(cell.s, cell.len, &v) == -EINVAL || (cell.len > 0 && cell.s[0] == '-'))
+    if (number_parse_double(cell.p, cell.len, &v) == -EINVAL || (cell.len > 0 && cell.p[0] == '-'))
         return -EINVAL;
-    if (number_parse_double(cell.s, cell.len, &v) < 0 || v * (double)unit > (double)VALUE_MAX)
+    if (number_parse_double(cell.p, cell.len, &v) < 0 || v * (double)unit > (double)VALUE_MAX)
         return -ERANGE;
     *ret = (uint64_t)llround(v * (double)unit);
     return 0;
 }
 
-/* "120", and "120.0" as pandas writes a column that had a gap. */
-static int parse_step(struct text cell, int64_t *ret)
+/* Accepts "120", and "120.0" as pandas writes a column with missing values. */
+static int parse_step(struct span cell, int64_t *ret)
 {
     double v;
-    if (number_parse_i64(cell.s, cell.len, ret) == 0)
+    if (number_parse_i64(cell.p, cell.len, ret) == 0)
         return *ret < 0 ? -EINVAL : 0;
-    if (number_parse_double(cell.s, cell.len, &v) < 0 || v < 0 || v > 0x1p53 || floor(v) != v)
+    if (number_parse_double(cell.p, cell.len, &v) < 0 || v < 0 || v > 0x1p53 || floor(v) != v)
         return -EINVAL;
     *ret = (int64_t)v;
     return 0;
@@ -247,7 +211,7 @@ static int parse_step(struct text cell, int64_t *ret)
 static int read_value(const struct csv_table *t, const struct columns *c, struct csv_row *row,
                       struct err *err)
 {
-    struct text cell = field(t, c->value);
+    struct span cell = field(t, c->value);
     int r = parse_value(cell, c->unit, &row->value_bytes);
     if (r == -ERANGE)
         return bad_cell(t, c->value_name, cell,
@@ -258,9 +222,9 @@ static int read_value(const struct csv_table *t, const struct columns *c, struct
 static int read_times(const struct csv_table *t, const struct columns *c, struct csv_row *row,
                       struct err *err)
 {
-    struct text cell = field(t, c->t);
+    struct span cell = field(t, c->t);
     row->has_t = c->t != NO_COLUMN;
-    if (row->has_t && number_parse_double(cell.s, cell.len, &row->t_s) < 0)
+    if (row->has_t && number_parse_double(cell.p, cell.len, &row->t_s) < 0)
         return bad_cell(t, "time", cell, " is not a number of seconds", err);
     cell = field(t, c->step);
     row->has_step = cell.len > 0;
@@ -269,30 +233,30 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
     cell = field(t, c->epoch);
     row->has_epoch = cell.len > 0;
     if (row->has_epoch &&
-        (number_parse_double(cell.s, cell.len, &row->epoch) < 0 || row->epoch < 0))
+        (number_parse_double(cell.p, cell.len, &row->epoch) < 0 || row->epoch < 0))
         return bad_cell(t, "epoch", cell, " is not a number", err);
     return 0;
 }
 
-/* A length that a table tells beside its values: one that cannot be is not told. */
+/* A positive number in one of the optional columns; 0 if it is missing or invalid. */
 static uint64_t read_length(const struct csv_table *t, int column)
 {
-    struct text cell = field(t, column);
+    struct span cell = field(t, column);
     int64_t v;
     return cell.len > 0 && parse_step(cell, &v) == 0 ? (uint64_t)v : 0;
 }
 
-/* 1 and a row, 0 if there is nothing in it, -errno. */
+/* 1 and a row; 0 if the row has no value; -errno. */
 static int read_row(const struct csv_table *t, const struct columns *c, struct csv_row *ret,
                     struct err *err)
 {
     struct csv_row row = {.line = t->line};
-    struct text group = field(t, c->group), phase = field(t, c->phase);
+    struct span group = field(t, c->group), phase = field(t, c->phase);
     int r;
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* the writer was stopped here */
+        return 0; /* truncated: the writer was interrupted here */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);
@@ -303,9 +267,9 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
         r = read_times(t, c, &row, err);
     if (r < 0)
         return r;
-    row.group = group.s;
+    row.group = group.p;
     row.group_len = group.len;
-    row.phase = phase.s;
+    row.phase = phase.p;
     row.phase_len = phase.len;
     row.steps_per_epoch = read_length(t, c->steps_per_epoch);
     row.examples = read_length(t, c->examples);

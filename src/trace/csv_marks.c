@@ -1,4 +1,4 @@
-/* Marks from JSON lines: each object becomes a mark as it would have come over the wire. */
+/* Reads marks from JSON lines: each object becomes a mark in the wire format. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static int bad(const struct lines *l, struct err *err, const char *why)
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", l->name, l->number, why);
 }
 
-/* 1 and a line without its end, 0 at the end of the file, -errno. */
+/* 1 and a line without its newline, 0 at the end of the file, -errno. */
 static int next_line(struct lines *l, struct err *err)
 {
     int c;
@@ -57,7 +57,7 @@ static bool is_blank(const struct buf *b)
     return true;
 }
 
-/* step → STEP, "lr-now" → LR_NOW, "2nd" → K_2ND: a key of the wire. */
+/* Turns a JSON key into a key of the wire format: step → STEP, "lr-now" → LR_NOW, "2nd" → K_2ND. */
 static void add_key(struct buf *out, const char *key)
 {
     if (!((key[0] >= 'a' && key[0] <= 'z') || (key[0] >= 'A' && key[0] <= 'Z')))
@@ -79,7 +79,7 @@ static int add_value(struct buf *out, const json_t *v)
         const char *text = json_string_value(v);
         size_t len = json_string_length(v);
         if (memchr(text, '\n', len) || memchr(text, '\0', len))
-            return -EBADMSG; /* a mark has one line a key */
+            return -EBADMSG; /* a value must fit on one line */
         buf_add(out, text, len);
         return 0;
     }
@@ -104,7 +104,7 @@ static bool is_own_key(const char *key)
     return false;
 }
 
-/* One KEY=VALUE line, checked alone so that the sentence can name the key. */
+/* Appends one KEY=VALUE line and checks it alone, so that the error can name the key. */
 static int add_pair(const struct lines *l, struct buf *out, const char *key, const json_t *v,
                     struct err *err)
 {
@@ -120,8 +120,8 @@ static int add_pair(const struct lines *l, struct buf *out, const char *key, con
         r = err_set(err, -ENOMEM, "no memory to read %s", l->name);
     } else if (r < 0 || mark_parse(alone.data, alone.len, &m) < 0) {
         char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-        r = err_set(err, -EBADMSG, "%s line %" PRIu64 ": \"%.40s\" cannot be %.60s", l->name,
-                    l->number, key, s ? s : "that");
+        r = err_set(err, -EBADMSG, "%s line %" PRIu64 ": invalid value of \"%.40s\": %.60s",
+                    l->name, l->number, key, s ? s : "that");
         free(s);
     } else {
         buf_add(out, alone.data + strlen("KIND=other\n"), alone.len - strlen("KIND=other\n"));
@@ -149,7 +149,7 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     return r;
 }
 
-/* 1 and a mark whose text is in OUT, 0 for an object that is none, -errno. */
+/* 1 and a mark, whose text is in OUT; 0 for an object that is not a mark; -errno. */
 static int read_mark(const struct lines *l, json_t *object, struct buf *out, double *ret_t_s,
                      struct mark *ret, struct err *err)
 {

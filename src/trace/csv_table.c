@@ -1,18 +1,17 @@
-/* Takes a CSV file apart into records and fields. */
+/* Splits a CSV file into records and fields. */
 #include "trace/csv_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "trace/block.h"
-
-/* What ended a field. */
-enum field_end { END_COMMA = 1, END_NEWLINE, END_FILE };
 
 void csv_table_init(struct csv_table *t, FILE *in, const char *name)
 {
@@ -26,19 +25,21 @@ void csv_table_fini(struct csv_table *t)
     *t = (struct csv_table){0};
 }
 
-const char *csv_table_field(const struct csv_table *t, size_t i, size_t *ret_len)
+struct span csv_table_field(const struct csv_table *t, size_t i)
 {
-    *ret_len = i < t->count ? t->fields[i].len : 0;
-    return *ret_len > 0 ? t->text.data + t->fields[i].offset : "";
+    if (i >= t->count || t->fields[i].len == 0)
+        return (struct span){"", 0};
+    return span_trimmed((struct span){t->text.data + t->fields[i].offset, t->fields[i].len});
 }
 
-static int bad(const struct csv_table *t, struct err *err, const char *why)
+static int refuse_record(const struct csv_table *t, struct err *err, const char *why)
 {
-    return err_set(err, -EBADMSG, "%s line %llu: %s", t->name, (unsigned long long)t->line, why);
+    return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* Three bytes cannot be put back into a stream, so what was no BOM waits in the table. */
-static int next_raw(struct csv_table *t)
+/* The next byte of the file. ungetc cannot return three bytes to a stream, so bytes that turn out
+ * not to be a BOM are kept in the table. */
+static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {
         t->has_begun = true;
@@ -49,152 +50,89 @@ static int next_raw(struct csv_table *t)
     return t->start_at < t->start_len ? t->start[t->start_at++] : getc_unlocked(t->in);
 }
 
-/* The next byte of the record, or EOF; -EBADMSG and -EIO stay below EOF (-1). */
-static int next_byte(struct csv_table *t, struct err *err)
-{
-    int c = next_raw(t);
-    if (c == '\0')
-        return bad(t, err, "there is a NUL byte: this is not a text file");
-    if (c == '\n')
-        t->next_line++;
-    if (c == EOF && ferror(t->in)) {
-        int code = errno > 1 ? -errno : -EIO;
-        return err_set(err, code, "cannot read %s: %s", t->name, strerror(-code));
-    }
-    return c;
-}
-
-static int keep(struct csv_table *t, int c, struct err *err)
-{
-    if (t->text.len >= CSV_RECORD_MAX)
-        return bad(t, err, "longer than 1 MiB (is a quote left open?)");
-    buf_add_byte(&t->text, (uint8_t)c);
-    return t->text.failed ? err_set(err, -ENOMEM, "no memory to read %s", t->name) : 0;
-}
-
-/* The rest of a field after its opening quote: how it ended, or -errno. */
-static int read_quoted(struct csv_table *t, struct err *err)
-{
-    for (;;) {
-        int c = next_byte(t, err), r;
-        if (c == '"') {
-            c = next_byte(t, err);
-            if (c == ',')
-                return END_COMMA;
-            if (c == '\r')
-                c = next_byte(t, err);
-            if (c == '\n')
-                return END_NEWLINE;
-            if (c == EOF)
-                return END_FILE;
-            if (c >= 0 && c != '"')
-                return bad(t, err, "text follows a closing quote (a quote inside is doubled)");
-        } else if (c == EOF) {
-            return bad(t, err, "a quote is opened and never closed");
-        }
-        if (c < EOF)
-            return c;
-        r = keep(t, c, err);
-        if (r < 0)
-            return r;
-    }
-}
-
-static int read_plain(struct csv_table *t, int c, struct err *err)
-{
-    size_t begin = t->text.len;
-    for (; c != ',' && c != '\n' && c != EOF; c = next_byte(t, err)) {
-        int r = c < EOF ? c : keep(t, c, err);
-        if (r < 0)
-            return r;
-    }
-    if (c == '\n' && t->text.len > begin && t->text.data[t->text.len - 1] == '\r')
-        t->text.len--;
-    return c == ',' ? END_COMMA : c == '\n' ? END_NEWLINE : END_FILE;
-}
-
 static int add_field(struct csv_table *t, size_t offset, struct err *err)
 {
     if (t->count == CSV_FIELDS_MAX)
-        return bad(t, err, "more than 4096 columns");
-    if (t->count == t->cap) {
-        size_t cap = t->cap > 0 ? t->cap * 2 : 16;
-        struct csv_field *fields = realloc(t->fields, cap * sizeof *fields);
-        if (!fields)
-            return err_set(err, -ENOMEM, "no memory to read %s", t->name);
-        t->fields = fields;
-        t->cap = cap;
-    }
+        return refuse_record(t, err, "more than 4096 columns");
+    if (t->text.failed || !ARRAY_ROOM(t->fields, t->count, t->cap))
+        return err_set(err, -ENOMEM, "no memory to read %s", t->name);
     t->fields[t->count++] = (struct csv_field){offset, t->text.len - offset};
     return 0;
 }
 
+/* The position within a field. FIELD_CLOSED is after a quote that may be the closing one. */
+enum csv_state { FIELD_START, FIELD_PLAIN, FIELD_QUOTED, FIELD_CLOSED };
+
+/* Handles byte C of a field. Returns the next state, or -errno. */
+static int take_byte(struct csv_table *t, int state, int c, struct err *err)
+{
+    if (c == '\0')
+        return refuse_record(t, err, "contains a NUL byte: not a text file");
+    if (t->text.len >= CSV_RECORD_MAX)
+        return refuse_record(t, err, "longer than 1 MiB (is a quote left open?)");
+    if (c == '"' && state == FIELD_START)
+        return FIELD_QUOTED;
+    if (c == '"' && state == FIELD_QUOTED)
+        return FIELD_CLOSED;
+    if (c == '\r' && state == FIELD_CLOSED)
+        return FIELD_CLOSED;
+    if (c != '"' && state == FIELD_CLOSED)
+        return refuse_record(t, err,
+                             "text follows a closing quote (a quote in a field must be doubled)");
+    buf_add_byte(&t->text, (uint8_t)c);
+    return state == FIELD_QUOTED || state == FIELD_CLOSED ? FIELD_QUOTED : FIELD_PLAIN;
+}
+
 int csv_table_next(struct csv_table *t, struct err *err)
 {
-    int end = 0;
+    int state = FIELD_START;
+    size_t begin = 0;
     buf_clear(&t->text);
     t->count = 0;
     t->line = t->next_line;
-    while (end != END_NEWLINE && end != END_FILE) {
-        size_t begin = t->text.len;
-        int c = next_byte(t, err), r;
-        if (c < EOF)
-            return c;
-        if (c == EOF && t->count == 0)
+    for (;;) {
+        int c = next_byte(t);
+        t->next_line += c == '\n';
+        if (c == EOF && ferror(t->in))
+            return err_set(err, -EIO, "cannot read %s: %s", t->name, strerror(EIO));
+        if (c == EOF && state == FIELD_QUOTED)
+            return refuse_record(t, err, "a quote is opened and never closed");
+        if (c == EOF && state == FIELD_START && t->count == 0)
             return 0;
-        end = c == '"' ? read_quoted(t, err) : read_plain(t, c, err);
-        r = end < 0 ? end : add_field(t, begin, err);
-        if (r < 0)
-            return r;
+        if (state == FIELD_QUOTED || (c != ',' && c != '\n' && c != EOF)) {
+            state = take_byte(t, state, c, err);
+            if (state < 0)
+                return state;
+            continue;
+        }
+        if (c == '\n' && state == FIELD_PLAIN && t->text.data[t->text.len - 1] == '\r')
+            t->text.len--;
+        int r = add_field(t, begin, err);
+        t->has_newline = c == '\n';
+        if (r < 0 || c != ',')
+            return r < 0 ? r : 1;
+        state = FIELD_START;
+        begin = t->text.len;
     }
-    t->has_newline = end == END_NEWLINE;
-    return 1;
-}
-
-static const char *compression_of(const unsigned char *s, size_t len)
-{
-    if (len >= 2 && s[0] == 0x1f && s[1] == 0x8b)
-        return "gzip";
-    if (len >= 4 && memcmp(s, "\x28\xb5\x2f\xfd", 4) == 0)
-        return "zstd";
-    if (len >= 6 && memcmp(s,
-                           "\xfd"
-                           "7zXZ",
-                           6) == 0)
-        return "xz";
-    if (len >= 3 && memcmp(s, "BZh", 3) == 0)
-        return "bzip2";
-    return NULL;
 }
 
 int csv_open(const char *path, FILE **ret, struct err *err)
 {
     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    unsigned char start[8];
-    const char *compression;
+    uint8_t start[16];
     struct stat st;
-    ssize_t n = 0;
-    FILE *f;
-    int code;
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        code = -errno;
-        return err_set(err, code, "cannot open %s: %s", path, strerror(-code));
-    }
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
         return err_set(err, -EISDIR, "%s is a folder, not a file", path);
-    if (S_ISREG(st.st_mode)) /* a pipe cannot be looked at beforehand, and need not be */
-        n = pread(fd, start, sizeof start, 0);
-    if (n == (ssize_t)sizeof start && memcmp(start, BLOCK_FILE_MAGIC, sizeof start) == 0)
-        return err_set(err, -EBADMSG, "%s is a recording of ebb, not a table", path);
-    compression = compression_of(start, n > 0 ? (size_t)n : 0);
-    if (compression)
-        return err_set(err, -EBADMSG, "%s is compressed (%s): unpack it first", path, compression);
-    f = fdopen(fd, "r");
-    if (!f) {
-        code = -errno;
-        return err_set(err, code, "cannot read %s: %s", path, strerror(-code));
-    }
+    /* the kind of a pipe cannot be checked, as its bytes can be read only once */
+    ssize_t n = S_ISREG(st.st_mode) ? pread(fd, start, sizeof start, 0) : 0;
+    const char *kind = block_guess_kind(start, n > 0 ? (size_t)n : 0);
+    if (kind)
+        return err_set(err, -EBADMSG, "%s is not a table but %s", path, kind);
+    *ret = fdopen(fd, "r");
+    if (!*ret)
+        return err_set(err, -errno, "cannot read %s: %s", path, strerror(errno));
     fd = -1;
-    *ret = f;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Records and fields of a CSV file (RFC 4180), one record at a time, bounded. */
+/* Reads records and fields of a CSV file (RFC 4180), one record at a time, with bounded size. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/span.h"
 
 struct err;
 
@@ -19,9 +20,9 @@ struct csv_field {
 
 struct csv_table {
     FILE *in;         /* borrowed */
-    const char *name; /* for the sentences; borrowed */
-    uint64_t line;    /* on which the record began, from 1 */
-    bool has_newline; /* the record ended with one: it is not cut off */
+    const char *name; /* used in errors; borrowed */
+    uint64_t line;    /* line on which the record began, from 1 */
+    bool has_newline; /* the record ended with a newline, so it is not truncated */
     /* private */
     bool has_begun;
     unsigned char start[3];
@@ -34,14 +35,14 @@ struct csv_table {
 
 void csv_table_init(struct csv_table *t, FILE *in, const char *name);
 void csv_table_fini(struct csv_table *t);
-/* 1 and a record (a blank line has one empty field), 0 at the end, -EBADMSG for a NUL byte, a
- * quote that is never closed, a record or a number of fields beyond the maximum; -errno when it
- * cannot be read. Every failure has a sentence with the line. */
+/* Reads the next record. 1 (a blank line has one empty field); 0 at the end; -EBADMSG for a NUL
+ * byte, an unclosed quote, or a record or number of fields beyond the maximum; -errno on read
+ * errors. Errors name the line. */
 int csv_table_next(struct csv_table *t, struct err *err);
-/* Field I of the record, valid until the next; "" and *ret_len 0 when there are fewer. No NUL
- * behind it. */
-const char *csv_table_field(const struct csv_table *t, size_t i, size_t *ret_len);
+/* Field I of the record without surrounding blanks, valid until the next record. Empty if the
+ * record has fewer fields. */
+struct span csv_table_field(const struct csv_table *t, size_t i);
 
-/* Opens PATH for csv_read and csv_read_marks: a sentence for folders, compressed files and what
- * cannot be opened. */
+/* Opens PATH for csv_read and csv_read_marks. Fails for folders, compressed files and unreadable
+ * files. */
 int csv_open(const char *path, FILE **ret, struct err *err);

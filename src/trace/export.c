@@ -1,4 +1,4 @@
-/* A recording as CSV: one row for each process at each tick. */
+/* Exports a recording as CSV: one row per process and tick. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -17,16 +17,16 @@ static const struct {
 } fields[] = {SAMPLE_PROCESS_FIELDS(X)};
 #undef X
 
-/* What the marks have reported so far. */
+/* The latest values of the marks. */
 struct export_marks {
     bool has_step, has_epoch;
     int64_t step;
     double epoch;
-    struct buf phase; /* quoted */
+    struct buf phase; /* quoted for CSV */
 };
 
-/* Quoted only where it must be. The kernel's names hold no NUL, a hostile file's may: a table
- * cannot, so they end there. */
+/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL; those of a
+ * hostile file may, and are truncated there. */
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;

@@ -1,4 +1,4 @@
-/* A recording out again, as CSV (one row per process and tick) or JSON lines. */
+/* Exports a recording as CSV (one row per process and tick) or JSON lines. */
 #pragma once
 
 #include <stdio.h>
@@ -6,13 +6,14 @@
 struct err;
 struct trace_reader;
 
-/* Columns: t (seconds since the start of the recording), pid, start (ticks), role, name, rss_bytes,
- * anon_bytes, … one per process field, stale (names joined by "+"), step, epoch, phase. A field not
- * read at that tick is empty. Names are quoted as CSV wants it and otherwise untouched bytes.
- * 0, or -errno of the write (-ENOSPC, -EPIPE) with a sentence. OUT is flushed, not closed. */
+/* Writes a CSV with the columns t (seconds since the start of the recording), pid, start (ticks),
+ * role, name, rss_bytes, anon_bytes, … one per process field, stale (names joined by "+"), step,
+ * epoch, phase. A field that was not read at that tick is empty. Names are quoted as CSV requires
+ * and otherwise raw bytes. 0, or -errno of the write (-ENOSPC, -EPIPE) with an error. OUT is
+ * flushed, not closed. */
 int export_csv(struct trace_reader *reader, FILE *out, struct err *err);
-/* One object a line with "type": header, process, entity (the name of a GPU or series), sample,
- * machine, gpu, series (of a tick), mark, note; and damage at the end where the file had any.
- * Of a mark every key is there in lower case (T, TYPE and PID of the job's own as mark_t…), so
- * that csv_read_marks can read it. */
+/* Writes one JSON object per line with a "type": header, process, entity (the name of a GPU or
+ * figure), sample, machine, gpu, series (of a tick), mark, note; and damage at the end if the file
+ * has any. The keys of a mark are in lower case (T, TYPE and PID sent by the job become mark_t…),
+ * so that csv_read_marks can read it. */
 int export_jsonl(struct trace_reader *reader, FILE *out, struct err *err);

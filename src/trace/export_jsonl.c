@@ -1,4 +1,4 @@
-/* A recording as JSON lines: everything in it, in order. */
+/* Exports a recording as JSON lines: all of it, in order. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const struct field gpu_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_GPU_FIELDS(X)}
 static const struct field series_fields[SAMPLE_FIELDS_MAX] = {{"value", ""}};
 
 static const struct {
-    const char *type; /* of its lines */
+    const char *type; /* the "type" of its lines */
     const struct field *fields;
 } entities[ENTITY_KINDS] = {
     [ENTITY_MACHINE] = {"machine", machine_fields},
@@ -34,7 +34,7 @@ static const struct {
     [ENTITY_SERIES] = {"series", series_fields},
 };
 
-/* Any bytes as a JSON string: what is not UTF-8 becomes U+FFFD, as json_text does it. */
+/* Appends any bytes as a JSON string. Invalid UTF-8 becomes U+FFFD, as in json_text. */
 static void jsonl_add_string(struct buf *out, const char *s, size_t len)
 {
     size_t from = 0, i = 0;
@@ -87,7 +87,7 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
                p->id.start_ticks, p->ppid, p->uid, process_role_name(p->role));
     jsonl_add_string(b, p->comm, p->comm_len);
     buf_add_str(b, ",\"cmdline\":[");
-    for (size_t from = 0; from < p->cmdline_len;) { /* NUL between the arguments, and at the end */
+    for (size_t from = 0; from < p->cmdline_len;) { /* arguments are separated by NUL */
         size_t len = strnlen(p->cmdline + from, (size_t)p->cmdline_len - from);
         buf_add_str(b, from > 0 ? "," : "");
         jsonl_add_string(b, p->cmdline + from, len);
@@ -97,7 +97,7 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* FIELDS of a newer version have no name. */
+/* The name of field I, or its number if a newer version added the field. */
 static const char *jsonl_field_name(const struct field *fields, unsigned i, char room[16])
 {
     snprintf(room, 16, "field_%u", i);
@@ -140,15 +140,12 @@ static void jsonl_add_row(struct export *e, uint64_t t_ns, const struct trace_ro
     jsonl_end_line(e);
 }
 
-static bool line_is(const struct mark_line *line, const char *key)
-{
-    return strlen(key) == line->key_len && memcmp(key, line->key, line->key_len) == 0;
-}
-
-/* Keys that a line of the export has of its own go under another name. */
+/* Appends the key of a mark. A key that every line of the export uses itself gets the prefix
+ * mark_. */
 static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
 {
-    bool is_taken = line_is(line, "T") || line_is(line, "TYPE") || line_is(line, "PID");
+    bool is_taken =
+        mark_line_is(line, "T") || mark_line_is(line, "TYPE") || mark_line_is(line, "PID");
     buf_add_str(out, is_taken ? ",\"mark_" : ",\"");
     for (size_t i = 0; i < line->key_len; i++) {
         char c = line->key[i];
@@ -157,35 +154,20 @@ static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
     buf_add_str(out, "\":");
 }
 
-/* What was decoded goes out as a number, the rest as the text it is. */
+/* Appends the value of a mark: numbers as numbers, everything else as text. */
 static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
                                  const struct mark_line *line)
 {
-    const struct {
-        const char *key;
-        uint32_t has;
-        int64_t v;
-    } numbers[] = {
-        {"STEP", MARK_HAS_STEP, m->step},
-        {"STEPS_PER_EPOCH", MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch},
-        {"MAX_STEPS", MARK_HAS_MAX_STEPS, m->max_steps},
-        {"RANK", MARK_HAS_RANK, m->rank},
-        {"EXAMPLES", MARK_HAS_EXAMPLES, m->examples},
-        {"EFFECTIVE_BATCH", MARK_HAS_EFFECTIVE_BATCH, m->effective_batch},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!(m->has & numbers[i].has) || !line_is(line, numbers[i].key))
-            continue;
-        buf_printf(out, "%" PRId64, numbers[i].v);
-        return;
-    }
-    if (m->has & MARK_HAS_EPOCH && line_is(line, "EPOCH"))
+    int64_t number;
+    if (mark_line_number(m, line, &number))
+        buf_printf(out, "%" PRId64, number);
+    else if (m->has & MARK_HAS_EPOCH && mark_line_is(line, "EPOCH"))
         export_add_double(out, m->epoch);
     else
         jsonl_add_string(out, line->value, line->value_len);
 }
 
-/* An object has each key once; of a mark's the first wins. */
+/* True if no earlier line has the same key, because a JSON object may have each key only once. */
 static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;
@@ -212,7 +194,7 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     if (m->pid != 0)
         buf_printf(&e->buf, ",\"pid\":%" PRId32, m->pid);
     while (mark_next(m, &at, &line)) {
-        if (line_is(&line, "KIND") || !jsonl_is_first(m, &line))
+        if (mark_line_is(&line, "KIND") || !jsonl_is_first(m, &line))
             continue;
         jsonl_add_mark_key(&e->buf, &line);
         jsonl_add_mark_value(&e->buf, m, &line);
@@ -220,7 +202,7 @@ static void jsonl_add_mark(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* Notes are ours and JSON; one that is not was damaged or made to harm, and goes out as text. */
+/* Appends a note, which is JSON written by ebb. A damaged or hostile note is appended as text. */
 static int jsonl_add_note(struct export *e, const struct trace_item *item)
 {
     json_t *data = json_parse(item->note.text, item->note.len, NULL);
@@ -230,7 +212,7 @@ static int jsonl_add_note(struct export *e, const struct trace_item *item)
     if (data) {
         buf_add_str(&e->buf, ",\"data\":");
         r = json_print(&e->buf, data, 0);
-        e->buf.len -= r == 0; /* its newline */
+        e->buf.len -= r == 0; /* removes the newline */
     } else {
         buf_add_str(&e->buf, ",\"text\":");
         jsonl_add_string(&e->buf, item->note.text, item->note.len);
@@ -263,12 +245,13 @@ static int jsonl_add_header(struct export *e)
     return r;
 }
 
-/* Only where there was any: who reads the export should know what it lacks. */
+/* Appends the damage, if there is any, so that a reader of the export knows that data are missing.
+ */
 static void jsonl_add_damage(struct export *e)
 {
     struct trace_reader_damage d;
     trace_reader_damage(e->reader, &d);
-    if (d.bad_bytes || d.cut_bytes || d.unknown_blocks || d.lost_blocks)
+    if (trace_is_damaged(&d))
         buf_printf(&e->buf,
                    "{\"type\":\"damage\",\"bad_bytes\":%" PRIu64 ",\"cut_bytes\":%" PRIu64
                    ",\"unknown_blocks\":%" PRIu64 ",\"lost_blocks\":%" PRIu64 "}\n",

@@ -28,7 +28,7 @@ void export_add_double(struct buf *out, double v)
         v = 0;
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
-        char *point = strpbrk(s, ","); /* the locale of a terminal program may have one */
+        char *point = strpbrk(s, ","); /* the locale may use a decimal comma */
         if (point)
             *point = '.';
         if (number_parse_double(s, strlen(s), &again) == 0 && !(again < v) && !(again > v))

@@ -1,4 +1,4 @@
-/* What both exports share: numbers as text in every locale, and writing with an honest end. */
+/* Shared by both exports: locale-independent numbers, and buffered writing. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,13 +15,13 @@ struct export
     struct trace_reader *reader;
     FILE *out;
     uint64_t start_ns;
-    struct buf buf; /* what has not been written yet */
+    struct buf buf; /* data not written yet */
 };
-/* Seconds from START to T, six decimals; negative where T is before it. */
+/* Appends the seconds from START to T with six decimals; negative if T is earlier. */
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
-/* Reads back as V. Finite values only; 0 for others. */
+/* Appends the shortest text that parses back to V. Non-finite values become 0. */
 void export_add_double(struct buf *out, double v);
-/* Hands the buffer to OUT once it is worth it, or NOW. 0, -ENOMEM, -errno of the write. */
+/* Writes the buffer to OUT if it is large enough, or if NOW. 0, -ENOMEM, or -errno of the write. */
 int export_write(struct export *e, bool now);
-/* The rest, flushed; R is what went wrong before, if anything. Frees the buffer. */
+/* Writes and flushes the rest unless R, the result so far, is an error. Frees the buffer. */
 int export_finish(struct export *e, int r, struct err *err);

@@ -1,4 +1,4 @@
-/* The pieces of a log: turning to the next one, and finding an offset among them. */
+/* Starts new pieces of a log, and finds the piece with an offset. */
 #include "trace/logs.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 enum {
     NAME_BYTES = 40,
     FIND_TRIES = 4,
-    /* The job can fill its folder: a look at it may not take for ever. */
+    /* A bound, because the job can create any number of files in its folder. */
     ENTRIES_MAX = 1 << 16,
     FOREIGN_MAX = 2 * LOGS_PIECES,
 };
@@ -28,9 +28,9 @@ static const char first_name[] = "log.txt";
 struct logs {
     struct sink *sink;
     int dirfd;            /* borrowed */
-    uint64_t piece_bytes; /* 0: no end */
+    uint64_t piece_bytes; /* 0: no limit */
     uint64_t bytes;
-    uint64_t start[LOGS_PIECES - 1]; /* of the later pieces, oldest first */
+    uint64_t start[LOGS_PIECES - 1]; /* offsets of the later pieces, oldest first */
     size_t count;
     char name[NAME_BYTES];
 };
@@ -61,18 +61,14 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
         free(l);
         return r;
     }
-    sink_leave_unsynced(l->sink); /* it may be large, and the user waits for us to end */
+    /* the file may be large, and syncing it would delay the exit of ebb */
+    sink_leave_unsynced(l->sink);
     *ret = l;
     return 0;
 }
 
-static uint64_t newest_start(const struct logs *l)
-{
-    return l->count ? l->start[l->count - 1] : 0;
-}
-
-/* Where the queue has no room for the turn the piece stays, and grows beyond its size until the
- * disk comes after it. */
+/* Starts the next piece. If the queue has no room for the switch, the current piece grows beyond
+ * its size until the disk catches up. */
 static int next_piece(struct logs *l)
 {
     char name[NAME_BYTES], old[NAME_BYTES];
@@ -94,7 +90,7 @@ int logs_add(struct logs *l, const void *data, size_t len)
     const char *at = data;
     while (len) {
         size_t part = len;
-        uint64_t used = l->bytes - newest_start(l);
+        uint64_t used = l->bytes - (l->count ? l->start[l->count - 1] : 0);
         if (l->piece_bytes && used >= l->piece_bytes) {
             int r = next_piece(l);
             if (r < 0)
@@ -121,7 +117,7 @@ uint64_t logs_bytes(const struct logs *l)
 uint64_t logs_on_disk(const struct logs *l)
 {
     struct sink_status status;
-    sink_status(l->sink, &status); /* what waits is counted with its overhead */
+    sink_status(l->sink, &status); /* queued data are counted with their overhead */
     return l->bytes > status.waiting_bytes ? l->bytes - status.waiting_bytes : 0;
 }
 
@@ -146,7 +142,7 @@ int logs_close(struct logs *l, uint64_t wait_ns)
 
 /* ---- reading ---- */
 
-/* "log.4096.txt" → 4096. */
+/* Parses the offset in a file name: "log.4096.txt" → 4096. */
 static bool parse_name(const char *name, uint64_t *ret)
 {
     size_t len = strlen(name);
@@ -163,8 +159,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* Which pieces matter: the last that begins at or before OFFSET, the first behind it, the newest.
- */
+/* The relevant pieces: the last one that begins at or before OFFSET, the first one after OFFSET,
+ * and the newest. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;
@@ -185,8 +181,8 @@ static void consider(struct found *f, uint64_t start, uint64_t offset)
     f->has_any = true;
 }
 
-/* -EMFILE: so many pieces are not of our making. */
-static int look(int dirfd, uint64_t offset, struct found *ret)
+/* Lists the folder. -EMFILE: it has more entries than a log ever has. */
+static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
 {
     uint64_t start;
     unsigned entries = 0, pieces = 0;
@@ -201,12 +197,13 @@ static int look(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    if (entries == ENTRIES_MAX) /* its first piece is there under all these */
+    /* too many entries, so the first piece may be one of those not read */
+    if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;
 }
 
-/* The job can write into its folder: only a plain file is a piece. */
+/* Opens a piece. The job can write into its folder, so only a regular file is accepted. */
 static int open_piece(int dirfd, uint64_t start, struct logs_piece *ret)
 {
     char name[NAME_BYTES];
@@ -242,7 +239,7 @@ static int try_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t
 {
     struct found f;
     uint64_t end = 0;
-    int r = look(dirfd, offset, &f);
+    int r = find_pieces(dirfd, offset, &f);
     if (r == 0)
         r = end_of(dirfd, &f, &end);
     if (r < 0)
@@ -266,7 +263,7 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
     int r = -ENOENT;
     if (ret_end)
         *ret_end = 0;
-    /* -ENOENT: a piece was dropped between the look and its opening */
+    /* -ENOENT: the piece was removed after the folder was listed */
     for (int i = 0; r == -ENOENT && i < FIND_TRIES; i++)
         r = try_find(dirfd, offset, &piece, ret_end);
     if (r == 0)

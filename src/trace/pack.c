@@ -1,4 +1,4 @@
-/* zstd, with tables as small as the caller says. */
+/* Compresses with zstd, using tables of a given size. */
 #include "trace/pack.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -24,22 +25,23 @@ struct trace_reader {
     uint64_t start_mono_ns, start_wall_ns;
 
     struct scan scan;
-    struct scan_block *order; /* the RAW and SEALED blocks by seq, sealed first, then part */
+    /* the RAW and SEALED blocks, sorted by seq, then SEALED before RAW, then by part */
+    struct scan_block *order;
     size_t order_count;
     off_t seen_size;
     struct timespec seen_mtime;
 
-    /* where we are */
-    uint64_t seq;       /* 0: before the first */
-    size_t at;          /* first of SEQ in order */
-    uint64_t delivered; /* records of SEQ that are done with */
-    uint64_t skip;      /* records that were delivered from another form of this block */
-    uint32_t raw_at;    /* byte of the record stream of SEQ, when reading RAW */
-    size_t raw_next;    /* first place in order whose raw part may still be of use */
-    bool sealed_tried;  /* the sealed forms of SEQ are known and none is good */
-    bool broken;        /* no more can be had from SEQ */
+    /* the current position */
+    uint64_t seq;       /* the block being read; 0: before the first */
+    size_t at;          /* index in `order` of the first block with SEQ */
+    uint64_t delivered; /* records of SEQ delivered so far */
+    uint64_t skip;      /* records to skip, as they were delivered before the block was sealed */
+    uint32_t raw_at;    /* offset in the record stream of SEQ, when reading RAW */
+    size_t raw_next;    /* index in `order` of the first raw part that may still be needed */
+    bool sealed_tried;  /* the sealed forms of SEQ were tried and cannot be used */
+    bool broken;        /* nothing more can be read from SEQ */
     uint64_t lost_blocks;
-    struct sealed *sealed; /* NULL: reading RAW */
+    struct sealed *sealed; /* NULL while reading RAW */
     struct record_decoder decoder;
     struct buf part;
     struct cur cur;
@@ -47,7 +49,7 @@ struct trace_reader {
     struct replay replay;
 };
 
-/* ---- from block to block ---- */
+/* ---- going from block to block ---- */
 
 static int compare_order(const void *a, const void *b)
 {
@@ -61,18 +63,10 @@ static int compare_order(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The first place in order whose seq is at least SEQ. */
+/* Index in `order` of the first block whose seq is at least SEQ. */
 static size_t order_find(const struct trace_reader *r, uint64_t seq)
 {
-    size_t lo = 0, hi = r->order_count;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (r->order[mid].head.seq < seq)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return ARRAY_SEARCH(i, r->order_count, r->order[i].head.seq < seq);
 }
 
 static int make_order(struct trace_reader *r)
@@ -95,33 +89,7 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Only the tail of a living file changes: all that belongs to the last block. */
-static uint64_t tail_offset(const struct trace_reader *r)
-{
-    const struct scan *s = &r->scan;
-    if (s->count == 0)
-        return BLOCK_FILE_HEAD_BYTES;
-    if (r->order_count == 0)
-        return s->blocks[0].offset;
-    uint64_t last = r->order[r->order_count - 1].head.seq;
-    uint64_t offset = UINT64_MAX;
-    for (size_t i = order_find(r, last); i < r->order_count; i++)
-        if (r->order[i].offset < offset)
-            offset = r->order[i].offset;
-    return offset;
-}
-
-/* Damage before the tail is looked at again with it. */
-static uint64_t rescan_offset(const struct trace_reader *r)
-{
-    uint64_t offset = tail_offset(r);
-    for (size_t i = 0; i < r->scan.count; i++)
-        if (r->scan.blocks[i].offset == offset)
-            return offset - r->scan.blocks[i].bad_before;
-    return offset;
-}
-
-/* 1: the file changed and was looked at again; 0: it did not. */
+/* Scans the file again if it has changed. 1: it has changed; 0: it has not. */
 static int refresh(struct trace_reader *r)
 {
     struct stat st;
@@ -130,7 +98,7 @@ static int refresh(struct trace_reader *r)
     if (st.st_size == r->seen_size && st.st_mtim.tv_sec == r->seen_mtime.tv_sec &&
         st.st_mtim.tv_nsec == r->seen_mtime.tv_nsec)
         return 0;
-    int e = scan_from(&r->scan, r->fd, rescan_offset(r));
+    int e = scan_file(&r->scan, r->fd);
     if (e == 0)
         e = make_order(r);
     if (e < 0)
@@ -152,7 +120,7 @@ static bool is_of_seq(const struct trace_reader *r, size_t i)
     return i < r->order_count && r->order[i].head.seq == r->seq;
 }
 
-/* 1: a sealed form of the block is there and open, at the first record not delivered yet. */
+/* 1: a sealed form of the block was opened, at the first record that was not delivered yet. */
 static int open_sealed(struct trace_reader *r)
 {
     if (r->sealed_tried)
@@ -178,7 +146,7 @@ static int open_sealed(struct trace_reader *r)
     return 0;
 }
 
-/* 1: the raw part that goes on where we are is loaded. */
+/* 1: the raw part at the current position was loaded. */
 static int open_raw(struct trace_reader *r)
 {
     for (; is_of_seq(r, r->raw_next); r->raw_next++) {
@@ -202,8 +170,8 @@ static int open_raw(struct trace_reader *r)
     return 0;
 }
 
-/* Raw parts behind a hole cannot be understood, as each builds on those before it; and a block
- * of which nothing came is lost too. */
+/* True if records of the current block are lost. Raw parts after a gap cannot be decoded, because
+ * each builds on the parts before it. A block of which nothing was delivered is lost as well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
     if (r->seq == 0 || r->sealed)
@@ -235,7 +203,8 @@ static int next_seq(struct trace_reader *r)
     return 1;
 }
 
-/* 1: there is something to decode; 0: not now. */
+/* Goes to the next block if the current one is exhausted. 1: there are records to decode; 0: not
+ * now. */
 static int advance(struct trace_reader *r)
 {
     for (;;) {
@@ -311,40 +280,20 @@ void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damag
 
 /* ---- opening ---- */
 
-/* What a file that is not ours begins with, so that the sentence can say so. */
+/* Names the kind of a file that is not a recording. */
 static const char *looks_like(const uint8_t *head, size_t len)
 {
-    static const struct {
-        const char *magic;
-        size_t len;
-        const char *what;
-    } known[] = {
-        {"\x1f\x8b", 2, "gzip data"},
-        {"\x28\xb5\x2f\xfd", 4, "zstd data"},
-        {"\xfd"
-         "7zXZ",
-         5, "xz data"},
-        {"PK\x03\x04", 4, "a zip archive"},
-        {"\x7f"
-         "ELF",
-         4, "a program"},
-        {"SQLite format 3", 15, "an SQLite database"},
-        {"EBBHEAP", 7, "a heap table of ebb"},
-        {"{", 1, "JSON"},
-        {"#!", 2, "a script"},
-        {"<", 1, "HTML or XML"},
-    };
+    const char *kind = block_guess_kind(head, len);
     if (len == 0)
         return "empty";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (len >= known[i].len && memcmp(head, known[i].magic, known[i].len) == 0)
-            return known[i].what;
+    if (kind)
+        return kind;
     if (len < BLOCK_FILE_HEAD_BYTES && memcmp(head, BLOCK_FILE_MAGIC, len < 8 ? len : 8) == 0)
-        return "the first few bytes of one, the rest is missing";
+        return "only the first bytes of a recording";
     for (size_t i = 0; i < len; i++)
         if (head[i] == 0 || (head[i] < 0x20 && !strchr("\t\r\n", head[i])))
             return "other data";
-    return "text (a table is read as FILE.csv)";
+    return head[0] == '{' ? "JSON" : "text (tables need the suffix .csv)";
 }
 
 static int check_file_head(int fd, struct err *err)
@@ -373,7 +322,7 @@ static uint64_t header_u64(const json_t *header, const char *key, bool *found)
     return n >= 0 ? (uint64_t)n : 0;
 }
 
-/* A recording whose header is damaged is still a recording. */
+/* A recording with a damaged header is still readable. */
 static int load_header(struct trace_reader *r)
 {
     for (size_t i = 0; i < r->scan.count && !r->header; i++) {
@@ -404,7 +353,7 @@ static int reader_init(struct trace_reader *r, struct err *err)
         return e;
     if (fstat(r->fd, &st) < 0)
         return err_set(err, -errno, "cannot be read: %s", strerror(errno));
-    e = scan_from(&r->scan, r->fd, BLOCK_FILE_HEAD_BYTES);
+    e = scan_file(&r->scan, r->fd);
     if (e == 0)
         e = make_order(r);
     if (e == 0)
@@ -437,7 +386,7 @@ int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err)
 static int open_trace(const char *path, struct err *err)
 {
     struct stat st;
-    /* O_NONBLOCK: a FIFO must not hold us up; it means nothing for files */
+    /* O_NONBLOCK: do not wait for the writer of a FIFO; it has no effect on files */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         int file = openat(fd, "trace.ebb", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -497,4 +446,9 @@ uint64_t trace_reader_start_mono_ns(const struct trace_reader *r)
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r)
 {
     return r->start_wall_ns;
+}
+
+bool trace_is_damaged(const struct trace_reader_damage *d)
+{
+    return d->bad_bytes || d->cut_bytes || d->unknown_blocks || d->lost_blocks;
 }

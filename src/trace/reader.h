@@ -1,5 +1,5 @@
-/* Reading a recording back, whatever happened to it: cut at any byte, damaged in the middle,
- * written by a newer version, or made to harm us. */
+/* Reads a recording in any condition: truncated at any byte, damaged in the middle, written by a
+ * newer version, or hostile. */
 #pragma once
 
 #include <jansson.h>
@@ -19,18 +19,18 @@ enum trace_item_kind { TRACE_TICK, TRACE_PROCESS, TRACE_MARK, TRACE_NOTE, TRACE_
 struct trace_row {
     enum sample_entity_kind kind;
     uint32_t id;
-    const struct process_info *process; /* of ENTITY_PROCESS; never NULL there */
-    const char *name;                   /* of GPUs and series; "" if unnamed */
+    const struct process_info *process; /* set for ENTITY_PROCESS, where it is never NULL */
+    const char *name;                   /* name of a GPU or figure; "" if unnamed */
     struct sample sample;
 };
 
-/* Everything in it is valid until the next call. */
+/* One item of a recording, valid until the next call. */
 struct trace_item {
     enum trace_item_kind kind;
     uint64_t t_ns;
     union {
         struct {
-            /* entities with a reading or a stale bit at this tick, by kind and id */
+            /* entities with a reading or a stale bit at this tick, sorted by kind and id */
             const struct trace_row *rows;
             size_t count;
         } tick;
@@ -41,8 +41,8 @@ struct trace_item {
         } process;
         struct mark mark;
         struct {
-            const char *kind; /* NUL-ended */
-            const char *text; /* NUL-ended */
+            const char *kind; /* NUL-terminated */
+            const char *text; /* NUL-terminated */
             size_t len;
         } note;
         struct {
@@ -53,27 +53,32 @@ struct trace_item {
     };
 };
 
-/* -ENOENT, -EACCES, -EISDIR…; -EBADMSG: not one of ours (the sentence says what it looks like);
- * -EPROTONOSUPPORT: of a newer major version. PATH may be a run folder: its trace.ebb. */
+/* Opens a recording. -ENOENT, -EACCES, -EISDIR…; -EBADMSG: not a recording (the error names the
+ * kind of file); -EPROTONOSUPPORT: written by a newer major version. If PATH is a run folder, its
+ * trace.ebb is opened. */
 int trace_reader_open(const char *path, struct trace_reader **ret, struct err *err);
-int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err); /* takes FD over */
+int trace_reader_open_fd(int fd, struct trace_reader **ret,
+                         struct err *err); /* takes ownership of FD */
 void trace_reader_free(struct trace_reader *r);
 
-/* Borrowed; an object, empty where it was damaged. The recording then starts with its first item,
- * and its wall time is 0. */
+/* The header, borrowed: an object, empty if the header is damaged. In that case the recording
+ * starts with its first item, and its wall time is 0. */
 const json_t *trace_reader_header(const struct trace_reader *r);
 uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
-/* 1 and an item, 0 at the end, -errno. Damage is passed over and counted; where a block was lost,
- * the births and deaths in it come as items when the next one begins. Live files grow: call again
- * later. */
+/* 1 and an item; 0 at the end; -errno. Damaged parts are skipped and counted. If a block was lost,
+ * the births and deaths in it are delivered when the next block begins. A file that is still being
+ * written grows, so more items may follow the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {
-    uint64_t bad_bytes;      /* passed over in the middle; after a crash they need not be a loss */
-    uint64_t cut_bytes;      /* an unfinished block at the end */
-    uint64_t unknown_blocks; /* of a kind we do not know */
-    uint64_t lost_blocks;    /* missing in the sequence, or not whole, as far as was read */
+    /* damaged bytes that were skipped; after a crash they may contain nothing of value */
+    uint64_t bad_bytes;
+    uint64_t cut_bytes;      /* size of an incomplete block at the end */
+    uint64_t unknown_blocks; /* blocks of a type that this version does not know */
+    /* blocks missing in the sequence or incomplete, among those read so far */
+    uint64_t lost_blocks;
 };
 void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damage *ret);
+bool trace_is_damaged(const struct trace_reader_damage *d);

@@ -1,4 +1,4 @@
-/* Records to bytes and back; the bytes may be hostile. */
+/* Encodes and decodes records. The bytes may be hostile. */
 #include "trace/record.h"
 
 #include <errno.h>
@@ -139,7 +139,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Callers mostly give entities in order already. */
+/* Sorts rows by entity. They are usually in order already, so insertion sort is used. */
 static void sort_rows(struct record_row *rows, size_t count)
 {
     for (size_t i = 1; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Keeps the state that records change, and makes items of them. */
+/* Converts records to items, and tracks the entities and last readings that records update. */
 #include "trace/replay.h"
 
 #include <errno.h>
@@ -11,17 +11,18 @@
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool alive;                   /* of processes */
-    bool seen;                    /* in the list at the beginning of this block */
-    struct process_info *process; /* NULL until an event named it */
-    char *name;                   /* NULL until named */
+    bool alive;                   /* for processes only */
+    bool seen;                    /* listed at the beginning of this block */
+    struct process_info *process; /* NULL until an event described it */
+    char *name;                   /* NULL if unnamed */
     struct sample sample;
 };
 
-/* What the beginning of a block told us that should have come as an event before. */
+/* An event that was lost with a block. It is derived from the list at the beginning of the next
+ * block. */
 struct replay_pending {
     struct replay_entity *entity;
-    enum process_event_kind event; /* of processes */
+    enum process_event_kind event; /* for processes only */
 };
 
 /* ---- entities ---- */
@@ -44,7 +45,8 @@ static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, 
     return numbers_get(&r->map, replay_key(kind, id), &i) ? r->entities[i] : NULL;
 }
 
-/* 0, -ENOMEM, or -EBADMSG: more than any recording of ours holds. */
+/* Finds or adds an entity. 0, -ENOMEM, or -EBADMSG if there are more than any recording of ebb
+ * has. */
 static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct replay_entity **ret)
 {
     struct replay_entity *e = entity_find(r, kind, id);
@@ -68,7 +70,7 @@ static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct repla
     return 0;
 }
 
-/* The dead stay until the next block begins: a last sample may still come. */
+/* Removes dead processes when a block begins. Until then a last sample may still follow. */
 static int drop_dead(struct replay *r)
 {
     size_t kept = 0;
@@ -126,7 +128,7 @@ static int push_pending(struct replay *r, struct replay_entity *e, enum process_
     return 0;
 }
 
-/* What became of a process while we could not read; PROCESS_EVENTS: nothing. */
+/* The event that was lost with a block; PROCESS_EVENTS if none was. */
 static enum process_event_kind missed_event(const struct replay_entity *e,
                                             const struct process_info *now)
 {
@@ -181,7 +183,8 @@ static int begin_entity(struct replay *r, struct cur *c)
     return result < 0 ? result : push_pending(r, e, PROCESS_EVENTS);
 }
 
-/* Everything that lives is listed, so that whatever was lost before, from here on all is known. */
+/* Restores the state from the list of all living entities at the beginning of a block. From here
+ * on it is complete, even if earlier blocks were lost. */
 static int apply_begin(struct replay *r, const struct record *record)
 {
     struct cur c = record->body;
@@ -235,7 +238,7 @@ bool replay_pending(struct replay *r, struct trace_item *ret)
     return true;
 }
 
-/* ---- records to items: 1 an item, 0 none, -EBADMSG, -ENOMEM ---- */
+/* ---- functions that turn a record into an item. 1: an item; 0: no item; -EBADMSG, -ENOMEM ---- */
 
 static int apply_process(struct replay *r, const struct record *record, struct trace_item *ret)
 {
@@ -288,7 +291,7 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
     return 1;
 }
 
-/* A mark that a later version may write and we cannot read keeps its text. */
+/* If the mark of a later version cannot be parsed, it still has its text. */
 static int apply_mark(const struct record *record, struct trace_item *ret)
 {
     struct cur c = record->body;
@@ -387,7 +390,7 @@ int replay_apply(struct replay *r, const struct record *record, struct trace_ite
     case RECORD_TICK:
         return apply_tick(r, record, ret);
     default:
-        return 0; /* of a later minor version */
+        return 0; /* added by a later minor version */
     }
 }
 

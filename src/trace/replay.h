@@ -1,5 +1,5 @@
-/* Records into items: who lives, what was last read, what a lost block held back. Private to
- * trace/. */
+/* Turns records into items: tracks living entities and last readings, and reconstructs the events
+ * of lost blocks. Private to trace/. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 struct replay_entity;
 struct replay_pending;
 
-/* Zeroed is a valid beginning. */
+/* A zeroed struct is at the beginning of a recording. */
 struct replay {
     struct replay_entity **entities;
     size_t entity_count, entity_cap;
-    struct numbers map; /* from replay_key to a place in entities */
+    struct numbers map; /* from replay_key to an index of entities */
     struct replay_pending *pending;
     size_t pending_count, pending_cap, pending_at;
     uint64_t pending_t_ns;
@@ -28,7 +28,9 @@ struct replay {
 };
 
 void replay_fini(struct replay *r);
-/* 1 an item, 0 none, -EBADMSG, -ENOMEM. Ask replay_pending before each. */
+/* 1: *ret is an item; 0: the record makes no item; -EBADMSG, -ENOMEM. Call replay_pending until it
+ * returns false first. */
 int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret);
-/* What the beginning of a block told us that should have come as an event before. */
+/* Returns the next event that was lost with a block and reconstructed from the beginning of the
+ * next one. False: none left. */
 bool replay_pending(struct replay *r, struct trace_item *ret);

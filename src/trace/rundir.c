@@ -1,4 +1,4 @@
-/* Makes the folder of a run, points "latest" at it, and keeps its run.json. */
+/* Creates a run folder, updates the "latest" link, and writes run.json. */
 #include "trace/rundir.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static int fail(struct err *err, int r, const char *path)
     }
 }
 
-/* PATH seen from the root, with "." and ".." as they are: other parts may be links. */
+/* Makes PATH absolute. "." and ".." are not removed, as other components may be links. */
 static int make_absolute(const char *path, char *ret, size_t size)
 {
     AUTO_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
@@ -70,7 +70,7 @@ static int make_folder(struct rundir *dir)
     if (dir->fd >= 0)
         return 0;
     int r = -errno;
-    rmdir(dir->path); /* made by us and of no use, with a umask of 777 for instance */
+    rmdir(dir->path); /* created by us but unusable, for instance because of umask 777 */
     return r;
 }
 
@@ -83,12 +83,12 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
         memcpy(ret, "run", sizeof "run");
-    if (ret[0] == '-') /* would be an option to every tool */
+    if (ret[0] == '-') /* every tool would take a leading dash for an option */
         ret[0] = '_';
 }
 
-/* "latest" never is missing or half made: a new link is renamed over it. A folder or file of that
- * name is somebody's own and stays. */
+/* Points "latest" to DIR. A new link is renamed over the old one, so "latest" is never missing. If
+ * "latest" is a folder or file, it belongs to the user and is left alone. */
 static void point_latest(const struct rundir *dir)
 {
     const char *base = strrchr(dir->path, '/') + 1;
@@ -100,7 +100,7 @@ static void point_latest(const struct rundir *dir)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
-    unlinkat(runs, temporary, 0); /* of a run that was killed here: pids come again */
+    unlinkat(runs, temporary, 0); /* may be left over from a killed run whose pid was reused */
     if (symlinkat(base, runs, temporary) < 0)
         return;
     if (renameat(runs, temporary, runs, "latest") < 0)
@@ -156,10 +156,10 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
     return 0;
 }
 
-/* ---- whose it is ---- */
+/* ---- the owner's signature ---- */
 
-/* A link whose target is the id: made whole or not at all, and on disk with the folder itself,
- * where a file would have to be synced before each start. */
+/* The id is stored as the target of a symbolic link: the link is created atomically and reaches
+ * the disk together with the folder, while a file would have to be synced before each start. */
 static const char id_name[] = ".folder-id";
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
@@ -175,7 +175,7 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
     return r;
 }
 
-/* 1 it is, 0 it is another's, -errno. */
+/* 1: signed with FOLDER_ID; 0: signed with another id or not at all; -errno. */
 static int is_signed_with(int dir, const char *folder_id)
 {
     char target[RUNDIR_ID_MAX + 1];
@@ -183,7 +183,7 @@ static int is_signed_with(int dir, const char *folder_id)
     if (len < 0 && errno == ENOENT)
         return folder_id[0] == '\0';
     if (len < 0)
-        return errno == EINVAL ? 0 : -errno; /* no link */
+        return errno == EINVAL ? 0 : -errno; /* not a link */
     return (size_t)len == strlen(folder_id) && memcmp(target, folder_id, (size_t)len) == 0;
 }
 
@@ -201,13 +201,14 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
 
 void rundir_fini(struct rundir *dir)
 {
-    if (dir->fd >= 0 && dir->path[0]) /* a zeroed one holds no fd */
+    if (dir->fd >= 0 && dir->path[0]) /* a zeroed struct has no fd */
         close(dir->fd);
     dir->fd = -1;
     dir->path[0] = '\0';
 }
 
-/* A job may make a folder of that name, over which no file can be renamed. */
+/* Renames a folder called run.json, which a job may have created. A file cannot be renamed over a
+ * folder. */
 static void move_folder_aside(int dir)
 {
     char random[17], name[64];

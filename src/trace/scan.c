@@ -1,4 +1,4 @@
-/* Goes through a file from block to block, and from byte to byte where there is none. */
+/* Scans a file block by block, and byte by byte where there is no intact block. */
 #include "trace/scan.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ void scan_fini(struct scan *s)
     *s = (struct scan){0};
 }
 
-/* Fewer than LEN only at the end of the file. */
+/* Reads LEN bytes; fewer only at the end of the file. */
 static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 {
     char *p = data;
@@ -39,15 +39,15 @@ static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 struct scanner {
     int fd;
     uint64_t size;
-    uint64_t work_left; /* bytes of payload that may still be checked */
+    uint64_t work_left; /* how many more bytes of payload may be checked */
     uint64_t window_at;
     size_t window_len;
-    uint8_t window[CHUNK_BYTES]; /* where blocks are looked for */
-    uint8_t chunk[CHUNK_BYTES];  /* payload being checked */
+    uint8_t window[CHUNK_BYTES]; /* for finding block headers */
+    uint8_t chunk[CHUNK_BYTES];  /* for checking payloads */
 };
 
-/* The bytes at AT: LEN or more of them, fewer only at the end of the file. Each byte of the file
- * is read about once, however many places in it look like a block. */
+/* Returns LEN or more bytes at offset AT; fewer only at the end of the file. Each byte of the file
+ * is read about once, however many offsets look like a block. */
 static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t **ret)
 {
     if (at < sc->window_at || at + len > sc->window_at + sc->window_len) {
@@ -69,7 +69,7 @@ static int push(struct scan *s, const struct scan_block *b)
     return 0;
 }
 
-/* 1: a whole block lies at AT; 0: none; -errno. */
+/* 1: there is an intact block at AT; 0: there is none; -errno. */
 static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
 {
     const uint8_t *bytes;
@@ -80,7 +80,7 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* Heads made up to be checked against most of the file again and again end here. */
+    /* The bound stops forged headers from having most of the file checked again and again. */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;
@@ -102,7 +102,7 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     return 1;
 }
 
-/* The next place from AT on where a block may begin; the end of the file if there is none. */
+/* Advances *AT to the next offset where a block may begin, or to the end of the file. */
 static int find_candidate(struct scanner *sc, uint64_t *at)
 {
     while (*at < sc->size) {
@@ -141,7 +141,7 @@ static int scan_all(struct scan *s, struct scanner *sc, uint64_t at)
     return 0;
 }
 
-int scan_from(struct scan *s, int fd, uint64_t offset)
+int scan_file(struct scan *s, int fd)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -153,9 +153,8 @@ int scan_from(struct scan *s, int fd, uint64_t offset)
     sc->window_at = sc->window_len = 0;
     sc->size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
     sc->work_left = sc->size * WORK_FACTOR + WORK_MIN;
-    while (s->count > 0 && s->blocks[s->count - 1].offset >= offset)
-        s->count--;
-    int r = scan_all(s, sc, offset);
+    s->count = 0;
+    int r = scan_all(s, sc, BLOCK_FILE_HEAD_BYTES);
     free(sc);
     return r;
 }

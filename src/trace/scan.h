@@ -1,5 +1,4 @@
-/* Where the whole blocks of a file are, however damaged it is. For recordings and for
- * histories of heaps. */
+/* Finds the intact blocks of a damaged file. Used for recordings and heap histories. */
 #pragma once
 
 #include <stddef.h>
@@ -8,22 +7,23 @@
 #include "trace/block.h"
 
 struct scan_block {
-    uint64_t offset;     /* of its head */
-    uint64_t bad_before; /* bytes passed over to get here */
+    uint64_t offset;     /* offset of the block's header */
+    uint64_t bad_before; /* number of damaged bytes skipped before the block */
     struct block_head head;
 };
 
-/* Zeroed is a valid scan that has seen nothing. */
+/* A zeroed struct has no blocks. */
 struct scan {
-    struct scan_block *blocks; /* in order of the file */
+    struct scan_block *blocks; /* in the order of the file */
     size_t count, cap;
-    uint64_t cut_bytes; /* behind the last whole block */
+    uint64_t cut_bytes; /* bytes after the last intact block */
 };
 
 void scan_fini(struct scan *s);
-/* Forgets what lies at OFFSET and behind and looks there again, up to the end of the file. Work
- * is linear in the file's size, whatever it holds. 0, -ENOMEM or -errno of reading. */
-int scan_from(struct scan *s, int fd, uint64_t offset);
-/* The payload of B, checked once more: a living file may have changed. 0, -EBADMSG, -ENOMEM. */
+/* Finds the blocks of the whole file, and discards the result of an earlier scan. The work is
+ * linear in the file's size, whatever the file contains. 0, -ENOMEM or -errno of reading. */
+int scan_file(struct scan *s, int fd);
+/* Loads the payload of B and checks it again, as the file may have changed. 0, -EBADMSG, -ENOMEM.
+ */
 struct buf;
 int scan_load(int fd, const struct scan_block *b, struct buf *ret);

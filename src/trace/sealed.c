@@ -1,4 +1,4 @@
-/* Columns unpacked into records again; the bytes may be hostile. */
+/* Unpacks columns into records. The bytes may be hostile. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct slice {
 };
 
 struct cell {
-    uint32_t slice; /* in order of kind, id, field */
+    uint32_t slice; /* index of its slice, sorted by kind, id and field */
     uint64_t value;
 };
 
@@ -27,7 +27,7 @@ struct sealed {
     struct slice *slices;
     size_t slice_count;
     uint64_t *times;
-    uint32_t *starts; /* cells of tick i are [starts[i], starts[i + 1]) */
+    uint32_t *starts; /* the cells of tick i are [starts[i], starts[i + 1]) */
     struct cell *cells;
     size_t tick_count, cell_count, tick;
     struct record_row *rows;
@@ -53,7 +53,7 @@ static struct cur get_stream(struct cur *c)
     return cur_of(s, len);
 }
 
-/* calloc of at least one, so that NULL always means that memory ran out */
+/* Allocates one element more than COUNT, so that NULL always means out of memory. */
 static void *alloc_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
@@ -127,7 +127,8 @@ static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct
         x->kind = (uint32_t)kind;
         x->id = (uint32_t)id;
         x->field = (uint32_t)field;
-        cells += x->count; /* each at most the bytes it has: no overflow */
+        /* cannot overflow, as each count is at most the number of bytes it was read from */
+        cells += x->count;
     }
     if (cells != s->cell_count || cells > SEALED_CELLS_MAX)
         return -EBADMSG;
@@ -135,7 +136,7 @@ static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct
     return 0;
 }
 
-/* The tick of each of X's readings in turn. */
+/* Iterates over the ticks of a slice's readings. */
 struct walk {
     struct cur gaps;
     uint64_t next, gap, run;
@@ -175,7 +176,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Moves each start to the next one's place while filling; they are put back at the end. */
+/* Sorts the cells by tick. Filling moves each start to the position of the next one; the starts
+ * are moved back at the end. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {
@@ -206,7 +208,7 @@ static int get_cells(struct sealed *s)
     return e;
 }
 
-/* Room for a row of every entity there is. */
+/* Allocates one row per entity. */
 static int alloc_rows(struct sealed *s)
 {
     size_t entities = 0;

@@ -1,4 +1,4 @@
-/* Records transposed into columns and packed. */
+/* Transposes records into columns and packs them. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -6,21 +6,21 @@
 
 #include "trace/pack.h"
 
-/* The default tables of this level would take 3 MB for a gain of a few permille. */
+/* The default tables of this level would take 3 MB, and save only a few permille. */
 static const struct pack_effort effort = {.level = 6, .window_log = 18, .table_log = 16};
 
-/* One column: all readings of one field of one entity, with the ticks they were taken at. */
+/* One column: all readings of one field of one entity, with their ticks. */
 struct column {
     uint32_t kind, id, field;
-    uint32_t count, at; /* its cells are [at, at + count) */
+    uint32_t count, at; /* the column's cells are [at, at + count) */
 };
 
 struct packer {
     struct record_decoder decoder;
-    struct column *columns; /* by entity, then field; then sorted */
+    struct column *columns; /* in order of entity and field while filling; sorted later */
     size_t column_count;
-    uint32_t *ticks;  /* of each cell */
-    uint64_t *values; /* of each cell */
+    uint32_t *ticks;  /* one per cell */
+    uint64_t *values; /* one per cell */
     uint64_t tick_count, cell_count, meta_count;
     uint64_t last_t_ns, last_dt_ns, meta_t_ns, meta_tick;
     struct buf meta, times, directory, gaps, deltas;
@@ -39,12 +39,7 @@ static void packer_fini(struct packer *p)
     buf_fini(&p->deltas);
 }
 
-static unsigned row_cells(const struct record_row *row)
-{
-    return (unsigned)__builtin_popcount(row->read) + (row->stale != 0);
-}
-
-/* Counts, so that the second pass finds every array at its size. */
+/* Counts the cells, so that the arrays can be allocated before the cells are copied. */
 static int count_cells(struct packer *p, struct cur records)
 {
     struct record r;
@@ -53,7 +48,7 @@ static int count_cells(struct packer *p, struct cur records)
     while ((e = record_decode(&p->decoder, &records, &r)) > 0) {
         ticks += r.type == RECORD_TICK;
         for (size_t i = 0; i < r.count; i++)
-            cells += row_cells(&r.rows[i]);
+            cells += (unsigned)__builtin_popcount(r.rows[i].read) + (r.rows[i].stale != 0);
     }
     if (e < 0)
         return e;
@@ -91,7 +86,7 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        c->count = 0; /* filled again below */
+        c->count = 0; /* incremented again while filling */
     }
     return e;
 }
@@ -103,7 +98,8 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* The time between ticks hardly changes, so the change of it is what costs least. */
+/* Writes the change of the time between ticks. The time hardly changes, so this takes the fewest
+ * bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -146,7 +142,7 @@ static int fill(struct packer *p, struct cur records)
     return e;
 }
 
-/* Columns that look alike lie together, which helps the compressor. */
+/* Sorts columns so that similar ones are adjacent, which compresses better. */
 static int compare_columns(const void *a, const void *b)
 {
     const struct column *x = a, *y = b;
@@ -157,11 +153,11 @@ static int compare_columns(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Ticks of the readings as runs of equal distance: (distance - 1, length). */
+/* Writes the ticks of the readings as runs of equal distance: (distance - 1, length). */
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* so that tick 0 is at distance 1 */
+    uint32_t before = UINT32_MAX; /* so that tick 0 has distance 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)
@@ -173,7 +169,8 @@ static void put_gaps(struct packer *p, const struct column *c)
     }
 }
 
-/* Kernel figures are whole pages or kilobytes: the low zero bits are said once. */
+/* Writes the differences of the values. Values from the kernel are whole pages or kilobytes, so
+ * their common trailing zero bits are stored once. */
 static unsigned put_deltas(struct packer *p, const struct column *c)
 {
     const uint64_t *v = p->values + c->at;

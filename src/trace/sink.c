@@ -1,4 +1,4 @@
-/* The writing thread of one file, its queue, and what happens when the disk refuses. */
+/* The thread that writes a file, its queue, and the handling of write errors. */
 #include "trace/sink.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,9 +18,9 @@
 enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
 
 enum { NAME_BYTES = 64 };
-/* What OP_TURN carries. */
+/* The arguments of OP_TURN. */
 struct turn {
-    int dir_fd; /* its own copy */
+    int dir_fd; /* a duplicate that this struct owns */
     char name[NAME_BYTES], old[NAME_BYTES];
 };
 
@@ -32,23 +31,23 @@ struct op {
     char data[];
 };
 
-/* Shared by the owner and the thread; the last one frees it. */
+/* State shared by the owner and the thread. Dropping the last reference frees it. */
 struct shared {
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* the thread waits for work */
-    pthread_cond_t done; /* sink_wait and sink_close wait for the thread */
+    pthread_cond_t wake; /* wakes the thread when there is work */
+    pthread_cond_t done; /* wakes sink_wait and sink_close */
 
-    /* under the lock */
+    /* protected by the lock */
     unsigned refs;
     bool closing, finished, abandoned, leaves_unsynced;
     int event_fd;
     bool wants_wake;
-    uint64_t wake_bytes; /* with wants_wake */
+    uint64_t wake_bytes; /* valid if wants_wake */
     size_t memory_bytes;
     struct op *first, **last;
     struct sink_status status;
 
-    /* the thread's own */
+    /* used by the thread only */
     int fd;
     bool seekable;
     uint64_t size_bytes;
@@ -99,7 +98,8 @@ static int write_at(const struct shared *sh, const char *data, size_t len, uint6
     return 0;
 }
 
-/* Torn bytes behind the good ones go away; should that fail too, the next append covers them. */
+/* Truncates the file to remove a partial write. If that fails as well, the next append overwrites
+ * it. */
 static void cut_to(const struct shared *sh, uint64_t size)
 {
     if (sh->seekable && ftruncate(sh->fd, (off_t)size) < 0)
@@ -119,7 +119,7 @@ static int append(struct shared *sh, const struct op *op)
     return 0;
 }
 
-/* EINVAL and EROFS: a pipe or a device, which has nothing to be synced. */
+/* Syncs the file. EINVAL and EROFS are not errors: a pipe or device cannot be synced. */
 static int sync_data(const struct shared *sh)
 {
     if (fdatasync(sh->fd) < 0 && errno != EINVAL && errno != EROFS)
@@ -132,15 +132,16 @@ static int sync_if_dirty(struct shared *sh)
     if (!sh->dirty)
         return 0;
     int e = sync_data(sh);
-    /* After a failed sync the kernel may have dropped the pages and calls them clean. */
+    /* After a failed sync the kernel may have dropped the pages and marked them clean, so a second
+     * sync would wrongly succeed. */
     sh->dirty = false;
     if (e == 0)
         sh->unsynced_bytes = 0;
     return e;
 }
 
-/* Once the copy behind the tail is on disk nothing can be lost any more, so that an error from
- * there on leaves the copy as the one that counts. */
+/* Replaces the tail. Once the copy behind the tail is on disk nothing can be lost, so after a
+ * later error the copy remains as the valid one. */
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;
@@ -155,7 +156,8 @@ static int replace_tail(struct shared *sh, const struct op *op)
     sh->dirty = false;
     sh->unsynced_bytes = 0;
     sh->size_bytes = sh->tail_at = old + op->len;
-    if (!sh->seekable || op->len > old - tail) /* in place it would reach into its own copy */
+    /* written in place, it would overwrite its own copy */
+    if (!sh->seekable || op->len > old - tail)
         return 0;
     e = write_at(sh, op->data, op->len, tail);
     if (e == 0)
@@ -186,7 +188,7 @@ static int turn(struct shared *sh, const struct op *op)
     return e;
 }
 
-/* Under the lock. The counter of an eventfd holds more events than there can be. */
+/* Signals the eventfd. The caller holds the lock. The counter cannot overflow here. */
 static void send_event(const struct shared *sh)
 {
     uint64_t one = 1;
@@ -206,7 +208,8 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    if (e < 0 || op->kind != OP_SYNC) /* a sync with nothing to do says nothing of the disk */
+    /* a sync without data to write does not show that the disk works */
+    if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;
     if (e == 0)
         return;
@@ -316,7 +319,7 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret)
     }
     s->sh = sh;
     sh->refs++;
-    /* with SIGXFSZ blocked there is an EFBIG and no more */
+    /* SIGXFSZ is blocked in the thread, so a file size limit is just EFBIG */
     int r = thread_start(STACK_BYTES, run, sh, &s->thread);
     if (r < 0) {
         sh->refs--;
@@ -346,7 +349,8 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
-    bool idle = !sh->first; /* else it is at work, and looks again before it sleeps */
+    /* if there is work, the thread is running and checks the queue again before it sleeps */
+    bool idle = !sh->first;
     *sh->last = op;
     sh->last = &op->next;
     sh->status.waiting_bytes += op_bytes(op);
@@ -398,7 +402,7 @@ void sink_status(const struct sink *s, struct sink_status *ret)
 
 int sink_event_fd(const struct sink *s)
 {
-    return s->sh->event_fd; /* never changes while S lives */
+    return s->sh->event_fd; /* constant while S lives */
 }
 
 void sink_leave_unsynced(struct sink *s)
@@ -418,17 +422,10 @@ void sink_wake_below(struct sink *s, uint64_t bytes)
     pthread_mutex_unlock(&sh->lock);
 }
 
-static struct timespec deadline_after(uint64_t wait_ns)
-{
-    uint64_t now = clock_mono_ns();
-    uint64_t at = wait_ns > INT64_MAX - now ? INT64_MAX : now + wait_ns;
-    return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
-}
-
 int sink_wait(struct sink *s, uint64_t wait_ns)
 {
     struct shared *sh = s->sh;
-    struct timespec deadline = deadline_after(wait_ns);
+    struct timespec deadline = thread_deadline(wait_ns);
     int e = 0;
     pthread_mutex_lock(&sh->lock);
     while (sh->first && e != ETIMEDOUT)
@@ -443,7 +440,7 @@ int sink_close(struct sink *s, uint64_t wait_ns)
     if (!s)
         return 0;
     struct shared *sh = s->sh;
-    struct timespec deadline = deadline_after(wait_ns);
+    struct timespec deadline = thread_deadline(wait_ns);
     pthread_mutex_lock(&sh->lock);
     sh->closing = true;
     pthread_cond_signal(&sh->wake);

@@ -1,5 +1,5 @@
-/* A file that is written by a thread of its own: a disk that is slow, full or gone must not hold
- * up the caller. Used for trace.ebb and log.txt. */
+/* A file that is written by a thread of its own, so that a slow, full or missing disk does not
+ * block the caller. Used for trace.ebb and log.txt. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,45 +8,46 @@
 
 struct sink;
 
-/* Takes over FD, whose content stays (closes it at the end, also on failure). At most
- * MEMORY_BYTES wait; more is refused. 0 or -errno. */
+/* Takes ownership of FD, which is closed at the end, also on failure. The file is not truncated.
+ * At most MEMORY_BYTES are queued; more is refused. 0 or -errno. */
 int sink_new(int fd, size_t memory_bytes, struct sink **ret);
 
-/* Queues LEN bytes (copied) at the end of the file: 0, -ENOBUFS when too much waits already, or
- * -ENOMEM. What the disk takes only in part is cut off again, so that no torn bytes stay. */
+/* Queues a copy of LEN bytes for the end of the file. 0; -ENOBUFS if too much is queued; -ENOMEM.
+ * A partial write is truncated again, so that no torn bytes remain. */
 int sink_append(struct sink *s, const void *data, size_t len);
-/* The same, and the tail of the file begins with these bytes. */
+/* Like sink_append; these bytes begin a new tail, which sink_replace_tail can replace. */
 int sink_begin_tail(struct sink *s, const void *data, size_t len);
-/* Queues: replace the tail by these bytes, safely against a crash at any moment: append a copy,
- * sync, write in place, sync, cut. A reader meets the tail, the new bytes, or both. Where the
- * new bytes are longer than the tail they come behind it; where the disk refuses them the tail
- * stays. */
+/* Queues the replacement of the tail with these bytes, safe against a crash at any moment: append
+ * a copy, sync, write in place, sync, truncate. A reader finds the old tail, the new bytes, or
+ * both. If the new bytes are longer than the tail, they are only appended; if the disk refuses
+ * them, the tail remains. */
 int sink_replace_tail(struct sink *s, const void *data, size_t len);
-/* Queues: this file is done and left to the kernel, go on with the new file DIRFD/NAME; OLD, if not
- * NULL, is removed first. Where the new one cannot be made, what follows is lost until the next
- * turn. Sizes in the status are of the newest file. */
+/* Queues a switch to the new file DIRFD/NAME; this file is closed without syncing. OLD (may be
+ * NULL) is removed first. If the new file cannot be created, data are lost until the next switch.
+ * Sizes in the status are those of the newest file. */
 int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
 /* Queues an fdatasync. */
 int sink_sync(struct sink *s);
 
 struct sink_status {
     int first_error;     /* 0 or -errno */
-    bool failing;        /* the last thing tried failed; the next is tried all the same */
-    uint64_t size_bytes; /* of the file as the disk has taken it */
+    bool failing;        /* the last operation failed; the next one is tried anyway */
+    uint64_t size_bytes; /* size of the file as written so far */
     uint64_t waiting_bytes;
-    uint64_t refused_bytes; /* -ENOBUFS */
-    uint64_t lost_bytes;    /* taken, but the disk would not have them */
-    uint64_t losses;        /* how often; a tail that was not replaced is none */
+    uint64_t refused_bytes; /* refused with -ENOBUFS */
+    uint64_t lost_bytes;    /* accepted, but the write failed */
+    uint64_t losses;        /* number of failures, not counting a tail that was not replaced */
 };
 void sink_status(const struct sink *s, struct sink_status *ret);
-/* Waits until nothing waits any more, or WAIT_NS are over: 0 or -ETIMEDOUT. */
+/* Waits until the queue is empty, at most WAIT_NS. 0 or -ETIMEDOUT. */
 int sink_wait(struct sink *s, uint64_t wait_ns);
-/* An eventfd: readable once the first error happened, and whenever sink_wake_below is answered. */
+/* An eventfd that becomes readable after the first error, and when a sink_wake_below request is
+ * met. */
 int sink_event_fd(const struct sink *s);
-/* sink_close leaves the file to the kernel instead of waiting for it to be on disk. */
+/* Makes sink_close skip the sync and leave writing back to the kernel. */
 void sink_leave_unsynced(struct sink *s);
-/* Asks for one event as soon as at most BYTES wait, at once where that is so already. */
+/* Requests one event as soon as at most BYTES are queued; immediately if that is already so. */
 void sink_wake_below(struct sink *s, uint64_t bytes);
-/* Waits at most WAIT_NS for the queue to drain (a hanging disk is left behind with its thread)
- * and frees S. 0, the first error, or -ETIMEDOUT. NULL is fine. */
+/* Waits at most WAIT_NS for the queue to drain and frees S; if the disk hangs, the thread is
+ * abandoned. 0, the first error, or -ETIMEDOUT. S may be NULL. */
 int sink_close(struct sink *s, uint64_t wait_ns);

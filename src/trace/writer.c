@@ -1,4 +1,4 @@
-/* What the engine tells, gathered as records of the open block; and the life of a recording. */
+/* Collects records in the open block, and creates and closes recordings. */
 #include "trace/writer.h"
 
 #include <assert.h>
@@ -27,11 +27,13 @@
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    BACKLOG_BYTES = 1024 * 1024, /* not handed over: no marks, so that samples have room */
-    BYTES_KEPT = 64 * 1024,      /* of memory, from one block to the next */
+    /* with more unwritten data no marks are accepted, so that samples have room */
+    BACKLOG_BYTES = 1024 * 1024,
+    BYTES_KEPT = 64 * 1024, /* memory kept allocated from one block to the next */
     QUEUE_BYTES = 2 * 1024 * 1024,
-    MARK_BURST_S = 8,      /* of the budget of marks */
-    MARK_HALVING_S = 4096, /* marks of that many seconds at the full budget halve it */
+    MARK_BURST_S = 8, /* size of a burst, in seconds of the budget */
+    /* the budget is halved each time this many seconds' worth of marks were written */
+    MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
 
@@ -48,7 +50,8 @@ static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kin
     return numbers_get(&w->map, entity_key(kind, id), &i) ? &w->entities[i] : NULL;
 }
 
-/* NULL where memory or numbers ran out: the entity then is missing from the recording. */
+/* Finds or adds an entity. NULL if memory or indices ran out: the recording then lacks the entity.
+ */
 static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
 {
     struct entity *e = entity_find(w, kind, id);
@@ -64,7 +67,7 @@ static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind
     return e;
 }
 
-/* Processes that died keep their number until their block is over. */
+/* Removes dead processes at the end of a block; until then they keep their index. */
 static void drop_dead(struct trace_writer *w)
 {
     size_t kept = 0;
@@ -78,7 +81,7 @@ static void drop_dead(struct trace_writer *w)
         }
         w->entities[kept] = *e;
         numbers_put(&w->map, entity_key(e->kind, e->id),
-                    (uint32_t)kept); /* fits: it held more before */
+                    (uint32_t)kept); /* cannot fail: the table had more entries before */
         kept++;
     }
     w->entity_count = kept;
@@ -90,7 +93,7 @@ static void put_record(struct trace_writer *w, uint64_t t_ns, enum record_type t
                        const struct buf *body)
 {
     uint64_t t = t_ns > w->t_ns ? t_ns : w->t_ns;
-    uint64_t before = w->records.len == 0 ? 0 : w->t_ns; /* times of a block begin at 0 */
+    uint64_t before = w->records.len == 0 ? 0 : w->t_ns; /* the times in a block begin at 0 */
     record_add(&w->records, type, t - before, body->data, body->len);
     w->records.failed |= body->failed;
     w->t_ns = t;
@@ -150,10 +153,11 @@ void writer_count_loss(struct trace_writer *w)
     if (w->error != 0)
         return;
     w->error = -ENOBUFS;
-    (void)!write(sink_event_fd(w->sink), &one, sizeof one); /* cannot fail: it counts to 2 */
+    /* cannot fail: the counter is at most 2 */
+    (void)!write(sink_event_fd(w->sink), &one, sizeof one);
 }
 
-/* ---- what the engine tells ---- */
+/* ---- adding records ---- */
 
 static void define_process(struct entity *e, const struct process_info *info)
 {
@@ -187,7 +191,7 @@ void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_ev
 void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_entity_kind kind,
                          uint32_t id, const char *name)
 {
-    assert(kind != ENTITY_PROCESS); /* named by trace_writer_process */
+    assert(kind != ENTITY_PROCESS); /* use trace_writer_process for processes */
     block_begin(w, t_ns);
     buf_clear(&w->body);
     buf_add_varint(&w->body, (uint64_t)kind);
@@ -209,8 +213,8 @@ static void add_mark(struct trace_writer *w, const struct mark *mark)
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
 }
 
-/* Marks come as fast as the job likes, and samples do not: what a slow disk leaves of room is for
- * the samples. */
+/* False while the disk is too slow. The job decides how many marks there are, but not how many
+ * samples, so the remaining room is reserved for samples. */
 static bool has_room_for_marks(const struct trace_writer *w)
 {
     size_t handed = w->handed > w->begin_len ? w->handed : w->begin_len;
@@ -218,7 +222,7 @@ static bool has_room_for_marks(const struct trace_writer *w)
            (w->records.len - handed < BACKLOG_BYTES && w->records.len - w->begin_len < ROLL_BYTES);
 }
 
-/* Takes a mark's bytes out of the budget, if they are in it. */
+/* Deducts the mark's bytes from the budget; false if not enough is left. */
 static bool spend_budget(struct trace_writer *w, const struct mark *mark)
 {
     const uint64_t full_ns = w->options.mark_bytes_per_s * MARK_BURST_S * NS_PER_S;
@@ -331,7 +335,7 @@ void trace_writer_tick_end(struct trace_writer *w)
 {
     assert(w->in_tick);
     w->in_tick = false;
-    w->cells++; /* a tick of nothing fills the block too */
+    w->cells++; /* an empty tick counts as one */
     buf_clear(&w->body);
     buf_add_varint(&w->body, w->tick_rows);
     buf_add(&w->body, w->rows.data, w->rows.len);
@@ -339,7 +343,7 @@ void trace_writer_tick_end(struct trace_writer *w)
     add_record(w, w->tick_t_ns, RECORD_TICK, &w->body);
 }
 
-/* ---- life ---- */
+/* ---- creating and closing ---- */
 
 static int add_time(json_t *doc, const char *key, uint64_t value)
 {
@@ -370,7 +374,7 @@ static int make_header(const json_t *header, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
-/* The header is written at once: without it there is no recording, and it is better to know. */
+/* Writes the header at once: if that fails there is no recording, and the caller must know. */
 static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
 {
     struct buf head = {0};

@@ -1,4 +1,4 @@
-/* The open block on its way to the disk thread: in parts as it grows, sealed when it is full. */
+/* Passes the open block to the disk thread, in parts while it grows and sealed when it is full. */
 #include "trace/writer_private.h"
 
 #include <assert.h>
@@ -10,14 +10,15 @@
 #include "trace/sink.h"
 
 enum {
-    BLOCK_BYTES = 512 * 1024, /* births and marks fill a block too */
-    /* A flood does not wait for the next flush. */
-    BLOCK_BYTES_MAX = 2 * ROLL_BYTES, /* besides its beginning: it ends in any case */
-    PART_BYTES = 256 * 1024,          /* handed over at once */
+    BLOCK_BYTES = 512 * 1024, /* blocks also fill with births and marks */
+    /* These sizes do not wait for the next flush. */
+    /* the size, without its beginning, at which a block ends in any case */
+    BLOCK_BYTES_MAX = 2 * ROLL_BYTES,
+    PART_BYTES = 256 * 1024, /* a part of this size is passed on at once */
 };
 #define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
 
-/* As many records as make a part, as a part must not end within one; 0 where there is none. */
+/* The length of the next part, which has whole records; 0 if there is no record left. */
 static size_t next_part(const struct trace_writer *w)
 {
     size_t half = w->options.memory_bytes / 2;
@@ -58,8 +59,8 @@ static bool all_handed(const struct trace_writer *w)
     return w->handed == w->records.len;
 }
 
-/* A part that was refused or lost goes out again with the next, so that a short trouble loses
- * nothing. */
+/* Passes the next part to the disk thread. A part that was refused or lost is sent again with the
+ * next, so that a short disk problem loses nothing. */
 static void hand_over(struct trace_writer *w)
 {
     while (!w->records.failed && !all_handed(w)) {
@@ -71,7 +72,7 @@ static void hand_over(struct trace_writer *w)
     }
 }
 
-/* The same, but waits for room in the queue. */
+/* Like hand_over, but waits for room in the queue until UNTIL_NS. */
 static void hand_over_until(struct trace_writer *w, uint64_t until_ns)
 {
     hand_over(w);
@@ -104,7 +105,8 @@ bool writer_watch_disk(struct trace_writer *w)
     return true;
 }
 
-/* The list of the living at the beginning must stay a small part, however many they are. */
+/* True if the block has reached TIMES its size. The size grows with the number of entities, so
+ * that the list of them at the beginning remains a small part of the block. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
     enum { TICKS_MIN = 32 };
@@ -114,8 +116,9 @@ static bool is_full(const struct trace_writer *w, unsigned times)
            w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
-/* Where it cannot be packed or would be no smaller, the raw parts stay and are as good. Without
- * such parts the tail of the file is another block's. */
+/* Replaces the raw parts by the sealed block. If the block cannot be packed or would not be
+ * smaller, the raw parts remain. If there are no raw parts, the tail of the file belongs to
+ * another block. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
@@ -146,7 +149,7 @@ static void seal(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* Ends the open block as it is: what of it the disk took can be read. */
+/* Ends the open block as it is; the parts on disk remain readable. */
 static void abandon(struct trace_writer *w)
 {
     if (!all_handed(w) || w->records.failed)
@@ -155,7 +158,7 @@ static void abandon(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* Nothing is alive, so that blocks go out when they are full and not before. */
+/* For generated recordings: writes blocks only when they are full. */
 static void flush_patiently(struct trace_writer *w)
 {
     if (!w->open || !is_full(w, 1))
@@ -168,7 +171,8 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* A disk in trouble is asked again by the next flush, not by each record. */
+/* Passes on parts that are due. A failing disk is tried again by the next flush, not by each
+ * record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;
@@ -198,7 +202,8 @@ static void flush_block(struct trace_writer *w, uint64_t now_ns, bool healthy)
     size_t before = w->handed;
     hand_over(w);
     bool all = all_handed(w);
-    bool stuck = !all && w->handed == before; /* a record larger than the queue: sealed it fits */
+    bool stuck =
+        !all && w->handed == before; /* a record larger than the queue fits only when sealed */
     bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
     if (healthy && (all ? is_full(w, 1) || old : stuck))
         seal(w);

@@ -1,15 +1,20 @@
-/* Memory that comes back: up to a level that was held before, or down to one floor. */
+/* Rises that are not new growth: memory returns to a level it had before, or falls back to the same
+ * baseline. */
 #include "verdict/judging.h"
 
 #include <math.h>
 #include <stdint.h>
 
 enum { HELD_SLOTS = 4 };
-static const double STOOD_PART = 0.4;  /* of the window, that the low tide stood before it rose */
-static const double STOOD_RISE = 0.25; /* of all that it rose by: still standing */
-static const double ABOVE_PART = 0.25; /* of what it rose by, above what was held before: new */
+/* Fraction of the window in which the baseline was level before it rose. */
+static const double LEVEL_PART = 0.4;
+/* Fraction of the rise: the baseline still counts as level. */
+static const double LEVEL_RISE = 0.25;
+/* Fraction of the rise above the earlier level: new growth. */
+static const double ABOVE_PART = 0.25;
 
-/* The highest level of W that was held for HELD_SLOTS, and a twentieth of them, before slot TO. */
+/* The highest level of W before slot TO that was held for HELD_SLOTS and a twentieth of all
+ * slots. */
 static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;
@@ -23,22 +28,22 @@ static double held_before(const struct view *w, size_t to)
     return best;
 }
 
-bool judge_came_back(const struct view *w, double counts)
+bool judge_returned_to_level(const struct view *w, double counts)
 {
     double rise = w->n ? w->low[w->n - 1] - w->low[0] : 0, span, held;
     size_t i = 0;
     if (rise <= counts)
         return false;
     span = w->x[w->n - 1] - w->x[0];
-    while (i + 1 < w->n && w->low[i + 1] - w->low[0] <= STOOD_RISE * rise)
+    while (i + 1 < w->n && w->low[i + 1] - w->low[0] <= LEVEL_RISE * rise)
         i++;
-    if (w->x[i] - w->x[0] < STOOD_PART * span)
+    if (w->x[i] - w->x[0] < LEVEL_PART * span)
         return false;
     held = held_before(w, i);
     return held > -HUGE_VAL && w->y[w->n - 1] - held <= ABOVE_PART * rise;
 }
 
-/* Does Y stay above LEAST from FROM on, up to slot TO? */
+/* Is Y at least LEAST in all slots from x = FROM to slot TO? */
 static bool stays_above(const struct view *w, double from, size_t to, double least)
 {
     for (size_t i = to + 1; i-- > 0 && w->x[i] >= from;)
@@ -47,7 +52,7 @@ static bool stays_above(const struct view *w, double from, size_t to, double lea
     return true;
 }
 
-bool judge_same_floor(const struct view *w, double counts, double slope)
+bool judge_same_baseline(const struct view *w, double counts, double slope)
 {
     size_t last = w->n, i;
     double low, high = 0;
@@ -57,8 +62,9 @@ bool judge_same_floor(const struct view *w, double counts, double slope)
     if (last == 0)
         return false;
     low = w->y[--last];
-    /* Backwards from the last trough, over a rise that was lost, to another one: no level that is
-     * passed on the way up, so before it nothing is lower for as long again. */
+    /* Searches backwards from the last trough, across a rise that was released, for an earlier
+     * trough. A level passed on the way up does not qualify: no reading within the same distance
+     * before a trough is lower. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

@@ -4,11 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-void envelope_init(struct envelope *e)
-{
-    memset(e, 0, sizeof *e);
-}
-
 static double block_of(const struct envelope *e, double x)
 {
     return floor((x - e->origin) / e->width);

@@ -7,40 +7,42 @@
 #include "verdict/fit.h"
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
-/* A schedule (longer texts, larger batches, layers that thaw) lifts the floor at a few epochs and
- * then no more: one more is waited for, while there may be one. */
+/* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at a few epochs
+ * only, so a running job must show one more epoch. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-enum { FEW_JUMPS = 3 };  /* fewer must be clearer: chance makes two of any noise */
-enum { SEEN_AFTER = 3 }; /* step ends after the newest event, until which it is not counted */
-/* From one event to the next there should be so many readings; where there are fewer, the floor on
- * either side of an event is not the lowest of a few readings but the nearest one, over more
- * events. With fewer still a staircase and a line are the same. */
+enum { FEW_JUMPS = 3 };  /* fewer jumps must be clearer: noise easily produces two */
+enum { SEEN_AFTER = 3 }; /* step ends required after the newest event before the event counts */
+/* Readings expected between two events. With fewer, the nearest reading on each side of an event is
+ * used instead of the lowest of a few, and more events are required. With fewer still, a staircase
+ * and a line look the same. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* The readings around an event are a part of all from one to the next, and even growth puts that
- * part of itself there: of the rest, so much must come at the events too. */
+/* Even growth puts a share of itself at the readings around events. Of the rest of the growth,
+ * BEYOND_EVEN must occur at events too. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
-static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
-static const double STANDS_OUT = 1.6;      /* times the median jump: a larger one counts as that */
-static const double GOES_ON = 0.8;         /* of the earlier jumps, in the later ones */
-static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
+/* Fraction of the mean jump: smaller moves are not jumps. */
+static const double RISE_OVER_MEAN = 0.33;
+static const double STANDS_OUT = 1.6; /* times the median jump: larger jumps are clipped */
+static const double GOES_ON = 0.8;    /* part of the earlier jumps that the later ones must reach */
+/* Required length of the current run of jumps over the longest run that was released. */
+static const double TIMES_LOST = 2.5;
 
-/* Where growth is a leak by other rules: how many equal pieces its jumps are at least, as part of
- * all events, and how far above the share that chance puts there, in deviations. */
+/* For growth that is known to be a leak: its jumps must be equivalent to at least this fraction of
+ * all events in equal pieces, and exceed the share expected by chance by CHANCE_Z deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
 enum { EVENT_KINDS = 3 };
 static const enum verdict_mark_kind KINDS[EVENT_KINDS] = {VERDICT_MARK_EVAL, VERDICT_MARK_SAVE,
                                                           VERDICT_MARK_EPOCH};
 
-/* The floor on either side of an event. */
+/* The baseline on either side of an event. */
 struct sides {
     double before, after;
 };
 
-/* What was gone a few step ends later never stayed; by less than NOISE does, nothing was. */
+/* Memory freed within a few step ends is not counted as added. A fall within NOISE is ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -49,11 +51,11 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* What an event added to the floor. Memory that is given back shortly before an event and taken
- * again after it (a loader that runs dry at the end of an epoch) returns to a level that was there
- * before: where it lay lower than AFTER_PREVIOUS, the event of its kind before it, by more than
- * NOISE does, only what lies above that is new. */
-static double added(struct sides e, double after_previous, double noise)
+/* Bytes that an event added to the baseline. Memory may be released shortly before an event and
+ * allocated again after it, as by a data loader that runs dry at the end of an epoch. If the level
+ * before the event is lower than AFTER_PREVIOUS, the level after the previous event of its kind,
+ * only growth above AFTER_PREVIOUS is new. */
+static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
     if (after_previous - before > RISE_OVER_NOISE * noise)
@@ -66,8 +68,8 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one KIND: how many are kept, how many of them are usable, the place after the last
- * of these, and the readings from the first to the last. */
+/* The events of one kind: the number kept and usable, the index after the last usable one, and the
+ * readings from the first to the last. */
 struct extent {
     unsigned kept, n, readings;
     uint32_t end;
@@ -90,8 +92,8 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Steps as close as a few readings are noise to whoever does not know of them. What there is from
- * one event to the next, where nothing should move, tells better: at most NOISE. */
+/* Noise estimated from the movement between events, at most NOISE. Jumps only a few readings apart
+ * look like noise, while between events nothing should change. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -108,18 +110,17 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
     return n ? fmin(noise, fit_median(moved, n)) : noise;
 }
 
-/* What is summed up over the events of one kind, in their order. */
+/* Sums over the events of one kind, in order. */
 struct jumps {
-    unsigned n;                       /* events; there is one jump less */
-    unsigned run, lost;               /* jumps since one was undone, and the most before that */
-    double first, last, last_but_one; /* the floor after these */
+    unsigned n;         /* number of events, one more than jumps */
+    unsigned run, lost; /* jumps since the last release, and the longest earlier run of jumps */
+    double first, last, last_but_one; /* the baseline after these events */
     double later;                     /* all jumps but the first */
     double jump[VERDICT_EVENTS];
 };
 
-/* The first event is left out of the proof, and so is all that grew before it: a first evaluation
- * touches its data and loads its code for the first time, and that stays without being a leak; and
- * a warm-up that flattens out has most of its growth around the first. */
+/* Adds an event. The first event and all growth before it prove nothing: a first evaluation loads
+ * code and data that stay without being a leak, and most growth of a warm-up lies around it. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -127,12 +128,12 @@ static void take_event(struct jumps *k, struct sides s, double noise)
         k->first = k->last = k->last_but_one = s.after;
         return;
     }
-    /* More is gone than the event before it added: garbage that was collected, a cache cleared. */
+    /* More was freed than the previous event added: garbage collection, or a cleared cache. */
     if (k->n > 2 && k->last_but_one - s.before > RISE_OVER_NOISE * noise) {
         k->lost = k->run > k->lost ? k->run : k->lost;
         k->run = 0;
     }
-    jump = added(s, k->last, noise);
+    jump = bytes_added(s, k->last, noise);
     k->later += jump;
     k->jump[k->n - 2] = jump;
     k->run++;
@@ -147,9 +148,9 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* Do four in five of the N jumps count (all but one of four), and the last? Where a reading has no
- * noise, every byte is above it: a jump must also have a good part of their MEAN. */
-static bool do_rise(const double *jump, unsigned n, double mean, double noise)
+/* True if four in five of the N jumps (all but one of four) and the last one exceed the noise. For
+ * readings without noise, a jump must also reach a good part of the MEAN jump. */
+static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
     double least = fmax(over * noise, RISE_OVER_MEAN * mean);
@@ -159,10 +160,9 @@ static bool do_rise(const double *jump, unsigned n, double mean, double noise)
     return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
 }
 
-/* Are the later N / 2 of the jumps about as large as the earlier ones? What settles adds less each
- * time: a cache that evaluations fill, holes that they leave. One that stands out tells nothing
- * about that. */
-static bool go_on(const double *jump, unsigned n, double noise)
+/* Are the later half of the jumps about as large as the earlier half? Growth that levels off adds
+ * less each time: a cache that evaluations fill, or holes they leave. Outliers are clipped. */
+static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
     for (unsigned i = 0; i < n / 2; i++) {
@@ -172,7 +172,7 @@ static bool go_on(const double *jump, unsigned n, double noise)
     return late + RISE_OVER_NOISE * noise * sqrt(n) >= GOES_ON * early;
 }
 
-/* How many events of KIND it takes. */
+/* Number of events of KIND required for a verdict. */
 static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_kind kind,
                               bool is_close)
 {
@@ -182,10 +182,10 @@ static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_
                                                                     : EVENTS_AT_LEAST;
 }
 
-/* What the events of KIND added, and their share of all growth; false where they are too few. NOISE
- * becomes that between them, where they are close. */
-static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind, double *noise,
-                    struct jumps *k, struct events_steps *ret)
+/* Measures the bytes added by events of KIND and their share of all growth. False: too few events.
+ * If events are close together, replaces NOISE by the noise between events. */
+static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind kind,
+                          double *noise, struct jumps *k, struct events_steps *ret)
 {
     struct extent x = extent_of(v, kind, v->n_events);
     bool is_close = x.n && x.readings < READINGS_APART * (x.n - 1);
@@ -199,7 +199,7 @@ static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind,
     for (uint32_t i = 0; i < x.end; i++)
         if (is_usable(&v->events[i], kind))
             take_event(k, sides_of(&v->events[i], is_close, *noise), *noise);
-    /* Of events that are no longer kept the jumps are taken to be like those that are. */
+    /* Events no longer kept are assumed to have had jumps like the kept ones. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
     *ret = (struct events_steps){.kind = kind,
@@ -214,9 +214,10 @@ static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind,
     return true;
 }
 
-/* Are the jumps so many equal ones, (sum j)^2 / sum j^2? Pieces of one leak that has nothing to do
- * with the events fall there as often as readings do, EVEN; so few of them may all do by chance. */
-static bool is_no_chance(const double *jump, unsigned n, double share, double even)
+/* Do the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed chance? A leak
+ * unrelated to events coincides with events as often as readings do (EVEN), and few pieces may all
+ * coincide by chance. */
+static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;
     for (unsigned i = 0; i < n; i++) {
@@ -232,15 +233,16 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
                      struct events_steps *ret)
 {
     struct jumps k = {0};
-    if (!measure(v, kind, &noise, &k, ret) || ret->count < events_needed(v, kind, ret->is_close) ||
+    if (!measure_jumps(v, kind, &noise, &k, ret) ||
+        ret->count < events_needed(v, kind, ret->is_close) ||
         (ret->is_close && (ret->readings < READINGS_IF_CLOSE ||
                            ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
-        !go_on(k.jump, k.n - 1, noise))
+        !jumps_continue(k.jump, k.n - 1, noise))
         return false;
-    /* Little was read between them: each by itself has to count. */
+    /* With few readings between events, each jump must be material. */
     if (ret->is_close && median_of(k.jump, k.n - 1) < v->options.material_fraction * k.first)
         return false;
-    return k.last > k.first && do_rise(k.jump, k.n - 1, ret->jump_bytes, noise) &&
+    return k.last > k.first && jumps_exceed_noise(k.jump, k.n - 1, ret->jump_bytes, noise) &&
            k.run >= TIMES_LOST * k.lost;
 }
 
@@ -268,9 +270,9 @@ bool events_hold_growth(const struct verdict_series *v, double noise, double mat
         double between = noise;
         struct jumps k = {0};
         struct events_steps s;
-        if (!measure(v, KINDS[i], &between, &k, &s) || k.n <= EVENTS_AT_LEAST ||
+        if (!measure_jumps(v, KINDS[i], &between, &k, &s) || k.n <= EVENTS_AT_LEAST ||
             s.share < s.share_needed || s.total_bytes < material ||
-            !is_no_chance(k.jump, k.n - 1, s.share, s.share_even))
+            !exceeds_chance(k.jump, k.n - 1, s.share, s.share_even))
             continue;
         if (!found || s.share > 1.1 * ret->share)
             *ret = s;

@@ -1,4 +1,5 @@
-/* Growth that comes with an event: jumps at evaluations, checkpoints and epochs that stay. */
+/* Growth tied to events: memory that jumps at evaluations, checkpoints or epoch ends and stays
+ * up. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,20 +9,21 @@
 struct events_steps {
     enum verdict_mark_kind kind;
     unsigned count;
-    unsigned readings;   /* from the first to the last */
-    bool is_close;       /* few readings from one to the next */
-    double jump_bytes;   /* mean */
-    double share;        /* of the growth from after the first to after the last … */
-    double share_even;   /* … what even growth puts there … */
-    double share_needed; /* … and what it must be */
+    unsigned readings; /* step ends read from the first event to the last */
+    bool is_close;     /* few readings lie between two events */
+    double jump_bytes; /* mean jump */
+    double
+        share; /* part of the growth between the first and the last event that came at events … */
+    double share_even;   /* … the part expected there if growth were even … */
+    double share_needed; /* … and the part required for a verdict */
     double total_bytes;
 };
-/* The kind of event that explains growth best, if one explains most of it; NOISE is the deviation
- * of a reading, MATERIAL the growth that counts. */
+/* Finds the kind of event that explains most of the growth, if any. NOISE: standard deviation of a
+ * reading; MATERIAL: smallest growth that counts. */
 bool events_find_steps(const struct verdict_series *v, double noise, double material,
                        struct events_steps *ret);
 
-/* The same of growth that is known to be a leak: not whether each event brings some, but whether it
- * comes at the events or between them. What is no leak must not be asked. */
+/* The same for growth that is already known to be a leak: finds whether it occurs at events or
+ * between them. */
 bool events_hold_growth(const struct verdict_series *v, double noise, double material,
                         struct events_steps *ret);

@@ -1,4 +1,5 @@
-/* Least squares, Theil-Sen and model choice. Sources of the formulas: docs/verdict.md. */
+/* Least squares, Theil-Sen and model selection. Sources of the formulas:
+ * docs/internals/verdict.md. */
 #include "verdict/fit.h"
 
 #include <float.h>
@@ -14,7 +15,7 @@ double fit_select(double *a, size_t n, size_t k)
         double pivot = a[lo + (hi - lo) / 2];
         size_t i = lo, j = hi;
         for (;;) {
-            /* The pivot stops both; the analyzer does not follow that. */
+            /* The pivot stops both loops, which the analyzer does not see. */
             while (a[i] < pivot) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
                 i++;
             while (pivot < a[j]) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
@@ -47,7 +48,8 @@ double fit_noise(const double *x, const double *y, size_t n)
         double w = span > 0 ? (x[i] - x[i - 1]) / span : 0.5;
         d[m++] = fabs(y[i] - (y[i - 1] * (1 - w) + y[i + 1] * w));
     }
-    /* Var of y - (y1 + y2) / 2 is 1.5 sigma^2; 1.4826 turns a MAD into a deviation. */
+    /* The variance of y - (y1 + y2) / 2 is 1.5 sigma^2; 1.4826 converts a median deviation to
+     * sigma. */
     return 1.4826 * fit_median(d, m) / sqrt(1.5);
 }
 
@@ -115,7 +117,7 @@ struct columns {
 /* Ordinary least squares with up to three columns, by Cholesky on the normal equations. */
 struct ols {
     size_t n, k;
-    double beta[3], rss, se_last; /* se_last: of the last coefficient, with n points */
+    double beta[3], rss, se_last; /* standard error of the last coefficient */
 };
 
 static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t k, struct ols *ret)
@@ -135,7 +137,7 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
                 s -= l[p][r] * l[q][r];
             if (p == q) {
                 if (!(s > 1e-9 * a[p][p]))
-                    return false; /* columns that cannot be told apart */
+                    return false; /* collinear columns */
                 l[p][p] = sqrt(s);
             } else {
                 l[p][q] = s / l[q][q];
@@ -163,7 +165,7 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     ret->n = n;
     ret->k = k;
     ret->rss = rss;
-    ret->se_last = 1 / l[k - 1][k - 1]; /* times sigma */
+    ret->se_last = 1 / l[k - 1][k - 1]; /* to be multiplied by sigma */
     return true;
 }
 
@@ -192,11 +194,11 @@ struct candidate {
     enum fit_shape shape;
     double param;
 };
-/* Curves that end, as parts of the window. Beyond a time constant of about one window an
- * exponential and a line are the same thing, so the grid stops there (docs/verdict.md, "What cannot
- * be known"). */
+/* Saturating curves; times are fractions of the window. An exponential with a time constant beyond
+ * about one window is indistinguishable from a line, so the grid stops there
+ * (docs/internals/verdict.md, "What cannot be known"). */
 static const double END_PARAM_MAX = 1.5;
-static const double RAMP_END_MAX = 0.93; /* a ramp must be seen to end */
+static const double RAMP_END_MAX = 0.93; /* the end of a ramp must be visible */
 static const struct candidate ENDS[] = {
     {FIT_EXP, .04},  {FIT_EXP, .08}, {FIT_EXP, .13}, {FIT_EXP, .2},  {FIT_EXP, .3},
     {FIT_EXP, .45},  {FIT_EXP, .7},  {FIT_EXP, 1},   {FIT_EXP, 1.5}, {FIT_LOG, .003},
@@ -245,13 +247,13 @@ static void shape_column(struct columns *c, const double *u, size_t n, struct ca
         c->col[1][i] = shape_at(g.shape, g.param, u[i]);
 }
 
-/* Tries the shape in column 1, alone (K = 2) or beside the line in column 2 (K = 3). */
+/* Fits the curve in column 1, alone (K = 2) or with the line in column 2 (K = 3). */
 static void try_one(const struct columns *c, const double *y, size_t n, size_t k,
                     struct candidate g, struct best *ret)
 {
     struct ols m;
     if (!ols_solve(c, y, n, k, &m) || m.beta[1] <= 0)
-        return; /* a curve that ends by falling is no warm-up */
+        return; /* a falling curve is not a warm-up */
     if (m.rss < ret->rss) {
         ret->rss = m.rss;
         ret->c = g;
@@ -259,8 +261,8 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
     }
 }
 
-/* Between the points of the grid: a true curve must not lose to a line because the grid is coarse.
- */
+/* Refines the parameter between grid points, so that a curve does not lose to a line because the
+ * grid is coarse. */
 static void refine(struct columns *c, const double *u, const double *y, size_t n, size_t k,
                    struct best *ret)
 {
@@ -280,7 +282,8 @@ static void refine(struct columns *c, const double *u, const double *y, size_t n
     ret->rho = residual_rho(c, y, &ret->m);
 }
 
-/* At most half as many points, each the mean of two: the curves are smooth, the work is halved. */
+/* Averages pairs of points if there are more than FIT_MAX / 2: the curves are smooth, and this
+ * halves the work. */
 static size_t halve(const double *x, const double *y, size_t n, double *rx, double *ry)
 {
     size_t m = 0;
@@ -329,7 +332,7 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     refine(&c, u, y, n, 2, &end);
     refine(&c, u, y, n, 3, &both);
     refine(&c, u, y, n, 2, &power);
-    /* The residuals of the best model tell how many points there really are. */
+    /* The least autocorrelated residuals give the effective number of points. */
     if (isfinite(both.rss))
         rho = fmin(rho, both.rho);
     if (isfinite(end.rss))

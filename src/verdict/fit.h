@@ -1,22 +1,22 @@
-/* Least squares on a window of the envelope: lines, curves that end, and what remains of growth
- * when the best such curve is taken away. */
+/* Least squares on a window of the envelope: straight lines, saturating curves, and the linear
+ * growth that remains beside the best saturating curve. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Prefix sums of (x, y), so that any window's line is O(1). Arrays of n + 1. */
+/* Prefix sums of (x, y): the line through any window takes O(1). Arrays of n + 1. */
 enum { FIT_MAX = 128 };
 struct fit_sums {
-    double x0, y0; /* subtracted first, for precision */
+    double x0, y0; /* subtracted from all points first, for precision */
     double sx[FIT_MAX + 1], sy[FIT_MAX + 1], sxx[FIT_MAX + 1], sxy[FIT_MAX + 1], syy[FIT_MAX + 1];
 };
 
 struct fit_line {
     double slope;
-    double at_end; /* the line at the last x of its window */
-    double rms;    /* of the residuals */
-    double span;   /* of x */
+    double at_end; /* value of the line at the last x of its window */
+    double rms;    /* root mean square of the residuals */
+    double span;   /* length of the window in x */
 };
 
 void fit_sums_build(struct fit_sums *s, const double *x, const double *y, size_t n);
@@ -25,38 +25,38 @@ struct fit_line fit_sums_line(const struct fit_sums *s, const double *x, size_t 
 
 /* Lag-1 autocorrelation of the residuals of a line, clipped to [0, 0.95]. */
 double fit_line_rho(const double *x, const double *y, size_t n, const struct fit_line *line);
-/* Points worth counting, n (1 - rho) / (1 + rho), at least 3. */
+/* Effective number of independent points, n (1 - rho) / (1 + rho), at least 3. */
 double fit_effective(size_t n, double rho);
 
 enum fit_shape { FIT_NONE, FIT_EXP, FIT_LOG, FIT_RAMP, FIT_STEP, FIT_POWER };
 
-/* How the curve is best explained. All slopes are per unit of x. */
+/* The fit of each family of curves. All slopes are per unit of x. */
 struct fit_separation {
     double n_eff;
     double bic_flat, bic_line, bic_power, bic_end, bic_both; /* lower is better */
     enum fit_shape end_shape;
-    double end_param;   /* of the best curve that ends, as part of the window */
-    double power_param; /* the exponent of the best power of time */
-    double both_slope;  /* of the line beside the best curve that ends */
+    double end_param;   /* parameter of the best saturating curve, as a fraction of the window */
+    double power_param; /* exponent of the best power of time */
+    double both_slope;  /* slope of the line fitted together with the best saturating curve */
     double both_slope_se;
     enum fit_shape both_shape;
     double both_param;
 };
-/* N <= FIT_MAX. FLOOR_RMS: no model is believed to fit better than this. */
+/* N <= FIT_MAX. FLOOR_RMS: smallest residual that any model is credited with. */
 void fit_separate(const double *x, const double *y, size_t n, double floor_rms,
                   struct fit_separation *ret);
 
-/* Theil-Sen slope and its interval at Z standard deviations of Kendall's S, which is widened for
- * autocorrelation by n / n_eff. At most 64 points are used. */
+/* Theil-Sen slope with an interval of Z standard deviations of Kendall's S, widened by n / n_eff
+ * for autocorrelation. Uses at most 64 points. */
 struct fit_sen {
     double slope, low, high;
 };
 bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, double z,
                    struct fit_sen *ret);
 
-/* The median of N values, which are reordered. 0 for none. */
+/* The median of N values, 0 for none. Reorders VALUES. */
 double fit_median(double *values, size_t n);
-/* The K-th smallest, reordering. */
+/* The K-th smallest value. Reorders A. */
 double fit_select(double *a, size_t n, size_t k);
-/* Standard deviation of the noise from second differences: blind to any smooth trend. */
+/* Standard deviation of the noise from second differences, which no smooth trend affects. */
 double fit_noise(const double *x, const double *y, size_t n);

@@ -1,4 +1,5 @@
-/* First passage times: the inverse Gaussian law with the slope's own uncertainty. */
+/* First passage times: the inverse Gaussian distribution, widened by the uncertainty of the
+ * slope. */
 #include "verdict/forecast.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@ double forecast_ig_cdf(double t, double mean, double shape)
     r = sqrt(shape / t);
     a = r * (t / mean - 1);
     b = -r * (t / mean + 1);
-    /* exp(2 shape / mean) overflows while the normal tail vanishes: use the logarithm of both. */
+    /* exp(2 shape / mean) overflows while the normal tail vanishes, so both are combined as
+     * logarithms. */
     if (b < -30)
         tail = exp(2 * shape / mean - 0.5 * b * b) / (-b * sqrt(2 * M_PI));
     else
@@ -39,7 +41,7 @@ double forecast_ig_quantile(double p, double mean, double shape)
     return 0.5 * (low + high);
 }
 
-/* One end: the quantile P of the passage through ROOM. */
+/* Quantile P of the time at which the level has risen by ROOM. */
 static double passage(double p, double room, double slope, double slope_se, double diffusion,
                       double level_se)
 {
@@ -49,8 +51,8 @@ static double passage(double p, double room, double slope, double slope_se, doub
     if (slope <= 0)
         return HUGE_VAL;
     mean = room / slope;
-    /* Variance of the inverse Gaussian, mean^3 / shape with shape = room^2 / diffusion, plus that
-     * of mean = (room + e) / slope to first order. */
+    /* Variance of the inverse Gaussian, mean^3 / shape with shape = room^2 / diffusion, plus the
+     * variance of mean = (room + e) / slope to first order. */
     variance = mean * mean * mean * diffusion / (room * room) +
                mean * mean * (slope_se * slope_se) / (slope * slope) +
                level_se * level_se / (slope * slope);

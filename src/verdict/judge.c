@@ -1,4 +1,4 @@
-/* From the shape of a series and its marks to one word with its reasons. */
+/* Decides the verdict word and its evidence from the shape of a series and its marks. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -6,8 +6,8 @@
 
 #include "verdict/events.h"
 
-void judging_say(struct verdict_result *r, enum verdict_evidence_code code, double a, double b,
-                 double c, double d)
+void judging_add_evidence(struct verdict_result *r, enum verdict_evidence_code code, double a,
+                          double b, double c, double d)
 {
     if (r->n_evidence < VERDICT_EVIDENCE)
         r->evidence[r->n_evidence++] =
@@ -21,7 +21,6 @@ void judging_conclude(struct judging *j, enum verdict_word word, double confiden
     j->r->confidence = fmin(0.99, fmax(0.01, confidence));
 }
 
-/* Seconds after the first sample as the caller counts them: gaps are counted in again. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9;
@@ -49,45 +48,46 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    if (!(v->last_step > x)) /* FROM is now: of all there is */
+    if (!(v->last_step > x)) /* FROM is the current step: average over all steps */
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
 }
 
-/* Steps and seconds of the first pass's end, where it is known. */
-static void find_pass(struct judging *j)
+/* Step or second at which the first epoch ended, if known. */
+static void find_epoch_end(struct judging *j)
 {
     const struct verdict_series *v = j->v;
-    j->has_pass = false;
+    j->has_epoch_end = false;
     if (j->w.by_step) {
         if (v->steps_per_epoch) {
-            j->has_pass = true;
-            j->pass_end = v->begin_step + (double)v->steps_per_epoch;
+            j->has_epoch_end = true;
+            j->epoch_end = v->begin_step + (double)v->steps_per_epoch;
         } else if (v->has_first_epoch) {
-            j->has_pass = true;
-            j->pass_end = v->first_epoch_step;
+            j->has_epoch_end = true;
+            j->epoch_end = v->first_epoch_step;
         }
         return;
     }
     if (v->has_first_epoch) {
-        j->has_pass = true;
-        j->pass_end = v->first_epoch_s;
+        j->has_epoch_end = true;
+        j->epoch_end = v->first_epoch_s;
     }
 }
 
 static void judge_stepping(struct judging *j, const struct events_steps *e)
 {
-    judging_say(j->r, VERDICT_SAID_EVENT_STEPS, e->kind, e->count, e->jump_bytes, e->share);
+    judging_add_evidence(j->r, VERDICT_SAID_EVENT_STEPS, e->kind, e->count, e->jump_bytes,
+                         e->share);
     j->r->event = e->kind;
     j->rate_from = j->w.x[0];
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* Cuts a start-up off the view. By step training has begun: what its first steps take at once is
- * start-up still, what fills over several of them is growth that has ended. */
+/* Cuts start-up off the view. In a view by step training has already begun: a jump in the first
+ * steps is still start-up, while growth over several steps is growth that ended. */
 static void trim_startup(struct judging *j)
 {
-    static const double AT_ONCE = 0.5; /* of the growth, in one move */
+    static const double AT_ONCE = 0.5; /* fraction of the growth in a single move */
     struct view all = j->w;
     double largest = 0, grown;
     size_t cut;
@@ -109,18 +109,18 @@ static void note_input(struct judging *j)
 {
     const struct verdict_series *v = j->v;
     if (!v->has_step && !v->has_begin)
-        judging_say(j->r, VERDICT_SAID_NO_MARKS, 0, 0, 0, 0);
-    else if (!j->has_pass && !v->steps_per_epoch && !v->has_first_epoch &&
+        judging_add_evidence(j->r, VERDICT_SAID_NO_MARKS, 0, 0, 0, 0);
+    else if (!j->has_epoch_end && !v->steps_per_epoch && !v->has_first_epoch &&
              !(v->examples && v->batch))
-        judging_say(j->r, VERDICT_SAID_NO_EPOCH, 0, 0, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_NO_EPOCH, 0, 0, 0, 0);
     if (v->clock.gaps)
-        judging_say(j->r, VERDICT_SAID_GAPS, (double)v->clock.gaps, v->clock.gap_s, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_GAPS, (double)v->clock.gaps, v->clock.gap_s, 0, 0);
     if (v->clock.dropped_back)
-        judging_say(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
 }
 
-/* Steps are the better clock where they are dense and still come. */
-static bool use_steps(const struct verdict_series *v)
+/* Steps are the better x axis if there are enough and they have not stopped. */
+bool judging_use_steps(const struct verdict_series *v)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
     if (v->step_only)
@@ -130,12 +130,34 @@ static bool use_steps(const struct verdict_series *v)
     return now - v->last_step_s <= fmax(60, 0.25 * (now - v->first_step_s));
 }
 
+/* Smallest detectable rate: material growth over the window, or over the time since growth
+ * stopped. */
+static void set_detectable(const struct judging *j)
+{
+    struct verdict_result *r = j->r;
+    const struct view *w = &j->w;
+    double span = w->x[w->n - 1] - w->x[0];
+    if (r->growth_ended.known && w->by_step)
+        span = fmin(span, w->now - (double)r->growth_ended.step);
+    else if (r->growth_ended.known)
+        span = fmin(span, judging_caller_seconds(j->v, w->now) - r->growth_ended.t_s);
+    if (r->leak != VERDICT_LEAK_NO || !(span > 0))
+        return;
+    double rate = j->s.material / span;
+    if (w->by_step)
+        r->detectable_per_step = rate;
+    if (w->seconds_per_x > 0)
+        r->detectable_per_min = 60 * rate / w->seconds_per_x;
+    judging_add_evidence(r, VERDICT_SAID_DETECTABLE, w->by_step ? rate : 60 * rate, w->by_step, 0,
+                         0);
+}
+
 void verdict_judge(const struct verdict_series *v, const struct verdict_limit *limit,
                    struct verdict_result *ret)
 {
     struct judging j = {.v = v, .limit = limit, .r = ret};
     struct events_steps steps;
-    bool by_step = use_steps(v);
+    bool by_step = judging_use_steps(v);
     size_t need = v->step_only ? TABLE_POINTS_AT_LEAST : POINTS_AT_LEAST;
     double cap = v->has_step || v->has_begin ? 0.85 : 0.8;
     memset(ret, 0, sizeof *ret);
@@ -147,7 +169,7 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
     j.began = j.w.start;
     if (!v->step_only)
         trim_startup(&j);
-    find_pass(&j);
+    find_epoch_end(&j);
     if (j.w.n) {
         ret->has_floor = true;
         ret->floor_first_bytes = j.w.low[0];
@@ -156,32 +178,33 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
             ret->highest_floor_bytes = fmax(ret->highest_floor_bytes, j.w.y[i]);
     }
     if (j.w.n < need) {
-        judging_say(ret, v->samples ? VERDICT_SAID_FEW : VERDICT_SAID_EMPTY, (double)j.w.n,
-                    (double)need, 0, 0);
+        judging_add_evidence(ret, v->samples ? VERDICT_SAID_FEW : VERDICT_SAID_EMPTY, (double)j.w.n,
+                             (double)need, 0, 0);
         judging_conclude(&j, VERDICT_UNDECIDED, 0.5);
         note_input(&j);
         return;
     }
     shape_of(&j.w, v->options.material_fraction, &j.s);
     j.rate_from = j.w.x[0];
-    if (by_step && !(j.has_pass && judging_beyond_pass(&j) < JUDGING_BEYOND) &&
+    if (by_step && !(j.has_epoch_end && judging_beyond_epoch(&j) < JUDGING_BEYOND) &&
         events_find_steps(v, j.w.sigma, j.s.material, &steps) &&
         j.s.growth >= fmax(j.s.material, 0.5 * steps.total_bytes))
         judge_stepping(&j, &steps);
-    else if (j.has_pass && j.w.now < j.pass_end)
-        judge_first_pass(&j);
-    else if (j.has_pass && judge_after_pass(&j))
+    else if (j.has_epoch_end && j.w.now < j.epoch_end)
+        judge_first_epoch(&j);
+    else if (j.has_epoch_end && judge_after_epoch(&j))
         ;
-    else if (j.has_pass)
-        judge_first_pass(&j);
+    else if (j.has_epoch_end)
+        judge_first_epoch(&j);
     else
         judge_open(&j, cap);
-    if (by_step && j.has_pass)
+    if (by_step && j.has_epoch_end)
         judge_season(&j);
     if (by_step)
         verdict_name_leak(ret, v);
     outlook_rates(&j);
     outlook_oom(&j);
     outlook_alarm(&j);
+    set_detectable(&j);
     note_input(&j);
 }

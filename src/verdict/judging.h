@@ -1,4 +1,4 @@
-/* Inside the judgement: what its files share. Not for users of verdict.h. */
+/* Shared by the files that judge a series; private to src/verdict. */
 #pragma once
 
 #include <math.h>
@@ -14,86 +14,86 @@ struct judging {
     struct verdict_result *r;
     struct view w;
     struct shape s;
-    bool has_pass;    /* the end of the first pass is known, in the view's units */
-    double pass_end;  /* x */
-    double rate_from; /* x from which the rate is measured */
-    double history;   /* x from which on anything is looked at */
-    double began;     /* x at which the judged phase began, a start-up included */
-    double fill;      /* what was cut off the front by step grew by this, evenly … */
-    double fill_end;  /* … until this x; 0: nothing */
+    bool has_epoch_end; /* the end of the first epoch is known, in the view's units */
+    double epoch_end;   /* x */
+    double rate_from;   /* x from which the rate is measured */
+    double history;     /* x of the oldest reading considered */
+    double began;       /* x at which the judged phase began, including start-up */
+    double fill;        /* bytes of even growth by step in the start-up part that was cut off … */
+    double fill_end;    /* … which ended at this x; 0: none */
     uint32_t phase;
-    struct verdict_interval pass_rate; /* bytes a step, where whole passes give it (season.c) */
-    bool by_end; /* called because the job is over: nobody needs to be alarmed */
+    struct verdict_interval
+        epoch_rate; /* bytes/step, set where whole epochs were compared (season.c) */
+    bool by_end;    /* decided because the job is over: no alarm */
 };
 
-void judging_say(struct verdict_result *r, enum verdict_evidence_code code, double a, double b,
-                 double c, double d);
+void judging_add_evidence(struct verdict_result *r, enum verdict_evidence_code code, double a,
+                          double b, double c, double d);
 void judging_conclude(struct judging *j, enum verdict_word word, double confidence);
-/* Seconds after the first sample as the caller counts them: gaps are counted in again. */
+/* Seconds after the first sample on the caller's clock, which includes gaps. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s);
 
-/* Running seconds at which step X ended, interpolated between those that are kept. */
+/* Running seconds at which step X ended, interpolated between recorded steps. */
 double judging_seconds_at_step(const struct verdict_series *v, double x);
-/* Seconds a step takes of late, from step FROM on; 0: not known. */
+/* Recent seconds/step, counted from step FROM; 0: unknown. */
 double judging_seconds_per_step(const struct verdict_series *v, double from);
 
-/* Passes of the length of the first since its end; below 0 before it. */
-static inline double judging_beyond_pass(const struct judging *j)
+/* Time since the end of the first epoch, in epochs; negative before it. */
+static inline double judging_beyond_epoch(const struct judging *j)
 {
-    return (j->w.now - j->pass_end) / fmax(1e-9, j->pass_end - j->w.start);
+    return (j->w.now - j->epoch_end) / fmax(1e-9, j->epoch_end - j->w.start);
 }
-/* Less than this of a pass after its end what follows it is not judged. */
+/* Fraction of an epoch that must follow the first epoch before growth after it is judged. */
 #define JUDGING_BEYOND 0.05
 
-/* A step number from a double that may be out of range. */
+/* Converts a step number, which may be out of range, from double. */
 static inline uint64_t judging_step(double x)
 {
     return x > 0 ? (uint64_t)(x < 9e18 ? x : 9e18) : 0; /* NaN: 0 */
 }
 
-/* Not rising any more: stable, spiking or plateaued. CAP: the most confidence there can be. */
+/* For memory that has stopped growing: stable, spiking or plateaued. CAP: upper bound of the
+ * confidence. */
 void judge_level(struct judging *j, double cap);
-/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
+/* For growth without a known epoch end, which may be the first epoch or a warm-up. */
 void judge_open(struct judging *j, double cap);
-/* Inside the first pass: growth is filling, whatever its slope. */
-void judge_first_pass(struct judging *j);
-/* The first pass is over: what still rises is not its data. Returns false if too little of what
- * followed has been seen. */
-bool judge_after_pass(struct judging *j);
+/* For growth within the first epoch: filling, whatever the slope. */
+void judge_first_epoch(struct judging *j);
+/* For growth after the first epoch. Returns false if too few readings have followed. */
+bool judge_after_epoch(struct judging *j);
 
-/* Does all there is rise in one line on which the end of the first pass has left no bend? True when
- * that is certain, however little came since. */
+/* True if growth is certainly one line without a bend at the end of the first epoch, even where few
+ * readings have followed. */
 bool judge_unbent(const struct judging *j);
 
-/* Memory that repeats with the pass: where the other rules left it open, or took the floor for a
- * level, passes are held against each other. */
+/* Compares epochs where memory repeats with the epoch, if the other rules left the verdict open or
+ * found a level baseline. */
 void judge_season(struct judging *j);
 
-/* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
-bool judge_came_back(const struct view *w, double counts);
-/* Was all that rose by more than COUNTS given back twice, down to one floor? At most SLOPE of
- * growth from one to the other, in the view's units. */
-bool judge_same_floor(const struct view *w, double counts, double slope);
+/* Did the baseline of W only return to an earlier level when it rose by more than COUNTS? */
+bool judge_returned_to_level(const struct view *w, double counts);
+/* Was every rise of more than COUNTS released twice, down to the same baseline? SLOPE: growth
+ * allowed between the two, in the view's units. */
+bool judge_same_baseline(const struct view *w, double counts, double slope);
 
-/* Is the view's straight part large, certain, still going on, and new? */
+/* Is the straight part of the view large, significant, ongoing, and above earlier levels? */
 bool judge_is_rise(const struct judging *j);
-/* When a late rise will be judged, or 0 for now. */
+/* x at which a late rise will be judged; 0: it can be judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
-/* The job is over, and no end of a pass is known: true if its rise lasted to its end and is called.
- */
+/* For a job that is over and has no known epoch end: true if growth lasted until the end and was
+ * decided. */
 bool judge_over(struct judging *j);
 
-/* A verdict that follows another series: its first reason; left open; the word of OTHER, with
- * CONFIDENCE at most; without the evidence of CODE; without an end of its growth. */
-void result_say_first(struct verdict_result *r, const struct verdict_evidence *e);
+/* Change a verdict because of another series: leave it open, drop evidence of one CODE, drop the
+ * end of growth. */
 void result_leave_open(struct verdict_result *r);
-void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
-                      double confidence);
 void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
 void result_drop_end(struct verdict_result *r);
 
-/* Once the word stands: rates, time to the limit, and the anytime-valid alarm. */
+bool judging_use_steps(const struct verdict_series *v);
+
+/* After the word is decided: rates, time to the limit, and the anytime-valid alarm. */
 void outlook_rates(struct judging *j);
 void outlook_oom(struct judging *j);
 void outlook_alarm(struct judging *j);

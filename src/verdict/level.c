@@ -1,13 +1,14 @@
-/* A floor that no longer rises: stable, spiking, or where and at what its growth ended. */
+/* A baseline that has stopped growing: stable, spiking, or plateaued, with the end of its
+ * growth. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-/* Of the floor: what rose by so much is not flat, though noise hides how. */
+/* Fraction of the baseline: more growth than this is not flat, even where noise hides its shape. */
 static const double TOO_MUCH = 0.1;
 
-/* Growth ended near X: at the end of the first pass if that lies within TOLERANCE, at another event
- * if it is NEAR, else at X itself. Returns where. */
+/* Sets the end of growth to a boundary near X: the end of the first epoch within TOLERANCE, or
+ * another event within NEAR; otherwise to X. Returns the position. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
     struct verdict_result *r = j->r;
@@ -16,10 +17,10 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     r->growth_ended.at = VERDICT_AT_NONE;
     r->growth_ended.known = true;
     at = x;
-    if (j->has_pass && fabs(j->pass_end - x) <= best) {
-        best = fabs(j->pass_end - x);
+    if (j->has_epoch_end && fabs(j->epoch_end - x) <= best) {
+        best = fabs(j->epoch_end - x);
         r->growth_ended.at = VERDICT_AT_FIRST_EPOCH;
-        at = j->pass_end;
+        at = j->epoch_end;
     }
     for (uint32_t i = 0; i < v->n_events; i++) {
         const struct verdict_event *e = &v->events[i];
@@ -36,7 +37,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         r->growth_ended.at = VERDICT_AT_STEP;
     if (j->w.by_step) {
         r->growth_ended.has_step = true;
-        at = round(at); /* one number, here and in the sentence */
+        at = round(at); /* the same number here and in the evidence sentence */
         r->growth_ended.step = judging_step(at);
         if (!v->step_only && j->w.seconds_per_x > 0) {
             r->growth_ended.has_t = true;
@@ -51,17 +52,17 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     return at;
 }
 
-/* All that grew did so over the first steps. */
+/* All growth came in the first steps. */
 static void filled_early(struct judging *j, double cap)
 {
     double near = j->fill_end - j->began;
     j->r->floor_first_bytes -= j->fill;
-    judging_say(j->r, VERDICT_SAID_ENDED, ended_at_boundary(j, j->fill_end, 0, 0.12 * near),
-                j->w.by_step, j->r->growth_ended.at, j->fill);
+    judging_add_evidence(j->r, VERDICT_SAID_ENDED,
+                         ended_at_boundary(j, j->fill_end, 0, 0.12 * near), j->w.by_step,
+                         j->r->growth_ended.at, j->fill);
     judging_conclude(j, VERDICT_PLATEAUED, cap);
 }
 
-/* Not rising any more: stable, spiking or plateaued. */
 void judge_level(struct judging *j, double cap)
 {
     const struct view *w = &j->w;
@@ -74,31 +75,31 @@ void judge_level(struct judging *j, double cap)
         spikes += up > spike;
         peak = fmax(peak, up);
     }
-    judging_say(j->r, VERDICT_SAID_FLOOR, s->floor_first, s->floor_last,
-                s->floor_first > 0 ? s->growth / s->floor_first : 0, 0);
+    judging_add_evidence(j->r, VERDICT_SAID_BASELINE, s->floor_first, s->floor_last,
+                         s->floor_first > 0 ? s->growth / s->floor_first : 0, 0);
     if (s->growth > s->material && shape_bend(w, &bend, &width)) {
         double ended_at =
             ended_at_boundary(j, bend, fmax(1.5 * width, 0.12 * (bend - w->start)), 1.5 * width);
         quiet = w->now - bend;
-        judging_say(j->r, VERDICT_SAID_ENDED, ended_at, w->by_step, j->r->growth_ended.at,
-                    s->growth);
+        judging_add_evidence(j->r, VERDICT_SAID_ENDED, ended_at, w->by_step, j->r->growth_ended.at,
+                             s->growth);
         if (s->last_third > 0.001 * s->floor_last)
-            judging_say(j->r, VERDICT_SAID_RESIDUAL,
-                        3 * s->last_third / span * (w->by_step ? 1 : 60), w->by_step, s->last_third,
-                        0);
+            judging_add_evidence(j->r, VERDICT_SAID_RESIDUAL,
+                                 3 * s->last_third / span * (w->by_step ? 1 : 60), w->by_step,
+                                 s->last_third, 0);
         judging_conclude(j, VERDICT_PLATEAUED,
                          fmin(cap, 1 - 0.5 * exp(-3 * quiet / fmax(bend - w->start, 1e-9))));
         j->rate_from = w->x[w->n - 1] - span / 3;
         return;
     }
-    judging_say(j->r, VERDICT_SAID_FLAT, s->growth, span, w->by_step, 0);
-    if (spikes >= 2 || (spikes && w->give_back > spike)) {
-        judging_say(j->r, VERDICT_SAID_SPIKES, peak, spikes, 0, 0);
+    judging_add_evidence(j->r, VERDICT_SAID_FLAT, s->growth, span, w->by_step, 0);
+    if (spikes >= 2 || (spikes && w->largest_fall > spike)) {
+        judging_add_evidence(j->r, VERDICT_SAID_SPIKES, peak, spikes, 0, 0);
         judging_conclude(j, VERDICT_SPIKING, fmin(cap, 0.95));
     } else if (j->fill > 0) {
         filled_early(j, cap);
     } else if (s->growth > TOO_MUCH * s->floor_first) {
-        judging_say(j->r, VERDICT_SAID_NOISE, s->growth, w->sigma, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_NOISE, s->growth, w->sigma, 0, 0);
         judging_conclude(j, VERDICT_UNDECIDED, 0.5);
     } else {
         judging_conclude(j, VERDICT_STABLE, fmin(cap, 0.97));

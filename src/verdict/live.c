@@ -1,21 +1,26 @@
-/* What resident memory leaves open and the live heap of the same process tells. */
+/* Decides verdicts on resident memory by the live heap of the same process. */
 #include "verdict/judging.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double SURE = 0.8;       /* confidence of the live heap's verdict at least */
-static const double SHARE = 0.5;      /* of the growth of resident memory that it explains */
-static const double MOST = 0.7;       /* of it, where it tells that a leak comes at events */
-static const double MATERIAL = 0.025; /* of the resident floor: live growth that counts */
-static const double CONFIDENCE = 0.9; /* at most: two series were looked at */
-/* Where it is nearly certain and both have the same pace, within this part of it, less counts. */
+static const double MIN_CONFIDENCE = 0.8; /* required confidence of the live heap's verdict */
+/* Fraction of the growth of resident memory that the live heap must explain. */
+static const double SHARE = 0.5;
+/* The same where the live heap shows that a leak occurs at events. */
+static const double MOST = 0.7;
+/* Fraction of the resident baseline: live growth that counts. */
+static const double MATERIAL = 0.025;
+static const double CONFIDENCE = 0.9; /* upper bound: two series were compared */
+/* If the live verdict is nearly certain and both rates agree within SAME_PACE, less growth
+ * counts. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* Where resident memory stands and what is in use grows: so much of the resident floor, and with
- * that much confidence at most. */
+/* For level resident memory with a growing live heap: least growth as a fraction of the resident
+ * baseline, most confidence, and the fall of resident memory (over the live growth) that speaks
+ * against a leak. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
-/* One rate of both in the same unit, by step where both have it. */
+/* Both rates in the same unit: per step if both are known per step, else per minute. */
 static bool rates_of(const struct verdict_result *resident, const struct verdict_result *live,
                      double *ret_resident, double *ret_live, bool *ret_by_step)
 {
@@ -28,7 +33,7 @@ static bool rates_of(const struct verdict_result *resident, const struct verdict
     return true;
 }
 
-void result_say_first(struct verdict_result *r, const struct verdict_evidence *e)
+void verdict_put_evidence_first(struct verdict_result *r, const struct verdict_evidence *e)
 {
     size_t kept = r->n_evidence < VERDICT_EVIDENCE ? r->n_evidence : VERDICT_EVIDENCE - 1;
     memmove(r->evidence + 1, r->evidence, kept * sizeof r->evidence[0]);
@@ -43,8 +48,9 @@ void result_leave_open(struct verdict_result *r)
     r->confidence = 0.5;
 }
 
-void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
-                      double confidence)
+/* Takes the word of LIVE, a leak, with at most CONFIDENCE. */
+static void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
+                             double confidence)
 {
     resident->word = live->word;
     resident->leak = VERDICT_LEAK_YES;
@@ -55,7 +61,7 @@ void result_take_word(struct verdict_result *resident, const struct verdict_resu
     resident->forecast.known = false;
 }
 
-/* Resident memory is undecided though it grows. */
+/* For resident memory that is undecided and grows. */
 static void apply_open(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -68,7 +74,7 @@ static void apply_open(struct verdict_result *resident, const struct verdict_res
     if (growth < (is_same ? MATERIAL_SAME : MATERIAL) * resident->floor_last_bytes)
         return;
     result_take_word(resident, live, CONFIDENCE);
-    result_say_first(
+    verdict_put_evidence_first(
         resident, &(struct verdict_evidence){
                       .code = VERDICT_SAID_LIVE_GROWS,
                       .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
@@ -91,9 +97,10 @@ void result_drop_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
-/* Is resident memory, though it is said to stand, certain to rise at the pace of what is in use, or
- * half of it? Then it is noise alone that hides its rise. */
-static bool follows(const struct verdict_result *resident, const struct verdict_result *live)
+/* Is the growth rate of resident memory, although judged level, certainly at least half that of the
+ * live heap? Then noise hides its growth. */
+static bool resident_follows(const struct verdict_result *resident,
+                             const struct verdict_result *live)
 {
     double resident_rate, live_rate;
     bool by_step;
@@ -102,18 +109,17 @@ static bool follows(const struct verdict_result *resident, const struct verdict_
                SHARE * live_rate;
 }
 
-/* Resident memory stands, and what is in use grows: into holes that the process holds already. That
- * is a leak as well, and its pace is that of the live heap. It is none where resident memory has
- * come down by much of that growth, which was given back then though it is not read yet, unless its
- * own slope bears the growth out; nor where more is in use than is resident: that was never
- * touched. */
+/* For level resident memory with a live heap that grows into memory that was already resident: a
+ * leak at the rate of the live heap, with two exceptions. If resident memory has fallen by much of
+ * that growth, the heap was released after its last reading, unless the slope of resident memory
+ * confirms the growth. If the live heap exceeds resident memory, the growth was never touched. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
     bool by_step = live->rate_bytes_per_step.known;
     if (growth < HOLES_MATERIAL * resident->floor_last_bytes ||
         (resident->highest_floor_bytes - resident->floor_last_bytes > HOLES_FALL * growth &&
-         !follows(resident, live)) ||
+         !resident_follows(resident, live)) ||
         live->floor_last_bytes > resident->floor_last_bytes ||
         !(by_step || live->rate_bytes_per_min.known))
         return;
@@ -122,15 +128,15 @@ static void apply_hidden(struct verdict_result *resident, const struct verdict_r
     resident->rate_bytes_per_step = live->rate_bytes_per_step;
     resident->rate_bytes_per_min = live->rate_bytes_per_min;
     resident->oom = live->oom;
-    result_say_first(resident,
-                     &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
-                                                .value = {by_step ? live->rate_bytes_per_step.value
-                                                                  : live->rate_bytes_per_min.value,
-                                                          by_step, growth, live->confidence}});
+    verdict_put_evidence_first(
+        resident, &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
+                                             .value = {by_step ? live->rate_bytes_per_step.value
+                                                               : live->rate_bytes_per_min.value,
+                                                       by_step, growth, live->confidence}});
 }
 
-/* Both leak, and what is in use does so at events: less comes between than in resident memory,
- * which batches and the allocator move too. */
+/* For a leak in both, where the live heap leaks at events. Between events it moves less than
+ * resident memory, which batches and the allocator move too. */
 static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;
@@ -143,13 +149,13 @@ static void apply_events(struct verdict_result *resident, const struct verdict_r
     resident->event = live->event;
     for (uint32_t i = 0; i < live->n_evidence; i++)
         if (live->evidence[i].code == VERDICT_SAID_EVENT_STEPS)
-            result_say_first(resident, &live->evidence[i]);
+            verdict_put_evidence_first(resident, &live->evidence[i]);
 }
 
 void verdict_apply_live(struct verdict_result *resident, const struct verdict_result *live)
 {
-    if (live->leak != VERDICT_LEAK_YES || live->confidence < SURE || !resident->has_floor ||
-        !live->has_floor)
+    if (live->leak != VERDICT_LEAK_YES || live->confidence < MIN_CONFIDENCE ||
+        !resident->has_floor || !live->has_floor)
         return;
     if (resident->leak == VERDICT_LEAK_UNKNOWN)
         apply_open(resident, live);

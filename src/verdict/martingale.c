@@ -1,4 +1,4 @@
-/* A conformal test martingale on ranks, mixed over powers and over onsets. */
+/* A conformal test martingale on ranks, a mixture over powers and over onsets. */
 #include "verdict/martingale.h"
 
 #include <math.h>
@@ -17,18 +17,19 @@ static double bet(double p)
 double martingale_log_wealth(const double *y, size_t n)
 {
     double prior = 1.0 / ENVELOPE_SLOTS, wealth = 0, log_scale = 0;
-    /* The wealth is kept as wealth * e^log_scale: a long leak would overflow a double. */
+    /* The wealth is stored as wealth * e^log_scale, since a long leak would overflow a double. */
     for (size_t k = 0; k < n; k++) {
         size_t at_least = 1;
         for (size_t j = 0; j < k; j++)
-            at_least += y[j] >= y[k]; /* ties count against us: the p-value is conservative */
+            at_least +=
+                y[j] >= y[k]; /* ties count as larger, which makes the p-value conservative */
         wealth = (wealth + prior * exp(-log_scale)) * bet((double)at_least / (double)(k + 1));
         if (wealth > 1e100) {
             wealth *= 1e-100;
             log_scale += log(1e100);
         }
     }
-    /* What has not been put on an onset yet is still held. */
+    /* Adds the wealth that has not been bet on any onset yet. */
     wealth += (1 - prior * (double)n) * exp(-log_scale);
     return wealth > 0 ? log(wealth) + log_scale : -HUGE_VAL;
 }

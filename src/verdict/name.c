@@ -1,4 +1,4 @@
-/* What kind of leak: growth that comes at events, or between them. */
+/* Names the kind of leak: growth at events or between them. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v)
         return;
     r->word = VERDICT_STEPPING;
     r->event = e.kind;
-    result_say_first(r,
-                     &(struct verdict_evidence){.code = VERDICT_SAID_EVENT_STEPS,
-                                                .value = {e.kind, e.count, e.jump_bytes, e.share}});
+    verdict_put_evidence_first(
+        r, &(struct verdict_evidence){.code = VERDICT_SAID_EVENT_STEPS,
+                                      .value = {e.kind, e.count, e.jump_bytes, e.share}});
 }

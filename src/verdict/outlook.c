@@ -1,4 +1,4 @@
-/* Rates, time to the limit and the live alarm, once the word stands. */
+/* Rates, time to the limit and the alarm, after the word is decided. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -6,14 +6,15 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-static const double RATE_Z = 2.2; /* nominal 97 %: wider than the 95 % that is meant */
+static const double RATE_Z = 2.2; /* nominal 97 %, wider than the intended 95 % */
 
-/* Whole passes tell the rate of a saw-tooth; its readings would tell that of its last tooth. */
-static void rates_of_passes(struct judging *j)
+/* Uses the difference between whole epochs as the rate of a saw-tooth; its recent readings would
+ * give the slope of the last tooth. */
+static void rates_of_epochs(struct judging *j)
 {
     struct verdict_result *r = j->r;
     double sec = judging_seconds_per_step(j->v, j->rate_from), per_min = sec > 0 ? 60 / sec : 0;
-    const struct verdict_interval *p = &j->pass_rate;
+    const struct verdict_interval *p = &j->epoch_rate;
     r->rate_bytes_per_step = *p;
     r->rate_bytes_per_min =
         (struct verdict_interval){sec > 0, p->value * per_min, p->low * per_min, p->high * per_min};
@@ -22,8 +23,8 @@ static void rates_of_passes(struct judging *j)
 void outlook_rates(struct judging *j)
 {
     struct verdict_result *r = j->r;
-    if (j->pass_rate.known) {
-        rates_of_passes(j);
+    if (j->epoch_rate.known) {
+        rates_of_epochs(j);
         return;
     }
     for (int by_step = 0; by_step < 2; by_step++) {
@@ -41,12 +42,12 @@ void outlook_rates(struct judging *j)
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
-        if (!by_step && j->w.by_step) /* after the last step nothing is trained: no pace */
+        if (!by_step && j->w.by_step) /* after the last step there is no training rate */
             while (w.n > 3 && w.x[w.n - 1] > j->v->last_step_s + j->v->by_time.width)
                 w.n--;
         if (w.n < 3)
             continue;
-        /* Of a level, the slope of the low tide; of a rise, that of the readings. */
+        /* For level memory the slope of the baseline, for growth that of the readings. */
         y = j->r->leak == VERDICT_LEAK_NO ? w.low : w.y;
         fit_sums_build(&sums, w.x, y, w.n);
         line = fit_sums_line(&sums, w.x, 0, w.n);
@@ -55,16 +56,16 @@ void outlook_rates(struct judging *j)
             continue;
         *rate = (struct verdict_interval){true, sen.slope * unit, sen.low * unit, sen.high * unit};
     }
-    /* Growth that is certain by the step and not by the minute: the minute says nothing. */
+    /* If growth is significant by step but not by minute, the rate per minute is dropped. */
     if (j->w.by_step && r->leak == VERDICT_LEAK_YES && r->rate_bytes_per_min.low <= 0)
         r->rate_bytes_per_min.known = false;
 }
 
-/* What the forecast needs of the part of the view from which the rate is taken. */
+/* Inputs of the forecast, from the part of the view that the rate is measured on. */
 struct ground {
-    double level;               /* of the line now */
-    double peak_mid, peak_high; /* readings above the line: usual and highest of a block */
-    double diffusion;           /* variance of the floor about the line, per x */
+    double level;               /* present value of the line */
+    double peak_mid, peak_high; /* block maxima above the line: usual and highest */
+    double diffusion;           /* variance of the baseline about the line, per x */
 };
 
 static bool find_ground(const struct judging *j, double slope, struct ground *g)
@@ -72,7 +73,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     enum { PIECES = 12 };
     const struct view *w = &j->w;
     double above[FIT_MAX], mid[FIT_MAX], piece = 0;
-    /* A block's highest reading comes up to a block after its lowest. */
+    /* The highest reading of a block comes up to one block width after its lowest. */
     double width = w->by_step ? j->v->by_step.width : j->v->by_time.width;
     size_t from = 0, m, last;
 
@@ -104,7 +105,8 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     return true;
 }
 
-/* Growth as a power of time reaches ROOM more slowly or faster than its present rate says. */
+/* Widens the forecast for growth that is a power of time: it uses up ROOM later or sooner than the
+ * present rate predicts. */
 static void bend_eta(const struct judging *j, double room, double unit_per_x,
                      struct forecast_oom *oom)
 {
@@ -118,8 +120,9 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* First passage at RATE, which is told per PER units, one x being UNIT_PER_X of them. It is never
- * narrower than the room over the rate's own interval: the two are printed side by side. */
+/* First passage at RATE, which is per PER units; one x is UNIT_PER_X units. The interval is at
+ * least as wide as the headroom over the interval of the rate, because both are printed side by
+ * side. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -136,8 +139,8 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
     return oom;
 }
 
-/* Time to the limit: the peak is killed, not the floor. Seconds are worked out from the rate by
- * time, steps from the rate by step: the pace of the steps is uncertain too. */
+/* Time to the limit. A peak, not the baseline, gets the job killed. Seconds are computed from the
+ * rate by time and steps from the rate by step, because the duration of a step is uncertain too. */
 void outlook_oom(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -171,17 +174,17 @@ void outlook_oom(struct judging *j)
         r->oom.eta_s_low = oom_s.low;
         r->oom.eta_s_high = oom_s.high;
     }
-    judging_say(r, VERDICT_SAID_PEAK_OOM, g.peak_high, pace > 0 ? oom_s.low : oom.low,
-                pace > 0 ? oom_s.high : oom.high, !(pace > 0));
+    judging_add_evidence(r, VERDICT_SAID_PEAK_OOM, g.peak_high, pace > 0 ? oom_s.low : oom.low,
+                         pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test looks at every block since its phase began, whatever the shape's window was cut to: a
- * window chosen by the data would void its guarantee. */
+/* The test uses every block since its phase began, not the window of the shape: a window chosen by
+ * the data would void its guarantee. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;
     double threshold = martingale_log_threshold(j->v->options.alpha, e->level, j->phase);
-    double from = j->phase ? j->pass_end : j->history, y[ENVELOPE_SLOTS];
+    double from = j->phase ? j->epoch_end : j->history, y[ENVELOPE_SLOTS];
     size_t n = 0, count = e->count;
     if (count && !envelope_last_is_ripe(e, j->w.now))
         count--;
@@ -193,5 +196,5 @@ void outlook_alarm(struct judging *j)
         return;
     j->r->alarm = j->r->leak == VERDICT_LEAK_YES && j->r->log_wealth >= threshold;
     if (j->r->leak == VERDICT_LEAK_YES)
-        judging_say(j->r, VERDICT_SAID_MARTINGALE, j->r->log_wealth, threshold, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_MARTINGALE, j->r->log_wealth, threshold, 0, 0);
 }

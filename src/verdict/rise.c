@@ -1,18 +1,21 @@
-/* A floor that rises while no end of a pass is known. */
+/* Growth of the baseline while no epoch end is known. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-static const double T_AT_LEAST = 6;       /* significance of a slope */
-static const double SPREADS_AT_LEAST = 4; /* a rise in deviations of the block minima */
-static const double FAST_AT_LEAST_S = 40; /* a late rise, large or not, must have lasted so long */
-static const double FAST_PART = 0.08;     /* and this part of the time before it */
-static const double SETTLED_AT_LEAST_S = 15;    /* level before a late rise */
-static const double SETTLED_PART = 0.2;         /* of the time before it */
-static const double FAST_OVER_GIVEN_BACK = 1.5; /* it must beat what was ever given back */
-static const double FAST_ROUGHNESS = 0.04;      /* and be straight: an S or a bow is a warm-up */
-static const double SLOW_PART = 0.5;            /* a late rise, against all the time before it */
-static const double FRESH_AT_LEAST = 0.33;      /* of the mean slope, in the last sixth of a rise */
+static const double T_AT_LEAST = 6; /* required t statistic of a slope */
+/* Required growth in standard deviations of the block minima. */
+static const double SPREADS_AT_LEAST = 4;
+static const double FAST_AT_LEAST_S = 40;    /* least duration of a late rise */
+static const double FAST_PART = 0.08;        /* and its smallest fraction of the time before it */
+static const double SETTLED_AT_LEAST_S = 15; /* smallest length of the level before a late rise */
+static const double SETTLED_PART = 0.2;      /* and its smallest fraction of the time before it */
+static const double FAST_OVER_FALL = 1.5;    /* required rise over the largest release so far */
+/* Largest roughness of a late rise: an S or a bow is a warm-up. */
+static const double FAST_ROUGHNESS = 0.04;
+static const double SLOW_PART = 0.5; /* length of a slow late rise over all the time before it */
+/* Fraction of the mean slope required in the last sixth of a rise. */
+static const double FRESH_AT_LEAST = 0.33;
 
 static double confidence_of(const struct shape *s, double cap)
 {
@@ -23,15 +26,14 @@ static double confidence_of(const struct shape *s, double cap)
 void judge_leaking(struct judging *j, double cap)
 {
     const struct shape *s = &j->s;
-    judging_say(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
+    judging_add_evidence(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
     j->rate_from = s->onset;
     if (s->before == BEFORE_NOTHING && s->sep.bic_power + 6 < s->sep.bic_line)
-        j->rate_from += 0.6 * s->span; /* it bends: the rate is that of late */
+        j->rate_from += 0.6 * s->span; /* growth bends: use the recent rate */
     j->r->onset_s = j->w.by_step ? 0 : judging_caller_seconds(j->v, s->onset);
     judging_conclude(j, VERDICT_LEAKING, confidence_of(s, cap));
 }
 
-/* A straight rise that is large, certain and new. */
 bool judge_is_rise(const struct judging *j)
 {
     const struct shape *s = &j->s;
@@ -42,20 +44,20 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Was the low tide itself level for LENGTH before the onset? The shape was found with its largest
- * jumps taken out, which can make a level of the steps of a start-up. */
+/* Was the baseline level for LENGTH before the onset? The shape was found without its largest
+ * jumps, and removing them can turn the steps of a start-up into a level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to;                                       /* the onset's slot has risen already */
-    while (from > 0 && w->x[from - 1] >= w->x[to] - length) /* no farther back than LENGTH */
+           from = to; /* the slot of the onset has already risen */
+    while (from > 0 && w->x[from - 1] >= w->x[to] - length)
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
 }
 
-/* A rise after a level stretch. Fast: it is large against the floor. Slow: it has lasted as long as
- * half of all that came before. Returns when it will be known, or 0 for now. */
+/* Returns the x at which a rise after a level stretch will be judged, or 0 for now. A fast rise is
+ * large compared with the baseline. A slow rise must last half as long as everything before it. */
 double judge_late_wait(const struct judging *j, double warmup_x)
 {
     const struct shape *s = &j->s;
@@ -70,13 +72,13 @@ double judge_late_wait(const struct judging *j, double warmup_x)
         settled = fmax(settled, SETTLED_AT_LEAST_S / sec);
     if (s->before == BEFORE_FLAT && s->flat_before >= settled && s->flat_slots >= 4 &&
         was_level(j, settled) && s->roughness < FAST_ROUGHNESS &&
-        s->rise > FAST_OVER_GIVEN_BACK * j->w.give_back && fast_after < slow_after)
+        s->rise > FAST_OVER_FALL * j->w.largest_fall && fast_after < slow_after)
         slow_after = fast_after;
     return s->span >= slow_after ? 0 : s->onset + slow_after;
 }
 
-/* Of a rise while no end of a pass is known: may it end, is it a leak, and if not, when that will
- * be known. */
+/* A decision on growth without a known epoch end: whether it may end, whether it is a leak, and
+ * otherwise when it will be judged. */
 struct open_rise {
     bool ends, leak;
     double wait;
@@ -105,31 +107,32 @@ static struct open_rise open_rise_of(const struct judging *j, double elapsed, do
     return r;
 }
 
-static void say_why_open(struct judging *j, const struct open_rise *r, double elapsed,
-                         double warmup_x)
+static void add_reason_open(struct judging *j, const struct open_rise *r, double elapsed,
+                            double warmup_x)
 {
     const struct shape *s = &j->s;
     const struct view *w = &j->w;
     if (r->ends)
-        judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
     else if (s->before == BEFORE_FLAT || s->before == BEFORE_GENTLER)
-        judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span, s->rise / fmax(1, s->floor_first),
-                    w->by_step);
+        judging_add_evidence(j->r, VERDICT_SAID_LATE, s->onset, s->span,
+                             s->rise / fmax(1, s->floor_first), w->by_step);
     else if (r->wait > w->now)
-        judging_say(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
 }
 
-/* Undecided, or filling where steps are told; WAIT: when it will be known. */
+/* Leaves the verdict undecided, or filling if steps are known. WAIT: x at which it will be
+ * decided. */
 static void leave_open(struct judging *j, double cap, double elapsed, double wait)
 {
     const struct shape *s = &j->s;
     const struct view *w = &j->w;
     if (s->slope_ratio < 0.7)
-        judging_say(j->r, VERDICT_SAID_SLOWING, s->slope_ratio, 0, 0, 0);
-    judging_say(j->r, VERDICT_SAID_GROWS, elapsed, w->by_step, s->growth, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_SLOWING, s->slope_ratio, 0, 0, 0);
+    judging_add_evidence(j->r, VERDICT_SAID_GROWS, elapsed, w->by_step, s->growth, 0);
     j->rate_from = s->straight ? s->onset : w->x[w->n - 1] - (w->x[w->n - 1] - w->x[0]) / 2;
     if (w->by_step && !j->v->step_only && (s->before == BEFORE_NOTHING || !s->straight)) {
-        judging_say(j->r, VERDICT_SAID_PASS_UNKNOWN, w->now, s->slope, 0, 0);
+        judging_add_evidence(j->r, VERDICT_SAID_EPOCH_UNKNOWN, w->now, s->slope, 0, 0);
         judging_conclude(j, VERDICT_FILLING, fmin(cap, 0.6));
         j->r->forecast.known = false;
         return;
@@ -144,14 +147,14 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
-/* Is what still came in the last third little beside what came before, and beside what there is?
- * With a start-up in the window even a leak is little beside what came before. */
+/* Is growth in the last third small compared with the growth before and with all memory? The
+ * comparison with all memory is needed because start-up in the window makes even a leak small
+ * compared with the growth before. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);
 }
 
-/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
 void judge_open(struct judging *j, double cap)
 {
     const struct shape *s = &j->s;
@@ -164,7 +167,7 @@ void judge_open(struct judging *j, double cap)
     bool is_rise = judge_is_rise(j);
     struct open_rise rise = {0};
     if (w->by_step && !j->v->step_only)
-        warmup_x *= 2; /* steps are told, so an epoch's end may be too: wait for it longer */
+        warmup_x *= 2; /* steps are known, so an epoch end may follow: wait longer */
     if (is_rise)
         rise = open_rise_of(j, elapsed, warmup_x);
     if (rise.leak) {
@@ -174,7 +177,7 @@ void judge_open(struct judging *j, double cap)
     if (s->rising && judge_over(j))
         return;
     if (is_rise)
-        say_why_open(j, &rise, elapsed, warmup_x);
+        add_reason_open(j, &rise, elapsed, warmup_x);
     if (!s->rising || (s->slope_ratio < 0.3 && has_nearly_ended(s)))
         judge_level(j, s->rising ? fmin(cap, 0.8) : cap);
     else

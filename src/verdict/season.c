@@ -1,51 +1,58 @@
-/* A saw-tooth of one pass: does the floor under its teeth rise? */
+/* A saw-tooth with the period of an epoch: finds whether the baseline below the teeth rises. */
 #include "verdict/season.h"
 
 #include <math.h>
 
 #include "verdict/judging.h"
 
-/* A schedule lifts the floor at a few epochs and then no more: one more is waited for, while there
- * may be one. */
+/* A schedule (longer texts, larger batches) raises the baseline at a few epochs only, so a running
+ * job must show one more epoch. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
     PAIRS_TO_OPEN = 2,
     PAIRS_TO_RISE = 3,
     PAIRS_WHILE_RUNNING = 4,
-    SLOTS_A_PASS = 5
+    SLOTS_PER_EPOCH = 5
 };
-static const double PAIR_PART = 0.8;   /* of a pass: so much of a pair must have been read */
-static const double APART_PART = 0.34; /* of a pass: readings farther apart tell nothing between */
-/* Not the median: teeth of another length shift a little with each pass, and most differences are
- * alike then too. Where a tooth ends one or two in ten are not. */
-static const double SPREAD_PART = 0.75, SPREAD_NORMAL = 1.15; /* deviations to that, if normal */
-static const double REPEATS = 0.2;      /* of the plain spread: that of the differences at most */
-static const double FALL_SPREADS = 1.5; /* plain spreads that every pass gives back at least */
-static const double OVER_SPREAD = 2;    /* spreads of the differences: a pair that rose */
-static const double ALIKE = 0.5;        /* of the typical pair, or that much more */
-static const double GOES_ON = 0.85;     /* of the earlier pairs, in the later ones */
-static const double RECENT_PART = 0.5;  /* of all pairs, that rose without one that did not */
-/* Of what the pairs rose by, in the lowest readings of the passes; of a leak, in the highest ones
- * too: a whole tooth is lifted, not shifted. */
+/* Fraction of an epoch that both epochs of a pair must cover. */
+static const double PAIR_PART = 0.8;
+/* Fraction of an epoch: larger distances between readings are not interpolated. */
+static const double APART_PART = 0.34;
+/* Quantile of the differences that gives their spread. A high quantile, not the median: for teeth
+ * with another period than the epoch most differences are alike too, but one or two in ten, at the
+ * end of a tooth, are not. */
+static const double SPREAD_PART = 0.75,
+                    SPREAD_NORMAL =
+                        1.15; /* standard deviations at that quantile of a normal distribution */
+/* Largest spread of the differences, as a fraction of the plain spread. */
+static const double REPEATS = 0.2;
+static const double FALL_SPREADS = 1.5; /* smallest release within every epoch, in plain spreads */
+static const double OVER_SPREAD = 2;    /* spreads of the differences by which a pair must rise */
+static const double ALIKE = 0.5;        /* largest deviation from the typical pair */
+static const double GOES_ON = 0.85; /* part of the earlier rises that the later ones must reach */
+static const double RECENT_PART = 0.5; /* fraction of all pairs that must have risen in a row */
+/* Fraction of the rise that the lowest readings of the epochs must show and, for a leak, the
+ * highest ones too: the whole tooth is lifted, not shifted. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
-static const double TOOTH_PART = 0.25; /* of a tooth: so little of it may be the floor's growth */
-static const double CONFIDENCE = 0.9;  /* of a leak at most */
+/* Fraction of a tooth: smaller growth of the baseline is ignored. */
+static const double TOOTH_PART = 0.25;
+static const double CONFIDENCE = 0.9; /* upper bound of the confidence in a leak */
 static const double SAME_CONFIDENCE = 0.95;
 
-/* Pass 0 is the newest; pair K holds pass K against pass K + 1. */
-struct passes {
-    size_t n; /* slots that are looked at */
+/* Epoch 0 is the newest; pair K compares epoch K with epoch K + 1, the one before it. */
+struct epochs {
+    size_t n; /* number of slots used */
     const struct envelope_slot *slot;
     double length, end;
     unsigned pairs;
     double step[PAIRS_MAX];
     double lowest[PAIRS_MAX + 1], highest[PAIRS_MAX + 1];
-    double fall; /* within every one of them */
+    double fall; /* smallest release within an epoch */
 };
 
-/* What was read at X, between two readings; false where none is near. */
-static bool read_at(const struct passes *p, double x, double *ret)
+/* Interpolates the reading at X. False: no reading nearby. */
+static bool read_at(const struct epochs *p, double x, double *ret)
 {
     size_t i = 1;
     while (i < p->n && p->slot[i].x < x)
@@ -57,8 +64,8 @@ static bool read_at(const struct passes *p, double x, double *ret)
     return true;
 }
 
-/* The slots of pass K: from the one returned up to RET_END. */
-static size_t pass_slots(const struct passes *p, unsigned k, size_t *ret_end)
+/* The slots of epoch K: from the returned index up to RET_END. */
+static size_t epoch_slots(const struct epochs *p, unsigned k, size_t *ret_end)
 {
     double to = p->end - k * p->length, from = to - p->length;
     size_t first = 0;
@@ -70,10 +77,10 @@ static size_t pass_slots(const struct passes *p, unsigned k, size_t *ret_end)
     return first;
 }
 
-/* The differences of pair K into OUT; returns how many. */
-static size_t pair_differences(const struct passes *p, unsigned k, double *out)
+/* Writes the differences of pair K to OUT and returns their number. */
+static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
 {
-    size_t end, first = pass_slots(p, k, &end), n = 0;
+    size_t end, first = epoch_slots(p, k, &end), n = 0;
     double before;
     for (size_t i = first; i < end; i++)
         if (read_at(p, p->slot[i].x - p->length, &before))
@@ -81,11 +88,11 @@ static size_t pair_differences(const struct passes *p, unsigned k, double *out)
     return n;
 }
 
-/* The lowest and the highest reading of pass K. Returns what it gave back: the largest fall. The
- * last reading before it counts for that, since a tooth may end between the two. */
-static double take_pass(struct passes *p, unsigned k)
+/* Sets the lowest and highest reading of epoch K and returns its largest fall. The last reading
+ * before the epoch is included in the fall, since a tooth may end between the two. */
+static double take_epoch(struct epochs *p, unsigned k)
 {
-    size_t end, first = pass_slots(p, k, &end);
+    size_t end, first = epoch_slots(p, k, &end);
     double high = first ? p->slot[first - 1].y : -HUGE_VAL, fall = 0;
     p->lowest[k] = HUGE_VAL;
     p->highest[k] = -HUGE_VAL;
@@ -98,8 +105,9 @@ static double take_pass(struct passes *p, unsigned k)
     return fall;
 }
 
-/* All pairs that were read, and the spread of their differences about the typical one of each. */
-static double take_pairs(struct passes *p)
+/* Compares all complete pairs. Returns the spread of the differences about the typical difference
+ * of their pair. */
+static double take_pairs(struct epochs *p)
 {
     double differences[FIT_MAX], away[FIT_MAX];
     size_t all = 0;
@@ -108,24 +116,24 @@ static double take_pairs(struct passes *p)
            p->end - (p->pairs + 2) * p->length >= p->slot[0].x - (1 - PAIR_PART) * p->length) {
         double sorted[FIT_MAX];
         size_t n = pair_differences(p, p->pairs, differences);
-        if (n < SLOTS_A_PASS)
+        if (n < SLOTS_PER_EPOCH)
             break;
         for (size_t i = 0; i < n; i++)
             sorted[i] = differences[i];
         p->step[p->pairs] = fit_median(sorted, n);
         for (size_t i = 0; i < n && all < FIT_MAX; i++)
             away[all++] = fabs(differences[i] - p->step[p->pairs]);
-        p->fall = fmin(p->fall, take_pass(p, p->pairs));
+        p->fall = fmin(p->fall, take_epoch(p, p->pairs));
         p->pairs++;
     }
     if (p->pairs)
-        (void)take_pass(p, p->pairs);
+        (void)take_epoch(p, p->pairs);
     return all ? fit_select(away, all, (size_t)(SPREAD_PART * (double)(all - 1))) / SPREAD_NORMAL
                : 0;
 }
 
-/* The spread of the same readings about a straight line, to whoever does not know of the pass. */
-static double plain_spread(const struct passes *p)
+/* The spread of the same readings about a straight line, ignoring the epoch. */
+static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
     struct fit_sums sums;
@@ -146,8 +154,8 @@ static double plain_spread(const struct passes *p)
     return 1.4826 * fit_median(y, n);
 }
 
-/* How many of the newest pairs rose, each by about as much. */
-static unsigned count_rising(const struct passes *p, double least, double *ret_typical)
+/* Number of the newest pairs in a row that rose by about the same amount. */
+static unsigned count_rising(const struct epochs *p, double least, double *ret_typical)
 {
     double newest[PAIRS_TO_RISE];
     unsigned n = p->pairs < PAIRS_TO_RISE ? p->pairs : PAIRS_TO_RISE, rising = 0;
@@ -160,8 +168,8 @@ static unsigned count_rising(const struct passes *p, double least, double *ret_t
     return rising;
 }
 
-/* What settles adds less with each pass. */
-static bool go_on(const double *step, unsigned n)
+/* Growth that levels off adds less with each epoch. */
+static bool rises_continue(const double *step, unsigned n)
 {
     double early = 0, late = 0;
     for (unsigned i = 0; i < n / 2; i++) {
@@ -171,9 +179,9 @@ static bool go_on(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Are the newest RISING pairs a leak, or on the way to be one? The teeth are no smaller than what
- * is added to them: else it is a staircase, of which there are more kinds than leaks. */
-static enum season_course course_of_rise(const struct passes *p, unsigned rising, double material,
+/* Are the newest RISING pairs a leak, or may they become one? The teeth must be at least as large
+ * as the rise between them: otherwise it is a staircase, which has causes other than leaks. */
+static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
     double sum = 0;
@@ -183,14 +191,14 @@ static enum season_course course_of_rise(const struct passes *p, unsigned rising
         p->lowest[0] - p->lowest[rising] < FLOOR_PART * sum)
         return SEASON_UNCLEAR;
     return rising >= (is_over ? PAIRS_TO_RISE : PAIRS_WHILE_RUNNING) &&
-                   rising >= RECENT_PART * p->pairs && go_on(p->step, rising) &&
+                   rising >= RECENT_PART * p->pairs && rises_continue(p->step, rising) &&
                    p->lowest[0] - p->lowest[rising] >= LIFTED_PART * sum &&
                    p->highest[0] - p->highest[rising] >= LIFTED_PART * sum
                ? SEASON_RISES
                : SEASON_OPEN;
 }
 
-static void set_course(const struct passes *p, double material, bool is_over, struct season *ret)
+static void set_course(const struct epochs *p, double material, bool is_over, struct season *ret)
 {
     double sum = 0, most = -HUGE_VAL;
     unsigned rising = count_rising(p, OVER_SPREAD * ret->spread, &ret->step);
@@ -207,7 +215,7 @@ static void set_course(const struct passes *p, double material, bool is_over, st
             ret->high = fmax(ret->high, p->step[i]);
         }
     }
-    /* Not higher than any of those before it. */
+    /* The newest epoch is not higher than those before it. */
     if (ret->course == SEASON_UNCLEAR && most <= material)
         ret->course = SEASON_SAME;
 }
@@ -215,11 +223,11 @@ static void set_course(const struct passes *p, double material, bool is_over, st
 bool season_find(const struct verdict_series *v, struct season *ret)
 {
     const struct envelope *e = &v->by_step;
-    struct passes p = {.n = e->count, .slot = e->slot, .length = (double)v->steps_per_epoch};
+    struct epochs p = {.n = e->count, .slot = e->slot, .length = (double)v->steps_per_epoch};
     double plain, material;
     if (p.n && !envelope_last_is_ripe(e, v->last_step))
         p.n--;
-    if (p.n < (PAIRS_TO_REPEAT + 1) * SLOTS_A_PASS || !(p.length > 0))
+    if (p.n < (PAIRS_TO_REPEAT + 1) * SLOTS_PER_EPOCH || !(p.length > 0))
         return false;
     p.end = p.slot[p.n - 1].x;
     *ret = (struct season){.spread = take_pairs(&p)};
@@ -234,16 +242,16 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* What was said of a noisy floor is said no more. */
-static void unsay(struct verdict_result *r)
+/* Drops all evidence, which describes the noisy baseline of a saw-tooth. */
+static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* Passes that are the same have no floor that grew and stopped. But what rose before them and
- * stayed is a plateau; and where a tooth is lowest is not always read, which moves the floor a
- * little. */
+/* For epochs of equal height: they have no baseline that grew and stopped. Growth that came earlier
+ * and stayed is a plateau. The lowest point of a tooth is not always sampled, so the baseline may
+ * move slightly. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;
@@ -251,8 +259,8 @@ static void conclude_same(struct judging *j, const struct season *s)
     if (r->word == VERDICT_SPIKING || r->word == VERDICT_STABLE ||
         r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s->fall)
         return;
-    unsay(r);
-    judging_say(r, VERDICT_SAID_PASSES_SAME, s->pairs + 1, s->fall, 0, 0);
+    drop_evidence(r);
+    judging_add_evidence(r, VERDICT_SAID_EPOCHS_EQUAL, s->pairs + 1, s->fall, 0, 0);
     judging_conclude(j, s->fall > spike ? VERDICT_SPIKING : VERDICT_STABLE, SAME_CONFIDENCE);
 }
 
@@ -261,14 +269,14 @@ static void conclude_rise(struct judging *j, const struct season *s)
     double length = (double)j->v->steps_per_epoch;
     if (s->course == SEASON_OPEN && j->r->word == VERDICT_UNDECIDED)
         return;
-    unsay(j->r);
-    judging_say(j->r, VERDICT_SAID_PASSES_RISE, s->step, s->pairs + 1, s->fall, s->spread);
+    drop_evidence(j->r);
+    judging_add_evidence(j->r, VERDICT_SAID_EPOCHS_RISE, s->step, s->pairs + 1, s->fall, s->spread);
     j->rate_from = s->from;
     if (s->course == SEASON_OPEN) {
         judging_conclude(j, VERDICT_UNDECIDED, 0.5);
         return;
     }
-    j->pass_rate =
+    j->epoch_rate =
         (struct verdict_interval){true, s->step / length, s->low / length, s->high / length};
     judging_conclude(j, VERDICT_LEAKING, fmin(CONFIDENCE, 0.6 + 0.08 * s->pairs));
 }

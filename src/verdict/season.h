@@ -1,5 +1,5 @@
-/* What repeats with the pass over the data: step ends at the same place of consecutive passes, held
- * against each other. A saw-tooth of one pass is no noise to these differences. */
+/* Memory that repeats with the epoch: compares step ends at the same position in consecutive
+ * epochs. The differences cancel a saw-tooth with the period of an epoch. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,21 +7,22 @@
 #include "verdict/verdict.h"
 
 enum season_course {
-    SEASON_UNCLEAR, /* neither of these */
-    SEASON_SAME,    /* no pass is higher than the one before */
-    SEASON_OPEN,    /* the last ones are, each by about as much; too few to call it a leak */
-    SEASON_RISES    /* enough of them are */
+    SEASON_UNCLEAR, /* none of the following */
+    SEASON_SAME,    /* no epoch is higher than the previous one */
+    SEASON_OPEN, /* each recent epoch is higher by about the same amount, but there are too few for
+                    a leak */
+    SEASON_RISES /* enough epochs are higher by about the same amount */
 };
 
 struct season {
     enum season_course course;
-    unsigned pairs;   /* of passes that were held against each other; of a rise those that rose */
-    double step;      /* from one pass to the next, bytes: typical, … */
-    double low, high; /* … least and most of the pairs */
-    double spread;    /* of the differences about those of their pair */
-    double fall;      /* what is given back within every pass, at least */
-    double from;      /* x at which the oldest of these passes began */
+    unsigned pairs;   /* pairs of consecutive epochs compared; for a rise, the pairs that rose */
+    double step;      /* difference between consecutive epochs in bytes: typical, … */
+    double low, high; /* … smallest and largest over all pairs */
+    double spread;    /* spread of the differences about the typical difference of their pair */
+    double fall;      /* smallest release within an epoch */
+    double from;      /* x at which the oldest compared epoch began */
 };
 
-/* False where memory does not repeat with the pass, or too few passes or step ends were read. */
+/* False: memory does not repeat with the epoch, or there are too few epochs or step ends. */
 bool season_find(const struct verdict_series *v, struct season *ret);

@@ -1,4 +1,4 @@
-/* Readings and marks into the fixed state of a series. */
+/* Adds readings and marks to the fixed-size state of a series. */
 #include "verdict/verdict.h"
 
 #include <errno.h>
@@ -49,16 +49,6 @@ const char *verdict_mark_name(enum verdict_mark_kind kind)
     return (unsigned)kind < VERDICT_MARK_KINDS ? MARKS[kind] : "mark";
 }
 
-int verdict_mark_parse(const char *name, size_t len, enum verdict_mark_kind *ret)
-{
-    for (unsigned k = 0; k < VERDICT_MARK_KINDS; k++)
-        if (strlen(MARKS[k]) == len && memcmp(MARKS[k], name, len) == 0) {
-            *ret = (enum verdict_mark_kind)k;
-            return 0;
-        }
-    return -EINVAL;
-}
-
 static bool in_range(double x, double low, double high)
 {
     return x >= low && x <= high; /* false for NaN */
@@ -83,8 +73,6 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
         !in_range(o.warmup_s, 0, 1e9) || !in_range(o.material_fraction, 0, 1))
         return -EINVAL;
     memset(v, 0, sizeof *v);
-    envelope_init(&v->by_time);
-    envelope_init(&v->by_step);
     v->options = o;
     v->steps_per_epoch = o.steps_per_epoch;
     return 0;
@@ -92,11 +80,11 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
 
 static double running_s(const struct verdict_series *v, int64_t t_ns)
 {
-    /* Differences in double: the whole range of int64_t may lie between them. */
+    /* Subtract as double: the difference of two int64_t may overflow. */
     return ((double)t_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
 }
 
-/* Decides whether a reading at T_NS can be placed, and takes gaps out of the running clock. */
+/* Decides whether a reading at T_NS is accepted, and excludes gaps from the running time. */
 static bool clock_accept(struct verdict_series *v, int64_t t_ns)
 {
     double dt = ((double)t_ns - (double)v->clock.last_ns) * 1e-9;
@@ -108,7 +96,7 @@ static bool clock_accept(struct verdict_series *v, int64_t t_ns)
         v->clock.dropped_back++;
         if (++v->clock.back_run < CLOCK_SET_BACK_AFTER)
             return false;
-        v->clock.gap_s += dt; /* the clock was set back: go on where we were */
+        v->clock.gap_s += dt; /* the clock was set back: continue from the last running time */
         dt = 0;
     }
     v->clock.back_run = 0;
@@ -118,7 +106,7 @@ static bool clock_accept(struct verdict_series *v, int64_t t_ns)
     } else if (v->samples == 1) {
         v->clock.typical_dt_s = dt;
     } else {
-        /* A running median: up or down by a tenth of itself. */
+        /* Running median: moves up or down by a tenth. */
         v->clock.typical_dt_s *= dt > v->clock.typical_dt_s ? 1.1 : 1 / 1.1;
         if (v->clock.typical_dt_s < 1e-6)
             v->clock.typical_dt_s = 1e-6;
@@ -131,7 +119,7 @@ static void count_sample(struct verdict_series *v, double y)
 {
     v->samples++;
     if (v->samples == 1) {
-        v->first_bytes = v->min_bytes = v->peak_bytes = v->mean_bytes = y;
+        v->min_bytes = v->peak_bytes = v->mean_bytes = y;
     } else {
         v->min_bytes = fmin(v->min_bytes, y);
         v->peak_bytes = fmax(v->peak_bytes, y);
@@ -143,12 +131,8 @@ static void count_sample(struct verdict_series *v, double y)
 void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes)
 {
     double y = (double)bytes;
-    if (v->has_end)
+    if (v->has_end || (bytes == 0 && !v->options.zero_is_memory))
         return;
-    if (bytes == 0 && !v->options.zero_is_memory) {
-        v->zeros++;
-        return;
-    }
     if (!clock_accept(v, t_ns))
         return;
     count_sample(v, y);
@@ -179,7 +163,7 @@ static void event_feed(struct verdict_event *e, float y)
     e->after_n++;
 }
 
-/* A step end that was read follows the newest event of each kind. */
+/* Adds a reading at a step end to the newest event of each kind. */
 static void events_feed(struct verdict_series *v, double y)
 {
     bool is_fed[VERDICT_MARK_KINDS] = {false};
@@ -191,7 +175,7 @@ static void events_feed(struct verdict_series *v, double y)
         is_fed[e->kind] = true;
         left--;
         if (e->after_n == 0 && e->sampled == (uint8_t)v->samples)
-            continue; /* read before it, at a step that ended shortly after it */
+            continue; /* the reading is older than the event */
         event_feed(e, (float)y);
     }
 }
@@ -215,12 +199,8 @@ static void step_take(struct verdict_series *v, double step, double t_s, double 
 void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes)
 {
     double x = (double)step, y = (double)bytes;
-    if (v->has_end)
+    if (v->has_end || (bytes == 0 && !v->options.zero_is_memory))
         return;
-    if (bytes == 0 && !v->options.zero_is_memory) {
-        v->zeros++;
-        return;
-    }
     if (v->samples && x < v->last_step) {
         v->clock.dropped_back++;
         return;
@@ -232,7 +212,7 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
     step_take(v, x, 0, y);
 }
 
-/* Half of the events go when the table is full: every second one of each kind. */
+/* Drops half of the events when the table is full: every second one of each kind. */
 static void events_thin(struct verdict_series *v)
 {
     uint32_t kept = 0, seen[VERDICT_MARK_KINDS] = {0};
@@ -268,11 +248,11 @@ static void mark_step(struct verdict_series *v, double t_s, const struct verdict
 {
     double step = m->has_step ? (double)m->step : v->last_step + 1;
     if (v->has_step && step < v->last_step)
-        return; /* a late datagram, or another rank's */
+        return; /* a late datagram, or a mark of another rank */
     v->has_step = true;
     v->last_step = step;
     v->last_step_s = t_s;
-    /* A reading older than the previous step's end says nothing about this one. */
+    /* A reading from before the previous step end says nothing about this step. */
     if (v->samples == 0 || (double)v->samples == v->step_sampled)
         return;
     v->step_sampled = (double)v->samples;
@@ -337,7 +317,6 @@ void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_m
         break;
     case VERDICT_MARK_END:
         v->has_end = true;
-        v->end_s = t_s;
         break;
     case VERDICT_MARK_SUBSTEP:
     case VERDICT_MARK_KINDS:

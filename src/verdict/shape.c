@@ -1,4 +1,4 @@
-/* The shape of a window of the envelope. Sources and reasons: docs/verdict.md. */
+/* The shape of a window of the envelope. Sources and reasons: docs/internals/verdict.md. */
 #include "verdict/shape.h"
 
 #include <math.h>
@@ -6,29 +6,23 @@
 
 enum { STRAIGHT_POINTS = 6 };
 
-static const double STRAIGHT_RMS = 0.12;    /* of the rise: a staircase of three steps has 0.096 */
-static const double TIGHT_RMS = 0.02;       /* a rise without noise or steps */
+/* Fraction of the rise: a staircase of three steps has 0.096. */
+static const double STRAIGHT_RMS = 0.12;
+static const double TIGHT_RMS = 0.02;       /* growth without noise or steps */
 static const double STRAIGHT_HALVES = 0.55; /* slope of one half over the other; e^-0.6 */
-static const double DECISIVE = 10;          /* a difference in BIC that settles it */
-static const double CHUNKY_N_EFF = 20;      /* more than this many: noise, not steps */
+static const double DECISIVE = 10;          /* difference in BIC that decides between two models */
+static const double CHUNKY_N_EFF = 20;      /* more effective points than this: noise, not steps */
 static const double N_EFF_FEW_ALL = 20;     /* the same for the whole window */
-static const double N_EFF_FEW = 12;         /* fewer points than this cannot choose a curve */
-static const double MODEL_TRUST = 0.005;    /* no curve is believed closer than this part */
+static const double N_EFF_FEW = 12; /* with fewer effective points no curve can be selected */
+/* Fraction of the growth: smallest residual that any curve is credited with. */
+static const double MODEL_TRUST = 0.005;
 
-/* Growth of the low tide since X, which may lie between two slots. */
 static double growth_since(const struct view *w, double x)
 {
-    size_t i = 0;
-    double part;
-    while (i < w->n && w->x[i] < x)
-        i++;
-    if (i == 0 || i == w->n)
-        return i == 0 ? w->low[w->n - 1] - w->low[0] : 0;
-    part = (x - w->x[i - 1]) / (w->x[i] - w->x[i - 1]);
-    return w->low[w->n - 1] - (w->low[i - 1] + part * (w->low[i] - w->low[i - 1]));
+    return w->low[w->n - 1] - view_low_at(w, x);
 }
 
-/* Is the low tide from FROM on one straight rise? */
+/* Is the baseline from FROM on one straight rise? */
 static bool is_straight(const struct view *w, const struct fit_sums *s, size_t from,
                         double tolerance, struct fit_line *ret)
 {
@@ -37,7 +31,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     struct fit_line a = fit_sums_line(s, w->x, from, half + 1);
     struct fit_line b = fit_sums_line(s, w->x, half, w->n);
     double rise = all.slope * all.span;
-    double slack = 0; /* what noise alone does to the slope of a half */
+    double slack = 0; /* change of the slope of one half that noise alone can cause */
     if (!(rise > 0) || all.rms > fmax(tolerance * rise, 1.5 * w->sigma))
         return false;
     slack = 2 * w->sigma * sqrt(24 / (double)(w->n - from)) / (0.5 * all.span);
@@ -47,7 +41,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     return true;
 }
 
-/* A level stretch inside [FROM, n) followed by a far straighter rise up to now: where it begins. */
+/* Finds the onset of a much straighter rise after a level stretch inside [FROM, n). */
 static bool find_hinge(const struct view *w, const struct fit_sums *s, size_t from,
                        const struct fit_line *all, size_t *ret_from, struct fit_line *ret)
 {
@@ -78,12 +72,12 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
         from++;
     if (from + STRAIGHT_POINTS > w->n)
         return;
-    /* The longest such part may take in a stretch that does not belong to it. Where a good part of
-     * it is far straighter than the whole, that part is the rise. */
+    /* The longest straight part may include a stretch that does not belong to the rise. If a large
+     * part of it is much straighter than the whole, that part is the rise. */
     if (find_hinge(w, s, from, &line, &inner, &tight)) {
         from = inner;
         line = tight;
-        /* Slots just before it that lie on the same line belong to it. */
+        /* Slots just before the rise that lie on its line belong to it. */
         while (from > 0 && fabs(w->low[from - 1] -
                                 (line.at_end - line.slope * (w->x[w->n - 1] - w->x[from - 1]))) <
                                fmax(2 * w->sigma, 0.01 * line.slope * line.span))
@@ -105,8 +99,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
     r->rise = line.slope * line.span;
 }
 
-/* The significance of the straight part, on the block minima themselves: the low tide is monotone
- * by construction and would flatter it. */
+/* Significance of the straight part, from the block minima: the baseline is monotone by
+ * construction and would overstate it. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;
@@ -114,7 +108,7 @@ static void straight_significance(const struct view *w, struct shape *r)
     struct fit_sums s;
     struct fit_line line;
     double y[FIT_MAX], dev[FIT_MAX], rho, typical, sum = 0, squares = 0;
-    /* A spike that came back is no evidence about the floor: clip it at what is usual. */
+    /* A transient spike is not evidence about the baseline: it is clipped to the usual excess. */
     for (size_t i = 0; i < n; i++)
         dev[i] = w->y[r->from + i] - w->low[r->from + i];
     typical = fit_median(dev, n);
@@ -153,7 +147,8 @@ static void straight_significance(const struct view *w, struct shape *r)
     r->t_stat = r->slope_se > 0 ? line.slope / r->slope_se : 0;
 }
 
-/* A rise after a level: the line of its later half meets the level where the rise began. */
+/* Moves the onset of a rise after a level to where the line through its later half meets the
+ * level. */
 static void sharpen_onset(const struct view *w, const struct fit_sums *s, struct shape *r)
 {
     size_t half = r->from + (w->n - r->from) / 2, from = r->from;
@@ -175,7 +170,7 @@ static void sharpen_onset(const struct view *w, const struct fit_sums *s, struct
     r->rise = line.slope * line.span;
 }
 
-static void look_before(const struct view *w, const struct fit_sums *s, struct shape *r)
+static void describe_before(const struct view *w, const struct fit_sums *s, struct shape *r)
 {
     double floor = w->low[r->from];
     double tolerance = fmax(fmax(3 * w->sigma, 0.005 * floor), fmin(0.1 * r->rise, 0.01 * floor));
@@ -188,7 +183,7 @@ static void look_before(const struct view *w, const struct fit_sums *s, struct s
     r->before = BEFORE_NOTHING;
     if (from < 2 || r->onset - w->start < 0.1 * r->span)
         return;
-    /* The stretch before the onset in which the low tide stays within the tolerance. */
+    /* The stretch before the onset in which the baseline stays within the tolerance. */
     level = w->low[from - 1];
     while (j > 0 && fabs(w->low[j - 1] - level) <= tolerance)
         j--;
@@ -205,11 +200,11 @@ static void look_before(const struct view *w, const struct fit_sums *s, struct s
     else
         r->before = BEFORE_GENTLER;
     if (r->before == BEFORE_STEEPER && r->flat_before * r->slope > 5 * tolerance)
-        r->before = BEFORE_FLAT; /* a steep start-up, but long over */
+        r->before = BEFORE_FLAT; /* a steep start-up that ended long ago */
 }
 
-/* Does a curve that ends explain Y as well as a line, a power of time (if that may be a leak), or
- * such a curve and a line together? */
+/* Does a saturating curve fit as well as a line, a power of time (if POWER_MAY_LEAK), or a
+ * saturating curve plus a line? */
 static bool may_end(const struct fit_separation *sep, bool power_may_leak)
 {
     double other = power_may_leak ? fmin(sep->bic_line, sep->bic_power) : sep->bic_line;
@@ -217,24 +212,24 @@ static bool may_end(const struct fit_separation *sep, bool power_may_leak)
            sep->bic_end < sep->bic_both + DECISIVE;
 }
 
-/* Growth in the last sixth of the straight part over what its mean slope would have brought: about
- * 1 while it goes on, 0 once it has stopped. */
+/* Growth in the last sixth of the straight part relative to its mean slope: about 1 while it
+ * continues, 0 once it has stopped. */
 static double freshness(const struct view *w, const struct shape *r)
 {
     double end = w->x[w->n - 1], rise = w->low[w->n - 1] - w->low[r->from];
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
-/* Growth in steps is a random walk about its line: what is left over has no independent points to
- * count, and every curve fits. True where neither a curve that ends nor a line can be preferred. */
+/* Growth in steps is a random walk about its line: the residuals are not independent, and every
+ * curve fits. True if neither a saturating curve nor a line is preferable. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Whether it goes on is then a question of the last steps: their share, less what chance does to
- * so many of them. */
-static bool slows(double ratio, double rises)
+/* Decides such growth by its last steps: their share of the growth, minus the variation expected of
+ * so few steps. */
+static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));
 }
@@ -253,7 +248,7 @@ static void separate(const struct view *w, struct shape *r)
     r->needs_line = r->line_remains && r->sep.bic_both + DECISIVE < r->sep.bic_end;
     r->line_least = lower * (w->x[w->n - 1] - w->x[0]);
     if (few_points(&r->sep, r->chunky, N_EFF_FEW_ALL, 4) && r->straight)
-        r->may_end = slows(r->slope_ratio, r->rises);
+        r->may_end = is_slowing(r->slope_ratio, r->rises);
     r->part_may_end = r->may_end;
     if (!r->straight || r->from == 0)
         return;
@@ -263,12 +258,12 @@ static void separate(const struct view *w, struct shape *r)
     if (few_points(&part, r->chunky, N_EFF_FEW, 2)) {
         double end = w->x[w->n - 1], part_rise = w->low[w->n - 1] - w->low[r->from];
         double third = growth_since(w, end - (end - r->onset) / 3);
-        r->part_may_end = slows(part_rise > 0 ? 3 * third / part_rise : 0, r->rises);
+        r->part_may_end = is_slowing(part_rise > 0 ? 3 * third / part_rise : 0, r->rises);
     }
 }
 
-/* One step is no leak, however large: takes the largest jump of the low tide out if it stands out
- * from all other moves. Returns true if there was one. */
+/* A single jump is not a leak, however large. Removes the largest jump of the baseline if it stands
+ * out from all other moves; returns true if there was one. */
 static bool remove_jump(struct view *w, double part)
 {
     double growth = w->low[w->n - 1] - w->low[0], top = 0, others;
@@ -281,7 +276,7 @@ static bool remove_jump(struct view *w, double part)
     others = (growth - top) / fmax(1, (double)w->n - 2);
     if (at == 0 || top < part * growth || top < 6 * others || top < 4 * w->sigma)
         return false;
-    /* It must stand alone: the first moves of a steep curve are no jump. */
+    /* The jump must be isolated, unlike the first moves of a steep curve. */
     if ((at > 1 && w->low[at - 1] - w->low[at - 2] > 0.25 * top) ||
         (at + 1 < w->n && w->low[at + 1] - w->low[at] > 0.25 * top))
         return false;
@@ -325,7 +320,7 @@ void shape_of(const struct view *whole, double material_fraction, struct shape *
     fit_sums_build(&s, w->x, w->low, w->n);
     find_straight(w, &s, r);
     if (r->straight) {
-        look_before(w, &s, r);
+        describe_before(w, &s, r);
         if (r->before == BEFORE_FLAT)
             sharpen_onset(w, &s, r);
         straight_significance(w, r);
@@ -334,7 +329,7 @@ void shape_of(const struct view *whole, double material_fraction, struct shape *
     r->fresh = r->straight ? freshness(w, r) : 0;
 }
 
-/* Two segments, a line and then a level, by least squares over every place of the bend. */
+/* Fits two segments, a line and then a level, by least squares over every position of the bend. */
 bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
 {
     struct fit_sums s;
@@ -344,7 +339,8 @@ bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
         return false;
     fit_sums_build(&s, w->x, w->low, w->n);
     for (size_t k = 1; k + 1 < w->n; k++) {
-        /* The level is the mean of what follows; the line is free before it. */
+        /* The level is the mean of the readings after the bend; the line before it need not meet
+         * it. */
         struct fit_line line = fit_sums_line(&s, w->x, 0, k);
         double m = (double)(w->n - k), mean = (s.sy[w->n] - s.sy[k]) / m;
         double rss = s.syy[w->n] - s.syy[k] - m * mean * mean;

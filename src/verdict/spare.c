@@ -1,16 +1,18 @@
-/* Resident memory that is undecided, and of which malloc knows that nothing in use grows any more.
- */
+/* Decides growth of resident memory by malloc's own counts, if the live heap has stopped
+ * growing. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-enum { FIGURES = 6 };                 /* step ends with a figure of the heap's */
-static const double SURE = 0.95;      /* confidence of the verdict on what is in use */
-static const double STANDS = 0.2;     /* of the pace of resident memory, at the most */
-static const double EXPLAINED = 0.7;  /* of its growth, by what malloc has in use or spare */
-static const double CONFIDENCE = 0.7; /* at most: what is spare may go on to grow */
+enum { FIGURES = 6 };                      /* step ends with a heap count that are required */
+static const double MIN_CONFIDENCE = 0.95; /* required confidence of the verdict on the live heap */
+/* Largest growth rate of the live heap, as a fraction of that of resident memory. */
+static const double LIVE_RATE_MOST = 0.2;
+/* Fraction of the growth that live and free heap memory must explain. */
+static const double EXPLAINED = 0.7;
+static const double CONFIDENCE = 0.7; /* upper bound: the free heap may continue to grow */
 
-/* What the figure W was, as it was read nearest to step X. */
+/* The reading of W nearest to step X. */
 static double value_at(const struct view *w, double x)
 {
     size_t i = 0;
@@ -19,8 +21,8 @@ static double value_at(const struct view *w, double x)
     return w->y[i];
 }
 
-/* By how much V changed from step FROM to step TO; NAN where too little was read. What is spare
- * comes and goes, and has no low tide of its own. */
+/* Change of V from step FROM to step TO; NAN: too few readings. Uses single readings, because the
+ * free heap fluctuates and has no baseline. */
 static double change(const struct verdict_series *v, double from, double to)
 {
     struct view w;
@@ -30,13 +32,13 @@ static double change(const struct verdict_series *v, double from, double to)
 
 static bool has_stopped(const struct verdict_result *r, const struct verdict_result *live)
 {
-    return live->leak == VERDICT_LEAK_NO && live->confidence >= SURE &&
+    return live->leak == VERDICT_LEAK_NO && live->confidence >= MIN_CONFIDENCE &&
            r->rate_bytes_per_step.known && live->rate_bytes_per_step.known &&
-           live->rate_bytes_per_step.value <= STANDS * r->rate_bytes_per_step.value;
+           live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* What rose without being certain has ended with what is in use. What looked like a leak is none by
- * that, but it goes on for now: open. */
+/* Uncertain growth ended together with that of the live heap. Growth that looked like a leak is not
+ * one, but has not ended: open. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {
@@ -64,16 +66,17 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
     view_trim_startup(&w);
     if (w.n < FIGURES)
         return;
-    /* The low tide has been rising since resident memory was lowest. */
+    /* The baseline has been rising since resident memory was lowest. */
     for (size_t i = 1; i < w.n; i++)
         lowest = w.y[i] <= w.y[lowest] ? i : lowest;
     from = w.x[lowest];
     grown = w.low[w.n - 1] - w.low[lowest];
     used = change(in_use, from, w.x[w.n - 1]);
     kept = change(spare, from, w.x[w.n - 1]);
-    if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* NAN: nor then */
+    if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* also if either is NAN */
         return;
     conclude(r);
-    result_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_SPARE,
-                                                   .value = {grown, fmax(0, used), kept, 0}});
+    verdict_put_evidence_first(
+        r, &(struct verdict_evidence){.code = VERDICT_SAID_SPARE,
+                                      .value = {grown, fmax(0, used), kept, 0}});
 }

@@ -1,12 +1,7 @@
-/* Readings held back, and whether they counted. */
+/* Holds back readings and decides whether they count. */
 #include "verdict/tail.h"
 
-static const double EXIT_FALL = 0.05; /* exits of the zoo's programs gave back 6 to 53 % */
-
-static double held_ns(const struct tail *tail)
-{
-    return (tail->is_table ? TAIL_TABLE_S : TAIL_S) * 1e9;
-}
+static const double EXIT_FALL = 0.05; /* exits of the programs in zoo/ released 6 to 53 % */
 
 static uint32_t place(const struct tail *tail, uint32_t i)
 {
@@ -24,11 +19,13 @@ void tail_feed(struct tail *tail, struct verdict_series *v)
     tail->count--;
 }
 
-/* In double: a clock may have been set anywhere. Backwards: the series knows what to do. */
+/* The difference is computed as double, since the clock may have been set to any time. Where it was
+ * set back, the series handles it. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns)
 {
+    double held_ns = (tail->is_table ? TAIL_TABLE_S : TAIL_S) * 1e9;
     return tail->count && (tail->count == TAIL_HELD ||
-                           (double)t_ns - (double)tail->held[tail->first].t_ns >= held_ns(tail) ||
+                           (double)t_ns - (double)tail->held[tail->first].t_ns >= held_ns ||
                            t_ns < tail->held[place(tail, tail->count - 1)].t_ns);
 }
 
@@ -60,8 +57,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* The lowest of the TAIL_S before the K-th that is held, those fed last among them; UINT64_MAX if
- * there was none. */
+/* The lowest reading in the TAIL_S before held reading K, including readings passed on last;
+ * UINT64_MAX: none. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
@@ -73,9 +70,9 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
     return lowest;
 }
 
-/* How many come before a fall that lasts to the end: the first place from which on all lie below
- * all shortly before it, the last by EXIT_FALL. */
-static uint32_t before_fall(const struct tail *tail)
+/* Number of held readings before a fall that lasts to the end: from that index on all are lower
+ * than all shortly before it, and the last by EXIT_FALL. */
+static uint32_t count_before_fall(const struct tail *tail)
 {
     uint64_t highest = 0, last = 0;
     uint32_t found = tail->count;
@@ -93,12 +90,12 @@ static uint32_t before_fall(const struct tail *tail)
 
 bool tail_all_falls(const struct tail *tail)
 {
-    return tail->count > 0 && before_fall(tail) == 0;
+    return tail->count > 0 && count_before_fall(tail) == 0;
 }
 
 void tail_end(struct tail *tail, struct verdict_series *v)
 {
-    for (uint32_t keep = before_fall(tail); keep > 0; keep--)
+    for (uint32_t keep = count_before_fall(tail); keep > 0; keep--)
         tail_feed(tail, v);
     tail_drop(tail, v);
 }

@@ -1,5 +1,5 @@
-/* The newest readings of a series, held back until it is known that they are not its end: while a
- * process exits its memory falls for a second or two, and that says nothing about its life. */
+/* Holds back the newest readings of a series: a process that exits releases its memory for a second
+ * or two, and these readings say nothing about its life. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,8 +7,8 @@
 
 #include "verdict/verdict.h"
 
-/* TAIL_TABLE_S: no one waits for a table's verdict, and exits take longer where a machine is busy.
- */
+/* Tables are judged after the fact, so their readings can be held longer: exits take longer on a
+ * busy machine. */
 enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
 struct tail_reading {
@@ -16,37 +16,38 @@ struct tail_reading {
     uint64_t bytes;
 };
 
-/* Zeroed is a valid beginning. */
+/* A zeroed struct is valid and empty. */
 struct tail {
-    struct tail_reading held[TAIL_HELD]; /* a ring */
+    struct tail_reading held[TAIL_HELD]; /* ring buffer */
     uint32_t first, count;
-    struct tail_reading fed[TAIL_FED]; /* the last that were fed, to detect a fall; a ring */
+    struct tail_reading
+        fed[TAIL_FED]; /* the readings passed on last, to detect a fall; ring buffer */
     uint32_t n_fed;
     bool is_table; /* readings are held for TAIL_TABLE_S, not TAIL_S */
 };
 
-/* Holds back the reading, and feeds V those that are TAIL_S (TAIL_TABLE_S) older or more than there
- * is room for. The newest is always held, however far apart readings are. */
+/* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S), or
+ * that no longer fit. The newest reading is always held. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
-/* Would a reading at T_NS have the oldest fed first? */
+/* Must the oldest held reading be passed on before a reading at T_NS is added? */
 bool tail_is_due(const struct tail *tail, int64_t t_ns);
 
-/* Feeds V the oldest, where one is held. */
+/* Passes the oldest held reading on to V, if there is one. */
 void tail_feed(struct tail *tail, struct verdict_series *v);
 
-/* It lives on, as when it sends a mark: feeds V all. Call it before verdict_mark. */
+/* The process is known to live on, because it sent a mark: passes all held readings on to V. Call
+ * it before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
-/* It has died: what is held was its exit and is dropped; of one so young that this would be more
- * than half of all its readings, only so many. */
+/* The process has exited: drops the held readings, at most half of all readings of the process. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* A table has ended, and it is unknown whether the process did too. If what is held ends in
- * readings that are lower than all in the TAIL_S before them, the last by more than 5 %, that fall
- * was its exit, or nothing that followed shows that it was not: it is dropped, the others are fed.
- * Of those released before, the last TAIL_FED are looked at too. */
+/* A table has ended, and the process may have ended with it. If the held readings end in a fall
+ * (all below the readings of the TAIL_S before, the last by more than 5 %), that fall is taken for
+ * the exit and dropped. All other readings are passed on. The last TAIL_FED readings passed on are
+ * compared too. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
-/* Would tail_end drop all that is held? */
+/* Would tail_end drop all held readings? */
 bool tail_all_falls(const struct tail *tail);

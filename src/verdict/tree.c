@@ -1,4 +1,4 @@
-/* The verdict on a tree: who grows, and what the flat ones cost. */
+/* The verdict on a process tree: the process that grows, and the memory of flat processes. */
 #include "verdict/verdict.h"
 
 #include <math.h>
@@ -6,12 +6,12 @@
 
 enum { RANK_GROWS = 3 };
 
-/* Of the growth of one that leaks, what must be its own to be added to that of another: pages that
- * both have would count twice. */
+/* Fraction of a process's growth that must be unshared for its rate to be added to that of another:
+ * shared pages would count twice. */
 static const double OWN_PART = 0.5;
-static const double LITTLE = 0.05; /* of what all have, or of its own */
+static const double LITTLE = 0.05; /* fraction of all memory, or of the process's own */
 
-/* How much a word says about growth; larger is worse. */
+/* Severity of a word; larger is worse. */
 static int rank_of(enum verdict_word word)
 {
     switch (word) {
@@ -48,7 +48,7 @@ static void add_cost(struct verdict_tree_result *t, const struct verdict_member 
     while (i < t->n_flat && t->flat[i].role != m->role)
         i++;
     if (i == VERDICT_TREE_ROLES)
-        i--; /* the last takes what does not fit */
+        i--; /* the last role also collects those that do not fit */
     if (i == t->n_flat) {
         t->n_flat++;
         t->flat[i].role = m->role;
@@ -71,7 +71,7 @@ static void sort_costs(struct verdict_tree_result *t)
         }
 }
 
-/* By how much the floor of one rose of which nothing is decided. */
+/* Growth of the baseline of an undecided process. */
 static double open_growth(const struct verdict_member *m)
 {
     const struct verdict_result *r = m->result;
@@ -80,7 +80,7 @@ static double open_growth(const struct verdict_member *m)
                : 0;
 }
 
-/* What is decided of nobody: do they grow too little together? */
+/* Do all undecided processes together grow too little to matter? */
 static bool is_little_open(const struct verdict_member *members, size_t n, double total)
 {
     double sum = 0;
@@ -89,16 +89,16 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
     return sum < LITTLE * total;
 }
 
-/* Small processes that just started leave the tree's verdict to the others, and so does one that
- * will be replaced: what it takes it gives back. */
-static bool has_no_say(const struct verdict_member *m, bool is_little)
+/* Is a process left out of the tree's verdict? Small undecided processes are, and workers that will
+ * be replaced, since their memory will be released. */
+static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
     return m->is_replacement ||
            (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
-/* Does A decide rather than B? The graver word, then the faster growth, then the larger process:
- * whatever their order in the list. */
+/* Is A worse than B? Compares the word, then growth, then size, so that the order of the processes
+ * does not matter. */
 static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
 {
     int rank_a = rank_of(a->result->word), rank_b = rank_of(b->result->word);
@@ -112,21 +112,22 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* The member that decides: of those that have a say, or if none has, of all; N if none lives. */
+/* The member that decides: the worst of those that count, else the worst of all. N: none is
+ * alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
-    size_t with_say = n, any = n;
+    size_t counted = n, any = n;
     bool is_little = is_little_open(members, n, total);
     for (size_t i = 0; i < n; i++) {
         if (!members[i].alive)
             continue;
         if (any == n || is_worse(&members[i], &members[any]))
             any = i;
-        if (!has_no_say(&members[i], is_little) &&
-            (with_say == n || is_worse(&members[i], &members[with_say])))
-            with_say = i;
+        if (!is_left_out(&members[i], is_little) &&
+            (counted == n || is_worse(&members[i], &members[counted])))
+            counted = i;
     }
-    return with_say < n ? with_say : any;
+    return counted < n ? counted : any;
 }
 
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
@@ -154,8 +155,8 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole may grow though no process does: shared memory, or ever more processes. Where one
-     * does, whether at events or between them is seen best in that one. */
+    /* The whole may grow although no process does: shared memory, or more and more processes. Where
+     * a process grows, its own verdict shows best whether growth occurs at events. */
     if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;
@@ -182,7 +183,7 @@ static void add_rate(struct verdict_interval *sum, const struct verdict_interval
     sum->high += rate->high;
 }
 
-/* The part of ALL that ONE is. */
+/* Rate ONE as a fraction of rate ALL. */
 static double part_of(const struct verdict_interval *one, const struct verdict_interval *all)
 {
     return one->known && all->value > 0 && one->value > 0 ? one->value / all->value : 1;

@@ -1,11 +1,12 @@
-/* A tree that grows though nobody in it does: pages that were shared and are so no more. */
+/* A process tree that grows although none of its processes does: shared pages become private. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-static const double FOLLOWS = 0.4; /* of the growth of the whole: so much do the parts grow too */
+/* Fraction of the growth of the whole that the summed processes must show too. */
+static const double FOLLOWS = 0.4;
 
-/* By how much the floor of V rose from FROM to TO, in nanoseconds of its clock. */
+/* Growth of V's baseline between two times of its clock. */
 static double rise_between(const struct verdict_series *v, double from_ns, double to_ns)
 {
     struct view w;
@@ -22,8 +23,8 @@ static double rise_between(const struct verdict_series *v, double from_ns, doubl
     return w.low[k] - w.low[i];
 }
 
-/* In the later half of the rise alone: when workers are forked, the parts jump by all that these
- * share with their parent. */
+/* Only the later half of the rise is compared: when workers are forked, the sum jumps by all memory
+ * that they share with their parent. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed)
 {

@@ -62,6 +62,26 @@ static json_t *forecast_json(const struct verdict_result *r)
                                           : json_null());
 }
 
+/* The contribution of each feature to the log-odds of a leak; zero contributions are omitted. */
+static json_t *contributions_json(const struct verdict_result *r)
+{
+    json_t *o = json_object();
+    for (unsigned i = 0; i < MODEL_COUNT; i++)
+        if (r->contributions[i] > 0 || r->contributions[i] < 0)
+            json_object_set_new(o, model_feature_name((enum model_feature)i),
+                                number_json(r->contributions[i]));
+    return o;
+}
+
+static json_t *detectable_json(const struct verdict_result *r)
+{
+    double per_min = r->detectable_per_min, per_step = r->detectable_per_step;
+    if (r->leak != VERDICT_LEAK_NO || !(per_min > 0 || per_step > 0))
+        return json_null();
+    return json_pack("{s:o,s:o}", "bytes_per_min", per_min > 0 ? bytes_json(per_min) : json_null(),
+                     "bytes_per_step", per_step > 0 ? bytes_json(per_step) : json_null());
+}
+
 static json_t *range_json(bool known, double low, double high)
 {
     if (!known)
@@ -93,6 +113,10 @@ void verdict_json_add(json_t *o, const struct verdict_result *r)
     json_object_set_new(
         o, "leak",
         r->leak == VERDICT_LEAK_UNKNOWN ? json_null() : json_boolean(r->leak == VERDICT_LEAK_YES));
+    json_object_set_new(o, "probability",
+                        r->has_probability ? number_json(r->probability) : json_null());
+    json_object_set_new(o, "contributions",
+                        r->has_probability ? contributions_json(r) : json_null());
     json_object_set_new(o, "alarm", json_boolean(r->alarm));
     json_object_set_new(o, "floor_bytes",
                         json_pack("{s:o,s:o}", "first",
@@ -102,6 +126,7 @@ void verdict_json_add(json_t *o, const struct verdict_result *r)
     json_object_set_new(o, "peak_bytes", has_any ? bytes_json(r->peak_bytes) : json_null());
     json_object_set_new(o, "mean_bytes", has_any ? bytes_json(r->mean_bytes) : json_null());
     json_object_set_new(o, "growth_ended", ended_json(r));
+    json_object_set_new(o, "detectable", detectable_json(r));
     json_object_set_new(o, "event",
                         r->word == VERDICT_STEPPING ? json_string(verdict_mark_name(r->event))
                                                     : json_null());
@@ -134,7 +159,7 @@ static bool read_number(const json_t *o, const char *key, double *ret)
     return json_is_number(v);
 }
 
-static bool read_count(const json_t *o, const char *key, uint64_t *ret)
+bool verdict_read_count(const json_t *o, const char *key, uint64_t *ret)
 {
     const json_t *v = json_object_get(o, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0)
@@ -143,7 +168,7 @@ static bool read_count(const json_t *o, const char *key, uint64_t *ret)
     return true;
 }
 
-/* The index of the text at KEY among COUNT names, or 0. */
+/* The index of the name at KEY among COUNT names, or 0. */
 static int read_name(const json_t *o, const char *key, int count, const char *name_of(int i))
 {
     const char *text = json_string_value(json_object_get(o, key));
@@ -178,7 +203,7 @@ static struct verdict_interval read_interval(const json_t *o, const char *key)
     return i;
 }
 
-/* {"low", "high"}: the end may be out of sight. */
+/* {"low", "high"}; a missing upper end is infinite. */
 static bool read_range(const json_t *o, const char *key, double *low, double *high)
 {
     const json_t *of = json_object_get(o, key);
@@ -201,29 +226,38 @@ void verdict_read_word(const json_t *o, struct verdict_result *r)
 void verdict_read(const json_t *o, struct verdict_result *r)
 {
     verdict_read_word(o, r);
+    r->has_probability = read_number(o, "probability", &r->probability);
+    const json_t *contributions = json_object_get(o, "contributions");
+    for (unsigned i = 0; i < MODEL_COUNT; i++)
+        read_number(contributions, model_feature_name((enum model_feature)i), &r->contributions[i]);
     r->alarm = json_is_true(json_object_get(o, "alarm"));
     const json_t *floor = json_object_get(o, "floor_bytes");
     r->has_floor = read_number(floor, "first", &r->floor_first_bytes) &&
                    read_number(floor, "last", &r->floor_last_bytes);
-    if (read_number(o, "peak_bytes", &r->peak_bytes) && !read_count(o, "samples", &r->samples))
+    if (read_number(o, "peak_bytes", &r->peak_bytes) &&
+        !verdict_read_count(o, "samples", &r->samples))
         r->samples = 1;
     read_number(o, "mean_bytes", &r->mean_bytes);
     const json_t *ended = json_object_get(o, "growth_ended");
     r->growth_ended.known = json_is_object(ended);
     r->growth_ended.has_t = read_number(ended, "t_s", &r->growth_ended.t_s);
-    r->growth_ended.has_step = read_count(ended, "step", &r->growth_ended.step);
+    r->growth_ended.has_step = verdict_read_count(ended, "step", &r->growth_ended.step);
     r->growth_ended.at =
         (enum verdict_boundary)read_name(ended, "at", VERDICT_BOUNDARIES, boundary_at);
     r->event = (enum verdict_mark_kind)read_name(o, "event", VERDICT_MARK_KINDS, event_at);
     const json_t *forecast = json_object_get(o, "forecast"), *fits;
     r->forecast.known = json_is_object(forecast);
     r->forecast.has_ceiling = read_number(forecast, "ceiling_bytes", &r->forecast.ceiling_bytes);
-    r->forecast.has_step = read_count(forecast, "decided_at_step", &r->forecast.decided_at_step);
+    r->forecast.has_step =
+        verdict_read_count(forecast, "decided_at_step", &r->forecast.decided_at_step);
     r->forecast.has_t = read_number(forecast, "decided_at_s", &r->forecast.decided_at_s);
     fits = json_object_get(forecast, "fits");
     r->forecast.has_fits = json_is_boolean(fits);
     r->forecast.fits = json_is_true(fits);
     read_number(forecast, "bytes_per_example", &r->forecast.bytes_per_example);
+    const json_t *detectable = json_object_get(o, "detectable");
+    read_number(detectable, "bytes_per_min", &r->detectable_per_min);
+    read_number(detectable, "bytes_per_step", &r->detectable_per_step);
     const json_t *oom = json_object_get(o, "oom");
     r->oom.known = read_number(oom, "limit_bytes", &r->oom.limit_bytes);
     r->oom.has_t = read_range(oom, "eta_s", &r->oom.eta_s_low, &r->oom.eta_s_high);

@@ -1,21 +1,22 @@
-/* A verdict as JSON, in one form everywhere: absent is null, an end that is not in sight is null.
- */
+/* A verdict as JSON, in one form everywhere. Unknown values and infinite ends are null. */
 #pragma once
 
 #include <jansson.h>
 
 #include "verdict/verdict.h"
 
-/* A finite number of a verdict as JSON has it: nine digits are more than is known of any, and
- * survive every way of printing. */
+/* V rounded to nine digits: more than the accuracy of any value, and the same however it is
+ * printed. */
 double verdict_rounded(double v);
 
-/* "verdict", "confidence" and rates alone, into O. */
+/* Adds only "verdict", "confidence" and the rates to O. */
 void verdict_json_add_word(json_t *o, const struct verdict_result *r);
 void verdict_read_word(const json_t *o, struct verdict_result *r);
 
-/* All of R, into O: but for "evidence", which verdict_result_json adds, a sentence each. */
+/* Adds all of R except "evidence", which verdict_result_json adds as sentences. */
 void verdict_json_add(json_t *o, const struct verdict_result *r);
 json_t *verdict_result_json(const struct verdict_result *r); /* NULL: out of memory */
-/* Reads it back, but for the evidence. What is missing or of another type is unknown. */
+/* Reads the integer at KEY. False: missing, negative or not an integer. */
+bool verdict_read_count(const json_t *o, const char *key, uint64_t *ret);
+/* Reads all except the evidence. Missing and mistyped values are unknown. */
 void verdict_read(const json_t *o, struct verdict_result *r);

@@ -1,45 +1,52 @@
-/* The part of an envelope that is judged, and its confirmed low tide. */
+/* The part of an envelope that is judged, and its confirmed baseline. */
 #include "verdict/shape.h"
 
 #include <math.h>
 
-static const double GIVE_BACK_MARGIN = 1.5; /* a rise counts once it beats what was given back */
-static const double TIMES_OPEN = 2.5;       /* or has outlasted the longest one that was */
-static const double SPIKE_PART = 0.5;       /* of what was given back: a spike leaves at once */
-/* Of the floor, and times the noise: less is no spike, as in level.c. */
+/* A rise is confirmed once it exceeds the largest release by this factor. */
+static const double FALL_MARGIN = 1.5;
+/* Or once it has lasted this many times as long as the longest rise that was released. */
+static const double TIMES_OPEN = 2.5;
+/* Fraction of the largest release by which a spike rises at once. */
+static const double SPIKE_PART = 0.5;
+/* Fraction of the baseline, and multiple of the noise: smaller rises are not spikes (as in
+ * level.c). */
 static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
-static const double HELD_PART = 0.05; /* of the time so far: a level held, not a spike */
+/* Fraction of the time so far: a level held this long is not a spike. */
+static const double HELD_PART = 0.05;
 
-enum { EXIT_BEFORE = 3 };             /* slots that an exit is held against */
-static const double EXIT_S = 10;      /* exits of the zoo's programs took up to 6.3 s */
-static const double EXIT_PART = 0.15; /* and so much of a life at most */
+enum { EXIT_BEFORE = 3 };             /* slots that an exit is compared with */
+static const double EXIT_S = 10;      /* exits of the programs in zoo/ took up to 6.3 s */
+static const double EXIT_PART = 0.15; /* and at most this fraction of a process's life */
 static const double EXIT_FALL = 0.05; /* as in tail.c */
-static const double EXIT_TOLD = 0.25; /* of a life: so much is left out where its work is known */
+/* Fraction of a process's life that may be skipped if the end of its work is known. */
+static const double EXIT_KNOWN = 0.25;
 
-/* Every slot that is looked at, history included. */
+/* All slots considered, including the history before the window. */
 struct track {
     size_t n;
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* How long the level that was lost at slot FALL had been held or built up: since it last lay near
- * the trough LOW it fell to. */
-static double track_raised_for(const struct track *t, size_t fall, size_t low, double give_back)
+/* How long the level lost at slot FALL had lasted: the time since memory was last near the trough
+ * LOW that it fell to. */
+static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
-    while (j > 0 && t->y[j - 1] > t->y[low] + 0.25 * give_back)
+    while (j > 0 && t->y[j - 1] > t->y[low] + 0.25 * largest_fall)
         j--;
     return t->x[fall] - t->x[j > 0 ? j - 1 : 0];
 }
 
-/* The last trough of a fall of at least half the largest, and the longest rise that was lost. */
-static size_t track_trough(const struct track *t, double give_back, double *ret_longest)
+/* The last trough after a fall of at least half the largest, and the longest rise that was
+ * released. */
+static size_t track_trough(const struct track *t, double largest_fall, double *ret_longest)
 {
     size_t trough = 0, low = 0, fall = 0;
     double high = t->y[0], longest = 0;
     bool falling = false;
     for (size_t i = 1; i < t->n; i++) {
-        if (!falling && high - t->y[i] >= 0.5 * give_back) {
+        if (!falling && high - t->y[i] >= 0.5 * largest_fall) {
             falling = true;
             fall = low = i;
         }
@@ -49,8 +56,8 @@ static size_t track_trough(const struct track *t, double give_back, double *ret_
         }
         if (t->y[i] <= t->y[low])
             low = i;
-        if (t->y[i] > t->y[low] + 0.25 * give_back || i + 1 == t->n) {
-            longest = fmax(longest, track_raised_for(t, fall, low, give_back));
+        if (t->y[i] > t->y[low] + 0.25 * largest_fall || i + 1 == t->n) {
+            longest = fmax(longest, track_raised_for(t, fall, low, largest_fall));
             trough = low;
             falling = false;
             high = t->y[i];
@@ -60,47 +67,48 @@ static size_t track_trough(const struct track *t, double give_back, double *ret_
     return trough;
 }
 
-/* The last slot before a spike in which T ends: it has left the trough at once and by LEAST, as
- * what was given back did, and not for longer than that. T->n: it does not end in one. */
-static size_t track_before_spike(const struct track *t, size_t trough, double give_back,
+/* The last slot before a spike that is still open at the end of T: a sudden rise of at least LEAST,
+ * similar to earlier spikes and not longer than those. T->n: none. */
+static size_t track_before_spike(const struct track *t, size_t trough, double largest_fall,
                                  double longest, double least)
 {
     size_t i = t->n - 1;
-    while (i > trough && t->y[i] > t->y[trough] + 0.25 * give_back)
+    while (i > trough && t->y[i] > t->y[trough] + 0.25 * largest_fall)
         i--;
-    return i + 1 < t->n && t->y[i + 1] - t->y[i] >= fmax(SPIKE_PART * give_back, least) &&
+    return i + 1 < t->n && t->y[i + 1] - t->y[i] >= fmax(SPIKE_PART * largest_fall, least) &&
                    t->x[t->n - 1] - t->x[i] <= longest
                ? i
                : t->n;
 }
 
-/* low[i] = min over j >= i of y[j], capped from the last trough on where the present rise is one
- * that, by what was seen before, may be given back. FIRST is the window's first slot. */
-static void view_low_tide(struct view *w, const struct track *t, size_t first)
+/* Sets low[i] = min over j >= i of y[j]. If the present rise may still be released, judging by
+ * earlier ones, the baseline is capped from the last trough on. FIRST: index of the window's first
+ * slot in T. */
+static void view_set_baseline(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
     size_t trough;
-    w->give_back = 0;
+    w->largest_fall = 0;
     for (size_t i = 0; i < t->n; i++) {
         high = fmax(high, t->y[i]);
-        w->give_back = fmax(w->give_back, high - t->y[i]);
+        w->largest_fall = fmax(w->largest_fall, high - t->y[i]);
     }
     for (size_t i = w->n; i-- > 0;) {
         low = fmin(low, w->y[i]);
         w->low[i] = low;
     }
-    if (!(w->give_back > 0))
+    if (!(w->largest_fall > 0))
         return;
-    trough = track_trough(t, w->give_back, &longest);
+    trough = track_trough(t, w->largest_fall, &longest);
     high = t->y[trough];
     for (size_t i = trough; i < t->n; i++)
         high = fmax(high, t->y[i]);
     since = t->x[t->n - 1] - t->x[trough];
     w->rise_now = high - t->y[trough];
-    w->rise_open = w->rise_now <= GIVE_BACK_MARGIN * w->give_back && since <= TIMES_OPEN * longest;
-    if (!w->rise_open && w->rise_now <= GIVE_BACK_MARGIN * w->give_back) {
+    w->rise_open = w->rise_now <= FALL_MARGIN * w->largest_fall && since <= TIMES_OPEN * longest;
+    if (!w->rise_open && w->rise_now <= FALL_MARGIN * w->largest_fall) {
         size_t before =
-            track_before_spike(t, trough, w->give_back, longest,
+            track_before_spike(t, trough, w->largest_fall, longest,
                                fmax(SPIKE_FLOOR * t->y[trough], SPIKE_NOISE * w->sigma));
         w->rise_open = before < t->n;
         trough = before;
@@ -110,12 +118,23 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
     trough = trough > first ? trough - first : 0;
     for (size_t i = trough; i < w->n; i++)
         w->low[i] = fmin(w->low[i], w->low[trough]);
-    /* A short unconfirmed end is left out: made flat, it would look as if growth had ended. */
+    /* A short unconfirmed end is cut off: flattened, it would look like the end of growth. */
     if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
         w->n = trough + 1;
 }
 
-/* The highest level that was held for HELD_PART of the time before slot TO. */
+double view_low_at(const struct view *w, double x)
+{
+    size_t i = 0;
+
+    while (i < w->n && w->x[i] < x)
+        i++;
+    if (i == 0 || i == w->n)
+        return w->low[i == 0 ? 0 : w->n - 1];
+    double part = (x - w->x[i - 1]) / (w->x[i] - w->x[i - 1]);
+    return w->low[i - 1] + part * (w->low[i] - w->low[i - 1]);
+}
+
 double view_held_level(const double *x, const double *y, size_t to, double span)
 {
     double best = -HUGE_VAL;
@@ -132,22 +151,23 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* Where it is known until when a process worked, what came later is left out, unless that is more
- * than any exit takes: then it was seen too seldom. Returns how many of the N slots are left. */
-static size_t before_way_out(const struct verdict_series *v, const struct envelope *e, size_t n)
+/* If the end of a process's work is known, skips later slots, unless they span more time than any
+ * exit takes: then the process was sampled too rarely. Returns the number of slots left of N. */
+static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
+                                       size_t n)
 {
     size_t left = n;
-    if (!(v->worked_s > 0) || n == 0 || v->worked_s < (1 - EXIT_TOLD) * e->slot[n - 1].x)
+    if (!(v->worked_s > 0) || n == 0 || v->worked_s < (1 - EXIT_KNOWN) * e->slot[n - 1].x)
         return n;
     while (left > 1 && e->slot[left - 1].x > v->worked_s)
         left--;
     return left;
 }
 
-/* Of a job that is over the last readings are its exit, where they lie below all shortly before
- * them and fall by more than an exit at least does: what is held back of a series is not always
- * enough on a busy machine. Returns how many of the N slots are left. */
-static size_t before_exit(const struct envelope *e, size_t n)
+/* The last readings of a job that is over are its exit if they are lower than all shortly before
+ * them and fall far enough: on a busy machine the held-back readings (tail.c) do not cover it.
+ * Returns the number of slots left of N. */
+static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;
     double end, highest = 0;
@@ -167,8 +187,9 @@ static size_t before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Spikes shorter than a block show in its highest reading alone. Is the last of the N slots no more
- * than such a one, cut short by the look? There were two at least that reached as far. */
+/* Spikes shorter than a block are visible only in its highest reading. Is the last of the N slots
+ * such a spike, cut short by the end of the samples? At least two earlier spikes must have been as
+ * high. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;
@@ -181,7 +202,7 @@ static bool ends_in_spike(const struct envelope *e, size_t n)
     }
     jump = e->slot[n - 1].y - e->slot[n - 2].y;
     return jump >= fmax(SPIKE_PART * second, SPIKE_FLOOR * e->slot[n - 2].y) &&
-           jump <= GIVE_BACK_MARGIN * second;
+           jump <= FALL_MARGIN * second;
 }
 
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
@@ -193,7 +214,7 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     w->n = 0;
     w->by_step = by_step;
     w->level = e->level;
-    w->give_back = w->rise_now = w->sigma = 0;
+    w->largest_fall = w->rise_now = w->sigma = 0;
     w->rise_open = false;
     w->past_level = -HUGE_VAL;
     w->now = by_step
@@ -207,8 +228,8 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     if (ends_in_spike(e, n))
         n--;
     if (v->is_over && !by_step && !v->has_end) {
-        size_t left = before_way_out(v, e, n);
-        left = left < n ? left : before_exit(e, n);
+        size_t left = slots_before_end_of_work(v, e, n);
+        left = left < n ? left : slots_before_exit(e, n);
 
         w->now = left < n ? e->slot[left - 1].x : w->now;
         n = left;
@@ -233,7 +254,7 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     w->sigma = fit_noise(w->x, w->y, w->n);
     if (first)
         w->past_level = view_held_level(t.x, t.y, first, t.x[t.n - 1] - t.x[0]);
-    view_low_tide(w, &t, first);
+    view_set_baseline(w, &t, first);
 }
 
 void view_trim_startup(struct view *w)
@@ -246,8 +267,7 @@ void view_trim_startup(struct view *w)
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-        /* A tail of the start-up still hangs on: cut where the ratio is largest, counted per slot
-         * so that a longer cut must pay for itself. */
+        /* Cuts where the ratio of slopes is largest; a tail of the start-up may remain. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
             best = front / fmax(rest, 1e-12);
             cut = k;

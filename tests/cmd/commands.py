@@ -1,4 +1,5 @@
-"""How the command tests run ebb, wait for it, and read what it said. EBB_BINARY names the program."""
+"""Helpers of the command tests: run ebb, wait for conditions, read output. EBB_BINARY is the
+path of the program."""
 
 import struct
 import ctypes
@@ -9,9 +10,14 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOBODY = 65534
-PATIENCE_S = 180  # for a machine that is busy, and a sanitized program; nothing waits so long to succeed
+PATIENCE_S = 180  # for a busy machine and a sanitized program; no successful test waits this long
+IS_SANITIZED = os.environ.get("EBB_SANITIZED") == "1"
+# A test of memory use or timing: make test also runs it on the unsanitized program.
+plain = pytest.mark.plain
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 
@@ -20,14 +26,15 @@ def binary():
 
 
 def make_recording(table, out, *marks):
-    """The recording OUT of the rows of TABLE, and of a file of marks."""
+    """Makes the recording OUT from the rows of TABLE and from files of marks."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "table"
     subprocess.run([tool, table, out, *marks], check=True, timeout=PATIENCE_S)
     return out
 
 
 def wait_for(condition, what, limit_s=PATIENCE_S):
-    """The first true value of CONDITION(): tests wait for what they need, never for a while."""
+    """Polls CONDITION() and returns its first true value: tests wait for conditions, never for a
+    fixed time."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         value = condition()
@@ -38,7 +45,7 @@ def wait_for(condition, what, limit_s=PATIENCE_S):
 
 
 def alive(pid):
-    """Neither gone nor waiting to be reaped."""
+    """Whether the process exists and is not a zombie."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -47,7 +54,7 @@ def alive(pid):
 
 
 def is_at_rest(pid):
-    """It sleeps, and no signal waits for it."""
+    """Whether the process sleeps and has no pending signal."""
     try:
         lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -58,7 +65,8 @@ def is_at_rest(pid):
 
 
 def environment(changes=None):
-    """The caller's, without what would change what ebb says. None in CHANGES removes."""
+    """The caller's environment without variables that change ebb's output. A value of None in
+    CHANGES removes a variable."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
     env.update({"LC_ALL": "C.UTF-8", "TERM": "xterm"})
     for key, value in (changes or {}).items():
@@ -69,7 +77,7 @@ def environment(changes=None):
 
 
 def run_ebb(*arguments, env=None, program=None, **options):
-    """Runs ebb to its end. What it writes that is not UTF-8 stays visible."""
+    """Runs ebb to its end. Output that is not UTF-8 stays visible as escapes."""
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
@@ -78,20 +86,20 @@ def run_ebb(*arguments, env=None, program=None, **options):
 
 
 def recorded(folder):
-    """What a recording holds so far; nothing where it has not begun."""
+    """The records written so far; an empty list before the first one."""
     result = run_ebb("export", folder, "--jsonl")
     return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
 
 
 def refused(result, sentence, status=2):
-    """True if ebb said exactly this one sentence and nothing else."""
+    """True if ebb printed exactly this error and nothing else."""
     assert result.stderr == f"ebb: {sentence}\n"
     assert (result.returncode, result.stdout) == (status, "")
     return True
 
 
 def refused_with(result, *parts, status=2):
-    """True if ebb said one sentence that holds all PARTS, and nothing else."""
+    """True if ebb printed one error that contains all PARTS, and nothing else."""
     assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
     for part in parts:
         assert part in result.stderr
@@ -100,7 +108,7 @@ def refused_with(result, *parts, status=2):
 
 
 class Readers:
-    """How often each file of a folder was closed by someone who only read it (inotify)."""
+    """Counts by inotify how often each file of a folder was opened read-only and closed."""
 
     CLOSE_NOWRITE = 0x10
     EVENT = struct.Struct("iIII")
@@ -115,7 +123,7 @@ class Readers:
             self.fd = -1
 
     def names(self):
-        """None where this machine allows no watch."""
+        """None if this machine allows no inotify watch."""
         if self.fd < 0:
             return None
         found, data = [], b""

@@ -1,6 +1,7 @@
-"""What the command tests share: ebb with all rights and with fewer, and the expected outputs.
+"""Fixtures of the command tests: ebb with full and with fewer permissions, and the expected
+outputs.
 
-EBB_UPDATE_GOLDEN=1 writes tests/expected anew instead of comparing.
+EBB_UPDATE_GOLDEN=1 rewrites tests/expected instead of comparing.
 """
 
 import os
@@ -15,10 +16,22 @@ from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
 
-# A shell ignores these for what it starts in the background, and a job would inherit that.
+# A shell starts background processes with these signals ignored, and a job would inherit that.
 for number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "plain: the test also runs on a program without sanitizers")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With EBB_PLAIN_ONLY=1, runs only the tests marked plain, in suites that have any."""
+    plain = [item for item in items if item.get_closest_marker("plain")]
+    if plain and os.environ.get("EBB_PLAIN_ONLY") == "1":
+        config.hook.pytest_deselected(items=[item for item in items if item not in plain])
+        items[:] = plain
 
 
 @pytest.fixture
@@ -28,7 +41,7 @@ def ebb():
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user can enter; pytest's own are private."""
+    """A folder that every user can enter, because pytest's own folders are private."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
@@ -38,7 +51,7 @@ def open_folder():
 
 @pytest.fixture
 def ebb_as_nobody(open_folder):
-    """Runs ebb without rights: as nobody where the tests run as root, else as whoever runs them."""
+    """Runs ebb without privileges: as nobody if the tests run as root, else as the current user."""
     program = open_folder / "ebb"
     shutil.copy(binary(), program)
     program.chmod(0o755)

@@ -1,5 +1,8 @@
-"""A job under ebb's guard, for tests: everything it starts bears a mark in its environment, so that
-whatever is left of it is found, and a neighbour beside it must outlive every test."""
+"""Jobs under ebb's guard, for tests.
+
+Every process of a job has a mark in its environment, so that remaining processes are found.
+Neighbour processes next to the job must survive every test.
+"""
 
 import json
 import os
@@ -20,8 +23,8 @@ from commands import (NOBODY, PATIENCE_S, PYTHON, alive, binary, environment, re
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
-# A trainer that comes into the reserve after a second and would be at the last line five later: a
-# machine that is busy with other things has time enough to ask for a checkpoint.
+# A trainer that is within the reserve after one second and would reach the SIGTERM line five
+# seconds later: even a busy machine has enough time to request a checkpoint.
 LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
 LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 
@@ -31,7 +34,7 @@ def trainer(*settings, leak=LEAK):
 
 
 def cgroups_of_ebb():
-    """[(path, "ebb-PID")]; os.walk passes over those that go meanwhile."""
+    """Lists (path, "ebb-PID"); os.walk skips groups that are removed meanwhile."""
     return [(os.path.join(folder, name), name.rpartition("-")[0])
             for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")]
@@ -43,21 +46,21 @@ class Guarded:
     def __init__(self, folder):
         self.folder = folder
         self.tag = f"GUARDED_JOB={uuid.uuid4().hex}"
-        # short, as the address of a socket has to be
+        # short, because the path of a socket must be
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
-        # Left by who was killed with its sentinel, long ago: pids come again.
+        # Left by an ebb that was killed with its sentinel long ago; pids are reused.
         self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):
-        """To the environment."""
+        """Changes to the environment."""
         name, value = self.tag.split("=")
         return {name: value, "TMPDIR": str(self.sockets), "XDG_RUNTIME_DIR": None}
 
     def processes(self):
-        """The living ones, ebb's own included: pid and name."""
+        """Pid and name of the living processes, including ebb's own."""
         found = {}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
@@ -73,7 +76,7 @@ class Guarded:
         return found
 
     def pid_of(self, name):
-        """Of ebb's own processes."""
+        """The pid of one of ebb's own processes."""
         return next((pid for pid, comm in self.processes().items() if comm == name), None)
 
     def start(self, *arguments, **options):
@@ -87,7 +90,7 @@ class Guarded:
         return client
 
     def end(self, client):
-        """Waits for it."""
+        """Waits for the client to exit."""
         out, err = client.communicate(timeout=PATIENCE_S)
         return types.SimpleNamespace(returncode=client.returncode, stdout=out, stderr=err)
 
@@ -108,7 +111,7 @@ class Guarded:
         return doc
 
     def wait_for_facts(self):
-        """run.json as it is at the end."""
+        """Returns run.json once the run has ended."""
         def ended():
             doc = self.facts() if self.run_dirs() else {}
             return doc if doc.get("state") == "ended" else None
@@ -118,12 +121,12 @@ class Guarded:
         return (self.run_dirs()[0].parent / "log.txt").read_text()
 
     def notes(self, kind):
-        """In the recording."""
+        """Notes of that kind in the recording."""
         return [o["data"] for o in recorded(self.run_dirs()[0].parent)
                 if o["type"] == "note" and o["kind"] == kind]
 
     def cgroups(self):
-        """Those of supervisors that were seen."""
+        """The cgroups of all supervisors seen so far."""
         own = {f"ebb-{pid}" for pid in self.seen}
         return [path for path, owner in cgroups_of_ebb() if owner in own and path not in self.others]
 
@@ -163,7 +166,7 @@ def acts(doc):
 
 @pytest.fixture(scope="session")
 def enough_memory():
-    """Skips where the limits here leave less than the tests' own."""
+    """Skips the test if this machine's limits are below those of the tests."""
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} is not there; build the target `examples`")
     result = run_ebb("run", "--no-record", "--json", "--", "sleep", "0.3")
@@ -175,7 +178,7 @@ def enough_memory():
 
 @pytest.fixture
 def neighbours():
-    """Processes beside the job, of the same users: nothing that happens to it may reach them."""
+    """Processes of the same users next to the job, which nothing may affect."""
     users = [{}] if os.geteuid() != 0 else [{}, {"user": NOBODY, "group": NOBODY,
                                                  "extra_groups": []}]
     found = [subprocess.Popen([PYTHON, "-c", "import time; time.sleep(900)"], env=environment(),
@@ -190,7 +193,8 @@ def neighbours():
 
 @pytest.fixture
 def guarded(tmp_path, neighbours, enough_memory):
-    """Runs jobs; at the end nothing of them may be left, and the neighbours must live."""
+    """Runs jobs; at the end none of their processes may be left, and the neighbours must be
+    alive."""
     jobs = Guarded(tmp_path)
     try:
         yield jobs

@@ -1,7 +1,7 @@
-"""Jobs whose heap is profiled, for tests: programs under `ebb run`, and what `ebb heap` says."""
+"""Jobs with a heap profile, for tests: runs programs under `ebb run` and reads the output of
+`ebb heap`."""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ import textwrap
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, run_ebb
+from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plain, run_ebb
 
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 
-# For programs of Python's: step(n) tells that step N is done.
+# For Python programs: step(n) sends the mark of step N.
 STEPS = """
 import os, socket
 _marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -23,9 +23,10 @@ def step(n):
 
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
 
-not_sanitized = pytest.mark.skipif(
-    os.environ.get("EBB_SANITIZED") == "1",
-    reason="a sanitizer's runtime wants to come before all preloaded libraries")
+
+def not_sanitized(test):
+    reason = "a sanitizer's runtime requires to be the first preloaded library"
+    return plain(pytest.mark.skipif(IS_SANITIZED, reason=reason)(test))
 
 
 def write(folder, text, name="job.py"):
@@ -35,14 +36,14 @@ def write(folder, text, name="job.py"):
 
 
 def line_of(path, text):
-    """The number of the one line with TEXT."""
+    """The number of the only line that contains TEXT."""
     numbers = [n for n, line in enumerate(path.read_text().split("\n"), 1) if text in line]
     assert len(numbers) == 1, (text, numbers)
     return numbers[0]
 
 
 def compiled(folder, source, *flags, name="program"):
-    """A C program, or a skip where it cannot be made."""
+    """Compiles a C program, or skips the test if that is impossible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         pytest.skip("there is no C compiler")
@@ -55,7 +56,7 @@ def compiled(folder, source, *flags, name="program"):
 
 
 def run_job(folder, *command, flags=(), env=None):
-    """Runs it to its end under ebb; the result, with the run folder as .run."""
+    """Runs a command to its end under ebb; returns the result, with the run folder as .run."""
     run = folder / "run"
     result = subprocess.run([binary(), "run", "--json", "--run-dir", str(run), "--no-shim", *flags,
                              "--", *map(str, command)], cwd=folder, env=environment(env),
@@ -66,7 +67,7 @@ def run_job(folder, *command, flags=(), env=None):
 
 
 def start_job(folder, *command, flags=(), env=None):
-    """Starts it; what is to be read from its output is the job's."""
+    """Starts a command under ebb; the process's output is that of the job."""
     return subprocess.Popen([binary(), "run", "-q", "--run-dir", str(folder / "run"), "--no-shim",
                              *flags, "--", *map(str, command)], cwd=folder, env=environment(env),
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -86,7 +87,7 @@ def where(row):
 
 
 def held(doc, path, line):
-    """Bytes that live of a line."""
+    """Live bytes of a line."""
     return sum(row["live"]["bytes"] for row in doc["rows"] if where(row) == (str(path), line))
 
 
@@ -99,7 +100,7 @@ def heap_files(run):
 
 
 def run_python(folder, text, **options):
-    """A program of Python's, run to its end: the result and its path."""
+    """Runs a Python program to its end; returns the result and the program's path."""
     path = write(folder, text)
     result = run_job(folder, PYTHON, path, **options)
     return result, path

@@ -1,7 +1,8 @@
-"""A program that allocates in many kinds of Python frames, and says in which, by its own account.
+"""A program that allocates in many kinds of Python frames, and prints its own record of them.
 
-Each allocation has a size of its own. Prints one JSON object, then waits for the end of its input:
-{size: [[file, qualified name, line], …]}, innermost first.
+Each allocation has a unique size. Prints one JSON object,
+{size: [[file, qualified name, line], …]} with the innermost frame first, then waits for the end of
+its input.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 
-STEP, BASE = 4096, 64 << 20  # none of it is touched
+STEP, BASE = 4096, 64 << 20  # the memory is never touched
 blocks, stacks = [], {}
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -33,7 +34,7 @@ def stack(frame):
 
 
 def next_size():
-    time.sleep(0.01)  # more than two hundred a second are not all sampled
+    time.sleep(0.01)  # if there are more than two hundred per second, not all are sampled
     return BASE + STEP * len(stacks)
 
 
@@ -44,7 +45,7 @@ def take():
 
 
 def take_without_lock():
-    """ctypes lets go of the interpreter's lock for the call."""
+    """ctypes releases the interpreter's lock during the call."""
     size = next_size()
     libc.malloc(size); stacks[size] = stack(sys._getframe())  # noqa: E702, one line
     return size
@@ -190,7 +191,7 @@ def made_up():
 
 
 def again_at_the_same_address():
-    """Code that dies and whose place is taken by another."""
+    """Code that is freed, and other code at the same address."""
     for i in range(5):
         exec(compile("\n" * i + "f()", f"<round {i}>", "exec"), {"f": take})
 
@@ -218,7 +219,7 @@ def threads():
 
 
 def main():
-    blocks.append(bytes(BASE - STEP))  # the first sample makes the table
+    blocks.append(bytes(BASE - STEP))  # the first sample creates the table
     take()
     nested()
     generators()

@@ -1,4 +1,4 @@
-"""The shared table of a profiled process, received and read as its writer left it."""
+"""Receives and reads the shared table of a profiled process."""
 
 import array
 import collections
@@ -13,11 +13,11 @@ import subprocess
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
-# Up to the counters of what is whole.
+# The header up to the counters of complete entries.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
-# After them: interval, samples, ends, nanoseconds, what was dropped, and Python's arenas.
-COUNTERS = struct.Struct("=QQQQ10QQ")
-DROPS = "nodes sites live thinned codes text modules unwind nested stale".split()
+# After the header: interval, samples, ends, nanoseconds, dropped samples, and Python's arenas.
+COUNTERS = struct.Struct("=QQQQ11QQ")
+DROPS = "nodes sites live thinned codes text modules unwind nested stale gpu".split()
 CODE = struct.Struct("=IIIIIIII")
 SITE = struct.Struct("=IIQQQ")
 NODE = struct.Struct("=QII")
@@ -30,7 +30,7 @@ Live = collections.namedtuple("Live", "size site interval kind")
 
 
 class Table:
-    """What is in the memfd DESCRIPTOR, copied when asked for."""
+    """The contents of the memfd DESCRIPTOR, copied on request."""
 
     def __init__(self, descriptor):
         self.size = os.fstat(descriptor).st_size
@@ -72,11 +72,18 @@ class Table:
             "is_ended": fields[17] == 1,
         }
 
+    def failures(self):
+        """GPU requests that failed, and the number of the first that is kept."""
+        # behind allocated_bytes and gpu_interval; 16 GPUs of 56 bytes follow
+        at = HEADER.size + COUNTERS.size + 16
+        count, = struct.unpack_from("=Q", self.map, at)
+        return count, struct.unpack_from("=I", self.map, at + 8 + 16 * 56)[0]
+
     def text(self, at, length):
         return self.map[self.text_at + at : self.text_at + at + length]
 
     def module(self, word):
-        """The path of the module that a native frame is in."""
+        """The path of the module that contains a native frame."""
         index = word >> 48 & 0x7FFF
         return self.module_path(index - 1) if index else ""
 
@@ -113,7 +120,7 @@ class Table:
         return samples
 
     def python_stacks(self, python, sites):
-        """Of each site (file, qualified name, line) of its Python frames, innermost first; PYTHON
+        """For each site, (file, qualified name, line) of its Python frames, innermost first. PYTHON
         is an interpreter of the version that wrote the table."""
         words = {site: [word for word in self.stack(site) if word & PYTHON] for site in sites}
         wanted = sorted({word for stack in words.values() for word in stack})
@@ -126,7 +133,7 @@ class Table:
         return {site: [frames[word] for word in stack] for site, stack in words.items()}
 
 
-# Each version has its own form of line table; the interpreter itself knows its own.
+# The format of the line table depends on the version, so the interpreter itself decodes it.
 LINES_PROGRAM = """
 import dis, json, sys
 def line_of(lines, first, instruction):
@@ -152,7 +159,7 @@ def lines_of(python, codes, instructions):
 
 
 def with_filters(settings):
-    """EBB_HEAP where these tests run behind filters of system calls, as ebb itself would set it."""
+    """EBB_HEAP for tests that run under seccomp filters, as ebb itself would set it."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     filters = int(status.get("Seccomp_filters", status.get("Seccomp", "0") != "0"))
@@ -160,7 +167,7 @@ def with_filters(settings):
 
 
 class Receiver:
-    """The socket that processes hand their tables to."""
+    """The socket to which processes send their tables."""
 
     def __init__(self, folder):
         self.path = str(folder / "sock")
@@ -172,7 +179,7 @@ class Receiver:
         self.socket.close()
 
     def receive(self, timeout_s):
-        """The next table that comes, with its process."""
+        """The next table that arrives, and its process."""
         self.socket.settimeout(timeout_s)
         connection, _ = self.socket.accept()
         with connection:
@@ -180,7 +187,7 @@ class Receiver:
             space = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
             message, ancillary, _, _ = connection.recvmsg(HELLO.size, space)
         magic, version, pid, _ = HELLO.unpack(message)
-        assert (magic, version) == (b"EBBHEAP\n", 1)
+        assert (magic, version) == (b"EBBHEAP\n", 2)
         descriptors = array.array("i")
         for _, _, data in ancillary:
             descriptors.frombytes(data)

@@ -1,4 +1,5 @@
-"""A WebSocket client that can also misbehave, and the live stream without the rest of the server."""
+"""A WebSocket client that can also violate the protocol, and the live stream without the rest of
+the server."""
 
 import base64
 import json
@@ -16,7 +17,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 class Server:
-    """tests/serve/live_server.c: jobs and logs are as it is told."""
+    """tests/serve/live_server.c, whose jobs and logs are set by commands."""
 
     def __init__(self, look=2000, ping=20000, silent=600000, stuck=600000, goodbye=60000, viewers=600):
         self.process = subprocess.Popen(
@@ -48,7 +49,7 @@ class Server:
 
 
 def frame(opcode, data=b"", fin=True, mask=b"\1\2\3\4", reserved=0, length=None):
-    """One frame; without MASK or with another LENGTH it is wrong."""
+    """Makes one frame; it is invalid if MASK is empty or LENGTH is given."""
     n = len(data) if length is None else length
     head = bytes([(0x80 if fin else 0) | reserved << 4 | opcode])
     bit = 0x80 if mask else 0
@@ -99,7 +100,7 @@ class Viewer:
         return taken
 
     def frame(self):
-        """(opcode, data) of the next one, which must be whole and not masked."""
+        """(opcode, data) of the next frame, which must be complete and not masked."""
         first, n = self.take(2)
         assert first & 0xF0 == 0x80 and not n & 0x80
         if n == 126:
@@ -109,7 +110,7 @@ class Viewer:
         return first & 15, self.take(n)
 
     def message(self, kind=None):
-        """The next message, or the next of KIND; pings are answered."""
+        """The next message, or the next of KIND; answers pings."""
         while True:
             opcode, data = self.frame()
             if opcode == PING:
@@ -121,7 +122,7 @@ class Viewer:
                 return got
 
     def closed(self):
-        """The code and the words it is closed with; messages before that are passed over."""
+        """The close code and reason; skips messages before them."""
         while True:
             opcode, data = self.frame()
             if opcode == CLOSE:
@@ -132,13 +133,13 @@ class Viewer:
         self.socket.sendall(frame(opcode, data, **options))
 
     def want(self, **wishes):
-        """Says what it wants, and waits until that has been heard; pings are answered."""
+        """Sends a subscription and waits until the server has received it; answers pings."""
         self.send(TEXT, json.dumps(wishes).encode())
-        self.send(PING, b"heard?")
+        self.send(PING, b"received?")
         got = []
         while True:
             opcode, data = self.frame()
-            if (opcode, data) == (PONG, b"heard?"):
+            if (opcode, data) == (PONG, b"received?"):
                 return got
             if opcode == PING:
                 self.send(PONG, data)

@@ -1,4 +1,5 @@
-"""A server for the tests: started on a free port, spoken to over HTTP, ended with what is left."""
+"""A server for the tests: starts on a free port, is used over HTTP, and ends with all of its
+jobs."""
 
 import concurrent.futures
 import contextlib
@@ -15,7 +16,7 @@ import time
 
 import pytest
 
-from commands import PATIENCE_S, binary, environment, wait_for
+from commands import IS_SANITIZED, PATIENCE_S, binary, environment, wait_for
 
 ENDED = {"succeeded", "failed", "cancelled", "lost"}
 
@@ -46,7 +47,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Server:
-    """STATE is the state folder, which may be there already."""
+    """STATE is the state folder, which may exist already."""
 
     def __init__(self, folder, *arguments, state=None, env=None, listen="127.0.0.1:0"):
         self.folder = pathlib.Path(folder)
@@ -88,7 +89,8 @@ class Server:
         return (self.state / "token.read-only").read_text().strip()
 
     def ask(self, method, path, body=None, headers=None, token="own", unix=False):
-        """One request on a connection of its own. BODY: bytes, or what becomes JSON."""
+        """Sends one request on a new connection. BODY is bytes, or an object that is sent as
+        JSON."""
         headers = dict(headers or {})
         if token:
             headers.setdefault("Authorization",
@@ -111,9 +113,10 @@ class Server:
         return self.ask("POST", f"/api/v1{path}", body=body, **options)
 
     def raw(self, data, wanted=None):
-        """What comes back for DATA, as it came: until the server closes, or WANTED is there."""
+        """The raw answer to DATA, until the server closes the connection or the answer contains
+        WANTED."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as s:
-            with contextlib.suppress(OSError):  # refused before all was sent
+            with contextlib.suppress(OSError):  # the server may refuse before everything is sent
                 s.sendall(data)
             return hear(s, wanted)
 
@@ -126,12 +129,12 @@ class Server:
         return self.get(f"/jobs/{number}").json()
 
     def wait(self, number, until="ended"):
-        """The job, once it is in that state or has ended."""
+        """Returns the job once it is in that state or has ended."""
         give_up = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up:
             answer = self.get(f"/jobs/{number}?until={until}&timeout_s=10")
             job = answer.json()
-            if answer.status == 429:  # those of a test that has ended may still wait
+            if answer.status == 429:  # requests of an earlier test may still be waiting
                 time.sleep(0.05)
             elif job["state"] == until or job["state"] in ENDED:
                 return job
@@ -144,7 +147,7 @@ class Server:
         return self.process.returncode if self.process else None
 
     def end_jobs(self):
-        """Jobs outlive their server: those of the test must not outlive the test."""
+        """Jobs outlive their server, but must not outlive the test."""
         if not self.process:
             return
         if self.process.poll() is not None:
@@ -168,7 +171,7 @@ def hear(s, wanted=None):
 
 @contextlib.contextmanager
 def small_disk(folder):
-    """A file system of 4 MiB, at FOLDER."""
+    """Mounts a file system of 4 MiB at FOLDER."""
     folder.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
                                            capture_output=True).returncode != 0:
@@ -180,15 +183,15 @@ def small_disk(folder):
 
 
 def fill(path):
-    """All the room there is, until PATH is removed."""
+    """Fills all free space, until PATH is removed."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)
 
 
 def begun_early(test, function):
-    """A fixture: what FUNCTION returns, in a future. What TEST has to wait long for begins with the
-    first test of its module, and the others run meanwhile."""
+    """A fixture that returns a future of FUNCTION's result. FUNCTION starts with the first test of
+    the module, because it takes long; other tests run before TEST needs the result."""
     @pytest.fixture(scope="module", autouse=True)
     def early(request):
         names = {item.originalname for item in request.session.items if item.module is request.module}
@@ -209,6 +212,6 @@ def serving(*arguments, **options):
         server.end_jobs()
     finally:
         server.stop()
-        if os.environ.get("EBB_SANITIZED") == "1":
+        if IS_SANITIZED:
             assert "Sanitizer" not in server.said(), server.said()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""A stand-in for the job server: it answers on a unix socket with what a test puts in its mouth, and
-remembers what it was asked."""
+"""A stand-in for the job server: answers on a unix socket as a test specifies, and records the
+requests."""
 
 import json
 import pathlib
@@ -11,7 +11,8 @@ import urllib.parse
 
 
 class StandIn:
-    """ANSWERS maps "METHOD path" to a function of (query, body) that gives (status, headers, body)."""
+    """ANSWERS maps "METHOD path" to a function of (query, body) that returns (status, headers,
+    body)."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))

@@ -1,4 +1,4 @@
-"""A detached job and the socket of its supervisor, as the job server uses them."""
+"""A detached job and the control socket of its supervisor, as the job server uses them."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from commands import PATIENCE_S, wait_for
 
 
 class Lock:
-    """A file locked by us, for the job to inherit."""
+    """A locked file for the job to inherit."""
 
     def __init__(self, path):
         self.path = path
@@ -64,7 +64,7 @@ class Control:
             self.rest += data
 
     def until(self, wanted):
-        """The first message for which WANTED is true, and all before it."""
+        """The first message for which WANTED is true, and all messages before it."""
         seen = []
         limit = time.monotonic() + PATIENCE_S
         while time.monotonic() < limit:
@@ -88,7 +88,7 @@ class Control:
 
 
 def detach(guarded, *arguments, lock=None):
-    """Starts a detached job and returns what `ebb run` said, which has ended then."""
+    """Starts a detached job; returns the output of `ebb run`, which has exited by then."""
     options = [] if lock is None else ["--lock-fd", lock.fd]
     fds = () if lock is None else (lock.fd,)
     return guarded.end(guarded.start("--detached", *options, *arguments, pass_fds=fds))

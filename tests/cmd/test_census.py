@@ -1,4 +1,5 @@
-"""`ebb census`: what processes of a run count in themselves, and errors where there is nothing."""
+"""`ebb census`: live objects that the processes of a run count themselves, and errors without
+any."""
 
 import json
 import os
@@ -10,7 +11,7 @@ import pytest
 from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
-# Steps until the file named last is there; --idle: none but the first.
+# Takes steps until the file given last exists; with --idle only one step.
 JOB = """
 import os, sys, time
 import ebb
@@ -30,7 +31,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# Listens as a process with the package does, and does what it is told when it is asked.
+# Listens like a process with the package, and answers a request in the way given by its argument.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -93,7 +94,7 @@ def job(tmp_path):
 
 
 def blocks(census):
-    """How many the job keeps, by its count."""
+    """The number of blocks that the job keeps, from its census."""
     return sum(o["count"] for o in census["objects"] if o["type"] == "bytearray")
 
 
@@ -103,7 +104,7 @@ def census_json(*arguments):
     return json.loads(result.stdout), result.returncode
 
 
-def test_a_job_that_steps_is_counted_at_the_end_of_a_step_and_growth_is_shown(job):
+def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     first, status = census_json(job.folder)
     [one] = first["processes"]
@@ -111,7 +112,7 @@ def test_a_job_that_steps_is_counted_at_the_end_of_a_step_and_growth_is_shown(jo
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def by_step():  # a job that does not get its turn for two seconds is counted beside it
+    def by_step():  # if a job makes no step for two seconds, its thread takes the census
         doc, _ = census_json(job.folder)
         return doc if doc["processes"][0]["census"]["at"] == "step" else None
 
@@ -128,21 +129,21 @@ def test_a_job_that_steps_is_counted_at_the_end_of_a_step_and_growth_is_shown(jo
     assert grown["bytes"] == pytest.approx(40057 * grown["count"], rel=0.01)
     assert one["since"]["step"] < one["census"]["step"]
 
-    def told():
+    def census_text():
         text = run_ebb("census", job.folder, "--top", "3").stdout
         assert f"process {job.facts()['pid']}, step " in text
-        is_whole = "where the step had ended, at a cost of" in text and "__main__.kept[" in text
-        return text if is_whole else None  # who keeps what is left out where the time is up
+        is_whole = "at the end of the step, at a cost of" in text and "__main__.kept[" in text
+        return text if is_whole else None  # references are left out when the time limit is reached
 
-    text = wait_for(told, "a census at the end of a step, in words")
-    assert "torch is not imported there" in text and "since the census at step" in text
+    text = wait_for(census_text, "a census at the end of a step, in words")
+    assert "torch is not imported in this process" in text and "since the census at step" in text
     assert job.end() == 0
 
 
-def test_a_job_between_steps_is_counted_beside_what_it_does(job):
+def test_census_of_job_without_steps_is_taken_by_a_thread(job):
     job.start(PYTHON, "-c", JOB, "--idle", job.stop).wait_for_listeners()
 
-    def by_thread():  # the first may come before the only step has ended
+    def by_thread():  # the first census may come before the only step has ended
         doc, status = census_json(job.facts()["pid"])
         [one] = doc["processes"]
         assert (status, doc["run"]) == (0, str(job.folder))
@@ -151,9 +152,9 @@ def test_a_job_between_steps_is_counted_beside_what_it_does(job):
     assert wait_for(by_thread, "a census by the thread")["step"] == 1
 
 
-def test_every_rank_has_its_table_and_a_launcher_leads_to_them(job):
+def test_census_of_a_launcher_shows_one_table_per_rank(job):
     job.start(PYTHON, "-c", RANKS, "-c", JOB, job.stop).wait_for_listeners(2)
-    doc, status = census_json(job.process.pid)  # ebb run itself
+    doc, status = census_json(job.process.pid)  # the pid of ebb run itself
     assert status == 0
     assert sorted(p["census"]["rank"] for p in doc["processes"]) == [0, 1]
     text = run_ebb("census", job.folder).stdout
@@ -163,16 +164,16 @@ def test_every_rank_has_its_table_and_a_launcher_leads_to_them(job):
     assert [p["pid"] for p in doc["processes"]] == [rank]
 
 
-def test_a_run_in_which_no_process_takes_requests_gets_one_sentence(job):
+def test_census_of_run_without_the_package_prints_one_line(job):
     job.start("sleep", "1000")
     try:
         for operand in (job.folder, job.facts()["pid"]):
-            assert refused_with(run_ebb("census", operand), "no process takes requests yet")
+            assert refused_with(run_ebb("census", operand), "takes requests yet")
     finally:
         job.process.terminate()
 
 
-def test_who_does_not_answer_in_time_is_named(job, tmp_path):
+def test_census_names_process_that_does_not_answer_in_time(job, tmp_path):
     job.start(PYTHON, "-c", DEAF, "wait", tmp_path / "up", job.stop)
     wait_for((tmp_path / "up").exists, "the socket")
     doc, status = census_json(job.folder, "--timeout", "200ms")
@@ -182,14 +183,14 @@ def test_who_does_not_answer_in_time_is_named(job, tmp_path):
     assert not [f for f in os.listdir(os.path.dirname(job.facts()["socket"])) if "census" in f]
 
 
-def test_who_ends_before_the_answer_is_not_waited_for(job, tmp_path):
+def test_census_does_not_wait_for_process_that_exits(job, tmp_path):
     job.start(PYTHON, "-c", DEAF, "die", tmp_path / "up")
     wait_for((tmp_path / "up").exists, "the socket")
     doc, status = census_json(job.folder, "--timeout", "10m")
-    assert status == 2 and "it ended before it answered" in doc["processes"][0]["error"]
+    assert status == 2 and "the process exited before it answered" in doc["processes"][0]["error"]
 
 
-def test_a_socket_that_somebody_has_left_is_passed_over(job):
+def test_census_skips_stale_socket(job):
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(job.facts()["socket"] + ".999999999")
@@ -200,7 +201,7 @@ def test_a_socket_that_somebody_has_left_is_passed_over(job):
 
 # ---- a run that has ended ----
 
-def test_of_a_run_that_has_ended_the_last_kept_are_shown(job):
+def test_census_of_ended_run_shows_last_kept_census(job):
     job.start(PYTHON, "-c", JOB, job.stop, env={"EBB_CENSUS_EVERY": "5"})
     wait_for(lambda: (job.folder / "census").exists() and
              len(list((job.folder / "census").glob("*.json"))) >= 2, "two censuses")
@@ -214,22 +215,22 @@ def test_of_a_run_that_has_ended_the_last_kept_are_shown(job):
     before, after = (json.loads((job.folder / "census" / name).read_text()) for name in kept[-2:])
     grown = sum(g["count"] for g in one["growth"] if g["name"] == "bytearray")
     assert grown == blocks(after) - blocks(before)
-    if not before["is_sampled"] and not after["is_sampled"]:  # a slow machine's are estimates
+    if not before["is_sampled"] and not after["is_sampled"]:  # on a slow machine the counts are estimates
         assert grown == 5
 
 
-def test_of_one_that_kept_none_it_is_said_how_to_get_one(job):
+def test_census_of_ended_run_without_census_says_how_to_get_one(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
-                   f"census: the run in {job.folder} has ended and kept no census; "
-                   "EBB_CENSUS_EVERY=100 before `ebb run` keeps one every 100 steps, and `ebb "
-                   "census` takes one while it runs")
+                   f"census: the run in {job.folder} has ended and has no census; `ebb "
+                   "census` takes one while a job runs, and EBB_CENSUS_EVERY=100 in the "
+                   "environment of `ebb run` takes one every 100 steps")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "{\"tensors\": 3, \"objects\": {}}",
                                      "{\"tensors\": [1, {\"shape\": \"x\"}], \"objects\": [null]}"])
-def test_a_census_that_is_damaged_does_no_harm(job, content):
+def test_damaged_census_file_is_skipped(job, content):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     (job.folder / "census").mkdir()
@@ -240,34 +241,34 @@ def test_a_census_that_is_damaged_does_no_harm(job, content):
     assert result.returncode in (0, 2) and result.stdout.startswith("process 7")
 
 
-# ---- what cannot be done ----
+# ---- requests that cannot be fulfilled ----
 
-def test_there_must_be_such_a_process():
+def test_census_of_missing_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")
 
 
-def test_a_process_that_does_not_run_under_ebb_gets_one_sentence():
+def test_census_of_process_not_under_ebb_prints_one_line():
     assert refused(run_ebb("census", os.getpid()),
                    f"census: process {os.getpid()} does not run under ebb; `ebb run -- CMD` starts "
                    "a job under it")
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])
-def test_a_number_that_cannot_be_a_pid_is_refused(pid):
+def test_census_refuses_invalid_pid(pid):
     assert refused(run_ebb("census", pid), f'census: invalid process id "{pid}"')
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_census_refuses_folder_without_run_json(tmp_path):
     assert refused_with(run_ebb("census", tmp_path), "is not a run folder")
 
 
-def test_what_is_not_there_is_refused(tmp_path):
+def test_census_refuses_missing_path(tmp_path):
     assert refused(run_ebb("census", tmp_path / "none"),
                    f"census: {tmp_path}/none: No such file or directory; give a run folder or a pid")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{\"state\": 3, \"socket\": [], \"pid\": \"x\"}",
                                      "{\"state\": \"running\", \"socket\": \"marks\", \"pid\": 1}"])
-def test_a_run_json_that_is_damaged_is_refused(tmp_path, content):
+def test_census_refuses_damaged_run_json(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     assert refused_with(run_ebb("census", tmp_path), "census: ")

@@ -1,4 +1,4 @@
-"""The commands that speak to a job server, against a stand-in that says what each test needs."""
+"""The client commands of the job server, against a stand-in whose answers each test defines."""
 
 import contextlib
 import fcntl
@@ -28,7 +28,7 @@ JOB = {"id": 17, "name": "train", "command": ["python", "train.py", "a b"], "cwd
                   "limit_bytes": 1 << 35, "headroom_bytes": 1 << 34, "gpu_bytes": None},
        "verdict": {"verdict": "leaking", "leak": True, "confidence": 0.9,
                    "rate_bytes_per_min": 1e6, "oom_eta_s": {"low": 720, "high": 900},
-                   "sentence": "it grows by 1 MB a minute"},
+                   "sentence": "it grows by 1 MB/min"},
        "changes": [{"t_s": 1.7e9, "state": "queued", "reason": None},
                    {"t_s": 1.7e9 + 5, "state": "running", "reason": None}]}
 DONE = {**JOB, "id": 16, "state": "failed", "ended_s": 1.7e9 + 65, "status": 3,
@@ -54,17 +54,17 @@ def said(result, text=""):
     return True
 
 
-# ---- where the server is ----
+# ---- finding the server ----
 
 COMMANDS = [("submit", "--", "true"), ("jobs",), ("show", 1), ("logs", 1), ("wait", 1),
             ("cancel", 1), ("checkpoint", 1), ("rerun", 1)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_no_server_is_one_helpful_sentence(tmp_path, command):
+def test_client_without_server_prints_one_line_with_advice(tmp_path, command):
     result = run_ebb(command[0], "--socket", tmp_path / "none", *command[1:])
-    assert refused(result, f"{command[0]}: there is no server at {tmp_path}/none; start one with "
-                   "`ebb serve`, or name its socket with --socket or $EBB_SERVER")
+    assert refused(result, f"{command[0]}: no server at {tmp_path}/none; start one with "
+                   "`ebb serve`, or give its socket with --socket or $EBB_SERVER")
 
 
 @pytest.mark.parametrize("env, path", [
@@ -72,24 +72,24 @@ def test_no_server_is_one_helpful_sentence(tmp_path, command):
     ({"EBB_STATE_DIR": "/nowhere/b"}, "/nowhere/b/sock"),
     ({"XDG_STATE_HOME": "/nowhere/c"}, "/nowhere/c/ebb/sock"),
     ({"XDG_STATE_HOME": None, "HOME": "/nowhere/d"}, "/nowhere/d/.local/state/ebb/sock")])
-def test_it_is_looked_for_where_it_should_be(env, path):
+def test_client_looks_for_socket_in_documented_folders(env, path):
     assert refused_with(run_ebb("jobs", env=env), f"no server at {path};")
 
 
-def test_a_socket_left_by_a_dead_server_is_no_server():
+def test_stale_socket_of_dead_server_is_reported_as_no_server():
     listener = socket.socket(socket.AF_UNIX)
     path = tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp") + "/sock"
     listener.bind(path)
     listener.close()
     result = run_ebb("jobs", "--socket", path)
     shutil.rmtree(os.path.dirname(path))
-    assert refused_with(result, f"there is no server at {path};")
+    assert refused_with(result, f"no server at {path};")
 
 
-def test_what_answers_but_is_no_server_is_told(server, client):
+def test_foreign_server_on_socket_is_reported(server, client):
     for answer, words in [(b"220 smtp.example.org ready\r\n", "not an ebb server"),
-                          (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "cut short"),
-                          (b"HTTP/1.1 200 OK\r\n", "cut short"), (b"", "cut short"),
+                          (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "incomplete"),
+                          (b"HTTP/1.1 200 OK\r\n", "incomplete"), (b"", "incomplete"),
                           (b"x" * 100000, "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 40000 + b"\r\n\r\n", "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\n\r\nhello", "not JSON"),
@@ -101,7 +101,7 @@ def test_what_answers_but_is_no_server_is_told(server, client):
         assert refused_with(client("show", 1), words)
 
 
-def test_noise_is_survived(server, client):
+def test_client_survives_random_bytes_as_answer(server, client):
     chance = random.Random(8)
     good = reply(JOB, chunked=True)
     for _ in range(60):
@@ -114,22 +114,28 @@ def test_noise_is_survived(server, client):
         assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
 
 
-def test_an_answer_without_end_is_not_kept(server, client):
+def test_endless_answer_is_cut_off(server, client):
     server.say("GET /api/v1/jobs/1", b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (17 << 20))
     assert refused_with(client("show", 1), "too long")
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_answers_come_by_length_or_in_chunks(server, client, chunked):
+def test_client_reads_answers_by_length_and_chunked(server, client, chunked):
     server.say("GET /api/v1/jobs/17", reply(JOB, chunked=chunked))
     result = client("show", "--json", 17)
     assert json.loads(result.stdout) == JOB
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1x", "99999999999999999999", "1/../2"])
-@pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
-def test_a_number_that_is_none_is_refused(client, server, command, text):
+@pytest.mark.parametrize("command", ["logs", "wait", "cancel", "checkpoint", "rerun"])
+def test_client_refuses_invalid_job_id(client, server, command, text):
     assert refused_with(client(command, "--", text), "invalid job id")
+    assert not server.asked
+
+
+@pytest.mark.parametrize("text, part", [("0", "invalid job id"), ("1x", "No such file")])
+def test_show_reads_digits_as_job_id_and_other_operands_as_run(client, server, text, part):
+    assert refused_with(client("show", text), part)
     assert not server.asked
 
 
@@ -142,14 +148,14 @@ def request_of(server):
     return body
 
 
-def test_submit_sends_the_command_as_it_is_and_prints_the_number(server, client, tmp_path):
+def test_submit_sends_the_command_unchanged_and_prints_the_job_id(server, client, tmp_path):
     server.say("POST /api/v1/jobs", reply(JOB, 201))
     assert said(client("submit", "--", "python", "train.py", "--x", "é ö", cwd=tmp_path), "17\n")
     assert request_of(server) == {"command": ["python", "train.py", "--x", "é ö"],
                                   "cwd": str(tmp_path), "env": {}, "after": [], "options": {}}
 
 
-def test_submit_sends_all_that_was_asked_for(server, client, tmp_path):
+def test_submit_sends_all_options(server, client, tmp_path):
     server.say("POST /api/v1/jobs", reply(JOB, 201))
     result = run_ebb("submit", "-n", "tune", "--memory", "24G", "--limit", "80%", "--gpu", 2,
                      "--cwd", tmp_path, "--env", "A=b=c", "-e", "B=", "-e", "KNOWN", "--priority",
@@ -169,27 +175,27 @@ def test_submit_sends_all_that_was_asked_for(server, client, tmp_path):
 @pytest.mark.parametrize("options, words", [
     (["--env", "=x"], "neither K=V nor"), (["--env", "NOT_SET_ANYWHERE"], "neither K=V nor"),
     (["--after", "x"], "invalid job id"), (["--gpu", "-1"], "--gpu"), (["--memory", "lots"], "--memory"),
-    (["--priority", "101"], "--priority"), (["--config", "x"], "no option --config"),
+    (["--priority", "101"], "--priority"), (["--config", "x"], "unknown option --config"),
     (["--cwd", "/no/such/folder"], "/no/such/folder"), (["--restrat"], "--restart"),
     (["--limit", "24"], 'submit: --limit: "24" has no unit; did you mean 24G?'),
-    (["--no-guard", "--grace", "2s"], "--grace is for the guard")])
-def test_submit_refuses_what_makes_no_sense_before_anybody_is_asked(server, client, options, words):
+    (["--no-guard", "--grace", "2s"], "--grace configures the guard")])
+def test_submit_refuses_invalid_options_without_a_request(server, client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
     assert not server.asked
 
 
-def test_submit_without_a_command_says_how(client):
-    assert refused_with(client("submit"), "which command?")
+def test_submit_without_command_is_refused(client):
+    assert refused_with(client("submit"), "command missing")
 
 
-def test_submit_refuses_bytes_that_are_no_text(server):
+def test_submit_refuses_command_that_is_not_utf8(server):
     result = subprocess.run([binary(), "submit", "--", "true", b"\xff"], capture_output=True,
                             env=environment({"EBB_SERVER": str(server.path)}), check=False)
     assert result.returncode == 2
     assert b"is not UTF-8" in result.stderr
 
 
-def test_a_refusal_of_the_servers_is_its_own_sentence(server, client):
+def test_client_prints_the_servers_refusal(server, client):
     server.say("POST /api/v1/jobs", error(400, "memory: 24T is more than there is"))
     assert refused(client("submit", "--", "true"), "submit: memory: 24T is more than there is")
 
@@ -198,7 +204,7 @@ def test_a_refusal_of_the_servers_is_its_own_sentence(server, client):
     ("succeeded", 0, 0, ""), ("failed", 3, 3, "failed"), ("failed", None, 125, "failed"),
     ("failed", 124, 124, "failed"), ("cancelled", 143, 125, "cancelled"),
     ("lost", None, 125, "lost")])
-def test_submit_waits_and_exits_as_the_job_did(server, client, state, status, expected, words):
+def test_submit_wait_exits_with_the_jobs_status(server, client, state, status, expected, words):
     server.say("POST /api/v1/jobs", reply({**JOB, "state": "queued"}, 201))
     answers = iter([{**JOB, "state": "running"}, {**DONE, "state": state, "status": status}])
     server.say("GET /api/v1/jobs/17", lambda query, body: reply(next(answers)))
@@ -217,9 +223,9 @@ def list_of(server, active=(), ended=()):
     server.say("GET /api/v1/jobs", answer)
 
 
-def test_the_table_tells_what_one_wants_to_know(server, client):
+def test_jobs_table_has_state_step_memory_and_verdict(server, client):
     queued = {**JOB, "id": 18, "state": "queued", "started_s": None, "memory": None,
-              "verdict": None, "progress": None, "waits_for": "waits for memory: 24 GiB wanted"}
+              "verdict": None, "progress": None, "waits_for": "waits for memory: needs 24 GiB"}
     list_of(server, [queued, JOB], [DONE])
     result = client("jobs")
     assert (result.returncode, result.stderr) == (0, "")
@@ -227,7 +233,7 @@ def test_the_table_tells_what_one_wants_to_know(server, client):
     assert lines[0].split() == ["ID", "NAME", "STATE", "MEMORY", "PEAK", "VERDICT", "PROGRESS",
                                 "TIME", "WHY"]
     assert lines[1].split()[:3] == ["18", "train", "queued"]
-    assert lines[1].endswith("waits for memory: 24 GiB wanted")
+    assert lines[1].endswith("waits for memory: needs 24 GiB")
     assert lines[2].split()[:8] == ["17", "train", "running", "3.00G", "5.00G", "leaking",
                                     "120/1000", "12%"]
     assert lines[2].endswith("out of memory in 12 min 00 s or more")
@@ -238,13 +244,13 @@ def test_the_table_tells_what_one_wants_to_know(server, client):
 
 
 @pytest.mark.parametrize("word", ["undecided", "filling"])
-def test_what_may_be_no_leak_does_not_run_out_of_memory(server, client, word):
+def test_jobs_table_has_no_oom_time_for_uncertain_leak(server, client, word):
     list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
     assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
 
 
 def read_all(fd):
-    """What was written to a terminal that nobody has open any more: it may come in pieces."""
+    """Reads the output of a terminal that all writers have closed; it may come in pieces."""
     data = b""
     with contextlib.suppress(OSError):
         while piece := os.read(fd, 65536):
@@ -253,7 +259,7 @@ def read_all(fd):
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
-def test_the_table_fits_the_terminal(server, columns):
+def test_jobs_table_fits_terminal_width(server, columns):
     list_of(server, [{**JOB, "name": "a long name for a job" * 3, "reason": "why " * 100}])
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -268,7 +274,7 @@ def test_the_table_fits_the_terminal(server, columns):
     assert "running" in lines[1] and "17" in lines[1]
 
 
-def test_names_and_reasons_of_others_do_not_drive_the_terminal(server, client):
+def test_jobs_table_escapes_names_and_reasons(server, client):
     evil = {**DONE, "name": "a\x1b[2Jb\n", "reason": "bell\x07\u202e", "cause": None}
     list_of(server, [], [evil])
     server.say("GET /api/v1/jobs/16", reply({**evil, "command": ["\x1b]0;x\x07"], "cwd": "/\r"}))
@@ -278,7 +284,7 @@ def test_names_and_reasons_of_others_do_not_drive_the_terminal(server, client):
     assert "a\\e[2Jb\\n" in client("jobs").stdout
 
 
-def test_a_list_is_asked_for_page_by_page(server, client):
+def test_jobs_requests_list_page_by_page(server, client):
     def answer(query, body):
         before = int(query.get("before", 1001))
         ids = range(before - 1, max(before - 1 - int(query["limit"]), 0), -1)
@@ -290,22 +296,22 @@ def test_a_list_is_asked_for_page_by_page(server, client):
     assert len(server.asked) == 2
 
 
-def test_a_server_that_says_more_for_ever_is_not_asked_for_ever(server, client):
+def test_jobs_list_ends_even_if_server_always_reports_more(server, client):
     server.say("GET /api/v1/jobs", reply({"jobs": [JOB], "more": True}))
     assert client("jobs", "--all").returncode == 0
     assert len(server.asked) <= 3
 
 
-def test_a_list_can_be_narrowed(server, client):
+def test_jobs_filters_by_state_and_name(server, client):
     list_of(server)
     result = client("jobs", "--state", "failed,lost", "--name", "a&b=c é%")
-    assert (result.returncode, result.stderr) == (0, "ebb: jobs: there are none like that\n")
+    assert (result.returncode, result.stderr) == (0, "ebb: jobs: no jobs like that\n")
     assert server.asked[0][2] == {"limit": "500", "state": "failed,lost", "name": "a&b=c é%"}
 
 
 # ---- one job ----
 
-def test_show_tells_all_of_a_job(server, client, golden):
+def test_show_prints_all_facts_of_a_job(server, client, golden):
     server.say("GET /api/v1/jobs/16", reply({
         **DONE, "given_back": {"host_bytes": 1 << 30, "clean": True},
         "changes": [{"t_s": 1.7e9, "state": "queued", "reason": None},
@@ -317,20 +323,20 @@ def test_show_tells_all_of_a_job(server, client, golden):
 
 @pytest.mark.parametrize("doc", [{}, [], {"id": "x", "state": 5, "memory": [], "progress": "no",
                                           "changes": {"a": 1}, "command": "true"}])
-def test_show_survives_what_is_not_as_it_should_be(server, client, doc):
+def test_show_survives_values_of_wrong_type(server, client, doc):
     server.say("GET /api/v1/jobs/16", reply(doc))
     assert client("show", 16).returncode == 0
 
 
-def test_an_unknown_job_is_told(server, client):
-    server.say("GET /api/v1/jobs/5", error(404, "there is no job 5"))
-    assert refused(client("show", 5), "show: there is no job 5")
+def test_unknown_job_id_is_reported(server, client):
+    server.say("GET /api/v1/jobs/5", error(404, "no such job: 5"))
+    assert refused(client("show", 5), "show: no such job: 5")
 
 
 # ---- logs ----
 
 class Log:
-    """The log of a job as a server gives it, PIECE bytes at a time."""
+    """The log of a job as a server returns it, PIECE bytes at a time."""
 
     def __init__(self, server, text, piece=1000, states=("succeeded",), dropped=None):
         self.text, self.piece, self.dropped = text, piece, dropped
@@ -359,37 +365,37 @@ class Log:
 TEXT = b"".join(b"line %d\n" % i for i in range(1, 5001))
 
 
-def test_all_of_a_log_comes_in_pieces(server, client):
+def test_logs_reads_long_log_in_pieces(server, client):
     Log(server, TEXT)
     assert said(client("logs", 17), TEXT.decode())
 
 
-def test_a_log_may_be_empty(server, client):
+def test_logs_of_empty_log_prints_nothing(server, client):
     Log(server, b"")
     assert said(client("logs", 17))
     assert said(client("logs", "--tail", 5, 17))
 
 
 @pytest.mark.parametrize("lines", [0, 1, 10, 4999, 5000, 6000])
-def test_a_tail_is_so_many_lines(server, client, lines):
+def test_logs_tail_prints_last_lines(server, client, lines):
     Log(server, TEXT)
     wanted = TEXT.decode().splitlines(keepends=True)[5000 - lines if lines < 5000 else 0:]
     assert said(client("logs", "--tail", lines, 17), "".join(wanted))
 
 
-def test_a_tail_of_a_text_without_a_last_newline(server, client):
+def test_logs_tail_handles_missing_last_newline(server, client):
     Log(server, b"one\ntwo\nthree")
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
 
-def test_what_is_no_longer_kept_is_told(server, client):
+def test_logs_reports_part_that_was_dropped(server, client):
     Log(server, TEXT, dropped=(3000, 40000))
     result = client("logs", 17)
     assert (result.returncode, result.stdout) == (0, (TEXT[:3000] + TEXT[40000:]).decode())
-    assert result.stderr == "ebb: logs: 37000 bytes between are no longer kept\n"
+    assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_following_ends_with_the_job_and_loses_nothing(server, client):
+def test_logs_follow_ends_with_job_and_prints_everything(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -400,7 +406,7 @@ def test_following_ends_with_the_job_and_loses_nothing(server, client):
     assert any("wait_s" in query for _, path, query, _, _ in server.asked if path.endswith("log"))
 
 
-def test_a_closed_pipe_is_no_trouble(server):
+def test_client_exits_quietly_on_closed_pipe(server):
     Log(server, TEXT * 100, piece=100000)
     result = subprocess.run(["sh", "-c", f"'{binary()}' logs 17 | head -1; exit ${{PIPESTATUS:-0}}"],
                             env=environment({"EBB_SERVER": str(server.path)}), capture_output=True,
@@ -408,9 +414,9 @@ def test_a_closed_pipe_is_no_trouble(server):
     assert (result.stdout, result.stderr) == (b"line 1\n", b"")
 
 
-# ---- doing ----
+# ---- cancel, checkpoint, rerun, wait ----
 
-def test_cancel_says_why_and_how_long(server, client):
+def test_cancel_sends_reason_and_grace(server, client):
     server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
     server.say("POST /api/v1/jobs/18/cancel", reply({}, 202))
     assert said(client("cancel", "--grace", "1.5s", "--reason", "wrong data", 17, 18))
@@ -419,14 +425,14 @@ def test_cancel_says_why_and_how_long(server, client):
     assert server.asked[-1][3] == {}
 
 
-def test_cancel_goes_on_after_one_that_has_ended(server, client):
+def test_cancel_of_several_continues_after_ended_job(server, client):
     server.say("POST /api/v1/jobs/16/cancel", error(409, "job 16 has ended"))
     server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
     assert refused(client("cancel", 16, 17), "cancel: job 16 has ended")
     assert len(server.asked) == 2
 
 
-def test_checkpoint_and_rerun(server, client):
+def test_checkpoint_and_rerun_send_their_requests(server, client):
     server.say("POST /api/v1/jobs/17/checkpoint", reply({}, 202))
     server.say("POST /api/v1/jobs/16/rerun", reply({**JOB, "id": 19}, 201))
     assert said(client("checkpoint", 17))
@@ -434,7 +440,7 @@ def test_checkpoint_and_rerun(server, client):
     assert json.loads(client("rerun", "--json", 16).stdout)["id"] == 19
 
 
-def test_wait_gives_the_highest_status_of_several(server, client):
+def test_wait_for_several_jobs_exits_with_highest_status(server, client):
     for number, state, status in [(1, "succeeded", 0), (2, "failed", 7), (3, "failed", 2)]:
         server.say(f"GET /api/v1/jobs/{number}",
                    reply({**DONE, "id": number, "state": state, "status": status, "reason": None,
@@ -447,9 +453,9 @@ def test_wait_gives_the_highest_status_of_several(server, client):
     assert json.loads(client("wait", "--json", 2).stdout)["status"] == 7
 
 
-def test_wait_does_not_wait_longer_than_it_may(server, client):
+def test_wait_ends_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", reply(JOB))
-    for limit_s in (0.3, 1, 5, 25):  # the time may be over before the second question
+    for limit_s in (0.3, 1, 5, 25):  # the timeout may pass before the second request
         server.asked.clear()
         result = client("wait", "--timeout", f"{limit_s}s", 17)
         assert refused(result, "wait: job 17 has not ended", status=3)
@@ -459,7 +465,7 @@ def test_wait_does_not_wait_longer_than_it_may(server, client):
     assert asked[0] == 0 and 1 <= asked[1] <= max(1, limit_s)
 
 
-def test_a_server_that_goes_and_comes_back_is_waited_for(server, client):
+def test_wait_survives_restart_of_the_server(server, client):
     answers = [reply(JOB), b"", b"", error(503, "shutting down"), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
@@ -470,19 +476,19 @@ def busy():
     return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
 
 
-def test_wait_polls_a_server_at_which_too_many_wait(server, client):
+def test_wait_polls_when_server_has_too_many_waiters(server, client):
     answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
-def test_wait_has_its_timeout_while_too_many_wait(server, client):
+def test_wait_keeps_its_timeout_when_polling(server, client):
     server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
 
-def test_logs_follow_a_job_at_whose_server_too_many_wait(server, client):
+def test_logs_follow_polls_when_server_has_too_many_waiters(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
     refusals = [True, True]
 
@@ -493,13 +499,13 @@ def test_logs_follow_a_job_at_whose_server_too_many_wait(server, client):
     assert refusals == []
 
 
-def test_a_server_that_refuses_at_once_is_not_waited_for(server, client):
+def test_wait_fails_at_once_if_server_refuses(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")
     assert len(server.asked) == 1
 
 
-def test_a_log_goes_on_where_it_was_cut_off(server, client):
+def test_logs_resume_where_connection_was_cut(server, client):
     log = Log(server, TEXT)
     cut = [True, False, False, True, False]
 

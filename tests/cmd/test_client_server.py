@@ -1,4 +1,4 @@
-"""The commands for the job server, against the server itself."""
+"""The client commands of the job server, against the real server."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def client(shared):
     return Client(shared)
 
 
-def test_a_job_from_its_request_to_its_end(client, tmp_path):
+def test_job_is_submitted_runs_and_ends_succeeded(client, tmp_path):
     number = client.submit("--name", "first", "--cwd", tmp_path, "--env", "WORD=hello", "--", "sh",
                            "-c", "echo $WORD; pwd; exit 3")
     result = client("wait", number)
@@ -67,20 +67,20 @@ def test_a_job_from_its_request_to_its_end(client, tmp_path):
     assert f"{number}  first" in client("jobs", "--name", "first").stdout
 
 
-def test_a_job_that_cannot_be_executed(client):
+def test_job_with_missing_program_fails_with_status_127(client):
     number = client.submit("--", "/no/such/program")
     result = client("wait", number)
     assert (result.returncode, result.stderr) == (125, "")
-    assert 'there is no command "/no/such/program"' in result.stdout
+    assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_following_shows_all_of_it_and_ends_as_the_job_does(client):
+def test_submit_follow_prints_log_and_exits_as_the_job(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
 
 
-def test_logs_follow_a_job_that_runs(client, tmp_path):
+def test_logs_follow_running_job(client, tmp_path):
     number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
                            "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     follower = client.start("logs", "-f", number)
@@ -90,18 +90,18 @@ def test_logs_follow_a_job_that_runs(client, tmp_path):
     assert (follower.returncode, out, err) == (0, "two\n", "")
 
 
-def test_of_a_long_log_the_beginning_and_the_end_are_there(client):
+def test_long_log_keeps_beginning_and_end(client):
     number = client.submit("--", "seq", "1", "100000")
     assert client("wait", "-q", number).returncode == 0
     result = client("logs", number)
     lines = result.stdout.splitlines()
     assert (lines[0], lines[-1]) == ("1", "100000")
-    assert "bytes between are no longer kept" in result.stderr
+    assert "bytes of the log were dropped here" in result.stderr
     assert len(result.stdout) <= 64 << 10
     assert client("logs", "--tail", 3, number).stdout == "99998\n99999\n100000\n"
 
 
-def test_a_job_that_runs_is_cancelled_for_a_reason(client):
+def test_cancelled_running_job_has_the_reason(client):
     number = client.submit("--name", "long", "--", "sleep", "600")
     client.wait_until(number, "running")
     assert "running" in client("jobs", "--state", "active").stdout
@@ -112,7 +112,7 @@ def test_a_job_that_runs_is_cancelled_for_a_reason(client):
     assert refused_with(client("cancel", number), "ended")
 
 
-def test_a_queue_of_jobs_one_after_the_other(client):
+def test_queued_jobs_run_one_after_another(client):
     first = client.submit("--", "sh", "-c", "sleep 0.5")
     second = client.submit("--after", first, "--", "true")
     third = client.submit("--after", second, "--after", first, "--", "sh", "-c", "exit 4")
@@ -124,7 +124,7 @@ def test_a_queue_of_jobs_one_after_the_other(client):
     assert client.show(again)["rerun_of"] == first
 
 
-def test_a_checkpoint_is_asked_for(client, tmp_path):
+def test_checkpoint_command_requests_checkpoint(client, tmp_path):
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} is not there; build the target `examples`")
     number = client.submit("--cwd", tmp_path, "--interval", "50ms", "--", TRAINER, "base_mib=5",
@@ -136,7 +136,7 @@ def test_a_checkpoint_is_asked_for(client, tmp_path):
     client("wait", number)
 
 
-def test_the_options_of_the_guard_reach_the_job(client):
+def test_guard_options_of_submit_reach_the_job(client):
     number = client.submit("--limit", "1G", "--restart", "--max-restarts", 2, "--no-heap", "--",
                            "sh", "-c", "echo $EBB_LIMIT_BYTES")
     assert client("wait", number).returncode == 0
@@ -148,17 +148,17 @@ def test_the_options_of_the_guard_reach_the_job(client):
 @pytest.mark.parametrize("options, words", [
     (["--no-guard", "--checkpoint-cmd", "true"], "no-guard"), (["--after", "99999"], "99999"),
     (["--gpu", "3"], "GPU")])
-def test_what_the_server_refuses_is_one_sentence(client, options, words):
+def test_refusal_of_server_is_one_line(client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
-def test_a_job_that_is_not_there(client, command):
+def test_missing_job_is_reported_by_every_command(client, command):
     assert refused_with(client(command, 424242), "424242")
 
 
 def sockets(pid):
-    """Those that a process has open."""
+    """The sockets that a process has open."""
     try:
         links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
@@ -167,7 +167,8 @@ def sockets(pid):
 
 
 def wait_for_question(server, process):
-    """Until it has asked what takes a while to answer: what others ask is answered before."""
+    """Waits until the process has sent a request that waits: the server answers other requests
+    first."""
     def is_waiting():
         found = sockets(process.pid)
         for _ in range(3):
@@ -178,7 +179,7 @@ def wait_for_question(server, process):
     wait_for(is_waiting, "a question that waits")
 
 
-def test_waiting_outlives_the_server(tmp_path):
+def test_wait_continues_across_server_restart(tmp_path):
     with serving("--slots", "1") as server:
         client = Client(server)
         number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
@@ -223,12 +224,12 @@ def test_clients_poll_while_too_many_requests_wait(client, tmp_path):
         assert all(b" 200 " in s.recv(64) for s in waiting)
     assert {end[1:] for end in ends[:5]} == {("", 3)}
     assert ends[5:] == [("two\n", "", 0)] * 2
-    assert submitted.returncode == 125  # the job that it is after has failed
+    assert submitted.returncode == 125  # the job that it waits for has failed
 
 
-def test_server_and_clients_look_in_the_same_folder():
+def test_server_and_clients_use_the_same_state_folder():
     with serving() as server:
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0
         result = run_ebb("serve", "--listen", "none", env=env)
-        assert refused_with(result, str(server.state))  # the one that is there has it
+        assert refused_with(result, str(server.state))  # only the running server has that folder

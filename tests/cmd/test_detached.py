@@ -1,5 +1,5 @@
-"""A job that nobody runs in the foreground: how it starts, who holds its lock, what its supervisor
-tells and takes, and how it ends."""
+"""A detached job: its start, the holder of its lock, the messages and requests of its
+supervisor, and its end."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def sleeper(folder, text="while [ ! -e go ]; do sleep 0.05; done"):
 
 # ---- the start ----
 
-def test_it_returns_while_the_job_runs_and_the_lock_is_held_until_its_end(guarded):
+def test_detached_run_returns_early_and_holds_lock_until_the_end(guarded):
     lock = Lock(guarded.folder / "lock")
     result = detach(guarded, *FAST, *sleeper(guarded.folder), lock=lock)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -41,7 +41,7 @@ def test_it_returns_while_the_job_runs_and_the_lock_is_held_until_its_end(guarde
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_the_job_has_no_input_and_nothing_of_ours(guarded):
+def test_detached_job_has_no_input_and_no_files_of_ebb(guarded):
     lock = Lock(guarded.folder / "lock")
     job = script(guarded.folder, """
         import os, sys
@@ -61,9 +61,9 @@ def test_the_job_has_no_input_and_nothing_of_ours(guarded):
 
 
 @pytest.mark.parametrize("command, status, words", [
-    ("/nonexistent/program", 127, "there is no command"),
+    ("/nonexistent/program", 127, "command not found"),
     ("/etc/passwd", 126, "cannot be executed")])
-def test_a_job_that_cannot_be_started_says_so(guarded, command, status, words):
+def test_detached_job_that_cannot_start_is_reported(guarded, command, status, words):
     lock = Lock(guarded.folder / "lock")
     result = detach(guarded, "--", command, lock=lock)
     lock.let_go()
@@ -72,7 +72,7 @@ def test_a_job_that_cannot_be_started_says_so(guarded, command, status, words):
     assert not lock.is_held()
 
 
-def test_a_program_that_the_kernel_refuses_says_so_and_lets_the_lock_go(guarded):
+def test_detached_exec_failure_is_reported_and_lock_released(guarded):
     lock = Lock(guarded.folder / "lock")
     program = guarded.folder / "program"
     program.write_bytes(b"\x7fELF\0 no program at all")
@@ -85,7 +85,7 @@ def test_a_program_that_the_kernel_refuses_says_so_and_lets_the_lock_go(guarded)
     assert guarded.facts()["end"]["kind"] == "not_started"
 
 
-def test_a_folder_that_is_there_is_refused(guarded):
+def test_detached_run_refuses_existing_run_folder(guarded):
     (guarded.folder / "taken").mkdir()
     result = detach(guarded, "--run-dir", "taken", "--", "true")
     assert result.returncode == 125
@@ -93,7 +93,7 @@ def test_a_folder_that_is_there_is_refused(guarded):
 
 
 @pytest.mark.parametrize("fd", [1, 999])
-def test_a_lock_that_is_none_is_refused(tmp_path, fd):
+def test_invalid_lock_fd_is_refused(tmp_path, fd):
     why = f"--lock-fd {fd}: no such file is open"
     refused(run_ebb("run", "--no-record", "--detached", "--lock-fd", fd, "--", "true"),
             f"run: {why}", 125)
@@ -101,14 +101,14 @@ def test_a_lock_that_is_none_is_refused(tmp_path, fd):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lock_is_for_a_job_that_is_detached():
+def test_lock_fd_requires_detach():
     refused(run_ebb("run", "--no-record", "--lock-fd", 7, "--", "true"),
-            "run: --lock-fd 7: it is for --detached", 125)
+            "run: --lock-fd 7 requires --detached", 125)
 
 
 # ---- the end ----
 
-def test_without_a_reader_much_output_costs_nothing(guarded):
+def test_detached_job_without_reader_writes_its_output(guarded):
     job = script(guarded.folder, """
         import os, sys
         for i in range(3000):
@@ -137,7 +137,7 @@ def test_without_a_reader_much_output_costs_nothing(guarded):
     assert start + newest.stat().st_size == doc["log"]["bytes"]
 
 
-def test_a_killed_supervisor_takes_the_job_along_and_the_run_is_lost(guarded):
+def test_killed_supervisor_ends_job_and_run_is_lost(guarded):
     lock = Lock(guarded.folder / "lock")
     assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
     lock.let_go()
@@ -149,7 +149,7 @@ def test_a_killed_supervisor_takes_the_job_along_and_the_run_is_lost(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_it_is_started_again_though_nobody_watches(guarded):
+def test_detached_job_is_restarted_without_viewers(guarded):
     result = detach(guarded, *LINES, "--restart", "--max-restarts", "1", "--resume-args",
                     "steps=5", *trainer())
     assert result.returncode == 0
@@ -158,9 +158,9 @@ def test_it_is_started_again_though_nobody_watches(guarded):
     assert doc["segments"][0]["end"]["by"] == "the guard"
 
 
-# ---- news ----
+# ---- messages ----
 
-def test_whoever_connects_hears_the_state_then_samples_and_the_log(guarded):
+def test_connection_receives_state_then_samples_and_log(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         echo hello
         while [ ! -e more ]; do sleep 0.05; done
@@ -188,7 +188,7 @@ def test_whoever_connects_hears_the_state_then_samples_and_the_log(guarded):
     guarded.wait_for_facts()
 
 
-def test_marks_progress_and_verdicts_are_told(guarded):
+def test_marks_progress_and_verdicts_are_sent(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     mark = control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")[-1]
@@ -202,7 +202,7 @@ def test_marks_progress_and_verdicts_are_told(guarded):
     guarded.wait_for_facts()
 
 
-def test_several_may_listen_and_the_newest_takes_the_place_of_the_oldest(guarded):
+def test_newest_connection_replaces_the_oldest_at_the_maximum(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     listeners = [Control(path) for _ in range(8)]
@@ -217,7 +217,7 @@ def test_several_may_listen_and_the_newest_takes_the_place_of_the_oldest(guarded
     guarded.wait_for_facts()
 
 
-def test_a_reader_that_does_not_read_costs_little_and_delays_nothing(guarded):
+def test_stuck_reader_costs_little_memory_and_no_delay(guarded):
     detach(guarded, "--interval", "50ms", *trainer("steps=100000", leak=CALM))
     path = guarded.facts()["control"]
     lazy = Control(path)
@@ -236,7 +236,7 @@ def test_a_reader_that_does_not_read_costs_little_and_delays_nothing(guarded):
     b"r" + struct.pack("<I", 0xffffffff) + b"x" * 100,
     b"r" + struct.pack("<I", 1 << 22) + b"x" * (200 << 10),
     os.urandom(1 << 16)], ids=["endless", "too long", "noise"])
-def test_nonsense_is_cut_off_and_the_job_goes_on(guarded, bytes_sent):
+def test_invalid_request_closes_connection_and_job_continues(guarded, bytes_sent):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     bad = Control(path)
@@ -251,13 +251,13 @@ def test_nonsense_is_cut_off_and_the_job_goes_on(guarded, bytes_sent):
     good.send_frame(b"r", b"[[[")
     assert good.until_type("answer")["ok"] is False
     answer = good.ask(do="dance")
-    assert (answer["ok"], answer["error"]) == (False, "there is no such request")
+    assert (answer["ok"], answer["error"]) == (False, "unknown request")
     assert good.until_type("sample")
     (guarded.folder / "go").touch()
     assert guarded.wait_for_facts()["end"]["status"] == 0
 
 
-def test_only_we_and_root_may_connect(guarded):
+def test_only_owner_and_root_may_connect(guarded):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     detach(guarded, *FAST, *sleeper(guarded.folder))
@@ -278,7 +278,7 @@ def test_only_we_and_root_may_connect(guarded):
 
 # ---- requests ----
 
-def test_a_cancelled_job_is_told_waited_for_and_not_started_again(guarded):
+def test_cancelled_job_gets_sigterm_and_is_not_restarted(guarded):
     job = script(guarded.folder, """
         import os, signal, sys, time
         def leave(number, frame):
@@ -303,7 +303,7 @@ def test_a_cancelled_job_is_told_waited_for_and_not_started_again(guarded):
     assert len(doc["segments"]) == 1
 
 
-def test_a_job_that_does_not_listen_is_killed_with_all_it_has(guarded):
+def test_job_that_ignores_cancel_is_killed_with_its_children(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         trap '' TERM
         (trap '' TERM; setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 1; done' &)
@@ -317,7 +317,7 @@ def test_a_job_that_does_not_listen_is_killed_with_all_it_has(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
-def test_a_job_that_had_ended_before_keeps_its_own_cause(guarded):
+def test_job_that_ended_before_cancel_keeps_its_cause(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
         while [ ! -e ready ]; do sleep 0.05; done
@@ -330,14 +330,14 @@ def test_a_job_that_had_ended_before_keeps_its_own_cause(guarded):
     assert (end["status"], end["cause"], end.get("by")) == (3, "exit status 3", None)
 
 
-def test_a_checkpoint_is_made_when_asked_for(guarded):
+def test_requested_checkpoint_is_written(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
     before = control.ask(do="checkpoint")
     assert before["ok"], before
     event = control.until(lambda m: m["type"] == "event" and m["act"] == "checkpoint")[-1]
-    assert event["why"] == "the checkpoint is there"
+    assert event["why"] == "checkpoint written"
     assert (guarded.folder / "checkpoint").exists()
     control.until(lambda m: m["type"] == "state" and m["state"] == "running")
     assert control.ask(do="cancel", grace_s=10)["ok"]
@@ -347,7 +347,7 @@ def test_a_checkpoint_is_made_when_asked_for(guarded):
     assert len(doc["guard"]["checkpoints"]) == 1
 
 
-def test_a_checkpoint_can_be_asked_for_where_the_guard_is_off(guarded):
+def test_checkpoint_can_be_requested_with_guard_off(guarded):
     detach(guarded, *FAST, "--no-guard", *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
@@ -357,7 +357,7 @@ def test_a_checkpoint_can_be_asked_for_where_the_guard_is_off(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_a_command_makes_it_and_a_file_tells(guarded):
+def test_checkpoint_by_command_is_confirmed_by_file(guarded):
     detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
            *sleeper(guarded.folder))
     control = connect(guarded)
@@ -367,12 +367,12 @@ def test_a_command_makes_it_and_a_file_tells(guarded):
     assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
 
 
-def test_where_nobody_can_be_asked_the_answer_says_so(guarded):
+def test_checkpoint_of_job_that_cannot_write_one_is_refused(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     control = connect(guarded)
     answer = control.ask(do="checkpoint")
     assert answer["ok"] is False
-    assert "no rank has said hello" in answer["error"]
+    assert "no rank is connected" in answer["error"]
     assert control.ask(do="cancel", grace_s=30)["ok"]
     guarded.wait_for_facts()
 
@@ -385,7 +385,7 @@ def series(folder, *options):
     return json.loads(result.stdout)
 
 
-def test_samples_of_a_job_that_runs_and_that_has_ended(guarded):
+def test_series_reads_running_and_ended_job(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     folder = guarded.run_dirs()[0].parent
     wait_for(lambda: len(series(folder)["series"]["t_s"]) > 5, "samples of a running job")
@@ -407,7 +407,7 @@ def test_samples_of_a_job_that_runs_and_that_has_ended(guarded):
 
 @pytest.mark.parametrize("options", [("--points", "15"), ("--from", "-1"), ("--to", "soon"),
                                      ("--from", "nan")])
-def test_a_range_that_is_none_is_refused(tmp_path, options):
+def test_series_refuses_invalid_range(tmp_path, options):
     result = run_ebb("series", tmp_path, *options)
     assert result.returncode == 2
     assert options[0] in result.stderr

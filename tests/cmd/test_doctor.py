@@ -1,4 +1,4 @@
-"""`ebb doctor`: what is true of this machine, with and without rights."""
+"""`ebb doctor`: findings that are true for this machine, with and without privileges."""
 
 import glob
 import json
@@ -31,14 +31,14 @@ def findings(result):
 
 
 def groups():
-    """Of every job on this machine."""
+    """The cgroups of all jobs on this machine."""
     return {os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")}
 
 
 def doctor_and_its_groups(ebb):
-    """What it finds, and the groups that it has left behind: their names begin with its pid. Those
-    that were there before are of who was killed, long ago: pids come again."""
+    """The findings, and the cgroups that doctor left behind: their names begin with its pid. Groups
+    that existed before belong to killed processes, whose pids are reused."""
     before = groups()
     read, write = os.pipe()
     try:
@@ -65,13 +65,13 @@ def read_if_there(path):
 
 
 def handed_down():
-    """What each group of v2 hands down to those below it."""
+    """The controllers that each v2 group enables for its children."""
     paths = [os.path.join(folder, "cgroup.subtree_control")
              for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
     return {path: open(path).read() for path in paths if os.path.exists(path)}
 
 
-def test_json_holds_every_check_and_the_facts_of_this_machine(ebb):
+def test_doctor_json_has_every_check_and_facts_of_this_machine(ebb):
     found = findings(ebb("doctor", "--json"))
     assert ALWAYS <= set(found)
     assert found["kernel"]["data"]["release"] == platform.release()
@@ -84,10 +84,10 @@ def test_json_holds_every_check_and_the_facts_of_this_machine(ebb):
     assert found["overcommit"]["data"]["mode"] == int(open("/proc/sys/vm/overcommit_memory").read())
 
 
-def test_without_rights_it_works_and_leaves_nothing(ebb_as_nobody):
+def test_doctor_without_rights_works_and_leaves_nothing_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
-    if os.geteuid() == 0:  # nobody may not write into root's cgroup
+    if os.geteuid() == 0:  # nobody must not write to root's cgroup
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
@@ -104,7 +104,7 @@ def test_a_jobs_cgroup_that_can_be_made_is_removed_again(ebb):
         assert (found["cgroup"]["level"] == "ok") == data["memory_limit"]
 
 
-def test_what_doctor_says_of_a_jobs_cgroup_is_what_a_job_gets(ebb, tmp_path):
+def test_doctor_and_job_agree_about_the_cgroup(ebb, tmp_path):
     data = findings(ebb("doctor", "--json"))["cgroup"]["data"]
     result = ebb("run", "--json", "--limit", "1G", "--run-dir", tmp_path / "r", "--", "true")
     assert result.returncode == 0, result.stderr
@@ -113,7 +113,7 @@ def test_what_doctor_says_of_a_jobs_cgroup_is_what_a_job_gets(ebb, tmp_path):
     assert (guard["cgroup"] is not None) == bool(data and data["can_create"]), guard
 
 
-def test_memory_that_cannot_be_locked_comes_with_advice(ebb_as_nobody):
+def test_doctor_advises_on_memory_that_cannot_be_locked(ebb_as_nobody):
     def forbid():
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     found = findings(ebb_as_nobody("doctor", "--json", preexec_fn=forbid))["locked memory"]
@@ -121,7 +121,7 @@ def test_memory_that_cannot_be_locked_comes_with_advice(ebb_as_nobody):
     assert "ulimit -l" in found["advice"]
 
 
-def test_text_is_aligned_and_plain_and_has_the_same_checks_as_json(ebb):
+def test_doctor_text_is_aligned_and_has_the_checks_of_json(ebb):
     result = ebb("doctor")
     assert (result.returncode, result.stderr) == (0, "")
     *lines, empty, total = result.stdout.splitlines()
@@ -133,7 +133,7 @@ def test_text_is_aligned_and_plain_and_has_the_same_checks_as_json(ebb):
     assert {line[9:26].strip() for line in starts} == set(findings(ebb("doctor", "--json")))
 
 
-def test_malloc_settings_are_shown_harmlessly(ebb):
+def test_doctor_escapes_malloc_settings(ebb):
     env = {"MALLOC_ARENA_MAX": "2", "PYTHONMALLOC": "\x1b[31mmalloc"}
     found = findings(ebb("doctor", "--json", env=env))
     assert found["malloc"]["data"]["MALLOC_ARENA_MAX"] == "2"
@@ -142,7 +142,7 @@ def test_malloc_settings_are_shown_harmlessly(ebb):
     assert "MALLOC_ARENA_MAX=2" in text and "\x1b" not in text and r"\e[31mmalloc" in text
 
 
-def test_few_open_files_come_with_advice(ebb):
+def test_doctor_advises_on_low_open_file_limit(ebb):
     def lower():
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
     found = findings(ebb("doctor", "--json", preexec_fn=lower))
@@ -152,7 +152,7 @@ def test_few_open_files_come_with_advice(ebb):
 
 
 @pytest.mark.parametrize("inside", ["lib/python3.11/site-packages", "lib/python3/dist-packages"])
-def test_torch_is_found_beside_the_python_on_the_path(ebb, tmp_path, inside):
+def test_doctor_finds_torch_of_the_python_on_path(ebb, tmp_path, inside):
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python3"
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -167,12 +167,30 @@ def test_torch_is_found_beside_the_python_on_the_path(ebb, tmp_path, inside):
     assert os.path.samefile(found["torch"]["data"]["path"], torch)
 
 
-def test_no_python_is_no_trouble(ebb, tmp_path):
+@pytest.mark.parametrize("symbol, conf, words", [
+    (b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "", None),
+    (b"_ZN3c1027reportMemoryUsageToProfilerEPvl", "", "does not call"),
+    (b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "backend:cudaMallocAsync", "cudaMallocAsync")])
+def test_doctor_says_whether_gpu_memory_has_lines(ebb, tmp_path, symbol, conf, words):
+    python, torch = tmp_path / "bin" / "python3", tmp_path / "lib" / "python3" / "site-packages" / "torch"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    (torch / "lib").mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.9.1'\n")
+    (torch / "lib" / "libc10_cuda.so").write_bytes(b"\0" * 99 + symbol + b"\0")
+    found = findings(ebb("doctor", "--json", env={"PATH": str(python.parent), "PYTORCH_CUDA_ALLOC_CONF": conf}))
+    assert found["torch"]["data"]["gpu_lines"] == (words is None)
+    assert found["torch"]["level"] == ("note" if words else "ok")
+    assert not words or words in found["torch"]["advice"]
+
+
+def test_doctor_works_where_python_is_missing(ebb, tmp_path):
     found = findings(ebb("doctor", "--json", env={"PATH": str(tmp_path)}))
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_a_program_that_was_copied_alone_says_what_it_lacks(ebb, ebb_as_nobody):
+def test_doctor_of_copied_program_lists_missing_parts(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

@@ -1,5 +1,5 @@
-"""ebb run's guard: what it does when memory runs out, how it asks for a checkpoint, and how the job
-goes on from there."""
+"""ebb run's guard: its actions when memory runs out, its checkpoint requests, and restarts from
+a checkpoint."""
 
 import json
 import shutil
@@ -7,10 +7,11 @@ import signal
 
 import pytest
 
-from commands import PYTHON, binary, recorded, run_ebb, wait_for
+from commands import PYTHON, binary, plain, recorded, run_ebb, wait_for
 from guarded import (LEAK, LINES, TRAINER, acts, enough_memory, guarded, neighbours, script,
                      trainer)
 
+pytestmark = plain
 STOPPED = 124
 
 
@@ -20,7 +21,7 @@ def stopped_by_guard(doc):
 
 # ---- the ladder ----
 
-def test_it_warns_asks_waits_for_the_checkpoint_and_stops_the_job(guarded):
+def test_guard_warns_requests_checkpoint_and_stops_the_job(guarded):
     result = guarded.run(*LINES, *trainer("steps=3000", "save_ms=300", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == STOPPED, result.stderr
@@ -36,7 +37,7 @@ def test_it_warns_asks_waits_for_the_checkpoint_and_stops_the_job(guarded):
     assert "guard: stopping the job" in result.stderr
 
 
-def test_the_facts_of_the_guard_are_in_run_json_and_the_recording(guarded):
+def test_run_json_and_recording_have_the_facts_of_the_guard(guarded):
     guarded.run(*LINES, *trainer("steps=3000", "save_ms=300", "checkpoint=saved"))
     doc = guarded.facts()
     guard = doc["guard"]
@@ -57,7 +58,7 @@ def test_the_facts_of_the_guard_are_in_run_json_and_the_recording(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_given_back_is_measured(guarded):
+def test_memory_returned_after_the_job_is_measured(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -75,7 +76,7 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(guarded):
     assert doc["end"]["signal"] == "KILL"
 
 
-def test_a_job_that_exits_while_it_is_saving_has_its_own_status(guarded):
+def test_job_that_exits_while_saving_keeps_its_status(guarded):
     result = guarded.run(*LINES, "--restart",
                          *trainer("steps=3000", "save_ms=300", "die=1", "checkpoint=saved"))
     doc = guarded.facts()
@@ -86,7 +87,7 @@ def test_a_job_that_exits_while_it_is_saving_has_its_own_status(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_an_answer_that_never_comes_is_not_waited_for_for_ever(guarded):
+def test_missing_checkpoint_answer_times_out(guarded):
     result = guarded.run(*LINES, "--checkpoint-wait", "1s", *trainer("steps=3000", "mute=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and acts(doc) == ["warn", "ask", "term"]
@@ -94,26 +95,26 @@ def test_an_answer_that_never_comes_is_not_waited_for_for_ever(guarded):
     assert doc["guard"]["checkpoints"] == [] and doc["segments"][0]["checkpoint_step"] is None
 
 
-def test_a_checkpoint_that_fails_is_told_and_the_job_stopped_at_the_last_line(guarded):
+def test_failed_checkpoint_is_reported_and_job_stopped_at_limit(guarded):
     result = guarded.run(*LINES, *trainer("steps=3000", "fail=1"))
     doc = guarded.facts()
     assert result.returncode == STOPPED
     assert acts(doc) == ["warn", "ask", "checkpoint failed", "term"]
     assert doc["guard"]["checkpoints"] == []
-    assert "the checkpoint failed: the job said that it could not make one" in result.stderr
+    assert "checkpoint failed: the job reported a failure" in result.stderr
 
 
-def test_a_limit_below_what_the_job_starts_with_ends_it_at_once(guarded):
+def test_limit_below_initial_memory_stops_job_at_once(guarded):
     result = guarded.run("--limit", "50M", "--no-cgroup", "--interval", "100ms", "--restart",
                          *trainer("steps=3000", "base_mib=150"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and stopped_by_guard(doc)
     assert {"term", "kill"} & set(acts(doc))
     assert len(doc["segments"]) <= 2
-    assert "not started again" in result.stderr and doc["guard"]["not_restarted"]
+    assert "not restarted" in result.stderr and doc["guard"]["not_restarted"]
 
 
-def test_a_limit_below_the_start_in_a_cgroup_ends_by_the_guard_or_the_kernel(guarded):
+def test_cgroup_limit_below_initial_memory_stops_the_job(guarded):
     result = guarded.run("--limit", "50M", "--interval", "100ms",
                          *trainer("steps=3000", "base_mib=150"))
     doc = guarded.facts()
@@ -129,14 +130,14 @@ def stops_without_cgroup(result, doc):
     return True
 
 
-def test_it_does_the_same_without_a_cgroup(guarded):
+def test_guard_acts_the_same_without_cgroup(guarded):
     result = guarded.run(*LINES, "--no-cgroup", *trainer("steps=3000"))
     doc = guarded.facts()
     assert stops_without_cgroup(result, doc)
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_it_does_the_same_where_no_cgroup_may_be_made(guarded, open_folder, ebb_as_nobody):
+def test_guard_acts_the_same_where_no_cgroup_can_be_made(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -148,7 +149,7 @@ def test_it_does_the_same_where_no_cgroup_may_be_made(guarded, open_folder, ebb_
 
 
 @pytest.mark.parametrize("where", [[], ["--no-cgroup"]], ids=["cgroup", "no cgroup"])
-def test_processes_that_come_and_go_all_the_time_do_not_hide_the_rise(guarded, where):
+def test_short_lived_processes_do_not_hide_growth(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
         kept, begun = [bytearray(b"x") * (60 << 20)], time.monotonic()
@@ -162,7 +163,7 @@ def test_processes_that_come_and_go_all_the_time_do_not_hide_the_rise(guarded, w
                 if os.fork() == 0:    # nobody waits for this one
                     os._exit(0)
                 os._exit(0)
-            # 20 MiB a second, however long a fork takes
+            # 20 MiB/s, however long a fork takes
             kept.append(bytearray(b"x") * int(min((now - last) * (20 << 20), 4 << 20)))
             last = now
             time.sleep(0.005)
@@ -174,18 +175,19 @@ def test_processes_that_come_and_go_all_the_time_do_not_hide_the_rise(guarded, w
     assert result.returncode == STOPPED, result.stderr
     assert stopped_by_guard(doc) and acts(doc)[:1] == ["warn"]
     assert doc["processes_seen"] > 1
-    assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20  # by the kernel's count
-    assert doc["segments"][0]["peak_bytes"] < 200 << 20
+    assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20  # the kernel's peak
+    if not where:  # otherwise it is an upper bound: a tick during a fork counts its pages twice
+        assert doc["segments"][0]["peak_bytes"] < 200 << 20
 
 
-# ---- parts that are left out ----
+# ---- disabled parts ----
 
-# Comes to 140 MiB, in the reserve and not at its last line, and ends when it is let.
+# Grows to 140 MiB, within the reserve but above the SIGTERM line, and ends when it is released.
 FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
 def run_until(guarded, said, *arguments):
-    """Ends the job when ebb has SAID so."""
+    """Releases the job when ebb has printed SAID."""
     with open(guarded.folder / "said", "w") as stderr:
         client = guarded.start(*arguments, stderr=stderr)
     wait_for(lambda: said in (guarded.folder / "said").read_text() or client.poll() is not None, said)
@@ -195,7 +197,7 @@ def run_until(guarded, said, *arguments):
     return result
 
 
-def test_a_dry_run_only_says_what_it_would_do(guarded):
+def test_dry_run_only_reports_its_actions(guarded):
     result = run_until(guarded, "guard: (dry run) stopping the job", *LINES, "--dry-run",
                        *trainer("steps=150", "leak_kib=512", "save_ms=100", "checkpoint=saved",
                                 "until=enough"))
@@ -204,11 +206,11 @@ def test_a_dry_run_only_says_what_it_would_do(guarded):
     assert {"warn", "ask", "term"} <= set(acts(doc)) and "checkpoint" not in acts(doc)
     assert doc["guard"]["dry_run"] and not doc["guard"]["kernel_limit"]
     assert all(event["dry_run"] for event in doc["guard"]["events"])
-    assert "guard: (dry run) asking for a checkpoint" in result.stderr
+    assert "guard: (dry run) requesting a checkpoint" in result.stderr
     assert not (guarded.folder / "saved").exists()
 
 
-def test_without_a_guard_nothing_is_done(guarded):
+def test_guard_off_does_nothing(guarded):
     result = guarded.run("--no-guard", *trainer("steps=50", "save_ms=100", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == 0 and not doc["guard"]["on"]
@@ -216,26 +218,26 @@ def test_without_a_guard_nothing_is_done(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_no_warn_leaves_out_the_warning(guarded):
+def test_no_warn_option_suppresses_the_warning(guarded):
     guarded.run(*LINES, "--no-warn", *trainer("steps=3000"))
     assert acts(guarded.facts()) == ["ask", "checkpoint", "term"]
 
 
-def test_no_checkpoint_leaves_out_the_request(guarded):
+def test_no_checkpoint_option_suppresses_the_request(guarded):
     result = guarded.run(*LINES, "--no-checkpoint",
                          *trainer("steps=3000", "leak_kib=512", "checkpoint=saved"))
     assert result.returncode == STOPPED and acts(guarded.facts()) == ["warn", "term"]
     assert not (guarded.folder / "saved").exists()
 
 
-def test_no_term_kills_instead(guarded):
+def test_no_term_option_kills_without_sigterm(guarded):
     result = guarded.run(*LINES, "--no-term", *trainer("steps=3000"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and doc["end"]["signal"] == "KILL"
     assert acts(doc) == ["warn", "ask", "checkpoint", "kill"]
 
 
-def test_no_kill_lets_a_job_that_ignores_sigterm_finish(guarded):
+def test_job_that_ignores_sigterm_finishes_if_kill_is_disabled(guarded):
     result = run_until(guarded, "guard: stopping the job", *LINES, "--no-kill",
                        *trainer(*FINISHES, "ignore_term=1"))
     doc = guarded.facts()
@@ -244,11 +246,11 @@ def test_no_kill_lets_a_job_that_ignores_sigterm_finish(guarded):
 
 
 def looks_at_level(folder):
-    """How often at least 120 MiB have been seen."""
+    """How many samples have at least 120 MiB."""
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_without_level_and_forecast_a_high_level_is_nothing(guarded):
+def test_low_headroom_is_ignored_with_level_and_forecast_off(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -257,7 +259,7 @@ def test_without_level_and_forecast_a_high_level_is_nothing(guarded):
     assert result.returncode == 0 and acts(guarded.facts()) == []
 
 
-# ---- ways to ask for a checkpoint ----
+# ---- ways to request a checkpoint ----
 
 def one_checkpoint(guarded, result, by):
     doc = guarded.facts()
@@ -267,42 +269,42 @@ def one_checkpoint(guarded, result, by):
     return True
 
 
-def test_a_signal_asks_and_the_mark_of_the_save_answers(guarded):
+def test_checkpoint_by_signal_is_confirmed_by_mark(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1",
                          *trainer("steps=3000", "usr1=1", "hello=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "mark")
     assert int((guarded.folder / "saved").read_text()) > 0
 
 
-def test_a_signal_asks_and_a_file_answers(guarded):
+def test_checkpoint_by_signal_is_confirmed_by_file(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1", "--checkpoint-done", "saved",
                          *trainer("steps=3000", "usr1=1", "marks=0", "checkpoint=saved"))
     assert one_checkpoint(guarded, result, "file")
 
 
-def test_a_job_that_would_die_of_the_signal_is_not_sent_it(guarded):
+def test_checkpoint_signal_is_not_sent_to_job_without_handler(guarded):
     result = guarded.run(*LINES, "--checkpoint-signal", "USR1",
                          *trainer("steps=3000", "hello=0", "leak_kib=512"))
     doc = guarded.facts()
-    assert "does not catch SIGUSR1" in result.stderr
+    assert "has no handler for SIGUSR1" in result.stderr
     assert result.returncode == STOPPED and doc["end"]["signal"] == "TERM"
     assert doc["guard"]["checkpoints"] == []
 
 
-def test_a_command_asks_and_its_end_answers(guarded):
+def test_checkpoint_by_command_is_confirmed_by_its_exit(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "echo $EBB_CHECKPOINT_ID > asked",
                          *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "command")
     assert (guarded.folder / "asked").read_text() == "1\n"
 
 
-def test_a_command_asks_and_a_file_that_comes_later_answers(guarded):
+def test_checkpoint_by_command_is_confirmed_by_later_file(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "(sleep 0.5; touch made) &",
                          "--checkpoint-done", "made", *trainer("steps=3000", "hello=0"))
     assert one_checkpoint(guarded, result, "file")
 
 
-def test_a_command_that_fails_is_a_checkpoint_that_failed(guarded):
+def test_failing_checkpoint_command_is_a_failed_checkpoint(guarded):
     result = guarded.run(*LINES, "--checkpoint-cmd", "exit 3",
                          *trainer("steps=3000", "hello=0", "leak_kib=512"))
     assert result.returncode == STOPPED
@@ -311,12 +313,12 @@ def test_a_command_that_fails_is_a_checkpoint_that_failed(guarded):
 
 # ---- segments ----
 
-MORE = 10  # steps that are enough, and fewer than a planned restart waits for
+MORE = 10  # enough steps, but fewer than a planned restart waits for
 
 
 def in_segments(count, *settings, first=":"):
-    """A trainer that would go on for ever in the segments before the COUNTth; with that one it learns
-    how many steps are enough. FIRST is done before each."""
+    """A trainer that runs forever in the segments before segment COUNT; in that one it gets the
+    number of steps to run. FIRST is executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi
@@ -329,12 +331,12 @@ def steps_in_all(guarded):
     return int((guarded.folder / "steps").read_text())
 
 
-def told(guarded):
-    return [line.split(",") for line in (guarded.folder / "told").read_text().splitlines()]
+def environments(guarded):
+    return [line.split(",") for line in (guarded.folder / "environments").read_text().splitlines()]
 
 
-def test_a_job_that_leaks_finishes_in_segments(guarded):
-    note = 'echo "$EBB_SEGMENT,$EBB_RESUME,$EBB_LIMIT_BYTES,$*" >> told'
+def test_leaking_job_finishes_in_segments(guarded):
+    note = 'echo "$EBB_SEGMENT,$EBB_RESUME,$EBB_LIMIT_BYTES,$*" >> environments'
     result = guarded.run(*LINES, "--restart", "--resume-args", "--resume 'two words'",
                          *in_segments(3, *LEAK, "save_ms=100", first=note))
     doc = guarded.facts()
@@ -342,8 +344,8 @@ def test_a_job_that_leaks_finishes_in_segments(guarded):
     assert result.returncode == 0, result.stderr
     last = steps_in_all(guarded)
     assert len(segments) >= 3 and f"trainer: done, {last} steps" in result.stdout
-    assert told(guarded)[0] == ["0", "", str(200 << 20), ""]
-    assert told(guarded)[1:] == [[str(n), "1", str(200 << 20), "--resume two words"]
+    assert environments(guarded)[0] == ["0", "", str(200 << 20), ""]
+    assert environments(guarded)[1:] == [[str(n), "1", str(200 << 20), "--resume two words"]
                                  for n in range(1, len(segments))]
     assert [s["segment"] for s in segments] == list(range(len(segments)))
     for before, after in zip(segments, segments[1:]):
@@ -357,7 +359,7 @@ def test_a_job_that_leaks_finishes_in_segments(guarded):
     assert guarded.notes("guard") == doc["guard"]["events"]
 
 
-def test_the_verdict_of_a_recording_in_segments_is_that_of_the_run(guarded):
+def test_verdict_of_recording_in_segments_equals_live_verdict(guarded):
     guarded.run(*LINES, "--restart", *in_segments(2, *LEAK, "save_ms=100"))
     doc = guarded.facts()
     assert len(doc["segments"]) >= 2
@@ -365,29 +367,29 @@ def test_the_verdict_of_a_recording_in_segments_is_that_of_the_run(guarded):
     assert json.loads(again.stdout) == doc["verdict"]
     last = len(doc["segments"]) - 1
     assert doc["verdict"]["segment"] == last
-    assert f"· of segment {last} alone" in run_ebb("verdict", guarded.run_dirs()[0].parent).stdout
+    assert f"· measured in segment {last}" in run_ebb("verdict", guarded.run_dirs()[0].parent).stdout
 
 
-def test_it_is_restarted_no_more_often_than_allowed(guarded):
+def test_job_is_restarted_at_most_max_restarts_times(guarded):
     result = guarded.run(*LINES, "--restart", "--max-restarts", "1",
                          *trainer("steps=3000", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
-    assert doc["guard"]["not_restarted"] == "it was restarted 1 time (--max-restarts)"
-    assert "ebb: not started again: it was restarted 1 time" in result.stderr
+    assert doc["guard"]["not_restarted"] == "restarted 1 time already (--max-restarts)"
+    assert "ebb: not restarted: restarted 1 time" in result.stderr
 
 
-def test_a_segment_that_comes_no_further_is_the_last(guarded):
+def test_job_is_not_restarted_after_segment_without_progress(guarded):
     result = guarded.run(*LINES, "--restart", "--", "sh", "-c",
                          f"'{binary()}' mark KIND=step STEP=5; "
                          f"exec '{TRAINER}' base_mib=160 marks=0 steps=3000")
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
     assert (doc["guard"]["not_restarted"] ==
-            "segment 1 made no progress: it came to step 5, an earlier one to 5")
+            "segment 1 made no progress: it reached step 5, an earlier one 5")
 
 
-def test_a_job_stopped_early_without_a_word_is_not_started_again(guarded):
+def test_job_stopped_without_checkpoint_is_not_restarted(guarded):
     result = guarded.run(*LINES, "--restart", *trainer("base_mib=160", "marks=0", "steps=3000"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 1
@@ -399,7 +401,7 @@ def test_a_job_stopped_early_without_a_word_is_not_started_again(guarded):
     ("1s", ("base_mib=10",)),
     ("60M", ("base_mib=20", "leak_kib=1024")),
 ])
-def test_planned_restarts_bring_the_job_through(guarded, every, leak):
+def test_job_with_planned_restarts_finishes(guarded, every, leak):
     result = guarded.run("--restart-every", every, "--max-restarts", "100", "--interval", "100ms",
                          *in_segments(3, *leak, "save_ms=20"))
     doc = guarded.facts()
@@ -412,7 +414,7 @@ def test_planned_restarts_bring_the_job_through(guarded, every, leak):
     assert {event["trigger"] for event in doc["guard"]["events"]} == {"plan"}
 
 
-def test_the_operators_ctrl_c_is_the_end_of_all_segments(guarded):
+def test_ctrl_c_ends_all_segments(guarded):
     client = guarded.start("--restart-every", "20steps", "--interval", "100ms", "--", "sh", "-c",
                            'if [ "$EBB_SEGMENT" = 1 ]; then touch second; exec sleep 300; fi; '
                            f"exec '{TRAINER}' steps=3000")

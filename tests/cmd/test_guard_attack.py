@@ -1,8 +1,10 @@
-"""ebb run against unlucky and hostile jobs and operators: what must not break, stop or restart a job."""
+"""ebb run with unlucky and hostile jobs and users: nothing may break, stop or restart a job
+wrongly."""
 
 import fcntl
 import json
 import os
+import re
 import pty
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import pytest
 
 from commands import PATIENCE_S, PYTHON, binary, environment, is_at_rest, wait_for
 
-# what the jobs below begin with
+# beginning of the jobs below
 PREFIX = r"""
 import os, signal, socket, sys, time
 segment = int(os.environ["EBB_SEGMENT"])
@@ -21,7 +23,7 @@ def step(n):
     marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
 """
 
-# goes away at SIGTERM, but leaves a child behind that does not, until it is let
+# Exits at SIGTERM, but leaves a child that ignores it until it is released.
 LEAVES_A_CHILD = r"""
 if segment > 0:
     open("again", "w").close()
@@ -29,7 +31,7 @@ if segment > 0:
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 step(1)
 if os.fork() == 0:
-    signal.signal(signal.SIGTERM, lambda *_: open("told", "w").close())
+    signal.signal(signal.SIGTERM, lambda *_: open("terminated", "w").close())
     open("child", "w").close()
     while not os.path.exists("enough"):
         time.sleep(0.02)
@@ -55,7 +57,7 @@ def run_job(folder, *options, job):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a job and ends it with the test, whatever came of it."""
+    """Starts a job and ends it with the test in any case."""
     started = []
 
     def run(*options, job, **streams):
@@ -72,7 +74,7 @@ def start(tmp_path):
         process.wait()
 
 
-def test_a_planned_restart_that_would_be_the_end_is_not_made(tmp_path):
+def test_planned_restart_beyond_max_restarts_is_not_made(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "2steps", "--max-restarts", "1", job="""
 for n in (1, 2, 3, 4, 5, 6):
     step(10 * segment + n)
@@ -82,10 +84,10 @@ for n in (1, 2, 3, 4, 5, 6):
     assert result.returncode == 0
     assert [s["end"]["status"] for s in facts["segments"]] == [124, 0]
     assert facts["segments"][1]["last_step"] == 16
-    assert "no more planned restarts: it was restarted 1 time (--max-restarts)" in result.stderr
+    assert "no more planned restarts: restarted 1 time already (--max-restarts)" in result.stderr
 
 
-def test_a_step_counter_that_goes_back_is_no_reason_for_a_planned_restart(tmp_path):
+def test_step_counter_going_back_causes_no_planned_restart(tmp_path):
     result, facts = run_job(tmp_path, "--restart-every", "500steps", job="""
 for n in (100, 101, 50, 51, -5, 0):
     step(n)
@@ -95,12 +97,12 @@ for n in (100, 101, 50, 51, -5, 0):
     assert facts["segments"][0]["last_step"] == 0
 
 
-def test_a_signal_that_asks_something_of_the_job_does_not_forbid_its_restart(start, tmp_path):
+def test_forwarded_sigusr1_does_not_prevent_restart(start, tmp_path):
     process = start("--restart-every", "2steps", "--max-restarts", "1", job="""
-signal.signal(signal.SIGUSR1, lambda *_: open("heard", "w").close())
+signal.signal(signal.SIGUSR1, lambda *_: open("received", "w").close())
 open("ready", "w").close()
 step(3 * segment + 1)
-while not os.path.exists("heard"):
+while not os.path.exists("received"):
     time.sleep(0.02)
 step(3 * segment + 2)
 time.sleep(0 if segment else 120)
@@ -114,16 +116,16 @@ time.sleep(0 if segment else 120)
 
 
 def let_the_child_go(process, folder):
-    """Once ebb has told it to, and has heard what it was told itself: that is nowhere to be read, but
-    then it has nothing to do."""
-    wait_for((folder / "told").exists, "ebb to end what was left")
+    """Releases the child once ebb has sent it SIGTERM and has handled its own signals, so that
+    ebb is idle."""
+    wait_for((folder / "terminated").exists, "ebb to end what was left")
     pids = process.pid, json.loads((folder / "run" / "run.json").read_text())["supervisor_pid"]
     for _ in range(10):
         wait_for(lambda: all(map(is_at_rest, pids)), "ebb to be at rest")
     (folder / "enough").touch()
 
 
-def test_a_sigterm_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
+def test_sigterm_at_segment_end_prevents_restart(start, tmp_path):
     process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD)
     wait_for((tmp_path / "gone").exists, "the end of the first process")
     process.send_signal(signal.SIGTERM)
@@ -136,7 +138,7 @@ def test_a_sigterm_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_pat
     assert not (tmp_path / "again").exists()
 
 
-def test_a_ctrl_c_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
+def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     master, slave = pty.openpty()
     process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD,
                     stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
@@ -148,7 +150,7 @@ def test_a_ctrl_c_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path
     try:
         while os.read(master, 4096):
             pass
-    except OSError:  # the terminal's last user has gone
+    except OSError:  # no process has the terminal open any more
         pass
     os.close(master)
     process.wait(timeout=PATIENCE_S)
@@ -157,10 +159,10 @@ def test_a_ctrl_c_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path
     assert not (tmp_path / "again").exists()
 
 
-def test_a_limit_too_low_for_the_first_moment_is_the_cause_that_is_told(tmp_path):
+def test_limit_below_initial_memory_is_the_reported_cause(tmp_path):
     result, facts = run_job(tmp_path, "--limit", "4K", job="")
     if not facts["guard"]["kernel_limit"]:
         pytest.skip(f"no limit of the kernel here: {facts['guard'].get('cgroup_trouble')}")
     assert result.returncode in (124, 137)
     assert facts["end"]["cause_kind"] in ("cgroup out of memory", "guard")
-    assert "cause" in result.stderr
+    assert re.search(r"^ebb  (out of memory|stopped by the guard).*limit", result.stderr, re.M)

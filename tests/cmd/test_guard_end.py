@@ -1,5 +1,5 @@
-"""The end of a job under ebb run, whatever way it ends: nothing of it is left, its neighbours live,
-and run.json says why it ended."""
+"""The end of a job under ebb run, in every way: no process of it is left, neighbours live, and
+run.json has the cause."""
 
 import concurrent.futures
 import os
@@ -15,8 +15,8 @@ import pytest
 from commands import PYTHON, alive, recorded, wait_for
 from guarded import LINES, Guarded, enough_memory, guarded, neighbours, script, trainer
 
-# Grandchildren of every kind: plain ones, and one that got away by a double fork and setsid. Each
-# writes its number down; none lives for ever, whatever happens.
+# Starts grandchildren of every kind: plain ones, and one that escaped by a double fork and setsid.
+# Each writes its pid to a file; each ends by itself after a while.
 FAMILY = """
     note() { echo $1 > pid.$1.tmp; mv pid.$1.tmp pid.$1; }
     sh -c 'sleep 120 & echo $! > pid.$!; wait' &
@@ -36,7 +36,7 @@ def family(folder):
 # ---- signals to ebb run ----
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_a_cancelled_job_is_told_and_waited_for(guarded, number):
+def test_cancelled_job_gets_the_signal_and_is_waited_for(guarded, number):
     job = script(guarded.folder, """
         import os, signal, subprocess, sys, time
         def leave(number, frame):
@@ -61,7 +61,7 @@ def test_a_cancelled_job_is_told_and_waited_for(guarded, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_a_cancelled_job_that_does_not_care_ends_by_the_signal(guarded, number):
+def test_cancelled_job_without_handler_ends_by_the_signal(guarded, number):
     client = guarded.start(*LINES, "--restart", *trainer("steps=3000", "leak_kib=0"))
     wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "the job")
     client.send_signal(number)
@@ -76,7 +76,8 @@ def test_a_cancelled_job_that_does_not_care_ends_by_the_signal(guarded, number):
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """One job, one kill WAIT_S after the victim was there; a sentence if it went wrong."""
+    """Starts one job and kills the victim WAIT_S after it appeared; returns an error text or
+    None."""
     folder.mkdir()
     jobs = Guarded(folder)
     try:
@@ -118,7 +119,7 @@ def test_killed_fifty_times_ebb_leaves_nothing_behind(tmp_path, neighbours, enou
     assert sum(was_ready for was_ready, _ in fates) >= 10
 
 
-# ---- what outlives its first process ----
+# ---- processes that outlive the first one ----
 
 def test_five_hundred_grandchildren_do_not_outlive_the_job(guarded):
     result = guarded.run("--limit", "400M", "--", "sh", "-c",
@@ -157,7 +158,7 @@ def kept(guarded):
     return client
 
 
-def test_a_kept_job_finishes_though_ebb_run_was_killed(guarded):
+def test_keep_on_exit_lets_job_finish_after_ebb_run_was_killed(guarded):
     client = kept(guarded)
     client.kill()
     client.wait()
@@ -169,10 +170,10 @@ def test_a_kept_job_finishes_though_ebb_run_was_killed(guarded):
     assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
 
 
-def test_a_kept_job_finishes_though_its_supervisor_was_killed(guarded):
+def test_keep_on_exit_lets_job_finish_after_killed_supervisor(guarded):
     client = kept(guarded)
     os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
-    wait_for(lambda: "the job goes on" in (guarded.folder / "said").read_text(), "a word about it")
+    wait_for(lambda: "the job continues" in (guarded.folder / "said").read_text(), "a word about it")
     assert alive(guarded.facts()["pid"])
     (guarded.folder / "go").touch()
     assert guarded.end(client).returncode == 125
@@ -184,7 +185,7 @@ def test_a_kept_job_finishes_though_its_supervisor_was_killed(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_not_even_a_kept_job_leaves_grandchildren(guarded, victim):
+def test_keep_on_exit_leaves_no_grandchildren(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")
@@ -199,11 +200,11 @@ def test_not_even_a_kept_job_leaves_grandchildren(guarded, victim):
     wait_for(lambda: not any(map(alive, pids)), "the grandchildren's end")
 
 
-# ---- what is left on the machine ----
+# ---- leftovers on the machine ----
 
 @pytest.fixture
 def shm():
-    """A name for files in /dev/shm; they are removed afterwards."""
+    """A name for files in /dev/shm, which are removed afterwards."""
     folder = pathlib.Path("/dev/shm")
     if not os.access(folder, os.W_OK):
         pytest.skip("/dev/shm cannot be written")
@@ -214,7 +215,7 @@ def shm():
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["reported", "cleaned"])
-def test_shared_memory_of_the_job_is_reported_and_removed_if_wanted(guarded, shm, clean):
+def test_shared_memory_leftovers_are_reported_and_removed_on_request(guarded, shm, clean):
     job = script(guarded.folder, f"""
         import os, time
         f = open("{shm('job')}", "wb")
@@ -244,7 +245,7 @@ def test_shared_memory_of_the_job_is_reported_and_removed_if_wanted(guarded, shm
     assert shm("beside").name not in left
 
 
-# ---- why it ended ----
+# ---- the cause ----
 
 def cause(guarded, *arguments):
     result = guarded.run(*arguments)
@@ -253,35 +254,35 @@ def cause(guarded, *arguments):
     return result.returncode, end["cause_kind"], end["cause"]
 
 
-def test_an_exception_is_told_by_its_last_line(guarded):
+def test_cause_of_exception_is_its_last_line(guarded):
     code = "import json; print('fine'); json.loads('{') if 1 else 0"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "exception")
     assert text.startswith("json.decoder.JSONDecodeError: Expecting property name")
 
 
-def test_a_memory_error_is_an_allocation_that_failed(guarded):
+def test_cause_of_memory_error_is_failed_allocation(guarded):
     code = "raise MemoryError('Unable to allocate 3 TiB')"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
 
 
-def test_a_crash_is_told_by_its_signal(guarded):
+def test_cause_of_crash_is_its_signal(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_a_signal_of_an_unknown_sender_is_told_so(guarded):
+def test_cause_of_sigkill_says_that_sender_is_unknown(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
-        128 + signal.SIGKILL, "signal", "ended by SIGKILL; who sent it is not known")
+        128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_an_exit_status_is_told_when_nothing_more_is_known(guarded):
+def test_cause_is_exit_status_when_nothing_else_is_known(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 
-def test_the_kernels_killer_in_the_jobs_own_cgroup_is_told(guarded):
-    """The guard is kept out of the way, so that the kernel's limit acts."""
+def test_cause_of_oom_kill_in_own_cgroup_is_reported(guarded):
+    """The guard is disabled, so that the kernel's limit acts."""
     result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
                          "--pressure", "off", *trainer("base_mib=300", "steps=20"))
     doc = guarded.facts()
@@ -298,7 +299,7 @@ def test_the_kernels_killer_in_the_jobs_own_cgroup_is_told(guarded):
 # ---- processes that cannot be killed ----
 
 class Freezer:
-    """A v1 freezer group: SIGKILL does not end what is frozen in it, as in uninterruptible sleep."""
+    """A v1 freezer group: SIGKILL does not end a frozen process, as in uninterruptible sleep."""
 
     def __init__(self):
         self.path = pathlib.Path("/sys/fs/cgroup/freezer") / f"test-{uuid.uuid4().hex}"
@@ -335,13 +336,13 @@ def cpu_s(pid):
 
 
 def share_of_cpu(pid, seconds=1):
-    """How much of a CPU it uses: a process that is kept from running uses less, never more."""
+    """The share of a CPU that a process uses; on a busy machine less, never more."""
     began_s, cpu_before = time.monotonic(), cpu_s(pid)
     time.sleep(seconds)
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)
 
 
-def test_process_that_cannot_be_killed_is_named_and_waited_for_without_spinning(guarded, freezer):
+def test_unkillable_process_is_named_and_waited_for(guarded, freezer):
     said = guarded.folder / "stderr"
     client = guarded.start("--grace", "100ms", "--no-heap", "--", "sh", script(guarded.folder, """
         sleep 120 &
@@ -352,7 +353,7 @@ def test_process_that_cannot_be_killed_is_named_and_waited_for_without_spinning(
     wait_for(lambda: pathlib.Path(f"/proc/{hung}/comm").read_text() == "sleep\n", "sleep")
     freezer.freeze(hung)
     (guarded.folder / "go").touch()
-    words = f"ebb: waiting for process {hung} (sleep), which the kernel has not ended after SIGKILL"
+    words = f"ebb: waiting for process {hung} (sleep), which has survived SIGKILL"
     wait_for(lambda: words in said.read_text(), "the name of the process")
     supervisor, sentinel = map(guarded.pid_of, ("ebb-supervisor", "ebb-sentinel"))
     assert share_of_cpu(supervisor) < 0.3

@@ -1,4 +1,4 @@
-"""--limit holds for every process of the job: for children that nobody has looked at yet, and for
+"""--limit applies to every process of the job: also to children that are not measured yet, and to
 processes that left the job's cgroup."""
 
 import os
@@ -15,9 +15,8 @@ import cgroups  # noqa: E402  pylint: disable=wrong-import-position
 
 STOPPED = 124
 
-# Sixteen children at a time, 320 MiB together, which have all of their memory at once and are gone
-# before their first second is over: so long the count of pages leaves a newborn alone unless there is
-# reason to hurry.
+# Sixteen children at a time, 320 MiB together. Each allocates at once and exits within a second:
+# before that age, unique memory of a process is measured only in a hurry.
 GENERATIONS = """
 import mmap, os, time
 POPULATE = 0x8000
@@ -32,8 +31,8 @@ for _ in range(20):
         os.wait()
 """
 
-# The same memory in all of them, shared by fork, and some of their own: 160 MiB once, 1.3 GiB as a
-# plain sum.
+# The same memory in all processes, shared by fork, and some memory of their own: 160 MiB counted
+# once, 1.3 GiB as a plain sum.
 SHARED = """
 import mmap, os, subprocess, time
 memory = mmap.mmap(-1, 120 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -69,7 +68,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# The same of memory that nobody can drop.
+# The same with memory that cannot be dropped.
 SHARES = """
 import mmap, time
 memory = mmap.mmap(-1, 300 << 20)
@@ -104,7 +103,7 @@ time.sleep(1.5)
 """
 
 
-def test_limit_without_cgroup_counts_children_that_live_for_less_than_a_second(guarded):
+def test_limit_without_cgroup_counts_short_lived_children(guarded):
     result = guarded.run("--no-cgroup", "--limit", "250M", "--", PYTHON, "-c", GENERATIONS)
     assert result.returncode == STOPPED, result.stderr
     assert guarded.facts()["end"]["cause_kind"] == "guard"
@@ -150,7 +149,7 @@ def test_limit_holds_for_job_that_left_its_cgroup(guarded):
     assert "has left the job's cgroup" in result.stderr
 
 
-def test_job_that_divides_its_cgroup_has_not_left_it(guarded):
+def test_job_that_makes_child_cgroups_has_not_left_its_cgroup(guarded):
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:

@@ -1,5 +1,8 @@
-"""Jobs that fill their limit with memory that the kernel takes back: they would have lived, so the
-guard must let them. bench/guard/lived.py has the programs and compares with a plain cgroup."""
+"""Jobs that fill their limit with reclaimable memory would survive, so the guard must not stop
+them.
+
+bench/guard/lived.py has the programs and compares with a plain cgroup.
+"""
 
 import os
 import sys
@@ -17,7 +20,7 @@ LIMIT = 64 << 20
 
 
 def needs_cgroup(doc):
-    """Without one nothing but the sum of RSS is known, and no kernel limit would kill the job."""
+    """Without a cgroup only the sum of RSS is known, and no kernel limit would kill the job."""
     if not doc["guard"]["kernel_limit"]:
         pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
 

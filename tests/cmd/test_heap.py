@@ -1,4 +1,4 @@
-"""`ebb run` and `ebb heap` end to end: the line that leaks, by step, by name, in every form."""
+"""`ebb run` and `ebb heap` end to end: the leaking line, by step, by name, in every format."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_libr
 pytestmark = needs_library
 
 LAST_STEP = 120
-KEPT = 1_500_000  # nearly every one is a sample
+KEPT = 1_500_000  # nearly every allocation of this size is sampled
 LEAKING = STEPS + f"""
 import time
 keep = []
@@ -48,7 +48,7 @@ def leaked(tmp_path_factory):
     return Recorded(tmp_path_factory.mktemp("leaked"))
 
 
-def test_the_line_that_leaks_is_the_first_row(leaked):
+def test_heap_shows_the_leaking_line_in_its_first_row(leaked):
     assert leaked.result.returncode == 0, leaked.result.stderr
     doc = heap(leaked.run)
     first = doc["rows"][0]
@@ -61,21 +61,21 @@ def test_the_line_that_leaks_is_the_first_row(leaked):
     assert doc["steps"]["last"] == LAST_STEP and doc["pid"] == facts(leaked.run)["pid"]
 
 
-def test_a_stack_goes_from_the_allocator_to_the_start(leaked):
+def test_stack_goes_from_allocator_to_main(leaked):
     first = heap(leaked.run)["rows"][0]
     python = [frame["function"] for frame in first["stack"] if frame["kind"] == "python"]
     assert python == ["leak", "<module>"]
     assert first["stack"][-1]["kind"] == "native"
 
 
-def test_the_cost_is_told(leaked):
+def test_heap_reports_its_cost(leaked):
     cost = heap(leaked.run)["cost"]
     assert cost["samples"] > 50 and cost["samples"] >= cost["ends"] > 0
     assert 0 < cost["hook_s"] < 60 and cost["base_interval_bytes"] == 512 << 10
     assert cost["python"]["state"] == "Python frames are read" and cost["python"]["small_objects"]
 
 
-def test_the_table_for_people(leaked):
+def test_heap_text_has_one_row_for_the_line_in_80_columns(leaked):
     result = run_ebb("heap", leaked.run)
     assert (result.returncode, result.stderr) == (0, "")
     rows = [line for line in result.stdout.splitlines() if f"job.py:{leaked.line} leak" in line]
@@ -90,7 +90,7 @@ def test_the_summary_of_the_run_names_the_line(leaked):
     assert where(doc["heap"]["growing"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_rows_as_many_as_asked_for(leaked):
+def test_heap_top_limits_rows(leaked):
     doc = heap(leaked.run, "--top", "1")
     assert len(doc["rows"]) == 1 < doc["row_count"]
     result = run_ebb("heap", leaked.run, "--top", "1")
@@ -98,7 +98,7 @@ def test_rows_as_many_as_asked_for(leaked):
 
 
 @pytest.mark.parametrize("by, name", [("function", "leak"), ("file", "leak"), ("stack", "leak")])
-def test_rows_by_what_is_asked_for(leaked, by, name):
+def test_heap_by_option_groups_rows(leaked, by, name):
     doc = heap(leaked.run, "--by", by)
     assert doc["rows"][0]["where"]["file"] == str(leaked.path)
     if by != "file":
@@ -106,14 +106,14 @@ def test_rows_by_what_is_asked_for(leaked, by, name):
     assert heap(leaked.run)["live"]["bytes"] == pytest.approx(doc["live"]["bytes"])
 
 
-def test_rows_by_library(leaked):
+def test_heap_by_lib_groups_rows_by_library(leaked):
     rows = heap(leaked.run, "--by", "lib")["rows"]
     libraries = [row["native"]["lib"] for row in rows if row["native"]]
     assert len(libraries) == len(set(libraries)) > 0
     assert any("python" in library for library in libraries)
 
 
-def test_with_stacks_the_callers_are_shown(leaked):
+def test_heap_stacks_shows_callers(leaked):
     result = run_ebb("heap", leaked.run, "--stacks", "--top", "1")
     assert re.search(r"job\.py:\d+ <module>", result.stdout)
 
@@ -124,7 +124,7 @@ def branches(node):
         yield from branches(child)
 
 
-def test_a_tree_adds_up(leaked):
+def test_heap_tree_rows_are_the_sum_of_their_children(leaked):
     tree = heap(leaked.run, "--tree")["tree"]
     for node in branches(tree):
         below = sum(child["live_bytes"] for child in node["children"])
@@ -142,7 +142,7 @@ def first_step(leaked):
     return heap(leaked.run)["steps"]["first"]
 
 
-def test_since_a_step(leaked):
+def test_heap_since_step_shows_growth_after_it(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     doc = heap(leaked.run, "--since", middle)
@@ -154,7 +154,7 @@ def test_since_a_step(leaked):
     assert "since" in run_ebb("heap", leaked.run, "--since", middle).stdout
 
 
-def test_a_difference_in_both_forms(leaked):
+def test_heap_diff_agrees_in_text_and_json(leaked):
     begin = first_step(leaked)
     docs = [heap(leaked.run, "--diff", f"{begin}..{LAST_STEP}"),
             heap(leaked.run, "--diff", begin, LAST_STEP)]
@@ -167,7 +167,7 @@ def test_a_difference_in_both_forms(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_survivors_are_what_was_there_before(leaked):
+def test_heap_survivors_were_allocated_before_the_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -179,10 +179,10 @@ def test_survivors_are_what_was_there_before(leaked):
 
 
 @pytest.mark.parametrize("flags", [["--since", "7777"], ["--diff", "7777..7778"]])
-def test_steps_that_are_not_there(leaked, flags):
+def test_heap_refuses_steps_outside_the_run(leaked, flags):
     begin = first_step(leaked)
     assert refused(run_ebb("heap", leaked.run, *flags),
-                   "heap: step 7777 is not among those at which the heap was read, "
+                   "heap: the heap was not read at step 7777: readings cover steps "
                    f"{begin} to {LAST_STEP}")
 
 
@@ -193,27 +193,27 @@ def test_steps_that_are_not_there(leaked, flags):
     (["--diff", "a..b"], '--diff: "a..b" is not two steps like 40..80'),
     (["--diff", "4..-8"], '--diff: "4..-8" is not two steps like 40..80'),
     (["--diff", "4.."], '--diff: "4.." is not two steps like 40..80'),
-    (["--diff", "4"], "--diff needs two steps; write them as --diff 40..80"),
-    (["--survivors", "4"], "--survivors needs two steps; write them as --survivors 40..80"),
+    (["--diff", "4"], "--diff requires two steps, such as --diff 40..80"),
+    (["--survivors", "4"], "--survivors requires two steps, such as --survivors 40..80"),
     (["--diff", "4..8", "--since", "4"],
-     "--since, --diff and --survivors ask for different things; give one of them"),
-    (["another"], "one run folder or pid is meant, not 2"),
-    (["--by", "colour"], '--by: "colour" is none of location|function|program|file|lib|stack'),
+     "--since, --diff and --survivors exclude each other; give one of them"),
+    (["another"], "expected one run folder or pid, not 2"),
+    (["--by", "colour"], '--by: "colour" is not one of location|function|program|file|lib|stack'),
     (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),
-    (["--every", "1ms"], '--every: "1ms" is too short; the least is 500ms'),
+    (["--every", "1ms"], '--every: "1ms" is too short; the minimum is 500ms'),
 ])
-def test_flags_that_make_no_sense(leaked, flags, said):
+def test_heap_refuses_contradicting_options(leaked, flags, said):
     assert refused(run_ebb("heap", leaked.run, *flags), f"heap: {said}")
 
 
-def test_one_process_of_the_run(leaked):
+def test_heap_pid_selects_one_process(leaked):
     pid = facts(leaked.run)["pid"]
     assert heap(leaked.run, "--pid", pid) == heap(leaked.run)
     assert refused_with(run_ebb("heap", leaked.run, "--pid", pid + 1),
                         f"there is no heap history of process {pid + 1}")
 
 
-def test_exports(leaked, tmp_path):
+def test_heap_exports_to_every_format(leaked, tmp_path):
     total = heap(leaked.run)["live"]["bytes"]
     lines = run_ebb("export", leaked.run, "--collapsed").stdout.splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == pytest.approx(total, rel=1e-3)
@@ -239,7 +239,7 @@ def copy(leaked, tmp_path):
     return folder
 
 
-def test_a_heap_file_cut_short_shows_what_is_whole(copy):
+def test_truncated_heap_file_is_shown_up_to_the_cut(copy):
     path, = copy.glob("heap.*.ebbheap")
     path.write_bytes(path.read_bytes()[:-100])
     result = run_ebb("heap", copy)
@@ -247,14 +247,14 @@ def test_a_heap_file_cut_short_shows_what_is_whole(copy):
 
 
 @pytest.mark.parametrize("content", [b"", b"EBBHEAP\n" + bytes(4096)], ids=["empty", "zeros"])
-def test_a_heap_file_that_is_none_is_told(copy, content):
+def test_invalid_heap_file_is_reported(copy, content):
     path, = copy.glob("heap.*.ebbheap")
     path.write_bytes(content)
-    assert refused_with(run_ebb("heap", copy), path.name, "is not the history of a heap")
+    assert refused_with(run_ebb("heap", copy), path.name, "is not a heap history")
 
 
 @pytest.mark.parametrize("at", range(1, 10))
-def test_a_heap_file_with_a_wrong_byte_does_no_harm(copy, at):
+def test_heap_file_with_flipped_byte_is_survived(copy, at):
     path, = copy.glob("heap.*.ebbheap")
     content = bytearray(path.read_bytes())
     content[len(content) * at // 10] ^= 0x55
@@ -264,14 +264,14 @@ def test_a_heap_file_with_a_wrong_byte_does_no_harm(copy, at):
     assert result.returncode == 2 or json.loads(result.stdout)["rows"] is not None
 
 
-def test_other_files_beside_it_are_passed_over(copy, leaked):
+def test_foreign_files_in_run_folder_are_ignored(copy, leaked):
     (copy / "heap.1.ebbheap").write_bytes(b"nonsense")
     os.mkfifo(copy / "heap.2.ebbheap")
     (copy / "heap.3.ebbheap").symlink_to("/dev/zero")
     assert where(heap(copy)["rows"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_a_recording_that_is_damaged_still_has_its_heap(copy, leaked):
+def test_heap_is_shown_despite_a_damaged_recording(copy, leaked):
     (copy / "trace.ebb").write_bytes(b"")
     (copy / "run.json").write_text("{")
     assert where(heap(copy)["rows"][0]) == (str(leaked.path), leaked.line)
@@ -279,7 +279,7 @@ def test_a_recording_that_is_damaged_still_has_its_heap(copy, leaked):
 
 # ---- folders and processes without a heap ----
 
-def test_a_folder_that_is_none(tmp_path):
+def test_heap_refuses_missing_folder(tmp_path):
     assert refused(run_ebb("heap", tmp_path / "none"),
                    f"heap: {tmp_path / 'none'}: No such file or directory; "
                    "give a run folder or a pid")
@@ -287,22 +287,22 @@ def test_a_folder_that_is_none(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path / "file"), "Not a directory")
 
 
-def test_a_folder_without_heap_files(tmp_path):
+def test_heap_of_folder_without_heap_files_prints_one_line(tmp_path):
     assert refused_with(run_ebb("heap", tmp_path), f"heap: {tmp_path}: there is no heap history")
 
 
-def test_a_process_that_does_not_run_under_ebb_gets_one_sentence():
+def test_heap_of_process_not_under_ebb_prints_one_line():
     assert refused_with(run_ebb("heap", os.getpid()), "does not run under ebb; `ebb run -- CMD`")
 
 
-def test_a_process_that_has_gone():
+def test_heap_of_exited_process_is_refused():
     with subprocess.Popen([PYTHON, "-c", ""], env=environment()) as process:
         process.wait()
     assert refused_with(run_ebb("heap", process.pid), f"heap: there is no process {process.pid}")
 
 
 @pytest.mark.parametrize("pid", ["0", "99999999999"])
-def test_a_number_that_is_no_process(pid):
+def test_heap_refuses_invalid_pid(pid):
     assert refused(run_ebb("heap", pid), f'heap: invalid process id "{pid}"')
 
 
@@ -310,7 +310,7 @@ QUIET = "import time\nkeep = bytes(8 << 20)\n"
 
 
 @pytest.mark.parametrize("flags, env", [(["--no-heap"], None), ([], {"EBB_HEAP": "0"})])
-def test_a_job_that_is_not_to_be_profiled(tmp_path, flags, env):
+def test_no_heap_option_writes_no_heap_file(tmp_path, flags, env):
     text = "import os\nprint('ebb-heap' in os.environ.get('LD_PRELOAD', ''),\n" \
            "      'libebb-heap' in open('/proc/self/maps').read())\nkeep = bytes(8 << 20)\n"
     result, _ = run_python(tmp_path, text, flags=flags, env=env)
@@ -321,26 +321,26 @@ def test_a_job_that_is_not_to_be_profiled(tmp_path, flags, env):
 
 
 @pytest.mark.parametrize("size", ["0", "1", "2G", "50%", "x", "-4K"])
-def test_intervals_that_are_none(tmp_path, size):
+def test_invalid_heap_intervals_are_refused(tmp_path, size):
     assert refused(run_ebb("run", "--heap-interval", size, "--", "true", cwd=tmp_path),
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_small_objects_may_be_left_out(tmp_path):
+def test_no_heap_python_leaves_out_small_objects(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
     assert doc["cost"]["python"]["state"] == "Python frames are read"
 
 
-def test_without_a_recording_nothing_is_left_behind(tmp_path):
+def test_heap_without_recording_leaves_no_file(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_ebb("run", "-q", "--no-record", "--", PYTHON, path, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert os.listdir(tmp_path) == ["job.py"]
 
 
-# ---- names that would do harm ----
+# ---- hostile names ----
 
 HOSTILE = r"""
 import time
@@ -351,7 +351,7 @@ exec(code)
 """
 
 
-def test_names_of_files_cannot_command_the_terminal(tmp_path):
+def test_heap_escapes_file_names(tmp_path):
     result, _ = run_python(tmp_path, HOSTILE)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)
@@ -369,7 +369,7 @@ def test_names_of_files_cannot_command_the_terminal(tmp_path):
     assert "\033" not in result.stderr
 
 
-# ---- while it runs ----
+# ---- running jobs ----
 
 LIVING = """
 import sys
@@ -385,8 +385,8 @@ for line in sys.stdin:
 
 
 class Living:
-    """A job that allocates when it is told to: that one of ten, 80 MiB, is no sample happens once in
-    a million times, and does no harm."""
+    """A job that allocates on request. Of ten blocks of 80 MiB the sampler misses one in a million
+    runs, which does no harm."""
 
     def __init__(self, folder):
         self.path = write(folder, LIVING)
@@ -418,18 +418,18 @@ def living(tmp_path):
         one.job.communicate()
 
 
-def test_a_running_job_is_read_at_this_moment(living):
+def test_heap_of_running_job_is_current(living):
     for round in range(1, 4):
         living.leak(10)
-        # a history gets no more than one reading a second
+        # a history gets at most one reading per second
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
-    assert 210 <= living.held(living.job.pid) <= 270  # what leads to it stands for it
+    assert 210 <= living.held(living.job.pid) <= 270  # a launcher's pid refers to its job
     living.end()
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_again_and_again_until_the_job_ends(living):
+def test_heap_every_refreshes_until_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -448,9 +448,9 @@ def test_again_and_again_until_the_job_ends(living):
     assert "\033" not in rest
 
 
-def test_a_supervisor_that_does_not_answer_leaves_what_was_written(living, tmp_path):
+def test_heap_of_stuck_supervisor_shows_last_written_state(living, tmp_path):
     living.leak(10)
-    # a history gets no more than one reading a second
+    # a history gets at most one reading per second
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
     stopped = json.loads((living.run / "run.json").read_text())
     shutil.copytree(living.run, tmp_path / "copy")
@@ -459,12 +459,12 @@ def test_a_supervisor_that_does_not_answer_leaves_what_was_written(living, tmp_p
     (tmp_path / "copy" / "run.json").write_text(json.dumps(stopped))
     result = run_ebb("heap", tmp_path / "copy")
     assert result.returncode == 0 and f"job.py:{living.line} leak" in result.stdout
-    assert "this is what it wrote before" in result.stderr
+    assert "showing the last reading" in result.stderr
     living.end()
 
 
 @not_sanitized
-def test_a_run_in_a_run_is_profiled_once(tmp_path):
+def test_nested_run_is_profiled_once(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_job(tmp_path, binary(), "run",
                      "-q", "--run-dir", tmp_path / "inner", "--no-shim", "--", PYTHON, path)

@@ -1,4 +1,4 @@
-"""Programs under the preloaded library: they behave as without it, and the table says the truth."""
+"""Programs under the preloaded library behave as they do alone, and the table is correct."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from commands import PATIENCE_S, binary, environment
 BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).parent))
 LIBRARY = BUILD / "libebb-heap.so"
 PROGRAMS = BUILD / "tests" / "heap_programs"
-MALLOC, NEW, MAP = 0, 1, 2
-SURE = 7  # standard deviations: there are a hundred estimates, and five happen once in a million
+MALLOC, NEW, MAP, SHARED, POOL = 0, 1, 2, 4, 5
+SURE = 7  # standard deviations: with a hundred estimates, five would be exceeded once in a million
 
 
 class Job:
-    """A program under the hooks, and the tables that came of it and of what it started."""
+    """A program under the hooks, and the tables of it and its children."""
 
     def __init__(self, folder):
         self.receiver = heap_table.Receiver(folder)
@@ -35,7 +35,7 @@ class Job:
                               **options)
 
     def tables(self):
-        """All that came so far, in their order: the process is over, none comes any more."""
+        """All tables received so far, in order; the process has exited, so no more will come."""
         found = []
         while True:
             try:
@@ -64,7 +64,7 @@ def live_bytes(table, kind=None):
 
 
 def is_consistent(table):
-    """What was taken is what lives, what ended and what was let go."""
+    """Whether every sample is live, ended or dropped."""
     header = table.header()
     drops = header["drops"]
     gone = header["ends"] + drops["live"] + drops["thinned"] + drops["stale"]
@@ -77,7 +77,7 @@ def plain(name, *arguments):
 
 
 @pytest.mark.parametrize("interval", [1, 4096, 512 << 10, 1 << 40])
-def test_every_function_does_at_its_edges_what_it_does_without_us(job, interval):
+def test_hooked_functions_keep_their_edge_cases(job, interval):
     result = job.run("calls", settings=f"interval={interval}", check=True)
     assert result.stdout == plain("calls")
     assert "malloc(huge): NULL, errno 12" in result.stdout
@@ -85,12 +85,12 @@ def test_every_function_does_at_its_edges_what_it_does_without_us(job, interval)
         assert job.table().header()["samples"] > 50
 
 
-def test_the_table_says_whose_it_is_and_cannot_change_its_size(job):
+def test_heap_table_contains_its_process_and_is_sealed(job):
     job.run("execs", "0", settings="interval=100000,python=0", check=True)
     (pid, table), = job.tables()
     header = table.header()
     assert header["pid"] == pid
-    assert header["version"] == 1
+    assert header["version"] == 2
     assert header["base_interval"] == 100000
     assert header["table_bytes"] == table.size
     assert header["is_ended"]
@@ -98,21 +98,21 @@ def test_the_table_says_whose_it_is_and_cannot_change_its_size(job):
     assert any(table.module_path(i).endswith("/execs") for i in range(header["modules"]))
 
 
-def test_nothing_is_left_of_64_threads_that_churn_while_others_come_and_go(job):
+def test_no_samples_remain_after_64_threads_churn(job):
     result = job.run("churn", settings="interval=4096", check=True)
     table = job.table()
     header = table.header()
     assert result.stdout == "0\n"
     assert header["samples"] > 100
     assert is_consistent(table)
-    # 64 threads × 4000 blocks of 10 KB have come and gone; a stale sample may be found later only,
-    # and what the C library keeps of a thread may be one of the few that are taken so coarsely.
+    # 64 threads × 4000 blocks of 10 KB were allocated and freed. A stale sample may be found only
+    # later, and memory that the C library keeps per thread may be among the few coarse samples.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 
 
 @pytest.mark.parametrize("way", ["fork", "raw", "threads"])
-def test_each_child_of_a_fork_has_its_own_table_and_leaves_its_parents_alone(job, way):
+def test_forked_child_has_its_own_table(job, way):
     result = job.run("forks", way, 30, settings="interval=65536", check=True)
     parent, *children = map(int, result.stdout.split())
     tables = dict(job.tables())
@@ -127,7 +127,7 @@ def test_each_child_of_a_fork_has_its_own_table_and_leaves_its_parents_alone(job
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_a_vfork_childs_memory_is_its_parents(job):
+def test_vfork_child_allocates_in_the_parents_table(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -136,7 +136,7 @@ def test_a_vfork_childs_memory_is_its_parents(job):
     assert_near(live_bytes(table, MALLOC), 32 << 20, max(s.interval for s in table.live()))
 
 
-def test_a_chain_of_execs_is_followed(job):
+def test_exec_chain_is_profiled(job):
     job.run("execs", 20, settings="interval=100000", check=True)
     tables = job.tables()
     assert len(tables) == 21
@@ -144,7 +144,7 @@ def test_a_chain_of_execs_is_followed(job):
     assert all(table.header()["samples"] > 0 for _, table in tables)
 
 
-def test_libraries_may_come_and_go(job):
+def test_dlopen_and_dlclose_are_followed(job):
     result = job.run("plugins", PROGRAMS / "module_plugin.so", settings="interval=1000")
     table = job.table()
     assert (result.returncode, result.stdout) == (0, "300\n")
@@ -153,39 +153,39 @@ def test_libraries_may_come_and_go(job):
     assert live_bytes(table) < 1 << 20
 
 
-def test_handlers_on_small_stacks_and_in_the_midst_of_malloc_may_allocate(job):
+def test_signal_handlers_on_small_stacks_may_allocate(job):
     result = job.run("handlers", settings="interval=64")
     assert (result.returncode, result.stdout) == (0, "300\n")
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # What the destructors free after our own has run is seen to end.
+    # Memory that destructors free after our own destructor has run is recorded as freed.
     assert live_bytes(table, MAP) == 0
 
 
-def test_malloc_is_no_point_of_cancellation(job):
+def test_malloc_is_not_a_cancellation_point(job):
     result = job.run("cancelled", settings="interval=1048576", check=True)
     assert result.stdout == "20 1\n"
     assert job.table().header()["samples"] > 0
 
 
-def test_a_job_that_sandboxes_itself_is_left_alone(job):
+def test_seccomp_sandboxed_job_is_not_profiled(job):
     assert job.run("confined", "sandbox", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 
 
-def test_a_limit_on_the_size_of_files_does_not_kill(job):
+def test_file_size_limit_does_not_kill_profiled_job(job):
     assert job.run("confined", "limit", settings="interval=1000000", check=True).stdout == "0\n"
     assert job.tables() == []
 
 
-def test_no_descriptor_is_left_open(job):
+def test_profiled_job_has_no_extra_descriptors(job):
     assert job.run("confined", "not", settings="interval=100000", check=True).stdout == "0\n"
     assert job.table().header()["samples"] > 0
 
 
 @pytest.mark.parametrize("settings", ["0", "nonsense,interval=x,python=7,,="])
-def test_settings(job, settings):
+def test_invalid_heap_settings_leave_the_defaults(job, settings):
     job.run("execs", "0", settings=settings, check=True)
     tables = job.tables()
     assert len(tables) == (0 if settings == "0" else 1)
@@ -193,12 +193,12 @@ def test_settings(job, settings):
         assert table.header()["base_interval"] == 512 << 10
 
 
-def test_where_nobody_listens_the_job_runs_on(job):
+def test_profiled_job_runs_without_a_listener(job):
     job.receiver.close()
     assert job.run("confined", "not", settings="interval=1000", check=True).stdout == "0\n"
 
 
-def test_a_socket_whose_queue_is_full_is_not_waited_for(job, tmp_path):
+def test_full_socket_queue_does_not_block_the_job(job, tmp_path):
     full = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     full.bind(str(tmp_path / "full.heap"))
     full.listen(0)
@@ -216,7 +216,7 @@ def test_a_socket_whose_queue_is_full_is_not_waited_for(job, tmp_path):
         one.close()
 
 
-def test_an_allocator_with_its_own_operator_new_is_counted_once(job):
+def test_allocator_with_own_operator_new_is_counted_once(job):
     env = job.environment("interval=262144", behind=PROGRAMS / "module_allocator.so")
     with subprocess.Popen([PROGRAMS / "news"], env=env, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
@@ -227,7 +227,7 @@ def test_an_allocator_with_its_own_operator_new_is_counted_once(job):
         assert {s.kind for s in live} == {MALLOC, NEW}
         assert_near(live_bytes(table, NEW), 56 << 20, interval)
         assert_near(live_bytes(table, MALLOC), 16 << 20, interval)
-        # Its operator new[] calls malloc: counted there, and not again.
+        # Its operator new[] calls malloc: counted there, and not twice.
         assert {s.kind for s in live if s.size == 4096 + 16} == {MALLOC}
         assert table.header()["drops"]["stale"] == 0
         process.stdin.close()
@@ -235,13 +235,13 @@ def test_an_allocator_with_its_own_operator_new_is_counted_once(job):
 
 
 def assert_near(estimate, truth, interval):
-    """Within what sampling allows, for blocks small to the interval."""
+    """Checks an estimate within the sampling error, for blocks small compared with the interval."""
     deviation = math.sqrt(interval * truth)
     assert abs(estimate - truth) <= SURE * deviation, (estimate, truth, deviation)
 
 
 def site_names(table, sites, name):
-    """From a site of the table to the function of the program called NAME that it is in."""
+    """Maps sites of the table to the function of the program called NAME that contains them."""
     module = 1 + next(i for i in range(table.header()["modules"])
                       if table.module_path(i).endswith("/" + name))
 
@@ -252,6 +252,13 @@ def site_names(table, sites, name):
                 return next((n for n, (start, end, *_) in sites.items() if start <= at < end), None)
         return None
     return find
+
+
+def test_mapping_samples_have_their_kind_and_end_when_unmapped(job):
+    job.run("maps", settings="interval=64", check=True)
+    mib = 1 << 20
+    found = sorted((s.kind, s.size // mib) for s in job.table().live() if s.size >= mib)
+    assert found == [(MAP, 2), (SHARED, 3), (SHARED, 3), (SHARED, 5), (POOL, 6), (POOL, 90)]
 
 
 def test_estimates_by_call_site_are_near_the_truth(job):
@@ -277,6 +284,6 @@ def test_estimates_by_call_site_are_near_the_truth(job):
 
 
 def size_variance(size, interval):
-    """Of the estimate for one block: s²·(1 − P)/P."""
+    """Variance of the estimate for one block: s²·(1 − P)/P."""
     p = -math.expm1(-size / interval)
     return size * size * (1 - p) / p

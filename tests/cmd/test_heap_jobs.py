@@ -1,5 +1,5 @@
-"""Jobs of every kind under `ebb run`: whatever they do to themselves, they end as without it, and
-their heap is known as far as it can be."""
+"""Jobs of every kind under `ebb run` end as they do alone, and their heap is profiled if
+possible."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from heap_jobs import (LIBRARY, compiled, facts, heap, heap_files, held, line_of
 pytestmark = needs_library
 
 MIB = 1 << 20
-# C: holds 20 MiB in two calls, each a sample as good as surely.
+# C: keeps 20 MiB in two calls, each almost certainly sampled.
 HOLDS = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,13 +35,13 @@ static void hold(void)
 
 
 def near(bytes, mib):
-    """Large blocks are all sampled: little is left to chance."""
+    """Large blocks are all sampled, so little depends on chance."""
     return abs(bytes - mib * MIB) < mib * MIB * 0.2
 
 
 # ---- programs ----
 
-def test_a_program_in_c(tmp_path):
+def test_heap_of_c_program_names_the_function(tmp_path):
     program = compiled(tmp_path, HOLDS + "int main(void) { hold(); return 7; }\n")
     result = run_job(tmp_path, program)
     assert result.returncode == 7, result.stderr
@@ -51,24 +51,24 @@ def test_a_program_in_c(tmp_path):
     assert heap(result.run)["cost"]["python"]["version"] is None
 
 
-def test_a_static_program_is_left_alone_and_it_is_said_once(tmp_path):
+def test_static_program_is_not_profiled_and_reported_once(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
-    assert result.stderr.count("static program") == 2  # the sentence, and the summary's JSON
+    assert result.stderr.count("static program") == 2  # once as a message, once in the summary's JSON
     doc = facts(result.run)["heap"]
     assert (doc["on"], doc["trouble"]) == (False, "it is a static program")
     assert refused_with(run_ebb("heap", result.run), "has no heap: it is a static program")
 
 
-def test_a_static_program_below_a_dynamic_one_does_no_harm(tmp_path):
+def test_static_child_of_dynamic_program_is_harmless(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, "sh", "-c", f"{program}; {program}; exit 3")
     assert (result.returncode, result.stdout) == (3, "well\nwell\n")
 
 
 @pytest.mark.parametrize("shebang", [f"#!{PYTHON}", f"#!/usr/bin/env -S {PYTHON} -u"])
-def test_a_script_by_its_first_line(tmp_path, shebang):
+def test_script_started_by_shebang_is_profiled(tmp_path, shebang):
     path = write(tmp_path, f"{shebang}\nkeep = bytes(20 << 20)\n", "script")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     result = run_job(tmp_path, path)
@@ -86,7 +86,7 @@ void *malloc(size_t size) { own_mallocs++; return __libc_malloc(size); }
 
 
 @not_sanitized
-def test_a_job_that_preloads_its_own_allocator(tmp_path):
+def test_job_with_preloaded_allocator_is_profiled(tmp_path):
     library = compiled(tmp_path, PRELOADED, "-shared", "-fPIC", name="own.so")
     program = compiled(tmp_path, HOLDS + """
         extern size_t own_mallocs __attribute__((weak));
@@ -99,7 +99,7 @@ def test_a_job_that_preloads_its_own_allocator(tmp_path):
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
-def test_a_job_that_takes_the_library_out_again(tmp_path):
+def test_job_that_clears_ld_preload_runs_unprofiled(tmp_path):
     text = "import os, sys\n" \
            "if 'again' not in sys.argv:\n" \
            "    del os.environ['LD_PRELOAD']\n" \
@@ -181,18 +181,18 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize("way", ["prctl", "syscall", "instruction"])
-def test_job_that_forbids_itself_what_the_library_needs_lives(tmp_path, when, way):
+def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, program, when, way)
     if result.returncode == 100:
         pytest.skip("seccomp filters are not allowed here")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
-    assert len(heap_files(result.run)) == 1  # its table was there before it could forbid it
+    assert len(heap_files(result.run)) == 1  # its table existed before the filter
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
 @pytest.mark.parametrize("way", ["prctl", "syscall"])
-def test_program_of_a_job_that_forbids_itself_what_the_library_needs_lives(tmp_path, way):
+def test_child_of_job_with_strict_seccomp_filter_survives(tmp_path, way):
     program = compiled(tmp_path, SECCOMP)
     result = run_job(tmp_path, "/bin/sh", "-c", f"{program} early {way}; exit $?")
     if result.returncode == 100:
@@ -212,7 +212,7 @@ print("well", flush=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
-def test_a_job_in_a_root_of_its_own(tmp_path):
+def test_heap_of_job_in_chroot_names_the_line(tmp_path):
     (tmp_path / "empty").mkdir()
     path = write(tmp_path, CHROOT)
     result = run_job(tmp_path, PYTHON, path, tmp_path / "empty")
@@ -232,13 +232,13 @@ os.kill(os.getpid(), signal.{signal})
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
-def test_a_job_that_a_signal_ends_leaves_its_heap_whole(tmp_path, name):
+def test_job_killed_by_signal_leaves_complete_heap_file(tmp_path, name):
     result, path = run_python(tmp_path, KILLED.format(signal=name))
     assert result.returncode == 128 + getattr(signal, name)
     assert near(held(heap(result.run), path, line_of(path, "# held")), 100)
 
 
-def test_a_job_that_is_gone_in_a_moment_is_known(tmp_path):
+def test_heap_of_very_short_job_is_recorded(tmp_path):
     program = compiled(tmp_path, HOLDS + "void _exit(int);\nint main(void) { hold(); _exit(5); }\n")
     result = run_job(tmp_path, program)
     assert result.returncode == 5
@@ -260,7 +260,7 @@ print("limit not kept")
 
 
 def own_cgroups():
-    """Where a memory cgroup below our own would be, and what to write into it."""
+    """Where a memory cgroup below our own would be, and the files to write."""
     limits = {"memory.limit_in_bytes": "120M", "memory.max": "120M", "memory.swap.max": "0"}
     for line in open("/proc/self/cgroup", encoding="ascii"):
         _, names, path = line.rstrip("\n").split(":", 2)
@@ -272,7 +272,7 @@ def own_cgroups():
 
 @pytest.fixture
 def small_cgroup():
-    """A cgroup with room for 120 MiB, or a skip."""
+    """A cgroup with a limit of 120 MiB, or a skip."""
     for parent, limits in own_cgroups():
         folder = parent / f"ebb-test-{os.getpid()}"
         try:
@@ -301,7 +301,7 @@ def remove(folder):
     return True
 
 
-def test_a_job_that_the_kernel_kills_for_its_memory_leaves_its_heap_whole(tmp_path, small_cgroup):
+def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
     path = write(tmp_path, OOM)
     result = run_job(tmp_path, PYTHON, path, small_cgroup / "cgroup.procs", flags=["--no-guard"])
     if "limit not kept" in result.stdout or "Error" in result.stderr:
@@ -310,20 +310,20 @@ def test_a_job_that_the_kernel_kills_for_its_memory_leaves_its_heap_whole(tmp_pa
     assert 60 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 240 * MIB
 
 
-def test_a_job_that_the_guard_kills_leaves_its_heap_whole(tmp_path):
-    # Without a cgroup: where the guard has to wait for its turn, the kernel would be there first.
+def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
+    # Without a cgroup, because on a busy machine the kernel could be faster than the guard.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr
     assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 250 * MIB
 
 
-def test_a_supervisor_that_is_killed_takes_nothing_of_the_history(tmp_path):
+def test_killed_supervisor_leaves_heap_history_intact(tmp_path):
     path = write(tmp_path, "keep = bytes(20 << 20)\nprint('ready', flush=True)\ninput()\n")
     job = start_job(tmp_path, PYTHON, path)
     try:
         assert job.stdout.readline() == "ready\n"
-        # a history gets no more than one reading a second
+        # a history gets at most one reading per second
         wait_for(lambda: near(held(heap(tmp_path / "run"), path, 1), 20), "a reading of all of it")
         os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
         job.communicate(timeout=PATIENCE_S)
@@ -334,9 +334,9 @@ def test_a_supervisor_that_is_killed_takes_nothing_of_the_history(tmp_path):
     assert near(held(heap(tmp_path / "run"), path, 1), 20)
 
 
-# ---- more than one process ----
+# ---- several processes ----
 
-def test_a_storm_of_short_processes_leaves_few_files(tmp_path):
+def test_many_short_processes_leave_few_heap_files(tmp_path):
     result = run_job(tmp_path, "sh", "-c",
                      "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait; exit 9")
     assert result.returncode == 9, result.stderr
@@ -354,7 +354,7 @@ if n:
 """
 
 
-def test_a_chain_of_execs_has_one_history_each(tmp_path):
+def test_each_program_of_an_exec_chain_has_a_history(tmp_path):
     path = write(tmp_path, EXECS)
     result = run_job(tmp_path, PYTHON, path, "3")
     assert result.returncode == 0, result.stderr
@@ -366,7 +366,7 @@ def test_a_chain_of_execs_has_one_history_each(tmp_path):
 
 
 def near_mib(file, path, folder):
-    """What the line "# held" holds in this one history."""
+    """MiB of the line "# held" in this one history."""
     alone = folder / f"only-{file.name}"
     alone.mkdir()
     shutil.copy(file, alone)
@@ -395,7 +395,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
-def test_workers_of_a_pool_have_a_history_each(tmp_path, way):
+def test_each_pool_worker_has_a_history(tmp_path, way):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, way)
     assert result.returncode == 0, result.stderr
@@ -407,7 +407,7 @@ def test_workers_of_a_pool_have_a_history_each(tmp_path, way):
     assert held(heap(result.run, "--pid", facts(result.run)["pid"]), path, line) == 0
 
 
-def test_the_process_that_holds_most_is_shown_and_the_others_are_named(tmp_path):
+def test_heap_shows_largest_process_and_names_the_others(tmp_path):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, "fork")
     doc = heap(result.run)
@@ -438,7 +438,7 @@ assert all(kept)
 """
 
 
-def test_threads_that_allocate_without_the_gil_have_their_own_lines(tmp_path):
+def test_threads_without_gil_are_attributed_to_their_lines(tmp_path):
     result, path = run_python(tmp_path, THREADS)
     assert result.returncode == 0, result.stderr
     doc = heap(result.run)
@@ -460,7 +460,7 @@ sys.stdin.read()
 """
 
 
-def test_a_process_of_the_job_is_found_by_its_pid(tmp_path):
+def test_heap_accepts_pid_of_any_process_of_the_job(tmp_path):
     path = write(tmp_path, NOT_OURS)
     job = start_job(tmp_path, PYTHON, path)
     try:
@@ -480,7 +480,7 @@ def test_a_process_of_the_job_is_found_by_its_pid(tmp_path):
     assert job.returncode == 0
 
 
-def test_an_unprivileged_user_gets_the_same(open_folder, ebb_as_nobody):
+def test_heap_works_for_unprivileged_user(open_folder, ebb_as_nobody):
     path = write(open_folder, "keep = bytes(20 << 20)\n")
     shutil.copy(LIBRARY, open_folder)
     os.chmod(open_folder / LIBRARY.name, 0o755)
@@ -492,7 +492,7 @@ def test_an_unprivileged_user_gets_the_same(open_folder, ebb_as_nobody):
     assert json.loads(shown.stdout) == heap(open_folder / "run")
 
 
-def test_without_the_library_the_job_runs_and_it_is_said(open_folder):
+def test_missing_heap_library_is_reported_and_job_runs(open_folder):
     program = open_folder / "ebb"
     shutil.copy(binary(), program)
     result = subprocess.run([str(program), "run", "-q", "--run-dir", str(open_folder / "run"), "--",
@@ -500,4 +500,4 @@ def test_without_the_library_the_job_runs_and_it_is_said(open_folder):
                             stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     assert result.returncode == 4
     assert refused_with(run_ebb("heap", open_folder / "run"),
-                        "has no heap: libebb-heap.so is not beside this program")
+                        "has no heap: libebb-heap.so is not next to this program")

@@ -1,4 +1,4 @@
-"""Whose function it is: what a library allocates is told with the function of the program that asked for it."""
+"""Allocations of a library are shown with the function of the program that called the library."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from heap_jobs import STEPS, heap, line_of, needs_library, run_job, write
 pytestmark = needs_library
 
 PARTS = 20
-# An installed package that allocates by many lines, none of which is large.
+# An installed package that allocates at many lines, none of which is large.
 LIBRARY = "kept = []\n" + "".join(
     f"def part_{i}():\n    kept.append(bytearray(1 << 18))\n" for i in range(PARTS)) + f"""
 def figure():
@@ -45,7 +45,7 @@ def installed(folder):
 
 
 def run_with(folder, *command, path=()):
-    """Runs a job that has the package; every MiB is a sample, as good as surely."""
+    """Runs a job with the package; every MiB is almost certainly sampled."""
     packages = installed(folder)
     result = run_job(folder, *command, flags=["--heap-interval", "64KiB"],
                      env={"PYTHONPATH": os.pathsep.join([str(packages), *map(str, path)])})
@@ -65,14 +65,14 @@ def drawn(tmp_path_factory):
     return result
 
 
-def test_lines_of_a_library_below_one_function_are_one_row(drawn):
+def test_library_lines_below_one_function_are_one_row(drawn):
     doc = heap(drawn.run)
     first = doc["rows"][0]
     own, places = first["in_program"], first["places"]
     assert own["function"].endswith("on_evaluate") and own["own"]
     assert (own["file"], own["line"]) == (str(drawn.path), line_of(drawn.path, "# DRAWS"))
     assert [frame["function"] for frame in first["callers"]] == ["evaluate", "main"]
-    assert PARTS / 2 < first["place_count"] <= PARTS and len(places) == 3  # few samples may leave one out
+    assert PARTS / 2 < first["place_count"] <= PARTS and len(places) == 3  # with few samples one line may be missing
     for frame in (first["where"], *(place["where"] for place in places)):
         assert frame["file"].startswith(str(drawn.packages)) and not frame["own"]
     assert places[0]["growth_bytes"] >= places[1]["growth_bytes"] >= places[2]["growth_bytes"] > 0
@@ -80,27 +80,27 @@ def test_lines_of_a_library_below_one_function_are_one_row(drawn):
     assert first["live"]["bytes"] <= doc["live"]["bytes"]
 
 
-def test_by_location_each_line_is_a_row_of_its_own(drawn):
+def test_heap_by_location_has_one_row_per_line(drawn):
     rows = heap(drawn.run, "--by", "location", "--top", PARTS)["rows"]
     assert {row["where"]["function"] for row in rows} == {f"part_{i}" for i in range(PARTS)}
     assert all(row["in_program"]["function"].endswith("on_evaluate") for row in rows)
     assert not any("place_count" in row for row in rows)
 
 
-def test_by_program_a_row_is_a_function_of_its_own_files(drawn):
+def test_heap_by_program_has_one_row_per_program_function(drawn):
     first = heap(drawn.run, "--by", "program")["rows"][0]
     assert first["where"] == first["in_program"] and first["stacks"] >= PARTS
     assert first["where"]["function"].endswith("on_evaluate")
 
 
-def test_people_read_the_function_its_callers_and_the_largest_lines(drawn):
+def test_heap_text_has_function_callers_and_largest_lines(drawn):
     text = run_ebb("heap", drawn.run).stdout
     count = heap(drawn.run)["rows"][0]["place_count"]
     assert "on_evaluate\n" in text and "← job.py:" in text and " evaluate" in text
     assert f"and {count - 3} more lines\n" in text and "plots/__init__.py:" in text
 
 
-def test_the_summary_the_diagnosis_and_the_report_name_the_function(drawn):
+def test_summary_diagnosis_and_report_name_the_function(drawn):
     assert "on_evaluate" in drawn.stderr
     doc = run_ebb("diagnose", drawn.run).stdout
     assert re.search(r"on_evaluate, through \d+ lines", " ".join(doc.split())), doc
@@ -110,7 +110,7 @@ def test_the_summary_the_diagnosis_and_the_report_name_the_function(drawn):
     assert place in page.read_text()
 
 
-def test_exports_have_the_whole_stacks(drawn):
+def test_heap_exports_have_complete_stacks(drawn):
     lines = run_ebb("export", drawn.run, "--collapsed").stdout.splitlines()
     for i in range(PARTS):
         stacks = [line for line in lines if f"part_{i} " in line or f"part_{i};" in line]
@@ -120,7 +120,7 @@ def test_exports_have_the_whole_stacks(drawn):
             assert calls == sorted(calls), stack
 
 
-# ---- ways to be called ----
+# ---- how the library is called ----
 
 DECORATED = """
 import functools
@@ -168,7 +168,7 @@ def call():
     thread.start()
     thread.join()
 """
-# What it holds is still there when it ends.
+# The program exits without freeing its memory.
 CALLED = "import os, plots\nkept = []\n{}\nfor _ in range(10):\n    call()\nos._exit(0)\n"
 
 
@@ -176,7 +176,7 @@ CALLED = "import os, plots\nkept = []\n{}\nfor _ in range(10):\n    call()\nos._
     (DECORATED, "load"), (GENERATOR, "tables"), (LAMBDA, "<lambda>"), (COMPREHENSION, "batch"),
     (INHERITED, "make"), (THREAD, "work")],
     ids=["decorated", "generator", "lambda", "comprehension", "inherited", "thread"])
-def test_the_function_of_the_program_is_in_the_first_row(tmp_path, text, function):
+def test_first_heap_row_names_the_programs_function(tmp_path, text, function):
     path = write(tmp_path, CALLED.format(text))
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     own = first["in_program"]
@@ -185,7 +185,7 @@ def test_the_function_of_the_program_is_in_the_first_row(tmp_path, text, functio
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_code_that_is_executed_as_text_is_the_programs(tmp_path):
+def test_code_run_by_exec_belongs_to_the_program(tmp_path):
     path = write(tmp_path, CALLED.format("""
 cell = "def collect():\\n    kept.append(plots.table(2 << 20))\\n"
 exec(compile(cell, "<cell 1>", "exec"))
@@ -195,7 +195,7 @@ call = collect
     assert (own["file"], own["line"], own["function"]) == ("<cell 1>", 2, "collect")
 
 
-def test_a_package_that_is_run_as_a_module_is_the_program(tmp_path):
+def test_package_run_with_dash_m_is_the_program(tmp_path):
     source = tmp_path / "source"
     (source / "trainer").mkdir(parents=True)
     (source / "trainer" / "__init__.py").touch()
@@ -204,7 +204,7 @@ def test_a_package_that_is_run_as_a_module_is_the_program(tmp_path):
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_a_script_without_functions_has_its_module(tmp_path):
+def test_script_without_functions_shows_module_level(tmp_path):
     path = write(tmp_path, "import os\nkeep = bytes(20 << 20)\nos._exit(0)\n")
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     assert (first["in_program"]["function"], first["in_program"]["line"]) == ("<module>", 2)

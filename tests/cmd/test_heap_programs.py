@@ -1,4 +1,4 @@
-"""Programs that a preloaded library can harm: under `ebb run` they do what they do without it."""
+"""Programs that a preloaded library could harm run under `ebb run` as they do alone."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def compiled(folder, text, *flags, suffix=".c"):
 
 
 @pytest.mark.parametrize("kind", ["address", "thread", "leak", "undefined"])
-def test_a_sanitized_program_runs_as_the_job_and_as_its_child(run, tmp_path, kind):
+def test_sanitized_program_runs_as_job_and_as_child_of_a_job(run, tmp_path, kind):
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", f"-fsanitize={kind}")
     child = run("/bin/sh", "-c", f"{program}; exit $?", options=("--no-record",))
     if "ThreadSanitizer: unexpected memory mapping" in child.stderr:
@@ -83,7 +83,7 @@ def test_a_sanitized_program_runs_as_the_job_and_as_its_child(run, tmp_path, kin
         assert itself.stderr.count("\n") == 1 and "sanitizer" in itself.stderr
 
 
-def test_what_a_sanitizer_finds_in_a_child_is_what_it_finds_without_ebb(run, tmp_path):
+def test_sanitizer_reports_in_child_are_unchanged_under_ebb(run, tmp_path):
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", "-fsanitize=address")
     plain = subprocess.run([program, "wrong"], env=environment({}), capture_output=True, text=True,
                            timeout=4 * PATIENCE_S)
@@ -94,7 +94,7 @@ def test_what_a_sanitizer_finds_in_a_child_is_what_it_finds_without_ebb(run, tmp
     assert errors[0] == errors[1] and len(errors[0]) == 1
 
 
-def test_a_program_behind_a_filter_that_kills_is_left_alone(run):
+def test_program_behind_killing_seccomp_filter_is_not_profiled(run):
     plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
                            text=True, timeout=4 * PATIENCE_S)
     if plain.returncode == 77:
@@ -104,6 +104,6 @@ def test_a_program_behind_a_filter_that_kills_is_left_alone(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_a_thread_that_a_constructor_waits_for_may_call_operator_new(run):
+def test_thread_awaited_by_constructor_may_call_operator_new(run):
     result = run(PROGRAMS / "late", PROGRAMS / "module_starter.so")
     assert (result.returncode, result.stdout, result.stderr) == (0, "10\n", "")

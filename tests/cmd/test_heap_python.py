@@ -1,6 +1,6 @@
-"""Python under the preloaded library: its stacks to the line, its small objects, its forks.
+"""Python under the preloaded library: exact stacks, small objects, forks.
 
-EBB_TEST_PYTHONS has the interpreters to run, between colons.
+EBB_TEST_PYTHONS has the interpreters to use, separated by colons.
 """
 
 import json
@@ -39,7 +39,8 @@ def receiver(open_folder):
 
 
 class Profiled:
-    """A Python program under the preload, up to the first line it prints; it reads its input."""
+    """A Python program under the preload, up to the first line it prints; it then reads its
+    input."""
 
     def __init__(self, receiver, python, *arguments, **variables):
         settings = with_filters(variables.pop("EBB_HEAP", ""))
@@ -76,17 +77,18 @@ def weight(sample):
 
 
 def deviation(samples):
-    """Of the sum of their weights, as the samples themselves have it."""
+    """Standard deviation of the sum of the samples' weights."""
     return math.sqrt(sum(weight(s) ** 2 * math.exp(-s.size / s.interval) for s in samples))
 
 
 def test_every_stack_is_exact_in_file_function_and_line(receiver, python):
     with Profiled(receiver, python, str(STACKS)) as job:
-        told = json.loads(job.line)
-        wanted = {int(size): list(map(tuple, stack)) for size, stack in told.items()}
+        printed = json.loads(job.line)
+        wanted = {int(size): list(map(tuple, stack)) for size, stack in printed.items()}
         assert job.table.header()["python_state"] == "ok"
         found = stacks_by_size(job.table, python, min(wanted))
-        # A machine that stood still may have made a burst of them, of which some are left out.
+        # After a pause of the machine there may be a burst of allocations, of which some are not
+        # sampled.
         assert len(wanted) > 60 and len(found) > len(wanted) * 0.9
         for size, got in found.items():
             stack = wanted.get(size) or wanted[size - BYTES_HEADER]
@@ -113,7 +115,7 @@ sys.stdin.read()
 """
 
 
-def test_frames_of_c_are_where_they_were_between_those_of_python(receiver, python):
+def test_c_frames_stay_in_place_between_python_frames(receiver, python):
     with Profiled(receiver, python, "-c", CALLED_BACK) as job:
         sites = {sample.site for sample in job.table.live() if sample.size > 64 << 20}
         assert len(sites) == 1
@@ -124,7 +126,7 @@ def test_frames_of_c_are_where_they_were_between_those_of_python(receiver, pytho
         assert first < second < last
         between = names[first + 1:second]
         assert any(name.startswith("libc.so") for name in between), names
-        # What the interpreter does between two functions of Python's is its own affair.
+        # Frames of the interpreter between two Python functions are omitted.
         assert not any(name.startswith(("python", "libpython")) for name in between), names
         assert last == second + 1
         assert job.end() == 0
@@ -153,7 +155,7 @@ def leaked(job, python):
     return [s for s in samples if stacks[s.site] == where]
 
 
-def test_a_leak_of_small_objects_is_seen_with_its_line(receiver, python):
+def test_leak_of_small_objects_is_shown_with_its_line(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=1") as job:
         truth = int(job.line)
         samples = leaked(job, python)
@@ -177,7 +179,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_python_s_arenas_are_counted_for_as_long_as_one_object_lives_there(receiver, python, kept):
+def test_arena_is_counted_while_one_object_lives_in_it(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]
@@ -186,7 +188,7 @@ def test_python_s_arenas_are_counted_for_as_long_as_one_object_lives_there(recei
         assert job.end() == 0
 
 
-def test_small_objects_are_not_counted_when_that_is_not_wanted(receiver, python):
+def test_small_objects_are_not_counted_when_switched_off(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=0") as job:
         kinds = {sample.kind for sample in job.table.live()}
         assert KIND_PYTHON not in kinds and not job.table.header()["python_small"]
@@ -196,13 +198,13 @@ def test_small_objects_are_not_counted_when_that_is_not_wanted(receiver, python)
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "debug", "pymalloc_debug"])
-def test_no_other_allocator_than_pymalloc_is_wrapped(receiver, python, allocator):
+def test_only_pymalloc_is_wrapped(receiver, python, allocator):
     with Profiled(receiver, python, "-c", LEAK, PYTHONMALLOC=allocator) as job:
         assert not job.table.header()["python_small"]
         assert job.table.header()["python_state"] == "ok"
         samples = leaked(job, python)
         estimate = sum(map(weight, samples))
-        # With malloc each object is counted; with debugging pymalloc its arenas are.
+        # With malloc each object is counted; with the debug pymalloc, its arenas are.
         arenas = [s for s in job.table.live() if s.kind == 2]
         counted = estimate if allocator == "malloc" else sum(map(weight, arenas))
         assert counted > int(job.line) / 3
@@ -219,17 +221,17 @@ sys.stdin.read()
 """
 
 
-def test_arenas_alone_tell_that_another_allocator_is_not_wrapped(receiver, python):
-    # Nothing here is large enough to be a sample by itself.
+def test_only_arenas_are_counted_for_unknown_allocator(receiver, python):
+    # No allocation here is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        assert sum(map(weight, arenas)) > 20e6  # a tenth of them: three samples of the two dozen to expect
+        assert sum(map(weight, arenas)) > 20e6  # a tenth of them: three samples of the two dozen expected
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
 
 
-def test_arenas_are_not_counted_beside_the_objects_in_them(receiver, python):
+def test_arenas_are_not_counted_in_addition_to_their_objects(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]
@@ -259,7 +261,7 @@ sys.stdin.read()
 """
 
 
-def test_tracemalloc_comes_and_goes_in_front(receiver, python):
+def test_tracemalloc_can_start_and_stop_under_the_profiler(receiver, python):
     with Profiled(receiver, python, "-c", TRACED, EBB_HEAP="interval=4096") as job:
         assert job.line == "whole\n"
         assert job.table.header()["python_small"]
@@ -312,7 +314,7 @@ os.waitpid(child, 0)
 """
 
 
-def test_a_forked_child_notes_its_functions_anew(receiver, python):
+def test_forked_child_records_its_functions_again(receiver, python):
     with Profiled(receiver, python, "-c", FORKED) as job:
         pid, table = receiver.receive(PATIENCE_S)
         assert pid == int(job.line) and pid != job.pid
@@ -341,7 +343,7 @@ print(flush=True)
 """
 
 
-def test_threads_that_allocate_while_the_interpreter_ends_do_no_harm(receiver, python):
+def test_threads_allocating_at_interpreter_exit_are_harmless(receiver, python):
     for _ in range(10):
         with Profiled(receiver, python, "-c", DAEMONS, EBB_HEAP="interval=4096") as job:
             assert job.end() == 0
@@ -388,7 +390,7 @@ def library_of(python):
                           check=True).stdout.strip()
 
 
-def test_an_interpreter_that_a_program_loads_is_found(receiver, python, tmp_path):
+def test_embedded_interpreter_is_found(receiver, python, tmp_path):
     library = library_of(python)
     if not shutil.which("cc") or not library:
         pytest.skip("no compiler, or no library of this interpreter")
@@ -412,7 +414,7 @@ sys.stdin.read()
 """
 
 
-def test_the_interpreter_ends_as_without_it(receiver, python):
+def test_interpreter_exits_as_without_the_profiler(receiver, python):
     with Profiled(receiver, python, "-X", "dev", "-c", IMPORTS) as job:
         assert int(job.line) > 100 and job.end() == 0
     with Profiled(receiver, python, "-c", IMPORTS, EBB_HEAP="interval=256") as job:

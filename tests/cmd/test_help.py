@@ -1,4 +1,4 @@
-"""Help, manual page and completions: all out of the one table of options."""
+"""Help, manual page and completions, all from one table of options."""
 
 import fcntl
 import os
@@ -13,8 +13,8 @@ import pytest
 
 from commands import binary, environment, refused, refused_with
 
-COMMANDS = ["run", "watch", "verdict", "diagnose", "heap", "census", "report", "export",
-            "mark", "doctor", "serve", "submit", "jobs", "show", "logs", "wait", "cancel",
+COMMANDS = ["run", "watch", "show", "verdict", "diagnose", "explain", "heap", "census", "report",
+            "export", "mark", "doctor", "serve", "submit", "jobs", "logs", "wait", "cancel",
             "checkpoint", "rerun", "help", "version"]
 EXPECTED = [command for command in COMMANDS if command != "watch"]
 
@@ -24,7 +24,7 @@ def options_in(text):
 
 
 @pytest.mark.parametrize("command", EXPECTED)
-def test_the_help_of_a_command_is_as_expected(ebb, golden, command):
+def test_help_of_each_command_matches_expected_text(ebb, golden, command):
     result = ebb("help", command)
     assert (result.returncode, result.stderr) == (0, "")
     golden(f"help-{command}.txt", result.stdout)
@@ -47,7 +47,7 @@ def test_help_fits_the_width_and_names_every_option_once(ebb, command):
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["--help"], ["-h"]])
-def test_the_list_names_every_command(ebb, arguments):
+def test_command_list_is_complete(ebb, arguments):
     result = ebb(*arguments)
     assert (result.returncode, result.stderr) == (0, "")
     for command in COMMANDS:
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments):
         while chunk := os.read(ours, 65536):
             text += chunk
     except OSError:
-        pass  # EIO is how a terminal ends
+        pass  # a terminal ends with EIO
     os.close(ours)
     return text.decode().replace("\r", "")
 
@@ -81,16 +81,16 @@ def test_help_follows_the_width_of_the_terminal(columns, width):
     assert width - 15 < max(map(len, prose)) <= width
 
 
-def test_help_for_a_command_that_is_not_there_suggests_one(ebb):
-    assert refused(ebb("help", "exprot"), 'there is no command "exprot"; did you mean export?')
+def test_help_for_unknown_command_suggests_one(ebb):
+    assert refused(ebb("help", "exprot"), 'unknown command "exprot"; did you mean export?')
 
 
-def test_help_does_one_thing_at_a_time(ebb):
+def test_help_refuses_two_requests_at_once(ebb):
     assert refused_with(ebb("help", "--man", "--completions", "bash"), "give one")
     assert refused_with(ebb("help", "--man", "export"), "give one")
 
 
-def test_the_manual_page_holds_every_command_and_option(ebb):
+def test_manual_page_has_every_command_and_option(ebb):
     page = ebb("help", "--man").stdout
     assert page.isascii()
     plain = page.replace("\\-", "-")
@@ -100,7 +100,7 @@ def test_the_manual_page_holds_every_command_and_option(ebb):
             assert f"\\fB--{option}\\fR" in plain
 
 
-def test_the_manual_page_is_good_roff(ebb, tmp_path):
+def test_manual_page_is_valid_roff(ebb, tmp_path):
     text = ebb("help", "--man").stdout
     requests = set(re.findall(r"^[.'](\S*)", text, re.M))
     assert requests <= {'\\"', "TH", "SH", "SS", "TP", "PP", "RS", "RE", "nf", "fi"}
@@ -113,7 +113,7 @@ def test_the_manual_page_is_good_roff(ebb, tmp_path):
 
 @pytest.mark.parametrize("shell, check", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]),
                                           ("fish", ["fish", "--no-execute"])])
-def test_completions_hold_every_option_and_are_good_syntax(ebb, tmp_path, shell, check):
+def test_completions_have_every_option_and_valid_syntax(ebb, tmp_path, shell, check):
     result = ebb("help", "--completions", shell)
     assert (result.returncode, result.stderr) == (0, "")
     for command in COMMANDS:
@@ -127,7 +127,7 @@ def test_completions_hold_every_option_and_are_good_syntax(ebb, tmp_path, shell,
 
 
 def complete(ebb, *words):
-    """What bash offers for the last of WORDS."""
+    """The completions that bash offers for the last of WORDS."""
     script = ebb("help", "--completions", "bash").stdout
     script += 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"\n'
     done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True)
@@ -136,15 +136,15 @@ def complete(ebb, *words):
 
 
 def test_bash_completes_commands_options_and_words(ebb):
-    assert complete(ebb, "ebb", "ex") == ["export"]
+    assert complete(ebb, "ebb", "exp") == ["explain", "export"]
     assert complete(ebb, "ebb", "export", "--j") == ["--jsonl"]
     assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]
     assert complete(ebb, "ebb", "help", "--completions", "=", "z") == ["zsh"]
     assert complete(ebb, "ebb", "help", "do") == ["doctor"]
-    assert complete(ebb, "ebb", "export", "-o", "x") == []  # a file: bash's own
+    assert complete(ebb, "ebb", "export", "-o", "x") == []  # file names are completed by bash itself
     assert "bash" in complete(ebb, "ebb", "run", "--", "bas")
 
 
 def test_a_shell_without_completions_is_refused(ebb):
     assert refused(ebb("help", "--completions", "tcsh"),
-                   'help: --completions: "tcsh" is none of bash|zsh|fish')
+                   'help: --completions: "tcsh" is not one of bash|zsh|fish')

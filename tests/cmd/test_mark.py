@@ -1,4 +1,4 @@
-"""`ebb mark`: one datagram, or one sentence."""
+"""`ebb mark`: sends one datagram, or prints one error."""
 
 import os
 import socket
@@ -19,14 +19,14 @@ def receiver():
             yield s
 
 
-def test_a_mark_arrives_as_lines(ebb, receiver):
+def test_mark_arrives_as_key_value_lines(ebb, receiver):
     result = ebb("mark", "KIND=step", "STEP=3", "NOTE=a = b, ü",
                  env={"EBB_SOCKET": receiver.getsockname()})
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert receiver.recv(65536).decode() == "KIND=step\nSTEP=3\nNOTE=a = b, ü\n"
 
 
-def test_the_option_names_another_socket(ebb, receiver):
+def test_mark_socket_option_overrides_environment(ebb, receiver):
     result = ebb("mark", "--socket", receiver.getsockname(), "KIND=own-kind",
                  env={"EBB_SOCKET": "/nonexistent"})
     assert result.returncode == 0
@@ -37,20 +37,20 @@ def test_the_option_names_another_socket(ebb, receiver):
     ([], "KEY=VALUE… is missing; write ebb mark [OPTION…] KEY=VALUE…"),
     (["-q"], "KEY=VALUE… is missing; write ebb mark [OPTION…] KEY=VALUE…"),
     (["STEP=3"], "KIND is missing; write it like KIND=step"),
-    (["step"], '"step" is not KEY=VALUE; write it like STEP=3, the key in capitals'),
-    (["kind=step"], '"kind=step" is not KEY=VALUE; write it like STEP=3, the key in capitals'),
-    (["=x"], '"=x" is not KEY=VALUE; write it like STEP=3, the key in capitals'),
-    (["9A=x"], '"9A=x" is not KEY=VALUE; write it like STEP=3, the key in capitals'),
+    (["step"], '"step" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
+    (["kind=step"], '"kind=step" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
+    (["=x"], '"=x" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
+    (["9A=x"], '"9A=x" is not KEY=VALUE; write it like STEP=3, with the key in capitals'),
     (["KIND="], "KIND has no value; write it like KIND=step"),
     (["KIND=step", "STEP=abc"], '"STEP=abc": STEP cannot have that value; write it like STEP=3'),
     (["KIND=step", "STEP=-1"], '"STEP=-1": STEP cannot have that value; write it like STEP=3'),
     (["KIND=step", "EPOCH=nan"], '"EPOCH=nan": EPOCH cannot have that value; write it like EPOCH=3'),
     (["KIND=step", "STEPS_PER_EPOCH=0"], '"STEPS_PER_EPOCH=0": STEPS_PER_EPOCH cannot have that '
                                          "value; write it like STEPS_PER_EPOCH=3"),
-    (["KIND=step\nSTEP=3"], '"KIND=step\\nSTEP=3" holds a line break; a mark has one line for each '
+    (["KIND=step\nSTEP=3"], '"KIND=step\\nSTEP=3" contains a line break; a mark has one line for each '
                             "KEY=VALUE"),
 ])
-def test_a_wrong_mark_is_refused_and_not_sent(ebb, receiver, arguments, sentence):
+def test_invalid_mark_is_refused_and_not_sent(ebb, receiver, arguments, sentence):
     env = {"EBB_SOCKET": receiver.getsockname()}
     assert refused(ebb("mark", *arguments, env=env), f"mark: {sentence}")
     receiver.setblocking(False)
@@ -66,14 +66,14 @@ def test_a_mark_that_is_too_long_is_refused(ebb, receiver):
     assert ebb("mark", "KIND=x", "A=" + "y" * 8000, env=env).returncode == 0
 
 
-def test_outside_a_run_it_says_so_and_with_quiet_nothing(ebb):
+def test_mark_outside_a_run_is_reported_unless_quiet(ebb):
     for env in ({"EBB_SOCKET": None}, {"EBB_SOCKET": ""}):
         assert refused_with(ebb("mark", "KIND=step", env=env), "EBB_SOCKET is not set", "--quiet")
         result = ebb("mark", "-q", "KIND=step", env=env)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_a_socket_that_is_gone_is_named_and_with_quiet_nothing_is_said(ebb, receiver):
+def test_mark_to_missing_socket_is_reported_unless_quiet(ebb, receiver):
     path = receiver.getsockname()
     env = {"EBB_SOCKET": path}
     receiver.close()
@@ -85,19 +85,19 @@ def test_a_socket_that_is_gone_is_named_and_with_quiet_nothing_is_said(ebb, rece
     assert ebb("mark", "-q", "KIND=step", env=env).returncode == 0
 
 
-def test_a_wrong_mark_is_wrong_outside_a_run_too(ebb):
+def test_invalid_mark_is_refused_outside_a_run(ebb):
     assert refused_with(ebb("mark", "-q", "KIND=step", "STEP=x", env={"EBB_SOCKET": None}), "STEP=x")
 
 
-def test_a_path_too_long_for_a_socket_is_a_sentence(ebb):
+def test_socket_path_that_is_too_long_is_refused(ebb):
     assert refused_with(ebb("mark", "--socket", "/tmp/" + "x" * 200, "KIND=step"), "too long")
 
 
-def test_a_receiver_that_does_not_read_holds_nobody_up(ebb, receiver):
+def test_mark_does_not_wait_for_stuck_receiver(ebb, receiver):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
         filler.setblocking(False)
         with pytest.raises(BlockingIOError):
             while True:
                 filler.sendto(b"KIND=step\n", receiver.getsockname())
     result = ebb("mark", "KIND=step", "--socket", receiver.getsockname())
-    assert refused_with(result, "this one is lost")
+    assert refused_with(result, "the mark is lost")

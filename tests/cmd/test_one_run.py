@@ -1,4 +1,5 @@
-"""One job has one baseline, growth, rate and peak: in the summary, `ebb verdict`, run.json, the report and the API."""
+"""A job has the same baseline, growth, rate and peak in the summary, `ebb verdict`, run.json,
+the report and the API."""
 
 import json
 import pathlib
@@ -14,7 +15,7 @@ MIB = 1 << 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"([+-]?[\d.]+) (B|KiB|MiB|GiB)"
 
-# It keeps 2 MiB of each step; before the first it needs more than ever after.
+# Keeps 2 MiB of each step; before the first step it needs more memory than later.
 JOB = """
 import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -40,12 +41,12 @@ def sizes(text):
 
 
 def shown(bytes_):
-    """As a size is printed: three digits."""
+    """A size as it is printed: three digits."""
     return pytest.approx(bytes_, rel=0.006)
 
 
 def check_verdict(verdict, run):
-    """The verdict on the job has the numbers of run.json, which has them in one place."""
+    """The verdict on the job has the numbers of run.json."""
     tree, said = run["tree"], verdict["tree"]
     assert tree["floor_bytes"] == said["floor_bytes"]
     assert tree["growth_bytes"] == said["floor_bytes"]["last"] - said["floor_bytes"]["first"] > 50 * MIB
@@ -54,7 +55,7 @@ def check_verdict(verdict, run):
 
 
 def check_run(folder):
-    """Every command's numbers of the run in FOLDER; returns run.json."""
+    """Checks the numbers that every command prints for the run in FOLDER; returns run.json."""
     run = json.loads((folder / "run.json").read_text())
     tree = run["tree"]
     check_verdict(run["verdict"], run)
@@ -63,7 +64,7 @@ def check_run(folder):
     check_verdict(report["verdict"], run)
     page = run_ebb("report", folder, "-o", "-").stdout
     facts = dict(re.findall("<dt>([^<]*)<dd>(.*?)</div>", page))
-    assert sizes(facts["baseline, first to last"]) == [shown(tree["floor_bytes"][k]) for k in ("first", "last")]
+    assert sizes(facts["baseline, from start to end"]) == [shown(tree["floor_bytes"][k]) for k in ("first", "last")]
     assert sizes(facts["growth per minute"])[0] == shown(tree["rate_bytes_per_min"])
     assert sizes(facts["peak"]) == [shown(tree["peak_bytes"])]
     own = {(p["pid"], p["start_ticks"]): p for p in report["data"]["processes"]}
@@ -79,14 +80,15 @@ def test_a_run_has_the_same_numbers_in_every_command(tmp_path):
         stderr=subprocess.PIPE, encoding="utf-8", timeout=PATIENCE_S)
     assert result.returncode == 0, result.stderr
     tree = check_run(tmp_path / "run")["tree"]
-    summary = dict(re.findall(r"^(\w+) +(.*(?:\n +.*)*)", result.stderr, re.M))
+    text = run_ebb("show", tmp_path / "run").stdout
+    summary = dict(re.findall(r"^(\w+) +(.*(?:\n +.*)*)", text, re.M))
     first, last, growth, rate = sizes(summary["baseline"])
     assert (first, last) == (shown(tree["floor_bytes"]["first"]), shown(tree["floor_bytes"]["last"]))
     assert (growth, rate) == (shown(tree["growth_bytes"]), shown(tree["rate_bytes_per_min"]))
     assert sizes(re.search("peak [^,]*", summary["memory"]).group()) == [shown(tree["peak_bytes"])]
 
 
-def test_a_job_of_the_server_has_the_numbers_of_its_run():
+def test_server_job_has_the_same_numbers_as_its_run():
     with serving("--interval", "50ms") as server:
         number = server.submit(PYTHON, "-c", JOB)
         job = server.wait(number)

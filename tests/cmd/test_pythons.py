@@ -1,4 +1,4 @@
-"""Every Python from 3.9 on that is installed here: the package's marks arrive, and the profiler names the line.
+"""Every installed Python from 3.9 on: the package's marks arrive, and the profiler names the line.
 
 Versions that are not installed are skipped by name.
 """
@@ -24,20 +24,20 @@ for n in range(40):
 
 
 def find_python(version):
-    """By its usual name, then where pyenv and uv install."""
+    """Searches by the usual name, then where pyenv and uv install."""
     home = pathlib.Path.home()
     pattern = f"{version[:-1]}.*t" if version.endswith("t") else f"{version}.*[0-9]"
     managed = [*home.glob(f".pyenv/versions/{pattern}/bin/python"),
                *home.glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}")]
     for path in [shutil.which(f"python{version}"), *map(str, managed)]:
-        # a shim of pyenv is on PATH for versions that are not chosen, too, and fails
+        # pyenv puts a shim on PATH for versions that are not active, too, and the shim fails
         if path and subprocess.run([path, "-c", ""], check=False, capture_output=True).returncode == 0:
             return path
     return None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_marks_arrive_and_the_line_is_named_on_this_python(version, tmp_path):
+def test_marks_and_leaking_line_are_recorded_with_this_python(version, tmp_path):
     python = find_python(version)
     if not python:
         pytest.skip(f"Python {version} is not installed")
@@ -51,7 +51,7 @@ def test_marks_arrive_and_the_line_is_named_on_this_python(version, tmp_path):
     assert marks["last_step"] == 39
     heap = subprocess.run([ebb, "heap", "run"], check=False, cwd=tmp_path, capture_output=True, text=True)
     assert heap.returncode == 0, heap.stderr
-    if version.endswith("t"):  # its frames are not read: docs/heap.md
+    if version.endswith("t"):  # its frames cannot be read (docs/reference/heap.md)
         assert "train.py:4" not in heap.stdout
     else:
         assert "train.py:4 keep" in heap.stdout

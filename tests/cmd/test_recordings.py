@@ -1,4 +1,4 @@
-"""`ebb export`: what was recorded comes out, and damage is reported."""
+"""`ebb export`: the output has everything that was recorded, and damage is reported."""
 
 import csv
 import io
@@ -62,16 +62,16 @@ def run_folder(tmp_path, recording):
     return folder
 
 
-def test_a_table_comes_out_as_it_went_in(ebb, recording):
+def test_export_of_a_recording_equals_its_table(ebb, recording):
     def values(rows):
         return sorted((float(r["t"]), int(r["pid"]), int(r["rss_bytes"]), int(r["step"]))
                       for r in rows if r["rss_bytes"])
     rows = rows_of(exported(ebb, recording, "--csv"))
     assert values(rows) == values(rows_of(TABLE))
-    assert all(r["anon_bytes"] == "" for r in rows)  # never read is not zero
+    assert all(r["anon_bytes"] == "" for r in rows)  # a reading that was never taken is not zero
 
 
-def test_json_lines_hold_header_processes_samples_and_marks(ebb, tmp_path):
+def test_jsonl_export_has_header_processes_samples_and_marks(ebb, tmp_path):
     out = make_recording(write(tmp_path / "x.csv", TABLE), tmp_path / "x.ebb",
                          write(tmp_path / "m.jsonl", MARKS))
     objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]
@@ -80,7 +80,7 @@ def test_json_lines_hold_header_processes_samples_and_marks(ebb, tmp_path):
     assert {"begin", "eval", "end"} <= {o["kind"] for o in objects if o["type"] == "mark"}
 
 
-def test_output_goes_to_the_file_and_replaces_what_was_in_it(ebb, tmp_path, recording):
+def test_export_replaces_the_output_file(ebb, tmp_path, recording):
     out = write(tmp_path / "out.csv", "old " * 10000)
     assert exported(ebb, recording, "--csv", "-o", out) == ""
     assert out.read_text() == exported(ebb, recording, "--csv")
@@ -88,14 +88,14 @@ def test_output_goes_to_the_file_and_replaces_what_was_in_it(ebb, tmp_path, reco
     assert exported(ebb, recording, "--csv", "-o", "/dev/stdout") == out.read_text()
 
 
-def test_a_run_folder_is_its_recording(ebb, tmp_path, run_folder):
+def test_export_accepts_a_run_folder(ebb, tmp_path, run_folder):
     (tmp_path / "latest").symlink_to(run_folder)
     text = exported(ebb, run_folder / "trace.ebb", "--csv")
     assert exported(ebb, run_folder, "--csv") == text
     assert exported(ebb, tmp_path / "latest", "--csv") == text
 
 
-def test_the_recording_itself_is_never_the_output(ebb, tmp_path, run_folder):
+def test_export_refuses_to_overwrite_the_recording(ebb, tmp_path, run_folder):
     trace = run_folder / "trace.ebb"
     link = tmp_path / "link.csv"
     link.symlink_to(trace)
@@ -103,11 +103,11 @@ def test_the_recording_itself_is_never_the_output(ebb, tmp_path, run_folder):
     for operand in (run_folder, trace, link):
         for out in (trace, link):
             assert refused(ebb("export", operand, "--csv", "-o", out),
-                           f"export: --output: {out} is the recording itself; name another file")
+                           f"export: --output: {out} is the recording itself; choose another file")
     assert trace.read_bytes() == before
 
 
-def test_an_output_that_cannot_be_written_is_named(ebb, tmp_path, recording):
+def test_export_names_output_that_cannot_be_written(ebb, tmp_path, recording):
     assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path), "Is a directory")
     assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path / "no" / "x"), "no/x")
     assert refused_with(ebb("export", recording, "--csv", "-o", "/dev/full"), "No space left")
@@ -116,7 +116,7 @@ def test_an_output_that_cannot_be_written_is_named(ebb, tmp_path, recording):
     assert result.returncode == 2 and "No space left" in result.stderr
 
 
-def test_without_rights_the_file_is_named(ebb_as_nobody, open_folder):
+def test_export_names_unreadable_recording(ebb_as_nobody, open_folder):
     make_recording(write(open_folder / "x.csv", TABLE), open_folder / "x.ebb").chmod(0)
     assert refused_with(ebb_as_nobody("export", "x.ebb", "--csv"), "x.ebb", "Permission denied")
 
@@ -128,18 +128,18 @@ def test_without_rights_the_file_is_named(ebb_as_nobody, open_folder):
     b"PK\x03\x04" + b"\0" * 500,
     bytes(range(256)) * 64,
 ])
-def test_what_is_no_recording_is_said_to_be_none(ebb, tmp_path, content):
+def test_file_that_is_not_a_recording_is_refused(ebb, tmp_path, content):
     path = write(tmp_path / "foreign", content)
     assert refused_with(ebb("export", path, "--csv"), "foreign", "not a recording")
 
 
-def test_what_is_not_there_or_no_file_is_said(ebb, tmp_path):
+def test_missing_path_or_folder_without_recording_is_reported(ebb, tmp_path):
     assert refused_with(ebb("export", tmp_path / "no.ebb", "--csv"), "no.ebb")
     assert refused_with(ebb("export", tmp_path, "--csv"), str(tmp_path))
     assert refused_with(ebb("export", "/dev/null", "--csv"), "/dev/null")
 
 
-def test_a_recording_cut_anywhere_is_exported_as_far_as_it_goes(ebb, tmp_path, large_recording):
+def test_truncated_recording_is_exported_up_to_the_cut(ebb, tmp_path, large_recording):
     whole = large_recording.read_bytes()
     full = exported(ebb, large_recording, "--csv").splitlines()
     cut = tmp_path / "cut.ebb"
@@ -157,7 +157,7 @@ def test_a_recording_cut_anywhere_is_exported_as_far_as_it_goes(ebb, tmp_path, l
     assert said > 0
 
 
-def test_hostile_bytes_end_in_a_sentence_or_in_what_could_be_read(ebb, tmp_path, large_recording):
+def test_damaged_recording_is_exported_in_part_or_refused(ebb, tmp_path, large_recording):
     whole = large_recording.read_bytes()
     chance = random.Random(2)
     for i in range(50):
@@ -171,7 +171,7 @@ def test_hostile_bytes_end_in_a_sentence_or_in_what_could_be_read(ebb, tmp_path,
         assert not result.stderr or result.stderr.startswith("ebb: export: ")
 
 
-def test_a_reader_that_has_enough_ends_the_export_quietly(large_recording):
+def test_reader_closing_the_pipe_ends_export_quietly(large_recording):
     command = [binary(), "export", str(large_recording), "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment()) as process:
@@ -181,7 +181,7 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(large_recording):
         assert process.wait(timeout=PATIENCE_S) in (-13, 141)
 
 
-def test_a_closed_pipe_is_quiet_where_the_signal_is_ignored(large_recording):
+def test_closed_pipe_ends_export_quietly_with_sigpipe_ignored(large_recording):
     read, pipe = os.pipe()
     os.close(read)
     result = subprocess.run([binary(), "export", str(large_recording), "--csv"], stdout=pipe,
@@ -190,13 +190,14 @@ def test_a_closed_pipe_is_quiet_where_the_signal_is_ignored(large_recording):
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-def test_a_file_name_with_escapes_is_shown_harmlessly(ebb, tmp_path):
+def test_file_name_with_escape_codes_is_escaped(ebb, tmp_path):
     path = write(tmp_path / "a\x1b[31m\nb.ebb", b"nonsense")
     assert refused_with(ebb("export", path, "--csv"), r"a\e[31m\nb.ebb")
 
 
-def test_the_columns_that_the_readme_cuts_out_are_those_it_shows(ebb, recording):
-    fields, shown = re.search(r"^\$ cut -d, -f(\S+) run.csv.*\n(.*)$", (ROOT / "README.md").read_text(), re.M).groups()
+def test_columns_used_in_the_guide_exist_in_the_export(ebb, recording):
+    guide = (ROOT / "docs" / "guide" / "start.md").read_text()
+    fields, shown = re.search(r"^\$ cut -d, -f(\S+) run.csv.*\n(.*)$", guide, re.M).groups()
     head = exported(ebb, recording, "--csv").splitlines()[0]
     assert subprocess.run(["cut", "-d,", f"-f{fields}"], input=head, capture_output=True, text=True,
                           check=True).stdout.strip() == shown

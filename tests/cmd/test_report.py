@@ -1,4 +1,4 @@
-"""`ebb report`: one page, text, Markdown, two runs; and whatever a folder may hold."""
+"""`ebb report`: page, text, Markdown, two runs, and any content of a run folder."""
 
 import html
 import json
@@ -16,7 +16,7 @@ from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_rec
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
 
-# A job with marks: it keeps argv[1] bytes of each step, and says so of itself in a hostile way.
+# A job with marks: it keeps argv[1] bytes of each step, and has a hostile name.
 JOB = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -37,7 +37,7 @@ for step in range(1, 41):
 
 
 def record(folder, kept, name="eval"):
-    """A recorded run of JOB in FOLDER."""
+    """Records a run of JOB in FOLDER."""
     result = subprocess.run(
         [binary(), "run", "--interval", "50ms", "--run-dir", str(folder), "--name", name, "--",
          PYTHON, "-c", JOB, str(kept), name],
@@ -71,7 +71,7 @@ def growing(count=200):
 
 
 def day_of(folder, ticks):
-    """The recording of so many seconds of the made-up day, or a skip."""
+    """The recording of TICKS seconds of the simulated day, or a skip."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
     if not tool.exists():
         pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
@@ -81,14 +81,14 @@ def day_of(folder, ticks):
 
 # ---- the page ----
 
-def test_the_page_goes_into_the_folder_and_is_named(leak):
+def test_report_writes_page_into_run_folder_and_prints_its_path(leak):
     result = run_ebb("report", leak)
     assert result.returncode == 0
     assert result.stdout.startswith(f"{leak}/report.html (")
     assert (leak / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_page_needs_nothing_else(leak):
+def test_report_page_loads_nothing_over_the_network(leak):
     page = page_of(leak)
     assert "default-src 'none'" in page
     markup = page.split("<script nonce")[0]
@@ -97,7 +97,7 @@ def test_the_page_needs_nothing_else(leak):
     assert "@import" not in page and "url(" not in page
 
 
-def test_the_page_says_what_the_verdict_says(leak):
+def test_report_page_has_the_verdict(leak):
     verdict = json.loads(run_ebb("verdict", leak, "--json").stdout)["tree"]
     text = html.unescape(re.sub(r"<[^>]+>", "", page_of(leak).split("<script")[0]))
     assert verdict["verdict"] in text
@@ -105,17 +105,17 @@ def test_the_page_says_what_the_verdict_says(leak):
         assert reason in text
 
 
-def test_hostile_names_stay_text(leak):
+def test_report_page_escapes_hostile_names(leak):
     page = page_of(leak)
     assert HOSTILE not in page and html.escape(HOSTILE) in page
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # built with npm
+    if data:  # only if built with npm
         assert not set("<>&") & set(data.group(1))
         assert json.loads(data.group(1))["phases"][0]["name"] == HOSTILE
     assert page.count("<script") == (2 if data else 0)
 
 
-def test_the_recording_is_opened_once(leak):
+def test_report_opens_the_recording_once(leak):
     readers = Readers(leak)
     page_of(leak)
     names = readers.names()
@@ -124,12 +124,12 @@ def test_the_recording_is_opened_once(leak):
     assert names.count("trace.ebb") == 1
 
 
-def test_every_nonce_is_new(leak):
+def test_each_report_has_a_new_nonce(leak):
     nonces = {re.search(r"script-src 'nonce-(\w+)'", page_of(leak)).group(1) for _ in range(2)}
     assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
 
 
-def test_a_day_with_everything_in_it_stays_small(tmp_path):
+def test_report_of_a_full_day_stays_small(tmp_path):
     page = page_of(day_of(tmp_path / "day", 86400))
     assert len(page.encode()) < 1.5e6
     doc = json.loads(page_of(tmp_path / "day", "--json"))
@@ -138,16 +138,17 @@ def test_a_day_with_everything_in_it_stays_small(tmp_path):
     assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
     assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
     assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
-    # The spikes of evaluations are seconds of a day: thinning must not lose one.
+    # Evaluations cause short spikes within the day: none of them may be lost by reducing the
+    # points.
     main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
-    # The kernel's peak has what was between two samples, too.
+    # The kernel's peak includes memory between two samples.
     peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
     assert 0 <= peak - max(main["v"]) <= 5 * MIB
     assert "180 earlier acts" in page and "288 in all; these are the newest" in page
     assert "52 smaller ones" in page
 
 
-def test_a_day_of_many_processes_stays_small(tmp_path):
+def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
     rows = [f"{t},{pid},{pid * 100 * MIB + (t * 7919 + pid) % MIB * 64}\n"
             for t in range(0, 86400, 4) for pid in range(1, 13)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(0, 86400, 4)]
@@ -157,10 +158,10 @@ def test_a_day_of_many_processes_stays_small(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1.5e6
 
 
-def test_an_event_that_is_told_twice_is_one(tmp_path):
+def test_report_shows_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
-    for step in (10, 20, 30):  # the job's, and after an evaluation the package's
+    for step in (10, 20, 30):  # the job's event, and after an evaluation the package's
         marks += [{"t": step + 0.6, "kind": "epoch", "step": step}, {"t": step + 0.7, "kind": "eval", "step": step},
                   {"t": step + 4.5, "kind": "epoch", "step": step}]
     table(tmp_path, rows, sorted(marks, key=lambda mark: mark["t"]))
@@ -168,9 +169,9 @@ def test_an_event_that_is_told_twice_is_one(tmp_path):
     assert (kinds.count("epoch"), kinds.count("evaluation")) == (3, 3)
 
 
-# ---- other forms ----
+# ---- other formats ----
 
-def test_the_document_has_every_part(leak):
+def test_report_json_has_every_part(leak):
     doc = json.loads(page_of(leak, "--json"))
     data = doc["data"]
     assert doc["trouble"] == [] and doc["title"] == HOSTILE
@@ -183,13 +184,13 @@ def test_the_document_has_every_part(leak):
     assert data["processes"][0]["peak_bytes"] == max(rss["v"])
 
 
-def test_text_has_a_plot_and_no_control_characters(leak):
+def test_report_text_has_plot_and_no_control_characters(leak):
     text = page_of(leak, "--text")
     assert re.search("[\u2801-\u28ff]", text) and "memory of the job" in text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
 
 
-def test_markdown_has_versions_and_is_nothing_but_text(leak):
+def test_report_markdown_has_versions_and_escaped_text(leak):
     text = page_of(leak, "--markdown")
     assert "| torch | 9.8.7 |" in text and "| ebb |" in text
     assert text.count("```") % 2 == 0
@@ -197,16 +198,16 @@ def test_markdown_has_versions_and_is_nothing_but_text(leak):
     assert "<script" not in outside
 
 
-def test_two_forms_at_once_are_refused(leak):
+def test_report_refuses_two_formats_at_once(leak):
     assert refused(run_ebb("report", leak, "--text", "--json"),
-                   "report: several forms are given; give one of --text, --markdown and --json")
+                   "report: several formats given; use one of --text, --markdown and --json")
 
 
 # ---- two runs ----
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Recordings of a leak of 1 MiB a step and of none, made of tables."""
+    """Recordings of a leak of 1 MiB/step and of no leak, made from tables."""
     marks = [{"t": t, "kind": "step", "step": t} for t in range(600)]
     marks.insert(0, {"t": 0, "kind": "begin", "steps_per_epoch": 50})
     folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
@@ -217,7 +218,7 @@ def two(tmp_path_factory):
     return folders
 
 
-def test_a_fix_is_seen_in_every_form(two, tmp_path):
+def test_report_compare_shows_a_fix_in_every_format(two, tmp_path):
     doc = json.loads(page_of("--compare", *two, "--json"))
     assert (doc["answer"], doc["by"], doc["before"]["verdict"]) == ("fixed", "step", "leaking")
     assert doc["before"]["rate_bytes_per_step"]["low"] > doc["after"]["rate_bytes_per_step"]["high"]
@@ -229,19 +230,19 @@ def test_a_fix_is_seen_in_every_form(two, tmp_path):
     assert doc["sentence"] in html.unescape(output.read_text())
 
 
-def test_the_page_of_two_goes_to_the_second(two):
+def test_comparison_page_is_written_to_the_second_run(two):
     result = run_ebb("report", "--compare", *two)
     assert f"{two[1]}/compare.html (" in result.stdout
     assert (two[1] / "compare.html").exists()
 
 
-def test_the_order_of_two_runs_counts(two):
+def test_comparison_depends_on_order_of_runs(two):
     assert json.loads(page_of("--compare", *reversed(two), "--json"))["answer"] == "worse"
     assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
 
 
 def recorded(folder, steps, rate, pass_steps=50):
-    """A run of so many steps, one a second, that keeps RATE bytes of each."""
+    """A run of STEPS steps, one per second, that keeps RATE bytes of each."""
     folder.mkdir()
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
     marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
@@ -249,22 +250,22 @@ def recorded(folder, steps, rate, pass_steps=50):
     return table(folder, rows, marks)
 
 
-# What is kept a step and how many steps there were, before and after; then the answer.
+# Bytes kept per step and number of steps, before and after; then the expected answer.
 @pytest.mark.parametrize("before, after, answer, sentence", [
     ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
     ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
     ((MIB, 600), (MIB // 2, 300), "less", "growth fell by 50 %, and the second run is still"),
-    ((MIB // 2, 300), (MIB, 600), "worse", "It became worse: the second run grows faster"),
-    ((0, 600), (MIB, 300), "worse", "It became worse"),
-    ((MIB, 600), (MIB, 200), "same", "No difference can be shown"),
-    ((MIB, 600), (MIB * 51 // 50, 600), "same", "No difference can be shown"),
+    ((MIB // 2, 300), (MIB, 600), "worse", "The change made it worse: the second run grows faster"),
+    ((0, 600), (MIB, 300), "worse", "The change made it worse"),
+    ((MIB, 600), (MIB, 200), "same", "No measurable difference"),
+    ((MIB, 600), (MIB * 51 // 50, 600), "same", "No measurable difference"),
     ((0, 600), (0, 300), "same", "Neither run leaks"),
     ((MIB, 600), (0, 9), "unknown",
-     "the second run is only 8 steps long, and that far the first was not known to leak either"),
+     "the second run is only 8 steps long, and at that point the first was not known to leak either"),
     ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
     ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
 ])
-def test_whether_it_helped_by_test(tmp_path, before, after, answer, sentence):
+def test_comparison_tests_whether_growth_changed(tmp_path, before, after, answer, sentence):
     folders = [recorded(tmp_path / name, steps, rate)
                for name, (rate, steps) in (("a", before), ("b", after))]
     doc = json.loads(page_of("--compare", *folders, "--json"))
@@ -280,7 +281,7 @@ def late(folder, seconds, leaks_from):
     return table(folder, rows)
 
 
-def test_a_run_that_ends_before_the_leak_would_begin_shows_nothing(tmp_path):
+def test_comparison_with_too_short_run_is_undecided(tmp_path):
     before = late(tmp_path / "a", 1800, 900)
     short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
     doc = json.loads(page_of("--compare", before, short, "--json"))
@@ -289,23 +290,23 @@ def test_a_run_that_ends_before_the_leak_would_begin_shows_nothing(tmp_path):
     assert json.loads(page_of("--compare", before, long, "--json"))["answer"] == "fixed"
 
 
-def test_compare_wants_two_and_a_report_one(two):
-    assert refused_with(run_ebb("report", "--compare", two[0]), "--compare needs two runs")
-    assert refused_with(run_ebb("report", *two), "one too many", "--compare")
+def test_report_requires_one_run_and_compare_two_runs(two):
+    assert refused_with(run_ebb("report", "--compare", two[0]), "--compare requires two runs")
+    assert refused_with(run_ebb("report", *two), "unexpected operand", "--compare")
 
 
 # ---- bad input ----
 
-def test_an_empty_folder_is_one_sentence(tmp_path):
+def test_report_of_empty_folder_prints_one_line(tmp_path):
     assert refused_with(run_ebb("report", tmp_path), "report: ", "trace.ebb")
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+def test_report_of_missing_folder_prints_one_line(tmp_path):
     assert refused_with(run_ebb("report", tmp_path / "no"), str(tmp_path / "no"))
 
 
-def test_without_a_recording_the_facts_of_the_run_are_left(leak, tmp_path):
+def test_report_without_recording_shows_facts_of_run_json(leak, tmp_path):
     (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
     doc = json.loads(page_of(tmp_path, "--json"))
     assert doc["data"] is None and doc["verdict"]["tree"]
@@ -314,16 +315,16 @@ def test_without_a_recording_the_facts_of_the_run_are_left(leak, tmp_path):
     assert "id=processes" in page and "trace.ebb" in page
 
 
-def test_without_marks_there_is_no_axis_of_steps(tmp_path):
+def test_report_without_marks_has_no_step_axis(tmp_path):
     page = page_of(table(tmp_path, growing()))
     assert "id=by-step" not in page
     assert json.loads(page_of(tmp_path, "--json"))["data"]["steps_seen"] == 0
 
 
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
-def test_a_half_written_recording_is_shown_as_far_as_it_goes(leak, tmp_path, part):
+def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
-    block = whole.index(b"\x28\xb5\x2f\xfd")  # all of a short run; cut before it, nothing is missing
+    block = whole.index(b"\x28\xb5\x2f\xfd")  # a short run has one block; a cut before it loses nothing
     (tmp_path / "trace.ebb").write_bytes(whole[:block + int((len(whole) - block) * part)])
     (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')
     result = run_ebb("report", tmp_path, "--json")
@@ -334,7 +335,7 @@ def test_a_half_written_recording_is_shown_as_far_as_it_goes(leak, tmp_path, par
     assert "damaged" in page_of(tmp_path)
 
 
-def test_a_heap_that_is_cut_off_or_none_is_named_and_the_rest_shown(tmp_path):
+def test_report_names_damaged_heap_file_and_shows_the_rest(tmp_path):
     run = day_of(tmp_path / "day", 7200)
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)
@@ -344,14 +345,14 @@ def test_a_heap_that_is_cut_off_or_none_is_named_and_the_rest_shown(tmp_path):
     for heap in run.glob("heap.*.ebbheap"):
         heap.write_bytes(b"<script>" * 99)
     doc = json.loads(page_of(run, "--json"))
-    assert "is not the history of a heap" in doc["heap_trouble"] and doc["data"]["processes"]
-    assert "is not the history of a heap" in page_of(run)
+    assert "is not a heap history" in doc["heap_trouble"] and doc["data"]["processes"]
+    assert "is not a heap history" in page_of(run)
 
 
 @pytest.mark.parametrize("make", [lambda p: p.write_bytes(b""), lambda p: p.mkdir(),
                                   lambda p: p.write_text("{}"), lambda p: p.symlink_to(p),
                                   lambda p: os.mkfifo(p)])
-def test_what_is_no_recording_is_one_sentence(leak, tmp_path, make):
+def test_report_refuses_file_that_is_not_a_recording(leak, tmp_path, make):
     make(tmp_path / "trace.ebb")
     assert refused_with(run_ebb("report", tmp_path), "report: ", str(tmp_path))
     assert refused_with(run_ebb("report", "--compare", leak, tmp_path), "report: ", str(tmp_path))
@@ -360,7 +361,7 @@ def test_what_is_no_recording_is_one_sentence(leak, tmp_path, make):
     assert len(doc["trouble"]) == 1 and doc["verdict"]["tree"]
 
 
-def test_a_newer_version_is_named(leak, tmp_path):
+def test_report_names_newer_recording_version(leak, tmp_path):
     raw = bytearray((leak / "trace.ebb").read_bytes())
     struct.pack_into("<H", raw, 8, 99)
     (tmp_path / "trace.ebb").write_bytes(raw)
@@ -369,7 +370,7 @@ def test_a_newer_version_is_named(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
-# Markup, a call, a colour, a title for the terminal, text that runs the other way.
+# Markup, a function call, a colour, a terminal title, right-to-left text.
 NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NASTY_JOB = """
@@ -397,7 +398,7 @@ def strings_of(doc):
             yield from strings_of(one)
 
 
-def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
+def test_report_makes_bidi_and_control_characters_visible(tmp_path):
     result = subprocess.run(
         [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / NASTY), "--name", NASTY,
          "--", PYTHON, "-c", NASTY_JOB, NASTY],
@@ -411,12 +412,12 @@ def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
     markup = page.split("<script")[0]
     assert "<b>@" not in markup and "&lt;b&gt;@x|`" in markup
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # built with npm
+    if data:  # only if built with npm
         names = list(strings_of(json.loads(data.group(1))))
         assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
     outside = "".join(markdown.split("```")[::2])
     assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
-    assert "| steps | 30 |" in markdown  # each was told twice
+    assert "| steps | 30 |" in markdown  # each step was reported twice
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",
@@ -424,14 +425,14 @@ def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
                                      '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
-def test_a_run_json_of_anything_harms_nobody(tmp_path, content):
+def test_report_survives_any_run_json(tmp_path, content):
     table(tmp_path, growing())
     (tmp_path / "run.json").write_text(content)
     for form in ([], ["--text"], ["--markdown"], ["--json"]):
         assert page_of(tmp_path, *form)
 
 
-def test_a_folder_that_cannot_be_written_to_says_so(ebb_as_nobody, open_folder):
+def test_report_into_unwritable_folder_is_refused(ebb_as_nobody, open_folder):
     inner = open_folder / "run"
     inner.mkdir()
     table(inner, growing())

@@ -1,4 +1,4 @@
-"""ebb run: the job as if started by hand, its status, its recording, and nothing left behind."""
+"""ebb run: the job behaves as if started directly; its status, its recording, and no leftovers."""
 
 import csv
 import io
@@ -12,8 +12,10 @@ import textwrap
 
 import pytest
 
-from commands import (PATIENCE_S, PYTHON, alive, binary, environment, recorded, refused_with, run_ebb,
-                      wait_for)
+from commands import (PATIENCE_S, PYTHON, alive, binary, environment, plain, recorded, refused_with,
+                      run_ebb, wait_for)
+
+pytestmark = plain
 
 
 def script(folder, text, name="job.py"):
@@ -37,32 +39,32 @@ def facts(folder):
 # ---- status and streams ----
 
 @pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
-def test_the_status_is_the_jobs_own(tmp_path, ebb, code):
+def test_run_exits_with_the_jobs_status(tmp_path, ebb, code):
     assert ebb("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).returncode == code
 
 
-def test_a_job_that_a_signal_ended_gives_128_and_the_signal(tmp_path, ebb):
+def test_run_of_killed_job_exits_with_128_plus_signal(tmp_path, ebb):
     result = ebb("run", "--", "sh", "-c", "kill -SEGV $$", cwd=tmp_path)
     assert result.returncode == 128 + signal.SIGSEGV
     assert facts(tmp_path)["end"]["kind"] == "signalled"
     assert "SEGV" in result.stderr
 
 
-def test_a_young_job_is_looked_at_more_often_unless_told_how_often(tmp_path, ebb):
+def test_young_job_is_sampled_faster_unless_interval_is_given(tmp_path, ebb):
     def closest_five_s():
         looks = [o["t"] for o in recorded(tmp_path / "ebb-runs/latest") if o["type"] == "machine"]
         return min((last - first for first, last in zip(looks, looks[4:])), default=99)
 
     for flags, most in ((), 6), (("--interval", "1s"), 1.01):
         assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
-        # A machine that is busy leaves looks out, but hardly one in every second.
+        # A busy machine skips samples, but hardly one every second.
         assert (closest_five_s() < 1.5) == (flags == ())
         seen = facts(tmp_path)
-        # Besides the regular ones there are looks at a birth, a death and the like.
+        # In addition to the regular samples there are some at the start and exit of processes.
         assert seen["cost"]["ticks"] < most * seen["duration_s"] + 5
 
 
-def test_output_and_errors_stay_apart_and_both_are_in_the_log(tmp_path, ebb):
+def test_stdout_and_stderr_stay_separate_and_both_are_logged(tmp_path, ebb):
     result = ebb("run", "-q", "--", "sh", "-c", "echo out; echo err >&2", cwd=tmp_path)
     assert result.stdout == "out\n"
     assert result.stderr == "err\n"
@@ -81,12 +83,12 @@ def test_ten_megabytes_of_binary_output_come_through_unchanged(tmp_path):
 
 def test_standard_input_reaches_the_job(tmp_path):
     result = subprocess.run([binary(), "run", "-q", "--", "tr", "a-z", "A-Z"], cwd=tmp_path,
-                            env=environment(), input="low tide\n", text=True,
+                            env=environment(), input="spring tide\n", text=True,
                             stdout=subprocess.PIPE, timeout=PATIENCE_S)
-    assert result.stdout == "LOW TIDE\n"
+    assert result.stdout == "SPRING TIDE\n"
 
 
-def test_a_reader_that_leaves_ends_the_job_as_by_hand(tmp_path):
+def test_closed_output_pipe_ends_job_as_without_ebb(tmp_path):
     command = f"'{binary()}' run -q -- yes tide | head -n 1"
     result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), text=True,
                             stdout=subprocess.PIPE, timeout=PATIENCE_S)
@@ -94,7 +96,7 @@ def test_a_reader_that_leaves_ends_the_job_as_by_hand(tmp_path):
     assert facts(tmp_path)["end"]["status"] in (128 + signal.SIGPIPE, 1)
 
 
-def test_folder_umask_environment_and_limits_are_as_by_hand(tmp_path):
+def test_job_inherits_folder_umask_environment_and_limits(tmp_path):
     look = "pwd; umask; ulimit -n; ulimit -c; echo $MINE; ls /proc/self/fd | tr '\\n' ' '"
     plain = subprocess.run(["sh", "-c", look], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
                            stdin=subprocess.DEVNULL, env=environment({"MINE": "yes"}), umask=0o027)
@@ -104,13 +106,13 @@ def test_folder_umask_environment_and_limits_are_as_by_hand(tmp_path):
     assert ours.stdout == plain.stdout
 
 
-def test_only_the_documented_variables_are_added(tmp_path):
+def test_only_documented_variables_are_added_to_the_job(tmp_path):
     look = [PYTHON, "-c", "import os, json; print(json.dumps(dict(os.environ)))"]
     plain = json.loads(subprocess.check_output(look, cwd=tmp_path, env=environment()))
     ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,
                                               env=environment(), timeout=PATIENCE_S))
     added = {key for key in ours if ours[key] != plain.get(key)}
-    # EBB_HEAP tells of the filter of system calls that many containers put around everything
+    # EBB_HEAP contains the number of seccomp filters, which many containers install
     assert added - {"EBB_HEAP"} == {"EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_LIMIT_BYTES",
                                     "PYTHONPATH", "LD_PRELOAD"}
     assert not set(plain) - set(ours)
@@ -138,8 +140,58 @@ def test_the_job_has_a_session_and_a_process_group_of_its_own(tmp_path, ebb):
 
 # ---- the recording ----
 
-def test_the_recording_agrees_with_what_proc_said(tmp_path):
-    """A real pool of processes; each tells its own statm for as long as it holds still."""
+def test_spawned_processes_that_send_steps_are_ranks(tmp_path):
+    """As under torch.multiprocessing.spawn on the CPU: by its command line a rank looks like a
+    worker."""
+    job = script(tmp_path, """
+        import multiprocessing, os, socket, time
+        def rank(index):
+            open(f"rank-{os.getpid()}", "w").close()
+            wire = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            step = 0
+            while not os.path.exists("go"):
+                step += 1
+                wire.sendto(f"KIND=step\\nSTEP={step}\\nRANK={index}\\n".encode(),
+                            os.environ["EBB_SOCKET"])
+                time.sleep(0.05)
+        def worker():
+            while not os.path.exists("go"):
+                time.sleep(0.05)
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            children = [context.Process(target=rank, args=(i,)) for i in range(2)]
+            children.append(context.Process(target=worker))
+            for child in children:
+                child.start()
+            for child in children:
+                child.join()
+    """)
+
+    def roles():
+        table = run_ebb("export", tmp_path / "ebb-runs/latest", "--csv").stdout
+        return {int(row["pid"]): row["role"] for row in csv.DictReader(io.StringIO(table))}
+
+    def ranks():
+        pids = [int(path.name[5:]) for path in tmp_path.glob("rank-*")]
+        known = roles()
+        return pids if len(pids) == 2 and all(known.get(p) == "main" for p in pids) else None
+
+    process = start(tmp_path, "--interval", "100ms", "--", PYTHON, job)
+    pids = wait_for(ranks, "the role of both ranks in the recording")
+    (tmp_path / "go").touch()
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    doc = facts(tmp_path)
+    assert {p["role"] for p in doc["processes"] if p["pid"] in pids} == {"main"}
+    judged = [p for p in doc["verdict"]["processes"] if p["pid"] in pids]
+    assert all(p["role"] == "main" for p in judged)
+    assert {r["role"]: r["count"] for r in doc["roles"]}["data worker"] == 1
+    spawned = [p for p in doc["processes"] if "spawn_main" in " ".join(p["command"])]
+    assert [p["role"] for p in spawned if p["pid"] not in pids] == ["data worker"]
+
+
+def test_recording_agrees_with_proc(tmp_path):
+    """Uses a real pool of processes; each prints its own statm while its memory does not change."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
         PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -165,9 +217,9 @@ def test_the_recording_agrees_with_what_proc_said(tmp_path):
                 if row["pid"] == str(pid) and row["rss_bytes"]}
 
     def truths():
-        told = {int(path.name[6:]): list(map(int, path.read_text().split()))
+        printed = {int(path.name[6:]): list(map(int, path.read_text().split()))
                 for path in tmp_path.glob("truth-*")}
-        held = {pid: figures[-1] for pid, figures in told.items()
+        held = {pid: figures[-1] for pid, figures in printed.items()
                 if len(figures) > 1 and figures[-1] == figures[-2]}
         return held if len(held) == 3 and all(b in seen_of(p) for p, b in held.items()) else None
 
@@ -182,7 +234,7 @@ def test_the_recording_agrees_with_what_proc_said(tmp_path):
         assert processes[pid]["peak_bytes"] >= bytes_held
 
 
-def test_marks_of_the_job_are_in_the_recording(tmp_path, ebb):
+def test_marks_sent_by_the_job_are_recorded(tmp_path, ebb):
     result = ebb("run", "-q", "--", "sh", "-c",
                  f"for i in 1 2 3; do '{binary()}' mark KIND=step STEP=$i; done; "
                  f"'{binary()}' mark KIND=save STEP=3", cwd=tmp_path)
@@ -211,19 +263,19 @@ def test_recording_of_a_flood_of_marks_stays_within_its_budget(tmp_path, ebb):
     assert result.returncode == 0 and doc["marks"]["last_step"] == 200000
     assert len(marks) + left_out == doc["marks"]["received"] == 200010
     assert marks.count("epoch") == 10
-    assert result.stderr.count("marks come faster than") == (left_out > 0)
+    assert result.stderr.count("KiB/s of marks") == (left_out > 0)
     budget = (8 + doc["duration_s"]) * (128 << 10)
     assert (run / "trace.ebb").stat().st_size < budget + (1 << 20)
 
 
 def largest_peak(folder):
-    """That the recording has of any process so far."""
+    """The largest peak of a process in the recording so far."""
     result = run_ebb("export", folder / "ebb-runs" / "latest", "--csv")
     rows = csv.DictReader(io.StringIO(result.stdout if result.returncode == 0 else ""))
     return max((int(row["peak_bytes"]) for row in rows if row["peak_bytes"]), default=0)
 
 
-def test_a_peak_between_two_looks_is_not_lost(tmp_path):
+def test_peak_between_two_samples_is_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         time.sleep(1.2)
@@ -247,8 +299,8 @@ CHILDREN, EACH_MIB = 40, 8
 
 
 def brood(folder):
-    """A job whose children all hold memory at one time, until a file says go, or for no longer than
-    that takes where it is there from the beginning."""
+    """A job whose children all use memory at the same time, until a file appears; if the file
+    exists from the start, only briefly."""
     return script(folder, f"""
         import os, time
         ready, said = os.pipe()
@@ -277,7 +329,7 @@ def brood(folder):
     """)
 
 
-def test_peak_of_children_between_two_samples_is_what_the_cgroup_held(tmp_path, ebb):
+def test_peak_of_children_between_samples_is_the_peak_of_the_cgroup(tmp_path, ebb):
     (tmp_path / "go").touch()
     result = ebb("run", "--interval", "1h", "--", PYTHON, brood(tmp_path), cwd=tmp_path)
     doc = facts(tmp_path)
@@ -295,7 +347,7 @@ def test_peak_of_children_between_two_samples_is_what_the_cgroup_held(tmp_path, 
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_of_many_processes_without_a_cgroup_is_no_lower_than_their_sum(tmp_path, options):
     def all_sampled():
-        """Each child once at the size that it has had ever since; a page more or less."""
+        """Whether each child was sampled at its final size, within a page."""
         seen = {}
         for o in recorded(tmp_path / "ebb-runs" / "latest"):
             if o["type"] == "sample":
@@ -314,7 +366,7 @@ def test_peak_of_many_processes_without_a_cgroup_is_no_lower_than_their_sum(tmp_
     assert doc["ask_bytes"] >= doc["tree"]["peak_bytes"]
 
 
-def test_file_cache_of_a_dataset_is_not_requested(tmp_path, ebb):
+def test_suggested_memory_excludes_file_cache_of_a_dataset(tmp_path, ebb):
     with open(tmp_path / "dataset", "wb") as f:
         f.truncate(512 << 20)
     job = script(tmp_path, """
@@ -326,7 +378,7 @@ def test_file_cache_of_a_dataset_is_not_requested(tmp_path, ebb):
     assert facts(tmp_path)["ask_bytes"] <= 192 << 20
 
 
-def test_run_json_says_running_while_it_runs_and_the_facts_after(tmp_path):
+def test_run_json_is_running_during_the_job_and_complete_after_it(tmp_path):
     process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
     path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]
     running = json.loads(path.read_text())
@@ -340,7 +392,7 @@ def test_run_json_says_running_while_it_runs_and_the_facts_after(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_exec_and_the_launcher_are_told(tmp_path):
+def test_exec_and_launcher_are_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         x = bytearray(50 << 20)
@@ -359,9 +411,9 @@ def test_exec_and_the_launcher_are_told(tmp_path):
     assert any(name.startswith("python") and role == "main" for name, role in roles), roles
 
 
-def test_the_summary_reads_well(tmp_path, ebb):
+def test_summary_has_the_documented_layout(tmp_path, ebb):
     result = ebb("run", "--", "sleep", "0.3", cwd=tmp_path)
-    assert "exited with status 0" in result.stderr
+    assert "finished in " in result.stderr
     assert "ebb-runs/sleep-" in result.stderr
     result = ebb("run", "--json", "--", "sleep", "0.1", cwd=tmp_path)
     end = json.loads(result.stderr)["end"]
@@ -371,9 +423,9 @@ def test_the_summary_reads_well(tmp_path, ebb):
     assert ebb("run", "-q", "--", "true", cwd=tmp_path).stderr == ""
 
 
-# ---- the end of everything ----
+# ---- ends ----
 
-def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
+def test_processes_left_by_the_job_are_ended(tmp_path, ebb):
     job = script(tmp_path, """
         import os, signal, time
         middle = os.fork()
@@ -385,7 +437,7 @@ def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
                 os.rename("pid.tmp", "pid")
                 time.sleep(600)
             os._exit(0)
-        os.waitpid(middle, 0)    # it is none of what is left behind
+        os.waitpid(middle, 0)    # it is not one of the processes left behind
         while not os.path.exists("pid"):
             time.sleep(0.01)
     """)
@@ -397,7 +449,7 @@ def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_killed_at_any_moment_ebb_leaves_nothing_of_the_job(tmp_path, victim):
+def test_killing_ebb_at_any_time_ends_the_job(tmp_path, victim):
     job = script(tmp_path, """
         import os, time
         for _ in range(3):
@@ -432,7 +484,7 @@ def test_killed_at_any_moment_ebb_leaves_nothing_of_the_job(tmp_path, victim):
     assert table.returncode == 0 and str(doc["pid"]) in table.stdout
 
 
-def test_ctrl_c_reaches_the_whole_group_and_ebb_waits_for_its_end(tmp_path):
+def test_ctrl_c_reaches_process_group_and_ebb_waits(tmp_path):
     process = start(tmp_path, "--", "bash", "-c",
                     "trap 'echo cleaning; sleep 0.3; echo cleaned; exit 7' INT; "
                     "touch ready; while :; do sleep 0.05; done")
@@ -443,7 +495,7 @@ def test_ctrl_c_reaches_the_whole_group_and_ebb_waits_for_its_end(tmp_path):
     assert out == "cleaning\ncleaned\n"
 
 
-def test_a_signal_that_comes_with_the_jobs_first_breath_is_passed_on(tmp_path):
+def test_signal_during_job_start_is_forwarded(tmp_path):
     job = "trap 'exit 7' INT; kill -INT $(cat client); while :; do sleep 0.05; done"
     command = f"echo $$ > client; exec '{binary()}' run -q --no-record -- sh -c \"$JOB\""
     for _ in range(20):
@@ -452,9 +504,9 @@ def test_a_signal_that_comes_with_the_jobs_first_breath_is_passed_on(tmp_path):
         assert result.returncode == 7
 
 
-# ---- trouble of our own ----
+# ---- problems of ebb itself ----
 
-def test_a_full_disk_is_said_once_and_the_job_goes_on(tmp_path, request):
+def test_full_disk_is_reported_once_and_job_continues(tmp_path, request):
     if os.geteuid() != 0 or subprocess.run(
             ["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("no right to mount a small file system")
@@ -472,7 +524,7 @@ def test_a_full_disk_is_said_once_and_the_job_goes_on(tmp_path, request):
     assert result.stderr.count("cannot write the recording") <= 1
 
 
-def test_a_folder_that_cannot_be_written_costs_the_recording_not_the_job(open_folder,
+def test_job_runs_unrecorded_in_unwritable_folder(open_folder,
                                                                          ebb_as_nobody):
     open_folder.chmod(0o555)
     result = ebb_as_nobody("run", "--", "echo", "fine")
@@ -512,37 +564,37 @@ def test_a_run_folder_below_a_file_is_refused(tmp_path, ebb):
     assert refused_with(result, str(tmp_path / "file"), status=125)
 
 
-def test_it_runs_without_rights(ebb_as_nobody, open_folder):
+def test_run_works_without_rights(ebb_as_nobody, open_folder):
     result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "2")
     assert result.returncode == 0, result.stderr
     doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
     assert doc["processes"][0]["peak_bytes"] > 0
 
 
-# ---- bad requests ----
+# ---- invalid requests ----
 
-def test_a_command_that_does_not_exist_is_127(tmp_path, ebb):
+def test_missing_command_exits_with_127(tmp_path, ebb):
     result = ebb("run", "--", "no-such-command-anywhere", cwd=tmp_path)
     assert refused_with(result, "no-such-command-anywhere", status=127)
     assert not (tmp_path / "ebb-runs").exists()
     assert refused_with(ebb("run", "--", "./missing", cwd=tmp_path), "./missing", status=127)
 
 
-def test_a_folder_of_path_without_rights_hides_nothing(open_folder, ebb_as_nobody):
+def test_unreadable_folder_in_path_is_skipped(open_folder, ebb_as_nobody):
     (open_folder / "locked").mkdir(mode=0)
     result = ebb_as_nobody("run", "--", "no-such-command-anywhere",
                            env={"PATH": f"{open_folder}/locked:/usr/bin:/bin"})
     (open_folder / "locked").chmod(0o755)
-    assert refused_with(result, "there is no command", status=127)
+    assert refused_with(result, "command not found", status=127)
 
 
-def test_a_command_that_cannot_be_executed_is_126(tmp_path, ebb):
+def test_command_without_execute_permission_exits_with_126(tmp_path, ebb):
     (tmp_path / "text").write_text("not a program")
     assert refused_with(ebb("run", "--", "./text", cwd=tmp_path), "./text", status=126)
     assert refused_with(ebb("run", "--", "/", cwd=tmp_path), "/", status=126)
 
 
-def test_a_program_the_kernel_will_not_take_is_126(tmp_path, ebb):
+def test_program_refused_by_kernel_exits_with_126(tmp_path, ebb):
     bad = tmp_path / "bad"
     bad.write_bytes(b"\x7fELF" + b"\0" * 100)
     bad.chmod(0o755)
@@ -552,18 +604,18 @@ def test_a_program_the_kernel_will_not_take_is_126(tmp_path, ebb):
 
 
 @pytest.mark.parametrize("value", ["0", "-1s", "abc", "", "1ms", "2d"])
-def test_a_bad_interval_is_named(tmp_path, ebb, value):
+def test_invalid_interval_is_refused(tmp_path, ebb, value):
     result = ebb("run", "--interval", value, "--", "touch", "started", cwd=tmp_path)
     assert refused_with(result, f'"{value}"', status=125)
     assert not (tmp_path / "started").exists()
 
 
-def test_no_command_and_unknown_options_are_125(tmp_path, ebb):
-    assert refused_with(ebb("run", cwd=tmp_path), "which command", status=125)
+def test_missing_command_or_unknown_option_exits_with_125(tmp_path, ebb):
+    assert refused_with(ebb("run", cwd=tmp_path), "command missing", status=125)
     assert refused_with(ebb("run", "--bogus", "--", "true", cwd=tmp_path), "--bogus", status=125)
 
 
-def test_options_of_the_job_are_the_jobs(tmp_path, ebb):
+def test_options_after_the_command_belong_to_the_job(tmp_path, ebb):
     assert ebb("run", "-q", "echo", "--interval", "-q", cwd=tmp_path).stdout == "--interval -q\n"
 
 
@@ -571,7 +623,7 @@ def test_options_of_the_job_are_the_jobs(tmp_path, ebb):
 
 @pytest.fixture
 def terminal(tmp_path):
-    """A tmux of our own with one shell in it."""
+    """A separate tmux with one shell."""
     assert shutil.which("tmux"), "tmux is installed by scripts/setup.sh test"
     socket = str(tmp_path / "tmux")
 
@@ -613,7 +665,7 @@ def test_a_job_on_a_terminal_sees_a_terminal(terminal, tmp_path):
     terminal.wait("30 100")
 
 
-def test_an_interactive_program_reads_what_is_typed(terminal):
+def test_interactive_job_reads_typed_input(terminal):
     terminal.type(f"'{binary()}' run -q -- {PYTHON} -i -q")
     terminal.wait(">>>")
     terminal.type("print(6 * 7 * 1000)")
@@ -626,7 +678,7 @@ def test_an_interactive_program_reads_what_is_typed(terminal):
     assert "\n1\nback-2" in terminal.screen()
 
 
-def test_ctrl_c_on_a_terminal_interrupts_the_job_and_gives_the_summary(terminal, tmp_path):
+def test_ctrl_c_on_terminal_interrupts_job_and_prints_summary(terminal, tmp_path):
     terminal.type(f"'{binary()}' run -- sleep 600; echo status-$?")
     wait_for(lambda: list(tmp_path.glob("ebb-runs/*-*/run.json")), "the start")
     terminal.key("C-c")
@@ -634,8 +686,8 @@ def test_ctrl_c_on_a_terminal_interrupts_the_job_and_gives_the_summary(terminal,
     assert "INT" in terminal.screen()
 
 
-def test_ctrl_z_stops_job_and_ebb_and_fg_brings_both_back(terminal, tmp_path):
-    # One process: a shell's child that is stopped before its exec holds the shell up, so that it never stops.
+def test_ctrl_z_stops_job_and_ebb_and_fg_resumes_both(terminal, tmp_path):
+    # One process, because a shell whose child is stopped before exec waits for it and never stops.
     (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"
                                       "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
                                       "print('finished')\n")
@@ -649,7 +701,7 @@ def test_ctrl_z_stops_job_and_ebb_and_fg_brings_both_back(terminal, tmp_path):
     terminal.wait("finished")
 
 
-def test_a_window_that_changes_its_size_tells_the_job(terminal):
+def test_window_size_change_reaches_the_job(terminal):
     terminal.type(f"'{binary()}' run -q -- bash -c 'echo rea\"\"dy; while sleep 0.1; do stty size; "
                   "done'")
     terminal.wait("ready")
@@ -664,10 +716,12 @@ def test_escapes_in_a_jobs_name_do_not_reach_the_terminal(tmp_path, ebb):
     evil.chmod(evil.stat().st_mode | stat.S_IXUSR)
     result = ebb("run", "--interval", "50ms", "--", evil, "0.5", cwd=tmp_path)
     assert result.returncode == 0
-    assert "\x1b" not in result.stderr and "\\e[31m" in result.stderr
+    assert "\x1b" not in result.stderr
+    shown = ebb("show", cwd=tmp_path)
+    assert "\x1b" not in shown.stdout and "\\e[31m" in shown.stdout
 
 
-def test_a_planned_restart_is_not_told_as_a_lack_of_memory(ebb, tmp_path):
+def test_planned_restart_is_not_reported_as_out_of_memory(ebb, tmp_path):
     job = ('"$0" mark KIND=step STEP=$((2 * EBB_SEGMENT + 1)); '
            'if [ "$EBB_SEGMENT" = 1 ]; then exit 0; fi; '
            '"$0" mark KIND=step STEP=2; exec sleep 600')

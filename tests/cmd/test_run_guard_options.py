@@ -1,4 +1,4 @@
-"""The guard's options and config file when they are wrong: one sentence, status 125, no job."""
+"""Invalid options and config files of the guard: one error, status 125, no job."""
 
 import os
 
@@ -6,22 +6,22 @@ import pytest
 
 from commands import refused, refused_with
 
-NO_GUARD = "is for the guard, but --no-guard turns it off"
-NO_CHECKPOINT = "is about asking for a checkpoint, but --no-checkpoint leaves that out"
-NO_RESTART = "is about restarts, but there are none without --restart or --restart-every"
+NO_GUARD = "configures the guard, but --no-guard disables it"
+NO_CHECKPOINT = "configures checkpoint requests, but --no-checkpoint disables them"
+NO_RESTART = "has no effect without --restart or --restart-every"
 HALF = "is the time between SIGTERM and the kill, but"
 NOT_A_SIZE = "is not a size; write it like 512M, 24G, 1.5GiB or 80%"
-NOT_A_SHARE = "is not a share between 0.01% and 100%"
+NOT_A_SHARE = "is not a percentage between 0.01% and 100%"
 NO_UNIT = "has no unit; write it like 500ms, 10s or 5m"
-EVERY = "is no time, number of steps or size; write it like 2h, 500steps or 20G"
-NO_SIGNAL = "is no signal; write it like USR1, SIGUSR2 or 10"
+EVERY = "is not a time, number of steps or size; write it like 2h, 500steps or 20G"
+HOW_TO_WRITE_A_SIGNAL = "write it like USR1, SIGUSR2 or 10"
 NOT_CLOSED = "has a quote that is not closed, or ends in a backslash"
-TAKEN = "as a request; give one that it handles, such as USR1"
+TAKEN = "cannot be used as a request; give a signal that the job handles, such as USR1"
 
 
 @pytest.fixture
 def job(ebb, tmp_path):
-    """Runs a job under ebb that leaves a file; JOB.ran says whether it did."""
+    """Runs a job under ebb that creates a file; JOB.ran tells whether it ran."""
     folder = tmp_path / "job"
     folder.mkdir()
 
@@ -33,43 +33,43 @@ def job(ebb, tmp_path):
 
 
 def not_started(job):
-    """Neither a job nor a run folder is there."""
+    """Neither a job was started nor a run folder created."""
     return list(job.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("option, value, sentence", [
-    ("limit", "0", '"0" is too small; the least is 1 byte'),
+    ("limit", "0", '"0" is too small; the minimum is 1 byte'),
     ("limit", "200%", f'"200%" {NOT_A_SHARE}'),
     ("limit", "0%", f'"0%" {NOT_A_SHARE}'),
     ("limit", "12X", f'"12X" {NOT_A_SIZE}'),
     ("limit", "", f'"" {NOT_A_SIZE}'),
     ("limit", "-1G", f'"-1G" {NOT_A_SIZE}'),
     ("limit", "1.5", f'"1.5" {NOT_A_SIZE}'),
-    ("limit", "99999999P", '"99999999P" is more than 64 bits can count; write it like 512M, 24G '
+    ("limit", "99999999P", '"99999999P" is too large; write it like 512M, 24G '
                            "or 80%"),
     ("reserve", "much", f'"much" {NOT_A_SIZE}'),
     ("reserve", "101%", f'"101%" {NOT_A_SHARE}'),
     ("gpu-limit", "80 %", f'"80 %" {NOT_A_SIZE}'),
-    ("gpu-limit", "0", '"0" is too small; the least is 1 byte'),
+    ("gpu-limit", "0", '"0" is too small; the minimum is 1 byte'),
     ("grace", "5", f'"5" {NO_UNIT}'),
-    ("grace", "0s", '"0s" is too short; the least is 1ms'),
+    ("grace", "0s", '"0s" is too short; the minimum is 1ms'),
     ("grace", "soon", '"soon" is not a time; write it like 500ms, 10s or 5m'),
     ("margin", "2", f'"2" {NO_UNIT}'),
-    ("margin", "9d", '"9d" is too long; the most is 1d'),
+    ("margin", "9d", '"9d" is too long; the maximum is 1d'),
     ("checkpoint-time", "10", f'"10" {NO_UNIT}'),
-    ("checkpoint-wait", "8d", '"8d" is too long; the most is 7d'),
+    ("checkpoint-wait", "8d", '"8d" is too long; the maximum is 7d'),
     ("pressure", "30", '"30" is not a share; write it like 30% or off'),
     ("pressure", "0.3", '"0.3" is not a share; write it like 30% or off'),
     ("pressure", "OFF", '"OFF" is not a share; write it like 30% or off'),
     ("pressure", "101%", f'"101%" {NOT_A_SHARE}'),
     ("pressure", "x%", f'"x%" {NOT_A_SIZE}'),
-    ("checkpoint-signal", "USR3", f'"USR3" {NO_SIGNAL}'),
-    ("checkpoint-signal", "0", f'"0" {NO_SIGNAL}'),
-    ("checkpoint-signal", "33", f'"33" {NO_SIGNAL}'),
-    ("checkpoint-signal", "KILL", f'a job cannot take "KILL" {TAKEN}'),
-    ("checkpoint-signal", "SIGSTOP", f'a job cannot take "SIGSTOP" {TAKEN}'),
-    ("checkpoint-signal", "9", f'a job cannot take "9" {TAKEN}'),
-    ("checkpoint-signal", "chld", f'a job cannot take "chld" {TAKEN}'),
+    ("checkpoint-signal", "USR3", f'unknown signal "USR3"; {HOW_TO_WRITE_A_SIGNAL}'),
+    ("checkpoint-signal", "0", f'unknown signal "0"; {HOW_TO_WRITE_A_SIGNAL}'),
+    ("checkpoint-signal", "33", f'unknown signal "33"; {HOW_TO_WRITE_A_SIGNAL}'),
+    ("checkpoint-signal", "KILL", f'"KILL" {TAKEN}'),
+    ("checkpoint-signal", "SIGSTOP", f'"SIGSTOP" {TAKEN}'),
+    ("checkpoint-signal", "9", f'"9" {TAKEN}'),
+    ("checkpoint-signal", "chld", f'"chld" {TAKEN}'),
     ("checkpoint-signal", "", '"" is empty; write it like --checkpoint-signal NAME'),
     ("checkpoint-cmd", "", '"" is empty; write it like --checkpoint-cmd CMD'),
     ("checkpoint-done", "", '"" is empty; write it like --checkpoint-done PATH'),
@@ -77,7 +77,7 @@ def not_started(job):
     ("max-restarts", "-1", '"-1" is out of range; write a number from 1 to 1000000'),
     ("max-restarts", "many", '"many" is not a whole number; write one from 1 to 1000000'),
     ("restart-every", "500", '"500" has no unit; write it like 2h, 500steps or 20G'),
-    ("restart-every", "0s", '"0s" is too short; the least is 1s'),
+    ("restart-every", "0s", '"0s" is too short; the minimum is 1s'),
     ("restart-every", "0steps", '"0" is out of range; write a number from 1 to '
                                 "9223372036854775807"),
     ("restart-every", "1.5steps", '"1.5" is not a whole number; write one from 1 to '
@@ -89,10 +89,10 @@ def not_started(job):
     ("restart-every", "1" * 60 + "steps", f'"{"1" * 60}steps" {EVERY}'),
     ("resume-args", "'--resume", f"\"'--resume\" {NOT_CLOSED}"),
     ("resume-args", "a \\", f'"a \\\\" {NOT_CLOSED}'),
-    ("resume-args", "  ", '"  " holds no argument'),
+    ("resume-args", "  ", '"  " contains no arguments'),
     ("resume-args", "", '"" is empty; write it like --resume-args ARGS'),
 ])
-def test_a_wrong_value_is_one_sentence_and_the_job_does_not_start(job, option, value, sentence):
+def test_invalid_guard_option_is_refused_before_job_starts(job, option, value, sentence):
     assert refused(job(f"--{option}={value}"), f"run: --{option}: {sentence}", status=125)
     assert not_started(job)
 
@@ -101,9 +101,9 @@ def test_a_wrong_value_is_one_sentence_and_the_job_does_not_start(job, option, v
                                     "checkpoint-wait", "grace", "pressure", "checkpoint-signal",
                                     "checkpoint-cmd", "checkpoint-done", "max-restarts",
                                     "restart-every", "resume-args", "config"])
-def test_a_missing_value_is_said(ebb, tmp_path, option):
+def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
     assert refused_with(ebb("run", f"--{option}", cwd=tmp_path),
-                        f"run: --{option} needs a value: --{option} ", status=125)
+                        f"run: --{option} requires a value: --{option} ", status=125)
 
 
 @pytest.mark.parametrize("arguments, sentence", [
@@ -112,7 +112,7 @@ def test_a_missing_value_is_said(ebb, tmp_path, option):
     (["--limit", "512M", "--reserve", "4G"],
      "--reserve is 4.00 GiB, which is not below the 512 MiB of --limit"),
     (["--limit", "24"], '--limit: "24" has no unit; did you mean 24G?'),
-    (["--reserve", "100%"], "--reserve of 100% leaves the job nothing; give less"),
+    (["--reserve", "100%"], "--reserve: 100% leaves the job no memory; give less"),
     (["--limit", "2G", "--restart-every", "20G"],
      "--restart-every is 20.0 GiB, which is not below the 2.00 GiB of --limit"),
     (["--max-restarts", "3"], f"--max-restarts {NO_RESTART}"),
@@ -139,10 +139,10 @@ def test_a_missing_value_is_said(ebb, tmp_path, option):
     (["--no-checkpoint", "--checkpoint-done", "x"], f"--checkpoint-done {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-time", "1s"], f"--checkpoint-time {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-wait", "1s"], f"--checkpoint-wait {NO_CHECKPOINT}"),
-    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term leaves one of them out"),
-    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill leaves one of them out"),
+    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables one of them"),
+    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables one of them"),
 ])
-def test_options_that_contradict_each_other_are_refused(job, arguments, sentence):
+def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     assert refused(job(*arguments), f"run: {sentence}", status=125)
     assert not_started(job)
 
@@ -154,22 +154,22 @@ def test_options_that_contradict_each_other_are_refused(job, arguments, sentence
     ["--restart-every", "500 steps", "--max-restarts", "3"],
     ["--no-guard", "--no-kill", "--keep-on-exit", "--clean-shm", "--no-cgroup"],
 ])
-def test_options_that_agree_start_the_job(job, arguments):
+def test_consistent_guard_options_start_the_job(job, arguments):
     result = job(*arguments)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert job.ran()
 
 
 @pytest.mark.parametrize("text, sentence", [
-    ("limt = 2G\n", ':1: there is no option "limt"; did you mean "limit"?'),
+    ("limt = 2G\n", ':1: unknown option "limt"; did you mean "limit"?'),
     ("# rules\n\nfrobnicate = 2G\n",
-     ':3: there is no option "frobnicate"; they are named as in `ebb help run`'),
-    ("config = other.conf\n", ':1: there is no option "config"; they are named as in '
-                              "`ebb help run`"),
-    ("quiet\n", ':1: there is no option "quiet"; they are named as in `ebb help run`'),
+     ':3: unknown option "frobnicate"; `ebb help run` lists all options'),
+    ("config = other.conf\n",
+     ':1: unknown option "config"; `ebb help run` lists all options'),
+    ("quiet\n", ':1: unknown option "quiet"; `ebb help run` lists all options'),
     ("limit = 12X\n", f':1: limit: "12X" {NOT_A_SIZE}'),
     ("restart\ngrace = 5\n", f':2: grace: "5" {NO_UNIT}'),
-    ("checkpoint-signal = KILL", f':1: checkpoint-signal: a job cannot take "KILL" {TAKEN}'),
+    ("checkpoint-signal = KILL", f':1: checkpoint-signal: "KILL" {TAKEN}'),
     ("pressure = x", ':1: pressure: "x" is not a share; write it like 30% or off'),
     ("restart-every = 500", ':1: restart-every: "500" has no unit; write it like 2h, 500steps or '
                             "20G"),
@@ -178,20 +178,20 @@ def test_options_that_agree_start_the_job(job, arguments):
     ("restart = perhaps\n", ':1: restart: "perhaps" is neither yes nor no'),
     ("limit = 2G\nlimit = 3G\n", ":2: limit is already set in line 1"),
     ("\0\1\2", " is not a text file; its lines are like limit = 24G"),
-    ("# x\n" * 20000, " is larger than 64 KiB; that is no config file"),
+    ("# x\n" * 20000, " is larger than 64 KiB, so it is not a config file"),
 ])
-def test_a_wrong_config_file_is_one_sentence_and_the_job_does_not_start(job, text, sentence):
+def test_invalid_config_file_is_refused_before_job_starts(job, text, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
     assert refused(job("--config", "../guard.conf"), f"run: ../guard.conf{sentence}", status=125)
     assert not_started(job)
 
 
-def test_a_config_file_that_cannot_be_read_is_said(job, ebb_as_nobody, open_folder):
+def test_unreadable_config_file_is_refused(job, ebb_as_nobody, open_folder):
     assert refused(job("--config", "none.conf"),
                    "run: cannot read none.conf: No such file or directory", status=125)
     assert refused(job("--config", ".."), "run: cannot read ..: Is a directory", status=125)
     assert refused(job("--config", "/dev/zero"),
-                   "run: /dev/zero is larger than 64 KiB; that is no config file", status=125)
+                   "run: /dev/zero is larger than 64 KiB, so it is not a config file", status=125)
     assert refused(job("--config", ""), 'run: --config: "" is empty; write it like --config FILE',
                    status=125)
     assert not_started(job)
@@ -211,11 +211,11 @@ def test_a_config_file_that_cannot_be_read_is_said(job, ebb_as_nobody, open_fold
     ("reserve = 3G\n", ["--limit", "2G"],
      "reserve (../guard.conf:1) is 3.00 GiB, which is not below the 2.00 GiB of --limit"),
     ("no-guard\n", ["--restart"],
-     "--restart is for the guard, but no-guard (../guard.conf:1) turns it off"),
+     "--restart configures the guard, but no-guard (../guard.conf:1) disables it"),
     ("no-guard = yes\nlimit = 2G", [],
-     "limit (../guard.conf:2) is for the guard, but no-guard (../guard.conf:1) turns it off"),
+     "limit (../guard.conf:2) configures the guard, but no-guard (../guard.conf:1) disables it"),
 ])
-def test_contradictions_name_the_line_of_the_file(job, text, arguments, sentence):
+def test_contradiction_with_config_file_names_its_line(job, text, arguments, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
     assert refused(job("--config", "../guard.conf", *arguments), f"run: {sentence}", status=125)
     assert not_started(job)
@@ -229,7 +229,7 @@ def test_contradictions_name_the_line_of_the_file(job, text, arguments, sentence
     ("checkpoint-cmd = 'echo # saved'\n", ["--no-checkpoint"]),
     ("", []),
 ])
-def test_a_good_config_file_starts_the_job_and_the_command_line_wins(job, text, arguments):
+def test_command_line_overrides_config_file(job, text, arguments):
     (job.folder.parent / "guard.conf").write_text(text)
     result = job("--config", "../guard.conf", *arguments)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
@@ -243,12 +243,12 @@ def test_a_config_file_may_come_from_a_pipe(ebb, tmp_path):
     result = ebb("run", "--config", f"/dev/fd/{read}", "--", "touch", "ran", cwd=tmp_path,
                  pass_fds=[read])
     os.close(read)
-    assert refused(result, f'run: /dev/fd/{read}:1: there is no option "limt"; did you mean "limit"?',
+    assert refused(result, f'run: /dev/fd/{read}:1: unknown option "limt"; did you mean "limit"?',
                    status=125)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_config_file_says_cannot_drive_the_terminal(job):
+def test_config_file_errors_escape_its_text(job):
     (job.folder.parent / "guard.conf").write_text("\u202elimit = 2G\n")
     assert refused_with(job("--config", "../guard.conf"), r"\u{202e}limit", status=125)
     assert not_started(job)

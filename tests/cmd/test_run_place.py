@@ -1,5 +1,5 @@
-"""What `ebb run` puts into the job, wherever ebb is installed: paths that PYTHONPATH and LD_PRELOAD
-cannot hold are reached through a link that lives as long as the job."""
+"""Paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD: if ebb's own path contains characters
+that these cannot contain, a link replaces it while the job runs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where,
 
 pytestmark = needs_library
 
-# A later program of the job holds 20 MiB, and has ebb's package by the shim alone.
+# A later program of the job keeps 20 MiB, and gets ebb's package only through the shim.
 HOLDS = """
     import ebb
     keep = bytes(20 << 20)
@@ -23,7 +23,7 @@ HOLDS = """
 
 @pytest.fixture
 def installed(tmp_path):
-    """Makes an installation of ebb in the folder NAME; its program."""
+    """Installs ebb in the folder NAME; returns its program."""
     def install(name):
         prefix = tmp_path / name
         for part in ("bin", "lib/ebb", "share/ebb/python"):
@@ -45,7 +45,7 @@ def run(program, folder, *command, env=None):
 
 @pytest.mark.parametrize("name", ["plain", "a space", "a:colon", "a[pattern]*?", "back\\slash",
                                   "$ORIGIN", "all: of [them] $"])
-def test_in_any_folder_the_heap_and_the_package_are_had(tmp_path, installed, name):
+def test_heap_and_package_work_from_any_install_path(tmp_path, installed, name):
     job = write(tmp_path, HOLDS)
     result = run(installed(name), tmp_path, "sh", "-c",
                  f"'{PYTHON}' '{job}' && echo \"$EBB_SOCKET\"; exit 3")
@@ -55,7 +55,7 @@ def test_in_any_folder_the_heap_and_the_package_are_had(tmp_path, installed, nam
 
 
 @not_sanitized
-def test_a_run_inside_a_run_has_each_part_once(tmp_path, installed):
+def test_nested_run_adds_each_path_once(tmp_path, installed):
     program = installed("a: b")
     look = [PYTHON, "-c", "import os, json; print(json.dumps([os.environ[v] for v in "
             "('PYTHONPATH', 'LD_PRELOAD')]))"]
@@ -65,7 +65,7 @@ def test_a_run_inside_a_run_has_each_part_once(tmp_path, installed):
         assert "ebb-" in value and ":" not in value and " " not in value
 
 
-def test_where_no_link_can_be_made_it_is_said_and_the_job_runs(tmp_path, installed, open_folder):
+def test_failure_to_make_link_is_reported_and_job_runs(tmp_path, installed, open_folder):
     spaced = open_folder / "t m p"  # short enough for sockets
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",

@@ -1,4 +1,4 @@
-"""ebb run between a job and awkward terminals, pipes and limits: nothing lost, nobody stuck."""
+"""ebb run between a job and unusual terminals, pipes and limits: nothing is lost, nothing hangs."""
 
 import collections
 import fcntl
@@ -16,11 +16,11 @@ import time
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, recorded, wait_for
+from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plain, recorded, wait_for
 
 
 class OnTerminal:
-    """A program whose terminal is ours: what it shows is read as it comes."""
+    """A program on a terminal of ours; its output is read as it arrives."""
 
     def __init__(self, arguments, cwd):
         self.pid, self.fd = pty.fork()
@@ -44,7 +44,7 @@ class OnTerminal:
         wait_for(lambda: (self.read(), text in self.shown)[1], f"{text!r} in {self.shown[-2000:]!r}")
 
     def wait_for_foreground(self):
-        """Until the shell has given the terminal to what it was told to run."""
+        """Waits until the shell has given the terminal to the command."""
         wait_for(lambda: (self.read(), os.tcgetpgrp(self.fd) != self.pid)[1], "the foreground")
 
     def type(self, text):
@@ -77,8 +77,8 @@ def run(*arguments, **options):
 
 # ---- on a terminal ----
 
-def test_the_end_of_a_job_on_a_terminal_is_written_down_as_it_was(tmp_path):
-    """The kernel hangs up the session's leader when its terminal closes; that is not the end."""
+def test_final_output_of_terminal_job_is_logged_unchanged(tmp_path):
+    """The kernel hangs up the session leader when its terminal closes; the job continues."""
     jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
             ([PYTHON, "-c", "print(1)"], 0)]
     seen = collections.Counter()
@@ -91,7 +91,7 @@ def test_the_end_of_a_job_on_a_terminal_is_written_down_as_it_was(tmp_path):
     assert seen == {("exited", True): 30}
 
 
-def test_a_job_may_let_go_of_its_terminal_and_come_back(tmp_path):
+def test_job_may_close_and_reopen_its_terminal(tmp_path):
     program = ("import os, time\n"
                "null = os.open('/dev/null', os.O_RDWR)\n"
                "for fd in range(3): os.dup2(null, fd)\n"
@@ -105,7 +105,7 @@ def test_a_job_may_let_go_of_its_terminal_and_come_back(tmp_path):
     assert b"here again" in job.shown
 
 
-def test_a_long_paste_into_a_job_that_reads_late_arrives_and_ctrl_c_still_works(tmp_path):
+def test_long_paste_reaches_late_reader_and_ctrl_c_works(tmp_path):
     program = ("import sys, termios, time, tty\n"
                "before = termios.tcgetattr(0)\n"
                "tty.setraw(0)\n"
@@ -136,7 +136,7 @@ def shell(tmp_path):
     job.kill()
 
 
-def test_in_the_background_of_a_shell_it_leaves_the_terminal_alone(shell, tmp_path):
+def test_background_run_does_not_touch_the_terminal(shell, tmp_path):
     shell.type(f"'{binary()}' run -q -d r -- sh -c 'sleep 1; echo be\"\"hind; sleep 600' &\n".encode())
     shell.wait(b"behind")
     mode = termios.tcgetattr(shell.fd)
@@ -155,8 +155,8 @@ def test_in_the_background_of_a_shell_it_leaves_the_terminal_alone(shell, tmp_pa
     assert end_of(tmp_path / "r")["signal"] == "INT"
 
 
-def test_two_at_once_leave_the_terminal_as_it_was(tmp_path):
-    """The second finds the terminal raw, and ends last."""
+def test_two_runs_at_once_restore_terminal_settings(tmp_path):
+    """The second run finds the terminal raw, and ends last."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
                "def start(folder):\n"
@@ -179,7 +179,7 @@ def test_two_at_once_leave_the_terminal_as_it_was(tmp_path):
     assert b"same" in job.shown, job.shown
 
 
-def test_a_background_job_does_not_read_what_is_typed_at_the_shell(shell, tmp_path):
+def test_background_job_does_not_read_shell_input(shell, tmp_path):
     shell.type(f"'{binary()}' run -q -d r -- cat > got &\n".encode())
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
     shell.type(b"echo mine-$((6*7))\n")
@@ -189,17 +189,18 @@ def test_a_background_job_does_not_read_what_is_typed_at_the_shell(shell, tmp_pa
     assert (tmp_path / "got").read_bytes() == b""
 
 
-def test_with_output_in_a_pipe_the_keys_still_reach_the_job(shell):
+def test_keys_reach_the_job_when_output_is_piped(shell):
     shell.type(f"'{binary()}' run -q --no-record -- head -n 1 | tr a-z A-Z\n".encode())
     shell.wait_for_foreground()
-    shell.type(b"low tide\n")
-    shell.wait(b"LOW TIDE")
+    shell.type(b"spring tide\n")
+    shell.wait(b"SPRING TIDE")
 
 
-# ---- stopping and going on ----
+# ---- stop and continue ----
 
 def start_waiting_job(folder):
-    """A job that says fin and ends once there is a file "go"; the client, and the job's pid."""
+    """A job that prints "fin" and ends once the file "go" exists; returns the client and the
+    job's pid."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c",
                                 "echo $$ > pid.tmp; mv pid.tmp pid; while [ ! -e go ]; do "
                                 "sleep 0.05; done; echo fin"],
@@ -217,7 +218,7 @@ def stop(pid, signo):
     wait_for(lambda: is_stopped(pid), "the stop")
 
 
-def test_a_job_that_others_stop_and_continue_goes_on(tmp_path):
+def test_job_stopped_and_continued_by_others_resumes(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     for signo in (signal.SIGSTOP, signal.SIGTSTP):
         stop(pid, signo)
@@ -228,7 +229,7 @@ def test_a_job_that_others_stop_and_continue_goes_on(tmp_path):
     assert (process.returncode, out) == (0, "fin\n")
 
 
-def test_a_job_that_is_killed_while_it_is_stopped_ends_the_run(tmp_path):
+def test_killing_a_stopped_job_ends_the_run(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     stop(pid, signal.SIGTSTP)
     wait_for(lambda: is_stopped(process.pid), "the client to stop with the job")
@@ -237,15 +238,15 @@ def test_a_job_that_is_killed_while_it_is_stopped_ends_the_run(tmp_path):
     assert (process.returncode, out) == (128 + signal.SIGKILL, "")
 
 
-# ---- one place for both streams ----
+# ---- both streams to one file ----
 
-# Every write is a line of its own, to the two streams in turn, with nothing in between.
+# Every write is one line, to the two streams alternately, without pauses.
 IN_TURN = ("import os\n"
            "for i in range(1000):\n"
            "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
 IN_ORDER = b"".join(b"line %d\n" % i for i in range(1000))
 
-# Two processes write lines of all lengths at once, each to one of the streams.
+# Two processes write lines of all lengths at the same time, each to one stream.
 TWO_WRITERS = ("import os\n"
                "child = os.fork()\n"
                "fd, name = (2, b'b') if child == 0 else (1, b'a')\n"
@@ -259,7 +260,7 @@ def lines_of(name):
 
 
 @pytest.mark.parametrize("place", ["2>&1 | cat >out", ">out 2>&1", ">>out 2>>out", "terminal"])
-def test_output_into_one_place_keeps_its_order(tmp_path, place):
+def test_stdout_and_stderr_to_one_file_keep_their_order(tmp_path, place):
     if place == "terminal":
         job = OnTerminal([binary(), "run", "-q", "--no-terminal", "-d", "r", "--", PYTHON, "-c",
                           IN_TURN], tmp_path)
@@ -274,7 +275,7 @@ def test_output_into_one_place_keeps_its_order(tmp_path, place):
     assert (tmp_path / "r/log.txt").read_bytes() == IN_ORDER
 
 
-def test_a_detached_job_has_its_output_in_order_in_the_log(tmp_path):
+def test_log_of_detached_job_keeps_output_order(tmp_path):
     result = run("--detached", "-d", tmp_path / "r", "--", PYTHON, "-c", IN_TURN)
     assert result.returncode == 0
     wait_for(lambda: json.loads((tmp_path / "r/run.json").read_text())["state"] == "ended", "the end")
@@ -291,7 +292,7 @@ def test_lines_of_two_writers_to_one_pipe_stay_whole(tmp_path):
     assert [line for line in lines if line.startswith(b"b")] == lines_of(b"b")
 
 
-def test_lines_of_streams_to_two_places_stay_whole_in_the_log(tmp_path):
+def test_lines_of_separate_streams_stay_whole_in_the_log(tmp_path):
     result = run("-q", "-d", tmp_path / "r", "--", PYTHON, "-c", TWO_WRITERS,
                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert result.stdout.splitlines() == lines_of(b"a")
@@ -300,8 +301,8 @@ def test_lines_of_streams_to_two_places_stay_whole_in_the_log(tmp_path):
         lines_of(b"a") + lines_of(b"b"))
 
 
-def test_a_file_opened_twice_is_two_places(tmp_path):
-    """By hand the second would overwrite the first: so it does here."""
+def test_file_opened_twice_counts_as_two_outputs(tmp_path):
+    """As without ebb, the second stream overwrites the first."""
     job = "sh -c 'printf aaaaaa; printf bbb >&2'"
     for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
         subprocess.run(["sh", "-c", f"{start}{job} >{name} 2>{name}"], cwd=tmp_path,
@@ -311,8 +312,8 @@ def test_a_file_opened_twice_is_two_places(tmp_path):
 
 # ---- readers ----
 
-def test_output_left_in_the_pipes_by_a_job_that_ended_is_not_lost(tmp_path):
-    """More than the user's pipe takes, less than would keep the job from ending."""
+def test_output_left_in_pipes_at_job_end_is_read(tmp_path):
+    """More than fits into the user's pipe, but less than would keep the job from exiting."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
                                env=environment(), stdout=subprocess.PIPE)
@@ -324,7 +325,7 @@ def test_output_left_in_the_pipes_by_a_job_that_ended_is_not_lost(tmp_path):
     assert (tmp_path / "r/log.txt").read_bytes() == out
 
 
-def test_a_reader_that_takes_its_time_loses_neither_output_nor_status(tmp_path):
+def test_slow_reader_loses_neither_output_nor_status(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
                                 "head -c 700000 /dev/zero; exit 3"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -336,7 +337,7 @@ def test_a_reader_that_takes_its_time_loses_neither_output_nor_status(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
 
 
-def test_a_pipe_that_does_not_block_is_waited_for(tmp_path):
+def test_nonblocking_output_pipe_is_waited_for(tmp_path):
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
     process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
@@ -350,7 +351,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (300000, 0)
 
 
-def test_a_signal_is_not_held_up_by_a_reader_that_does_not_read(tmp_path):
+def test_signal_is_forwarded_while_reader_is_stuck(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "yes"],
                                env=environment(), stdout=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
@@ -363,7 +364,7 @@ def test_a_signal_is_not_held_up_by_a_reader_that_does_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_a_reader_that_leaves_either_stream_ends_the_job_as_by_hand(tmp_path, stream):
+def test_closing_either_stream_ends_job_as_without_ebb(tmp_path, stream):
     loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
                                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
@@ -375,8 +376,8 @@ def test_a_reader_that_leaves_either_stream_ends_the_job_as_by_hand(tmp_path, st
 
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
-def test_reader_that_keeps_our_pipe_locked_does_not_hold_up_the_supervisor(tmp_path):
-    """As pv does with a disk that hangs: it splices to a terminal that was stopped by Ctrl-S."""
+def test_locked_output_pipe_does_not_block_supervisor(tmp_path):
+    """Like pv with a hanging disk: splices to a terminal that was stopped by Ctrl-S."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     read, write = os.pipe()
@@ -400,7 +401,7 @@ def test_reader_that_keeps_our_pipe_locked_does_not_hold_up_the_supervisor(tmp_p
     assert process.wait(timeout=PATIENCE_S) == 0
 
 
-def test_a_full_standard_output_costs_the_output_alone(tmp_path):
+def test_full_stdout_loses_only_the_output(tmp_path):
     with open("/dev/full", "w") as full:
         result = run("-q", "--", PYTHON, "-c", "print('lost'); open('fine', 'w')", cwd=tmp_path,
                      stdout=full, stderr=subprocess.PIPE, text=True)
@@ -410,7 +411,8 @@ def test_a_full_standard_output_costs_the_output_alone(tmp_path):
     assert (tmp_path / "ebb-runs/latest/log.txt").read_text() == "lost\n"
 
 
-def test_a_slow_reader_does_not_make_the_client_grow(tmp_path):
+@plain
+def test_slow_reader_does_not_grow_the_client(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "head", "-c",
                                 str(100 << 20), "/dev/zero"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -422,14 +424,13 @@ def test_a_slow_reader_does_not_make_the_client_grow(tmp_path):
             pages = int(open(f"/proc/{process.pid}/statm").read().split()[1])
             most = max(most, pages * os.sysconf("SC_PAGE_SIZE"))
     assert (got, process.wait(timeout=PATIENCE_S)) == (100 << 20, 0)
-    if os.environ.get("EBB_SANITIZED") != "1":
-        assert most < 16 << 20
+    assert IS_SANITIZED or most < 16 << 20
 
 
-# ---- the folder of the sockets ----
+# ---- the sockets' folder ----
 
 def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
-    """Nobody was left to remove it: all of ebb is killed at once."""
+    """All processes of ebb are killed at once, so none removes the folder."""
     sockets = tmp_path / "tmp"
     sockets.mkdir()
     env = environment({"TMPDIR": str(sockets), "XDG_RUNTIME_DIR": None})
@@ -476,7 +477,7 @@ def test_a_closed_stream_stays_closed_for_the_job(tmp_path, closed):
     assert statuses["ebb"] == statuses["hand"]
 
 
-def test_marks_of_a_job_without_standard_error_take_no_streams_number(tmp_path):
+def test_mark_socket_does_not_use_the_fd_of_closed_stderr(tmp_path):
     program = ("import os, ebb\n"
                "for i in range(3): ebb.step(i)\n"
                "def is_open(fd):\n"
@@ -491,7 +492,7 @@ def test_marks_of_a_job_without_standard_error_take_no_streams_number(tmp_path):
     assert any(o["type"] == "mark" for o in recorded(tmp_path / "r"))
 
 
-def test_with_every_stream_closed_the_job_runs_and_nothing_is_left(tmp_path):
+def test_job_with_all_streams_closed_runs_and_leaves_nothing(tmp_path):
     command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'exit 5'"
     result = subprocess.run(["sh", "-c", command + " <&- >&- 2>&-"], env=environment(),
                             timeout=PATIENCE_S)
@@ -500,7 +501,7 @@ def test_with_every_stream_closed_the_job_runs_and_nothing_is_left(tmp_path):
     assert end_of(tmp_path / "r")["status"] == 5
 
 
-def test_with_standard_input_closed_a_killed_supervisor_still_leaves_nothing(tmp_path):
+def test_killed_supervisor_with_closed_stdin_leaves_nothing(tmp_path):
     command = f"exec '{binary()}' run -q -d '{tmp_path}/r' -- sh -c " \
               "'echo $$ > \"$EBB_RUN_DIR/pid\"; kill -9 $PPID; exec sleep 600' <&-"
     result = subprocess.run(["sh", "-c", command], env=environment(), timeout=PATIENCE_S,
@@ -513,7 +514,7 @@ def test_with_standard_input_closed_a_killed_supervisor_still_leaves_nothing(tmp
     assert end_of(tmp_path / "r")["kind"] == "lost"
 
 
-def test_a_file_size_limit_is_trouble_of_ours_not_the_end_of_the_job(tmp_path):
+def test_file_size_limit_stops_recording_not_the_job(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-q", "--", "sh", "-c", "echo hi; exit 3", "x" * 3000], cwd=tmp_path,
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -523,7 +524,7 @@ def test_a_file_size_limit_is_trouble_of_ours_not_the_end_of_the_job(tmp_path):
     assert "File too large" in result.stderr
 
 
-def test_the_job_finds_sigpipe_and_sigxfsz_as_they_were(tmp_path):
+def test_job_inherits_sigpipe_and_sigxfsz_dispositions(tmp_path):
     look = "grep SigIgn /proc/self/status"
     result = subprocess.run([binary(), "run", "-q", "--", "sh", "-c", look], cwd=tmp_path,
                             env=environment(), stdout=subprocess.PIPE, text=True,
@@ -532,7 +533,7 @@ def test_the_job_finds_sigpipe_and_sigxfsz_as_they_were(tmp_path):
     assert not ignored >> (signal.SIGPIPE - 1) & 1 and not ignored >> (signal.SIGXFSZ - 1) & 1
 
 
-def test_too_few_files_to_start_with_is_one_sentence_and_125(tmp_path):
+def test_too_few_open_files_exits_with_125_and_one_line(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-d", tmp_path / "r", "--", "touch", tmp_path / "started"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -543,16 +544,16 @@ def test_too_few_files_to_start_with_is_one_sentence_and_125(tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_a_command_line_of_megabytes_keeps_its_status(tmp_path):
+def test_job_with_command_line_of_megabytes_keeps_its_status(tmp_path):
     arguments = ["\x01" * 120000] * 12
     result = run("-q", "-d", tmp_path / "r", "--", "sh", "-c", "exit 3", *arguments)
     assert result.returncode == 3
     assert len((tmp_path / "r/run.json").read_text()) < 1 << 20
 
 
-def test_an_address_space_limit_is_measured_by_the_jobs_own_use(tmp_path):
-    if os.environ.get("EBB_SANITIZED") == "1":
-        return  # a sanitized program maps terabytes: no such limit can be set on it
+@plain
+@pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
+def test_usage_of_an_address_space_limit_is_that_of_the_job(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

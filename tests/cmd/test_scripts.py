@@ -1,5 +1,5 @@
-"""The project's own scripts: the include table, the set-up without rights, what npm fetches, the
-counting, and what a whole run of the tests says."""
+"""The project's own scripts: the include table, setup without privileges, npm fetches, counts, and
+the output of a whole test run."""
 
 import gzip
 import importlib.util
@@ -29,7 +29,7 @@ def check_includes(folder):
                           capture_output=True, text=True)
 
 
-def test_a_tree_that_keeps_the_table_passes(tmp_path):
+def test_include_check_passes_tree_that_follows_the_table(tmp_path):
     result = check_includes(tree_with(tmp_path, {
         "base/err.h": "#include <stdint.h>\n",
         "proc/sample.h": '#include "base/err.h"\n',
@@ -54,7 +54,7 @@ def test_a_tree_that_keeps_the_table_passes(tmp_path):
     ("verdict/floor.c", "<proc/sample.h>"),
     ("newfolder/x.c", "<stdio.h>"),
 ])
-def test_a_forbidden_include_is_named_with_file_and_line(tmp_path, file, include):
+def test_include_check_names_forbidden_include(tmp_path, file, include):
     result = check_includes(tree_with(tmp_path, {
         "proc/sample.h": "\n",
         file: f"/* One sentence. */\n#  include {include}\n",
@@ -64,11 +64,11 @@ def test_a_forbidden_include_is_named_with_file_and_line(tmp_path, file, include
     assert result.stdout.startswith(f"src/{file}:{line}: ")
 
 
-def test_a_tree_without_sources_does_not_pass(tmp_path):
+def test_include_check_fails_without_sources(tmp_path):
     assert check_includes(tmp_path).returncode == 1
 
 
-def test_the_table_names_every_folder_of_src():
+def test_include_table_has_every_folder_of_src():
     table = {line.split(":")[0] for line in (SCRIPTS / "include_table.txt").read_text().splitlines()
              if line and not line.startswith("#")}
     folders = {str(file.parent.relative_to(ROOT / "src")) for file in (ROOT / "src").rglob("*.c")}
@@ -76,7 +76,7 @@ def test_the_table_names_every_folder_of_src():
 
 
 def fake_path(folder, **programs):
-    """A PATH with the few programs set-up needs to look around, and these stand-ins."""
+    """A PATH with the few programs that setup needs to inspect the system, and these stand-ins."""
     folder.mkdir()
     for name, script in programs.items():
         path = folder / name.replace("_", "-")
@@ -101,7 +101,7 @@ debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribut
 
 
 @debian_only
-def test_without_rights_setup_prints_the_one_line_to_run(tmp_path):
+def test_setup_without_rights_prints_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
     lines = result.stdout.splitlines()
     assert (result.returncode, len(lines)) == (1, 1)
@@ -112,7 +112,7 @@ def test_without_rights_setup_prints_the_one_line_to_run(tmp_path):
 
 
 @debian_only
-def test_without_sudo_at_all_the_line_is_the_same(tmp_path):
+def test_setup_without_sudo_prints_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", apt_get="exit 99"), "test")
     assert result.returncode == 1
     assert result.stdout.startswith("sudo apt-get install -y ")
@@ -125,14 +125,14 @@ def test_without_sudo_at_all_the_line_is_the_same(tmp_path):
     ("Err:1 Temporary failure resolving 'archive'", "cannot be reached"),
     ("E: Unable to locate package gcc", "could not install: gcc"),
 ])
-def test_when_apt_fails_setup_says_why_in_one_sentence(tmp_path, apt_says, sentence):
+def test_setup_reports_failure_of_apt_in_one_line(tmp_path, apt_says, sentence):
     result = setup(fake_path(tmp_path / "bin", id="echo 0", apt_get=f'echo "{apt_says}"; exit 100'))
     assert result.returncode == 1
     assert sentence in result.stderr.splitlines()[-1]
 
 
 @debian_only
-def test_packages_are_installed_without_a_prompt(tmp_path):
+def test_setup_installs_packages_without_prompt(tmp_path):
     log = tmp_path / "log"
     path = fake_path(tmp_path / "bin", id="echo 0", apt_get=f'echo "$DEBIAN_FRONTEND $*" >>{log}')
     result = setup(path)
@@ -140,11 +140,11 @@ def test_packages_are_installed_without_a_prompt(tmp_path):
     last = log.read_text().splitlines()[-1].split()
     assert last[0] == "noninteractive"
     assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
-    assert "not usable" in result.stderr  # the stand-in installed nothing, and set-up saw it
+    assert "not usable" in result.stderr  # the stand-in installed nothing, and setup noticed
 
 
 @debian_only
-def test_a_snap_is_not_installed_for_the_tests(tmp_path):
+def test_setup_does_not_install_snaps(tmp_path):
     path = fake_path(tmp_path / "bin", id="echo 0", npm="", apt_get="""
         case "$*" in *simulate*) echo "Note, selecting 'chromium-browser' instead of 'chromium'"
         echo "Inst snapd (2.62 Ubuntu)"; echo "Inst chromium-browser (1snap1 Ubuntu)" ;; *) exit 99 ;; esac""")
@@ -154,7 +154,7 @@ def test_a_snap_is_not_installed_for_the_tests(tmp_path):
 
 
 def setup_python(folder, **changes):
-    """The set-up of the Python environment, where no index can be reached."""
+    """Sets up the Python environment without a reachable package index."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "BUILD": str(folder / "build"),
            "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:9/", **changes}
     return subprocess.run(["/bin/bash", SCRIPTS / "setup.sh", "python"], capture_output=True,
@@ -178,7 +178,7 @@ def no_environment(result, folder, reason):
     return not (folder / "build" / "venv").exists()
 
 
-def test_without_an_index_the_environment_is_left_out_with_its_reason(tmp_path):
+def test_setup_without_package_index_skips_venv_with_reason(tmp_path):
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python makes no virtual environments")
     enough = with_stand_in(tmp_path, "df", DISK.format(1 << 20))
@@ -193,7 +193,7 @@ def test_without_an_index_the_environment_is_left_out_with_its_reason(tmp_path):
     ("ERROR: No matching distribution found for torch==0",
      "ERROR: No matching distribution found for torch==0"),
 ])
-def test_an_install_that_fails_fails_nothing_and_is_told_in_one_line(tmp_path, pip_says, reason):
+def test_setup_reports_failed_pip_install_and_succeeds(tmp_path, pip_says, reason):
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("this Python makes no virtual environments")
     with_stand_in(tmp_path, "df", DISK.format(1 << 20))
@@ -202,17 +202,17 @@ def test_an_install_that_fails_fails_nothing_and_is_told_in_one_line(tmp_path, p
     assert no_environment(result, tmp_path, reason)
 
 
-def test_without_space_nothing_is_fetched(tmp_path):
+def test_setup_fetches_nothing_without_disk_space(tmp_path):
     result = setup_python(tmp_path, **with_stand_in(tmp_path, "df", DISK.format(512)))
-    assert no_environment(result, tmp_path, "512 MiB are free there, 10240 are wanted")
+    assert no_environment(result, tmp_path, "512 MiB are free, 10240 are required")
 
 
-def test_who_does_not_want_an_environment_gets_none(tmp_path):
+def test_setup_makes_no_venv_if_torch_is_declined(tmp_path):
     result = setup_python(tmp_path, TORCH="no")
     assert no_environment(result, tmp_path, "TORCH=no")
 
 
-def test_an_environment_that_is_complete_is_left_alone(tmp_path):
+def test_setup_keeps_complete_venv(tmp_path):
     venv = tmp_path / "build" / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to("/usr/bin/python3")
@@ -231,7 +231,7 @@ def test_an_environment_that_is_complete_is_left_alone(tmp_path):
     ("match 1:\n    case 1:\n        pass\n", "not Python 3.9: "),
     ("def\n", "not Python 3.9: "),
 ])
-def test_python_files_are_checked(tmp_path, text, found):
+def test_python_check_finds_each_kind_of_problem(tmp_path, text, found):
     file = tmp_path / "a.py"
     file.write_text(text)
     result = subprocess.run(["/usr/bin/python3", SCRIPTS / "check_python.py", file],
@@ -245,7 +245,7 @@ def test_python_files_are_checked(tmp_path, text, found):
     assert (again.returncode, again.stdout) == (result.returncode, result.stdout)
 
 
-def test_an_unknown_group_is_refused_by_name():
+def test_setup_refuses_unknown_group():
     result = setup("/usr/bin:/bin", "everything")
     assert result.returncode == 1
     assert "everything" in result.stderr
@@ -310,12 +310,12 @@ CUT = "\n".join(GREEN.splitlines()[:4])
     ("skip", "no objdump here\n", (0, 0, 1)),
     ("run", "", (1, 0, 0)),
 ])
-def test_the_counts_are_of_single_tests(status, output, expected):
+def test_test_counts_count_single_tests(status, output, expected):
     counts = run_tests.count_entry(status, output)
     assert (counts.passed, counts.failed, counts.skipped) == expected
 
 
-def test_the_reason_of_a_silent_failure_comes_from_the_end_of_the_log():
+def test_failure_reason_is_read_from_end_of_ctest_log():
     log = ("The following tests FAILED:\n\t  1 - a.slow (Timeout)\n"
            "\t 12 - a.abort (Subprocess aborted)\nErrors while running CTest\n")
     assert run_tests.failure_reasons(log) == {"a.slow": "Timeout", "a.abort": "Subprocess aborted"}
@@ -329,19 +329,19 @@ def write_junit(path, *entries):
                           capture_output=True, text=True)
 
 
-def test_a_green_run_ends_with_its_counts_alone_on_a_line(tmp_path):
+def test_passing_run_ends_with_a_line_of_counts(tmp_path):
     result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("run", "3 passed in 0.01s"))
     assert (result.stdout, result.returncode) == ("5 passed, 0 failed\n", 0)
 
 
-def test_a_failing_entry_is_shown_and_fails_the_run(tmp_path):
+def test_failing_ctest_entry_is_shown_and_fails_the_run(tmp_path):
     result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("fail", RED))
     assert result.returncode == 1
     assert "0x1 != 0x2" in result.stdout
     assert result.stdout.splitlines()[-1] == "3 passed, 1 failed"
 
 
-def test_an_entry_that_skips_itself_is_not_one_whose_program_is_missing(tmp_path):
+def test_skipped_ctest_entry_differs_from_missing_program(tmp_path):
     junit = tmp_path / "j.xml"
     case = '<testcase name="t" status="notrun"><skipped message="{}"/></testcase>'
     expected = {"SKIP_RETURN_CODE=77": "0 passed, 0 failed, 1 skipped",
@@ -353,7 +353,7 @@ def test_an_entry_that_skips_itself_is_not_one_whose_program_is_missing(tmp_path
         assert result.stdout.splitlines()[-1] == counts
 
 
-def test_a_run_of_nothing_fails(tmp_path):
+def test_run_without_tests_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
 
@@ -370,7 +370,7 @@ STUBS = {
 
 @pytest.fixture
 def whole_run(tmp_path, monkeypatch):
-    """Runs run_tests.py where building and testing say and do next to nothing."""
+    """Runs run_tests.py with stand-ins for building and testing."""
     for name, text in STUBS.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -390,7 +390,7 @@ def whole_run(tmp_path, monkeypatch):
     return run
 
 
-def test_both_trees_are_tested_and_the_later_ones_built_beside(whole_run, tmp_path):
+def test_later_trees_are_built_during_tests_at_lower_priority(whole_run, tmp_path):
     def priorities(what):
         return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
     assert whole_run() == (0, ["3 passed, 0 failed"])
@@ -414,11 +414,11 @@ def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, t
     ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
     ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
 ])
-def test_what_does_not_build_fails_the_run(whole_run, broken, said):
+def test_tree_that_does_not_build_fails_the_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
 
 
-def test_the_costs_are_of_tests_that_there_are():
+def test_test_costs_name_existing_tests():
     lines = [line.split() for line in (ROOT / "cmake" / "test_costs.txt").read_text().splitlines()
              if line[0] != "#"]
     assert len(lines) > 20
@@ -465,7 +465,7 @@ FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 cor
 echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
 
 
-def test_fuzz_adds_up_executions_until_there_are_enough(tmp_path):
+def test_fuzz_repeats_until_the_requested_executions(tmp_path):
     result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
     assert result.returncode == 0, result.stdout + result.stderr
     name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()
@@ -493,10 +493,10 @@ def test_every_fuzz_target_has_seeds_and_a_line_in_the_readme():
         assert f"`{name}`" in readme, name
 
 
-# ---- what npm fetches ----
+# ---- npm fetches ----
 
 def npm_that_fails(folder, times):
-    """An npm that counts its calls, cannot reach the registry TIMES times, and then can."""
+    """An npm that counts its calls, fails to reach the registry TIMES times, and then succeeds."""
     npm = folder / "npm"
     npm.write_text(f"""#!/bin/sh
 echo "$*" >> {folder}/calls
@@ -522,14 +522,14 @@ def fetch(folder, npm):
                           text=True)
 
 
-def test_a_registry_that_was_away_for_a_moment_is_asked_again(tmp_path):
+def test_npm_fetch_is_retried(tmp_path):
     npm = npm_that_fails(tmp_path, 2)
     result = fetch(tmp_path, npm)
     assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)
-    assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3  # it is there now
+    assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3  # it is installed now
 
 
-def test_two_that_want_it_at_once_fetch_it_once(tmp_path):
+def test_concurrent_npm_fetches_run_once(tmp_path):
     npm = npm_that_fails(tmp_path, 0)
     with npm.open("a") as script:
         script.write("sleep 1\n")
@@ -539,15 +539,15 @@ def test_two_that_want_it_at_once_fetch_it_once(tmp_path):
     assert [one.wait() for one in both] == [0, 0] and calls(tmp_path) == 1
 
 
-def test_a_registry_that_stays_away_is_given_up(tmp_path):
+def test_npm_fetch_gives_up_after_retries(tmp_path):
     result = fetch(tmp_path, npm_that_fails(tmp_path, 99))
     assert (result.returncode, calls(tmp_path)) == (1, 3)
     assert result.stdout == "the npm registry cannot be reached, 3 attempts\n"
 
 
-@pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not there"),
+@pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not installed"),
                                          ("fails", "the npm registry cannot be reached")])
-def test_without_npm_pages_have_their_style_and_one_line_says_so(tmp_path, how, reason):
+def test_build_without_npm_has_styles_and_prints_one_line(tmp_path, how, reason):
     if how == "fails" and not shutil.which("node"):
         pytest.skip("node is not there")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how

@@ -1,5 +1,5 @@
-"""The server's interface, by a client of Python's own and by raw sockets: every path, who may ask, and
-what is refused."""
+"""The server's API, by a Python client and by raw sockets: every path, permissions, and refused
+requests."""
 
 import contextlib
 import http.client
@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from commands import PATIENCE_S, ROOT, run_ebb, wait_for
+from commands import IS_SANITIZED, PATIENCE_S, ROOT, plain, run_ebb, wait_for
 from serving import begun_early, fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
@@ -29,17 +29,17 @@ def server():
 
 @pytest.fixture(scope="module")
 def done(server):
-    """One job that has ended, for those who only look."""
+    """One job that has ended, for tests that only read."""
     number = server.submit("sh", "-c", "echo first; sleep 0.5; echo second", name="done",
                            env={"COLOUR": "blue"})
     assert server.wait(number)["state"] == "succeeded"
     return number
 
 
-# ---- openapi.json is what is served ----
+# ---- openapi.json describes the server ----
 
 def fits(schema, value, schemas, where="$"):
-    """Raises where VALUE is not as SCHEMA has it: the part of JSON Schema that the document uses."""
+    """Raises unless VALUE matches SCHEMA, in the subset of JSON Schema that the document uses."""
     if "$ref" in schema:
         return fits(schemas[schema["$ref"].rsplit("/", 1)[1]], value, schemas, where)
     if "anyOf" in schema:
@@ -54,7 +54,7 @@ def fits(schema, value, schemas, where="$"):
              "integer": int, "number": (int, float)}
     kind = schema.get("type")
     if kind:
-        assert isinstance(value, kinds[kind]), f"{where}: {value!r} is no {kind}"
+        assert isinstance(value, kinds[kind]), f"{where}: {value!r} is not of type {kind}"
         assert kind not in ("integer", "number") or not isinstance(value, bool), where
     assert "enum" not in schema or value in schema["enum"], f"{where}: {value!r}"
     if kind == "object":
@@ -76,7 +76,7 @@ def document(server):
 
 
 def checked(document, method, path, answer):
-    """ANSWER of PATH as the document has it: the status is told, and the body fits."""
+    """Checks ANSWER of PATH against the document: its status is described, and its body matches."""
     operation = document["paths"][path][method.lower()]
     assert str(answer.status) in operation["responses"], (path, answer)
     content = operation["responses"][str(answer.status)].get("content", {})
@@ -87,7 +87,7 @@ def checked(document, method, path, answer):
     return answer
 
 
-def test_every_path_answers_as_the_document_says(server, done, document):
+def test_every_path_answers_as_openapi_describes(server, done, document):
     asked = set()
 
     def ask(method, path, body=None, **values):
@@ -118,12 +118,12 @@ def test_every_path_answers_as_the_document_says(server, done, document):
     assert ask("GET", f"{v1}/session").json() == {"write": True}
     assert ask("DELETE", f"{v1}/session").json() == {"write": False}
     ask("GET", "/metrics")
-    asked.add(("GET", f"{v1}/live"))  # a WebSocket, with tests of its own
-    told = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    assert asked == told
+    asked.add(("GET", f"{v1}/live"))  # a WebSocket, which has its own tests
+    described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert asked == described
 
 
-def test_errors_are_as_the_document_says(server, document):
+def test_errors_match_openapi(server, document):
     for path, item in document["paths"].items():
         for method in item:
             answer = server.ask(method.upper(), path.format(id=999999), body=b"{}", token="wrong")
@@ -133,15 +133,15 @@ def test_errors_are_as_the_document_says(server, document):
                 assert checked(document, method, path, answer).status == 404
 
 
-def test_the_document_names_no_schema_that_it_has_not(document):
+def test_openapi_refers_to_no_missing_schema(document):
     text = json.dumps(document)
     named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert named <= set(document["components"]["schemas"])
     assert {"Job", "Request", "Samples", "Error"} <= named
 
 
-def test_the_docs_name_every_path(document):
-    docs = (ROOT / "docs" / "api.md").read_text()
+def test_docs_name_every_api_path(document):
+    docs = (ROOT / "docs" / "reference" / "api.md").read_text()
     for path, item in document["paths"].items():
         short = path.replace("{id}", "ID")
         for method in item:
@@ -150,7 +150,7 @@ def test_the_docs_name_every_path(document):
 
 # ---- jobs ----
 
-def test_a_job_is_accepted_runs_and_ends(server):
+def test_submitted_job_runs_and_ends(server):
     number = server.submit("sh", "-c", "echo $WORD; exit 3", name="three", env={"WORD": "hi"})
     job = server.wait(number)
     assert (job["state"], job["status"], job["name"]) == ("failed", 3, "three")
@@ -159,7 +159,7 @@ def test_a_job_is_accepted_runs_and_ends(server):
     assert server.get(f"/jobs/{number}/run").json()["end"]["status"] == 3
 
 
-def test_lists_are_by_state_name_and_page(server):
+def test_job_list_filters_by_state_name_and_page(server):
     numbers = [server.submit("true", name="paged") for _ in range(5)]
     for number in numbers:
         server.wait(number)
@@ -174,11 +174,11 @@ def test_lists_are_by_state_name_and_page(server):
 
 @pytest.mark.parametrize("query", ["state=nosuch", "limit=0", "limit=501", "limit=x", "before=-1",
                                    "before=0x10", "colour=red", "limit=1&limit=2", "limit=nan"])
-def test_a_list_that_makes_no_sense_is_refused(server, query):
+def test_invalid_list_query_is_refused(server, query):
     assert server.get(f"/jobs?{query}").status == 400
 
 
-def test_a_list_is_new_after_every_change(server):
+def test_job_list_is_current_after_each_change(server):
     for _ in range(3):
         number = server.submit("sleep", "600", name="fresh")
         assert number in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
@@ -187,7 +187,7 @@ def test_a_list_is_new_after_every_change(server):
         assert number not in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
 
 
-def test_who_waits_is_answered_when_it_is_so(server):
+def test_waiting_request_is_answered_when_state_is_reached(server):
     number = server.submit("sleep", "600")
     job = server.get(f"/jobs/{number}?until=running&timeout_s=60").json()
     assert job["state"] == "running"
@@ -214,12 +214,12 @@ def test_who_waits_is_answered_when_it_is_so(server):
     ({"command": ["true"], "options": {"grace": "soon"}}, "grace"),
     ({"command": ["true"], "options": {"max-restarts": 3}}, "restart"),
 ])
-def test_a_request_that_makes_no_sense_is_refused_with_its_key(server, request_, word):
+def test_invalid_submit_is_refused_with_its_key(server, request_, word):
     answer = server.post("/jobs", request_)
     assert answer.status == 400 and word in answer.message(), answer
 
 
-def test_options_of_the_guard_reach_the_job(server):
+def test_guard_options_reach_the_job(server):
     number = server.submit("true", limit="1G", options={"no-heap": True, "interval": "200ms"})
     server.wait(number)
     run = server.get(f"/jobs/{number}/run").json()
@@ -230,18 +230,18 @@ def test_options_of_the_guard_reach_the_job(server):
                                   b'{"command": ["a"], "command": ["b"]}', b"{" * 5000,
                                   b'{"command":' + b"[" * 100000 + b"]" * 100000 + b"}",
                                   b'{"a":' * 70 + b"1" + b"}" * 70])
-def test_bad_json_is_refused(server, body):
+def test_invalid_json_is_refused(server, body):
     answer = server.post("/jobs", body)
     assert answer.status == 400 and answer.message(), answer
 
 
 @pytest.mark.parametrize("body", [{"grace_s": -1}, {"grace_s": "1"}, {"grace_s": 1e9}, {"reason": 5},
                                   {"reason": "x" * 300}])
-def test_a_cancel_that_makes_no_sense_is_refused(server, done, body):
+def test_invalid_cancel_is_refused(server, done, body):
     assert server.post(f"/jobs/{done}/cancel", body).status == 400
 
 
-def test_a_job_that_is_not_there_is_not_there_anywhere(server):
+def test_missing_job_is_404_on_every_path(server):
     for part in ("", "/samples", "/verdict", "/diagnosis", "/report", "/log", "/events", "/run"):
         answer = server.get(f"/jobs/999999{part}")
         assert answer.status == 404 and "999999" in answer.message(), answer
@@ -251,7 +251,7 @@ def test_a_job_that_is_not_there_is_not_there_anywhere(server):
         assert server.get(f"/jobs/{number}").status in (400, 404), number
 
 
-def test_a_job_that_waits_has_no_recording_yet(server):
+def test_queued_job_has_no_recording(server):
     first = server.submit("sleep", "600")
     second = server.submit("true", after=[first])
     assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]
@@ -268,7 +268,7 @@ def test_a_job_that_waits_has_no_recording_yet(server):
 
 # ---- samples ----
 
-def test_samples_are_of_the_range_that_was_asked_for(server, tmp_path):
+def test_samples_are_limited_to_the_requested_range(server, tmp_path):
     gate = tmp_path / "gate"
     number = server.submit("sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done")
     server.wait(number, "running")
@@ -294,7 +294,7 @@ def test_samples_are_of_the_range_that_was_asked_for(server, tmp_path):
 
 # ---- the log ----
 
-def test_the_log_is_given_by_range_tail_and_offset(server, done):
+def test_log_is_returned_by_range_tail_and_offset(server, done):
     def log(query="", **headers):
         return server.get(f"/jobs/{done}/log{query}", headers=headers)
 
@@ -313,12 +313,12 @@ def test_the_log_is_given_by_range_tail_and_offset(server, done):
     assert log("?tail=5").body == b"cond\n" and log("?tail=5").headers["X-Log-Offset"] == "8"
     assert log("?tail=1000").body == b"first\nsecond\n"
     assert log("?offset=6").body == b"second\n"
-    assert log("?offset=13&wait_s=60").body == b""  # it has ended: nothing more comes
+    assert log("?offset=13&wait_s=60").body == b""  # the job has ended, so no more output will come
     for query in ("?tail=0", "?tail=x", "?offset=-1", "?wait_s=61", "?tail=9999999"):
         assert log(query).status == 400
 
 
-def test_who_waits_for_the_log_has_it_as_it_comes(server, tmp_path):
+def test_waiting_log_request_returns_new_output(server, tmp_path):
     gate = tmp_path / "gate"
     number = server.submit("sh", "-c", f"echo one; until [ -e {gate} ]; do sleep 0.05; done; echo two")
     said, offset = b"", 0
@@ -331,9 +331,9 @@ def test_who_waits_for_the_log_has_it_as_it_comes(server, tmp_path):
     assert server.get(f"/jobs/{number}/log?offset={offset}&wait_s=60").body == b"two\n"
 
 
-# ---- who may ask ----
+# ---- authentication ----
 
-def test_without_the_token_nothing_is_told(server, done):
+def test_requests_without_token_are_refused(server, done):
     for path in ("/jobs", "/machine", f"/jobs/{done}", f"/jobs/{done}/log", "/openapi.json", "/live"):
         for token in (None, "wrong", server.token[:-1], server.token + "x"):
             answer = server.get(path, token=token)
@@ -345,7 +345,7 @@ def test_without_the_token_nothing_is_told(server, done):
     assert server.get("/jobs", token=None, unix=True).status == 200
 
 
-def test_a_token_for_reading_changes_nothing(server, done):
+def test_read_only_token_cannot_change_anything(server, done):
     before = server.get("/jobs").json()["jobs"][0]["id"]
     assert server.get("/jobs", token=server.reader).status == 200
     for path, body in (("/jobs", {"command": ["true"]}), (f"/jobs/{done}/rerun", {}),
@@ -354,7 +354,7 @@ def test_a_token_for_reading_changes_nothing(server, done):
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
 
-def test_tokens_are_files_for_the_servers_user_alone(server):
+def test_token_files_are_private_to_the_servers_user(server):
     for name in ("token", "token.read-only"):
         assert (server.state / name).stat().st_mode & 0o777 == 0o600
     assert server.state.stat().st_mode & 0o777 == 0o700
@@ -368,7 +368,7 @@ def login(server, token):
                     "X-Ebb-Key": answer.json().get("key", "")}
 
 
-def test_the_token_is_exchanged_for_a_session(server):
+def test_token_is_exchanged_for_session_cookie(server):
     answer, cookie = login(server, server.token)
     assert answer.status == 200
     for word in ("HttpOnly", "SameSite=Strict", "Path=/"):
@@ -383,7 +383,7 @@ def test_the_token_is_exchanged_for_a_session(server):
 
 
 def asked_with(server, headers, done):
-    """Statuses of what a session is for: reading, the stream, values of variables, changes."""
+    """Statuses of the requests of a session: reading, the stream, values of variables, changes."""
     websocket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     paths = ("/session", "/jobs", f"/jobs/{done}", f"/jobs/{done}/log", f"/jobs/{done}/request", "/machine",
@@ -411,10 +411,10 @@ def test_cookie_without_its_key_grants_nothing(server, done):
                       headers={"Cookie": session["Cookie"]}).status == 200
     assert server.get("/jobs", token=None, headers={"X-Ebb-Key": session["X-Ebb-Key"]}).status == 401
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
-    assert server.get("/jobs", token=None, headers=session).status == 200  # nobody ended it
+    assert server.get("/jobs", token=None, headers=session).status == 200  # the session still exists
 
 
-def test_view_secret_with_the_cookie_opens_reports_alone(server, done):
+def test_view_secret_with_cookie_only_reads(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -426,7 +426,7 @@ def test_view_secret_with_the_cookie_opens_reports_alone(server, done):
     assert server.post(f"/jobs/{done}/rerun?view={view}", {}, token=None, headers=cookie).status == 403
 
 
-def test_values_of_variables_are_not_for_readers(server):
+def test_read_only_token_does_not_see_environment_values(server):
     number = server.submit("true", env={"SECRET": "hush-hush"})
     server.wait(number)
     for path in ("/jobs", f"/jobs/{number}", f"/jobs/{number}/run", f"/jobs/{number}/events"):
@@ -438,24 +438,24 @@ def test_values_of_variables_are_not_for_readers(server):
     assert server.get("/jobs/999/request").status == 404
 
 
-def test_a_cookie_of_the_reading_token_reads(server):
+def test_read_only_session_can_read(server):
     _, cookie = login(server, server.reader)
     assert server.get("/session", token=None, headers=cookie).json() == {"write": False}
     assert server.post("/jobs", {"command": ["true"]}, token=None, headers=cookie).status == 403
 
 
-def test_wrong_tokens_are_slowed_down():
+def test_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
-        # one more is let through every few seconds, in which a busy machine does little
+        # one more is allowed every few seconds, in which a busy machine may do little
         assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
-        assert login(s, s.token)[0].status == 200  # nobody can keep its owner out
+        assert login(s, s.token)[0].status == 200  # wrong tokens cannot lock the owner out
         assert s.get("/jobs").status == 200
         for body in ({}, {"token": 5}, {"token": None}):
             assert s.post("/session", body, token=None).status == 400
 
 
-def test_a_session_outlives_the_server():
+def test_session_survives_a_restart():
     with serving() as s:
         _, cookie = login(s, s.token)
         assert s.stop() == 0
@@ -463,7 +463,7 @@ def test_a_session_outlives_the_server():
         assert s.get("/jobs", token=None, headers=cookie).status == 200
 
 
-def test_a_folder_of_others_is_not_closed_to_them():
+def test_permissions_of_foreign_folder_are_kept():
     with tempfile.TemporaryDirectory(dir="/tmp") as path:
         folder = pathlib.Path(path)
         (folder / "theirs").touch()
@@ -473,15 +473,15 @@ def test_a_folder_of_others_is_not_closed_to_them():
             assert (s.state / "runs").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_into_which_others_write_is_refused_and_stays_as_it_is(tmp_path):
+def test_folder_writable_by_others_is_refused_and_unchanged(tmp_path):
     (tmp_path / "theirs").touch()
     tmp_path.chmod(0o1777)
     result = said_by("--state-dir", tmp_path, "--listen", "none", "--gpus", "0")
-    assert result.returncode == 2 and "others write into the folder" in result.stderr
+    assert result.returncode == 2 and "other users can write to the folder" in result.stderr
     assert tmp_path.stat().st_mode & 0o7777 == 0o1777
 
 
-def test_a_session_ends_with_the_token_it_came_from():
+def test_session_ends_when_its_token_changes():
     with serving() as s:
         _, cookie = login(s, s.token)
         _, reading = login(s, s.reader)
@@ -493,7 +493,7 @@ def test_a_session_ends_with_the_token_it_came_from():
 
 
 @pytest.mark.parametrize("what", ["pipe", "link", "brackets"])
-def test_a_run_json_that_is_none_is_left_alone(server, what):
+def test_events_ignore_invalid_run_json(server, what):
     job = server.submit("true")
     path = pathlib.Path(server.wait(job)["run_dir"]) / "run.json"
     path.unlink()
@@ -508,13 +508,13 @@ def test_a_run_json_that_is_none_is_left_alone(server, what):
     assert server.get(f"/jobs/{job}/run").status == (200 if what == "brackets" else 404)
 
 
-def test_a_body_of_nothing_but_brackets_is_refused(server):
+def test_deeply_nested_json_body_is_refused(server):
     body = b'{"token": [' + b"[]," * 100000 + b"1]}"
     answer = server.post("/session", body, token=None)
-    assert answer.status == 400 and "too many values" in answer.message()
+    assert answer.status == 400 and "more than 20000 values" in answer.message()
 
 
-def test_a_list_of_large_requests_comes_in_pages(server):
+def test_list_of_large_requests_is_paged(server):
     words = ["x" * 1000] * 120
     numbers = [server.submit("true", *words, name="large", env={"K": words[0] * 100})
                for _ in range(12)]
@@ -530,23 +530,23 @@ def test_a_list_of_large_requests_comes_in_pages(server):
 
 
 def sip(sockets):
-    """A little of the megabyte that each is sent."""
+    """Reads a little of the megabyte that each socket is sent."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             s.recv(40 << 10, socket.MSG_DONTWAIT)
 
 
-def test_answers_that_nobody_takes_cost_a_bounded_amount(server):
+def test_unread_answers_cost_bounded_memory(server):
     job = server.submit("true", *["x" * 1000] * 120, name="slow")
     for _ in range(8):
         server.post(f"/jobs/{job}/rerun", {})
     refused, sockets, sipped_s = 0, [], time.monotonic()
     with contextlib.ExitStack() as stack:
         while refused < 3 and len(sockets) < 100:
-            if time.monotonic() - sipped_s > 5:  # who takes nothing at all is soon given up
+            if time.monotonic() - sipped_s > 5:  # a client that reads nothing at all is soon disconnected
                 sip(sockets)
                 sipped_s = time.monotonic()
-            # not TCP: there the kernel would take megabytes off the server's hands
+            # not TCP, because there the kernel would buffer megabytes for the server
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
             sockets.append(s)
             s.settimeout(PATIENCE_S)
@@ -560,17 +560,17 @@ def test_answers_that_nobody_takes_cost_a_bounded_amount(server):
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "127.0.0.1.nip.io", "",
                                   "localhost:80:80", "[::1"])
-def test_a_foreign_host_is_refused(server, host):
+def test_foreign_host_header_is_refused(server, host):
     for path in ("/api/v1/jobs", "/", "/api/v1/health"):
         assert server.ask("GET", path, headers={"Host": host}).status in (400, 403)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]:1", "10.0.0.1:99"])
-def test_addresses_and_localhost_are_ours(server, host):
+def test_ip_addresses_and_localhost_are_accepted_as_host(server, host):
     assert server.get("/jobs", headers={"Host": host}).status == 200
 
 
-def test_a_foreign_origin_is_refused(server):
+def test_foreign_origin_is_refused(server):
     def ask(origin, **more):
         return server.get("/jobs", headers={"Origin": origin, **more}).status
 
@@ -589,7 +589,7 @@ def test_a_foreign_origin_is_refused(server):
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "",
                                   "application/jsonx", "multipart/form-data; boundary=x"])
-def test_a_change_needs_the_type_that_a_form_cannot_send(server, kind):
+def test_changes_require_content_type_json(server, kind):
     body = b'{"command": ["true"]}'
     assert server.post("/jobs", body, headers={"Content-Type": kind}).status == 415
     assert server.post("/jobs", body, headers={"Content-Type": kind}, unix=True).status == 415
@@ -597,7 +597,7 @@ def test_a_change_needs_the_type_that_a_form_cannot_send(server, kind):
 
 # ---- HTTP ----
 
-def test_methods_that_are_not_there_are_told_which_are(server):
+def test_unsupported_method_gets_405_with_allow_header(server):
     for method, path, allow in (("PUT", "/api/v1/jobs", "GET, HEAD, POST"),
                                 ("DELETE", "/api/v1/jobs/1", "GET, HEAD"),
                                 ("GET", "/api/v1/jobs/1/cancel", "POST"),
@@ -606,14 +606,14 @@ def test_methods_that_are_not_there_are_told_which_are(server):
         assert (answer.status, answer.headers["Allow"]) == (405, allow)
 
 
-def test_head_is_get_without_a_body(server, done):
+def test_head_answers_like_get_without_body(server, done):
     for path in ("/", f"/api/v1/jobs/{done}", f"/api/v1/jobs/{done}/log", "/api/v1/health"):
         answer = server.ask("HEAD", path)
         assert (answer.status, answer.body) == (200, b"")
         assert int(answer.headers["Content-Length"]) > 0
 
 
-def test_the_page_and_its_files_come_with_a_strict_policy(server):
+def test_page_and_assets_have_a_strict_csp(server):
     for path in ("/", "/jobs/1", "/machine"):
         page = server.ask("GET", path, token=None)
         assert page.status == 200 and page.headers["Content-Type"].startswith("text/html")
@@ -630,7 +630,7 @@ def test_the_page_and_its_files_come_with_a_strict_policy(server):
     assert server.ask("GET", "/assets/nosuch.js").status == 404
 
 
-def test_every_answer_keeps_a_browser_in_check(server, done):
+def test_every_answer_has_security_headers(server, done):
     for path in ("/api/v1/jobs", f"/api/v1/jobs/{done}/log", "/api/v1/nosuch", f"/api/v1/jobs/{done}/report"):
         headers = server.ask("GET", path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -645,14 +645,14 @@ def test_every_answer_keeps_a_browser_in_check(server, done):
     "/assets//etc/passwd", "/assets/%00", "/assets/serve.js%00.html", "/api/v1/jobs/../../token",
     "/api/v1/jobs/1/../../../token", "/api/v1/jobs/1/log/../../token", "/api/v1/jobs/1/token",
     "/api/v1/jobs/%2e%2e", "//etc/passwd", "/%c0%ae%c0%ae/token", "/token", "/jobs/1/../../token"])
-def test_no_path_leaves_what_is_served(server, path):
+def test_path_traversal_is_refused(server, path):
     said = server.raw(f"GET {path} HTTP/1.1\r\n".encode() + HOST +
                       f"Authorization: Bearer {server.token}\r\nConnection: close\r\n\r\n".encode())
     assert re.match(rb"HTTP/1\.1 (400|404) ", said), said
     assert server.token.encode() not in said and b"root:" not in said
 
 
-def test_bodies_that_are_too_large_are_refused(server):
+def test_too_large_bodies_are_refused(server):
     head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
         b"Authorization: Bearer " + server.token.encode() + b"\r\n"
     assert server.raw(head + b"Content-Length: 1048577\r\n\r\n", b"413 ")
@@ -666,7 +666,7 @@ def test_bodies_that_are_too_large_are_refused(server):
     assert server.get("/health").status == 200
 
 
-def test_a_body_that_is_just_small_enough_is_taken(server):
+def test_largest_allowed_body_is_accepted(server):
     body = json.dumps({"command": ["true"], "colour": "x" * ((1 << 20) - 100)}).encode()
     answer = server.post("/jobs", body)
     assert answer.status == 400 and "colour" in answer.message()
@@ -686,14 +686,14 @@ def test_chunked_bodies_and_continue_work(server):
         assert b" 201 " in hear(s)
 
 
-def test_requests_can_be_sent_ahead(server):
+def test_pipelined_requests_are_answered(server):
     one = b"GET /api/v1/health HTTP/1.1\r\n" + HOST + b"\r\n"
     last = b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     said = server.raw(one * 50 + last)
     assert said.count(b"HTTP/1.1 200 OK") == 50 and said.count(b"HTTP/1.1 401 ") == 1
 
 
-def test_the_first_http_is_spoken(server):
+def test_http_1_0_requests_are_answered(server):
     assert server.raw(b"GET /api/v1/health HTTP/1.0\r\n\r\n").count(b'"status":"ok"') == 1
     said = server.raw(b"GET /api/v1/health HTTP/1.0\r\nHost: evil.example\r\n\r\n")
     assert b" 403 " in said
@@ -707,7 +707,7 @@ def test_the_first_http_is_spoken(server):
     HOST + b"Transfer-Encoding: xchunked\r\n", HOST + b"Content-Length: -5\r\n",
     HOST + b"Content-Length: +5\r\n", HOST + b"Content-Length: 0x5\r\n", HOST + b"Content-Length : 5\r\n",
     HOST + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"])
-def test_what_has_two_meanings_is_refused(server, headers):
+def test_ambiguous_http_requests_are_refused(server, headers):
     smuggled = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     said = server.raw(b"POST /api/v1/session HTTP/1.1\r\n" + headers + b"\r\n" + smuggled)
     assert re.match(rb"HTTP/1\.\d (400|413) ", said), said
@@ -742,7 +742,7 @@ def test_requests_that_are_not_strict_http_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 "), said
-    # the same as the second request of a connection
+    # the same as the second request on a connection
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -766,7 +766,7 @@ def test_missing_host_is_answered_once(server):
     assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.") == 1 and b"Host" in said
 
 
-def test_headers_that_are_too_large_are_refused(server):
+def test_too_large_headers_are_refused(server):
     said = server.raw(b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 100000 + b"\r\n\r\n", b"\r\n")
     assert re.match(rb"HTTP/1\.\d (4\d\d) ", said), said
     said = server.raw(b"GET /" + b"y" * 100000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", b"\r\n")
@@ -795,7 +795,7 @@ def nonsense(dice, good):
 
 
 def nonsense_at_once(server, requests):
-    """Each on a connection of its own, and all have been sent before the first answer is read."""
+    """Sends each on a new connection, all before the first answer is read."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
                                                                 timeout=PATIENCE_S)) for _ in requests]
@@ -808,8 +808,9 @@ def nonsense_at_once(server, requests):
             assert said == b"" or re.match(rb"HTTP/1\.[01] [1-5]\d\d ", said), (data, said)
 
 
-def test_nonsense_is_answered_with_an_error_or_the_end(server):
-    """Seeded: good requests with bytes changed, cut, doubled; and noise. The server goes on."""
+def test_random_bytes_get_an_error_or_a_closed_connection(server):
+    """Seeded: valid requests with bytes changed, cut or doubled, and noise. The server
+    continues."""
     dice = random.Random(8)
     good = [b"GET /api/v1/jobs?limit=5 HTTP/1.1\r\n" + HOST + b"\r\n",
             b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
@@ -825,7 +826,7 @@ def test_nonsense_is_answered_with_an_error_or_the_end(server):
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
 
-def test_who_goes_while_waiting_leaves_nothing(server):
+def test_disconnected_waiter_leaves_nothing_behind(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     for _ in range(20):
@@ -837,7 +838,7 @@ def test_who_goes_while_waiting_leaves_nothing(server):
     assert server.wait(number)["state"] == "cancelled"
 
 
-def test_many_that_wait_are_bounded(server):
+def test_number_of_waiting_requests_is_bounded(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     line = (f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
@@ -848,7 +849,7 @@ def test_many_that_wait_are_bounded(server):
             s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
             s.sendall(line)
             waiting.add(s)
-        while len(waiting) > 256 and time.monotonic() < give_up:  # in whatever order they were taken
+        while len(waiting) > 256 and time.monotonic() < give_up:  # in any order
             for s in select.select(waiting, [], [], 1)[0]:
                 assert b" 429 " in hear(s, b"\r\n\r\n")
                 waiting.remove(s)
@@ -859,14 +860,14 @@ def test_many_that_wait_are_bounded(server):
 
 
 def asked_on(stack, server, path, token, more=b""):
-    """A connection on which PATH has been asked for."""
+    """A connection on which PATH has been requested."""
     s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
     s.sendall(b"GET /api/v1" + path.encode() + b" HTTP/1.1\r\n" + HOST + more +
               b"Authorization: Bearer " + token.encode() + b"\r\n\r\n")
     return s
 
 
-def test_readers_that_wait_do_not_keep_the_owner_from_waiting(server):
+def test_waiting_readers_leave_room_for_the_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -880,13 +881,13 @@ def test_readers_that_wait_do_not_keep_the_owner_from_waiting(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409  # as without the others
+        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409  # as without the other requests
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
 
 
-def test_checkpoint_is_answered_where_too_many_wait(server):
+def test_checkpoint_is_answered_with_too_many_waiters(server):
     number = server.submit("sh", "-c", "trap : USR1; while :; do sleep 0.1; done",
                            options={"checkpoint-signal": "USR1"})
     server.wait(number, "running")
@@ -903,7 +904,7 @@ def test_checkpoint_is_answered_where_too_many_wait(server):
     server.wait(number)
 
 
-def test_strangers_and_readers_leave_connections_to_the_owner():
+def test_owner_keeps_connections_despite_other_clients():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -921,12 +922,13 @@ def test_strangers_and_readers_leave_connections_to_the_owner():
                 assert s.get("/health", unix=True).status == 200
             viewers = [asked_on(stack, s, "/live", s.token, upgrade) for _ in range(4)]
             assert all(b" 101 " in hear(viewer, b"\r\n\r\n") for viewer in viewers)
-        # the server notices one after another that they are closed
+        # the server notices gradually that they are closed
         wait_for(lambda: s.get("/jobs", token=s.reader).status == 200, "a connection for a reader")
 
 
 def kept_by(server):
-    """Descriptors, children, and anonymous memory of the server: its code may be paged out and in again."""
+    """Descriptors, children, and anonymous memory of the server, because its code may be paged
+    out and in again."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
     children = open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -934,7 +936,8 @@ def kept_by(server):
             int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) << 10)
 
 
-def test_nothing_is_kept_of_what_was_asked(server, done):
+@plain
+def test_requests_leave_no_descriptors_children_or_memory(server, done):
     paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
              f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
              "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]
@@ -949,25 +952,25 @@ def test_nothing_is_kept_of_what_was_asked(server, done):
     round_of_all(1200)
     wait_for(lambda: kept_by(server)[0] <= before[0] + 2, "descriptors to go")
     wait_for(lambda: kept_by(server)[1] == 0, "children to go")
-    if os.environ.get("EBB_SANITIZED") != "1":  # freed memory is held back there
-        assert kept_by(server)[2] < before[2] + (4 << 20)
+    # AddressSanitizer keeps freed memory in quarantine.
+    assert IS_SANITIZED or kept_by(server)[2] < before[2] + (4 << 20)
 
 
-# ---- starting and ending ----
+# ---- start and end ----
 
 def said_by(*arguments):
     return run_ebb("serve", *arguments)
 
 
-def test_a_second_server_of_the_same_folder_is_refused(server):
+def test_second_server_on_a_state_folder_is_refused(server):
     result = said_by("--state-dir", server.state, "--listen", "127.0.0.1:0", "--gpus", "0")
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith("ebb: serve: ")
     assert server.get("/health", unix=True).json()["status"] == "ok"
 
 
-def test_a_port_that_is_taken_is_refused(server, tmp_path):
+def test_port_in_use_is_refused(server, tmp_path):
     result = said_by("--state-dir", tmp_path / "s", "--listen", f"127.0.0.1:{server.port}", "--gpus", "0")
-    assert result.returncode == 2 and "cannot listen there" in result.stderr
+    assert result.returncode == 2 and "cannot listen: " in result.stderr
 
 
 @pytest.mark.parametrize("arguments, word", [
@@ -979,7 +982,7 @@ def test_a_port_that_is_taken_is_refused(server, tmp_path):
     (["--config", "/nonexistent"], "/nonexistent"), (["--import", "/nonexistent"], "/nonexistent"),
     (["--state-dir", "/dev/null/x"], "/dev/null"), (["--socket", "/" + "x" * 200], "too long"),
     (["extra"], "extra")])
-def test_wrong_flags_are_refused_with_a_sentence(tmp_path, arguments, word):
+def test_invalid_serve_options_are_refused(tmp_path, arguments, word):
     base = [] if "--state-dir" in arguments else ["--state-dir", str(tmp_path / "state")]
     for more in ([], ["--check"]):
         result = said_by(*base, "--gpus", "0", *arguments, *more) if "--gpus" not in arguments else \
@@ -990,13 +993,13 @@ def test_wrong_flags_are_refused_with_a_sentence(tmp_path, arguments, word):
     assert not (tmp_path / "state" / "sock").exists()
 
 
-def test_check_says_that_all_is_well_and_makes_nothing(tmp_path):
+def test_serve_check_reports_ok_and_creates_nothing(tmp_path):
     result = said_by("--state-dir", tmp_path / "state", "--check")
-    assert (result.returncode, result.stdout) == (0, "the configuration is good\n")
+    assert (result.returncode, result.stdout) == (0, "the configuration is valid\n")
     assert not (tmp_path / "state").exists()
 
 
-def test_a_token_that_others_can_read_is_refused(tmp_path):
+def test_token_readable_by_others_is_refused(tmp_path):
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     (state / "token").write_text("x" * 64)
@@ -1010,8 +1013,8 @@ def test_a_token_that_others_can_read_is_refused(tmp_path):
     *(("pipe", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "locks", "runs", "sock")),
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
-def test_what_is_in_the_place_of_a_file_is_told_at_once(tmp_path, kind, name):
-    """Neither waited for nor overwritten."""
+def test_wrong_file_type_in_state_folder_is_reported_at_once(tmp_path, kind, name):
+    """The server neither waits for nor overwrites such a file."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
@@ -1021,7 +1024,7 @@ def test_what_is_in_the_place_of_a_file_is_told_at_once(tmp_path, kind, name):
     assert result.returncode == 2 and sentence.startswith("ebb: serve: ") and name in sentence, result
 
 
-def test_every_flag_can_stand_in_a_file(tmp_path):
+def test_every_serve_option_works_in_config_file(tmp_path):
     config = tmp_path / "serve.conf"
     config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
                       "log-format = text\ngrace = 1s\n")
@@ -1038,7 +1041,7 @@ def test_every_flag_can_stand_in_a_file(tmp_path):
     ("slotz = 3\n", (":1", "slotz", "slots")), ("\nslots = none\n", (":2", "none")),
     ("slots = 1\nslots = 2\n", (":2", "already")), ("listen\n", (":1", "listen")),
     ("no-auth = perhaps\n", (":1", "perhaps")), ("\0", ("text",)), ("config = x\n", (":1", "config"))])
-def test_a_file_that_makes_no_sense_is_refused_by_line(tmp_path, text, words):
+def test_invalid_serve_config_is_refused_with_its_line(tmp_path, text, words):
     config = tmp_path / "serve.conf"
     config.write_text(text)
     result = said_by("--config", config, "--state-dir", tmp_path / "s", "--check")
@@ -1047,7 +1050,7 @@ def test_a_file_that_makes_no_sense_is_refused_by_line(tmp_path, text, words):
         assert word in result.stderr
 
 
-def test_an_old_socket_is_replaced_and_another_file_is_not(tmp_path):
+def test_stale_socket_is_replaced_but_not_another_file(tmp_path):
     with serving() as s:
         s.process.kill()
         s.process.wait()
@@ -1058,12 +1061,12 @@ def test_an_old_socket_is_replaced_and_another_file_is_not(tmp_path):
         assert not s.socket.exists()
         s.socket.write_text("mine")
         result = said_by("--state-dir", s.state, "--listen", "none", "--gpus", "0")
-        assert result.returncode == 2 and "no socket" in result.stderr
+        assert result.returncode == 2 and "is not a socket" in result.stderr
         assert s.socket.read_text() == "mine"
         s.socket.unlink()
 
 
-def test_without_tcp_there_is_the_unix_socket():
+def test_listen_none_leaves_the_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200
@@ -1073,7 +1076,7 @@ def test_without_tcp_there_is_the_unix_socket():
         s.process = None
 
 
-def test_no_auth_needs_no_token_but_still_its_own_name():
+def test_no_auth_requires_no_token_but_checks_host():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
@@ -1082,7 +1085,7 @@ def test_no_auth_needs_no_token_but_still_its_own_name():
                       headers={"Origin": "http://evil.example"}).status == 403
 
 
-def test_it_ends_at_once_and_jobs_run_on(tmp_path):
+def test_server_stops_at_once_and_jobs_continue(tmp_path):
     flag = tmp_path / "flag"
     with serving("--slots", "2") as s:
         number = s.submit("sh", "-c", f"until [ -e {flag} ]; do sleep 0.05; done; echo over")
@@ -1091,7 +1094,7 @@ def test_it_ends_at_once_and_jobs_run_on(tmp_path):
             waits.sendall(f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
                           f"Authorization: Bearer {s.token}\r\n\r\n".encode())
             assert s.get("/health").status == 200
-            s.process.send_signal(1)  # SIGHUP: harmless
+            s.process.send_signal(1)  # SIGHUP is harmless
             assert s.get("/health").status == 200
             assert s.stop() == 0
             assert hear(waits) == b""
@@ -1102,14 +1105,14 @@ def test_it_ends_at_once_and_jobs_run_on(tmp_path):
         assert s.get(f"/jobs/{number}/log").body == b"over\n"
 
 
-def test_the_log_of_the_server_is_json_lines(server, done):
+def test_server_log_is_json_lines(server, done):
     lines = [json.loads(line) for line in server.said().splitlines()]
     assert {"room", "listening", "token", "job_state"} <= {line["event"] for line in lines}
     assert all(set(line) >= {"t", "level", "event", "message"} for line in lines)
     assert any(line.get("job") == done and line["message"].startswith("succeeded") for line in lines)
 
 
-def test_systemd_is_told(tmp_path):
+def test_systemd_is_notified_of_start_and_stop(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(path)
@@ -1121,12 +1124,12 @@ def test_systemd_is_told(tmp_path):
             server.process = None
 
 
-def test_a_full_disk_is_said_and_got_over(tmp_path):
+def test_full_disk_is_reported_and_server_recovers(tmp_path):
     with small_disk(tmp_path / "small") as folder, serving(state=folder / "state") as s:
         s.wait(s.submit("true"))
         fill(folder / "filler")
         refused = None
-        for _ in range(200):  # what is left in the database's own pages may take some
+        for _ in range(200):  # free pages of the database may accept some
             answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
             if answer.status != 201:
                 refused = answer
@@ -1138,8 +1141,8 @@ def test_a_full_disk_is_said_and_got_over(tmp_path):
 
 
 def drip():
-    """Headers and bodies of which a byte comes now and then, until all are cut off or for very long:
-    the number of those that are still open."""
+    """Sends headers and bodies one byte at a time, until all connections are cut or a long time has
+    passed; returns the number of open ones."""
     head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     with serving() as s, contextlib.ExitStack() as stack:
         drips = [stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))
@@ -1164,14 +1167,14 @@ def drip():
         return len(open_ones)
 
 
-dripped = begun_early("test_slow_clients_are_cut_off", drip)
+dripped = begun_early("test_slow_clients_are_disconnected", drip)
 
 
-def test_slow_clients_are_cut_off(dripped):
+def test_slow_clients_are_disconnected(dripped):
     assert dripped.result() == 0
 
 
-def test_the_http_of_others_is_understood(server, done):
+def test_requests_of_common_http_clients_are_answered(server, done):
     httpx = pytest.importorskip("httpx")
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}",
                       headers={"Authorization": f"Bearer {server.token}"}) as client:
@@ -1182,7 +1185,7 @@ def test_the_http_of_others_is_understood(server, done):
             assert client.get("/api/v1/health").status_code == 200
 
 
-def test_a_connection_is_kept_also_after_errors(server):
+def test_connection_is_kept_open_after_errors(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
         connection.connect()
@@ -1195,7 +1198,7 @@ def test_a_connection_is_kept_also_after_errors(server):
             assert (answer.status, connection.sock.getsockname()) == (status, own)
 
 
-def test_the_server_that_is_imported_into_has_the_jobs(tmp_path):
+def test_imported_job_file_becomes_jobs(tmp_path):
     file = tmp_path / "training_jobs.json"
     file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
                                 "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))

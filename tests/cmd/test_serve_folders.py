@@ -1,4 +1,5 @@
-"""Whose a folder in runs/ is: jobs get their own, whatever else is there, and nothing else is removed."""
+"""Folders in runs/: each job gets its own, regardless of other folders, and no other folder is
+removed."""
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_job_that_blocks_run_json_is_not_lost(server):
     assert job["state"] == "succeeded", job
 
 
-def test_users_folder_is_neither_attached_nor_removed():
+def test_users_own_folder_in_runs_is_left_alone():
     with serving(*OPTIONS, "--keep", "1") as server:
         own = server.state / "runs" / "2-true"
         own.mkdir()
@@ -47,7 +48,7 @@ def test_users_folder_is_neither_attached_nor_removed():
         assert not list((server.state / "runs").glob("2-true-*"))
 
 
-def test_moved_away_store_is_begun_anew_and_jobs_go_on(server, tmp_path):
+def test_server_starts_new_store_when_old_is_moved_away(server, tmp_path):
     server.wait(server.submit("true"))
     go = tmp_path / "go"
     runs = server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done", name="runs")

@@ -1,5 +1,5 @@
-"""Jobs of the server, with the real `ebb run`: one after another, crashing, cancelled in each state,
-adopted, with a supervisor or a sentinel that is killed, a server that is stopped."""
+"""Jobs of the server with the real `ebb run`: in sequence, crashing, cancelled in each state,
+adopted, with a killed supervisor or sentinel, with a stopped server."""
 
 import ctypes
 import json
@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from commands import PYTHON, recorded, wait_for
+from commands import IS_SANITIZED, PYTHON, plain, recorded, wait_for
 from serving import begun_early, fill, serving, small_disk
 
 PTRACE_ATTACH, WALL = 16, 0x40000000
@@ -54,7 +54,7 @@ def supervisor(server, number):
 
 
 def hold(server, state="running", **more):
-    """A job that runs until it is told otherwise."""
+    """Starts a job that runs until it is cancelled."""
     number = server.submit("sleep", "600", name="hold", **more)
     assert server.wait(number, state)["state"] == state
     return number
@@ -72,12 +72,12 @@ def run_dir(server, number, name):
 
 
 def wait_for_run_json(server, number, name="sleep"):
-    """Until the job has ended, by what is on disk."""
+    """Waits until run.json on disk says that the job has ended."""
     path = run_dir(server, number, name) / "run.json"
     wait_for(lambda: path.exists() and '"state": "ended"' in path.read_text(), "the job's end")
 
 
-# ---- one after another ----
+# ---- in sequence ----
 
 ALLOCATES = """
 import os, sys, time
@@ -90,14 +90,15 @@ SEEN = 150 << 20
 
 
 def run_large_job(server, go):
-    """One that ends when its memory has been seen."""
+    """Runs a job that ends once its memory was sampled."""
     number = server.submit(PYTHON, "-c", ALLOCATES, go, name="large")
     wait_for(lambda: ((server.job(number)["memory"] or {}).get("peak_bytes") or 0) > SEEN, "its memory")
     go.touch()
     return server.wait(number)
 
 
-def test_jobs_one_after_another_leave_the_server_as_it_was(server):
+@plain
+def test_ten_jobs_leave_server_memory_and_files_unchanged(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
@@ -109,13 +110,13 @@ def test_jobs_one_after_another_leave_the_server_as_it_was(server):
         assert job["memory"]["peak_bytes"] > SEEN
         assert isinstance(job["given_back"]["clean"], bool)
         assert (job["memory_from"] == "learned") == (i > 0)
-    assert os.environ.get("EBB_SANITIZED") == "1" or rss_bytes(pid) - rss < 4 << 20
+    assert IS_SANITIZED or rss_bytes(pid) - rss < 4 << 20
     wait_for(lambda: open_files(pid) <= files, "files to be closed")
     wait_for(lambda: children(pid) == [], "children to go")
     assert list((server.state / "locks").iterdir()) == []
 
 
-def test_peak_and_learned_memory_of_a_job_are_those_of_its_run_json(server):
+def test_peak_and_learned_memory_match_run_json(server):
     hold_and_end = """
 import os
 ready, said = os.pipe()
@@ -144,7 +145,7 @@ for _ in range(20):
     assert (second["memory_from"], second["memory_bytes"]) == ("learned", doc["ask_bytes"])
 
 
-def test_a_job_that_crashes_leaves_the_server_and_its_neighbour_alone(server):
+def test_crashing_job_does_not_affect_server_or_other_job(server):
     neighbour = hold(server)
     crashes = {
         "signal": (PYTHON, "-c", "import os; os.kill(os.getpid(), 11)"),
@@ -162,13 +163,13 @@ def test_a_job_that_crashes_leaves_the_server_and_its_neighbour_alone(server):
 
 # ---- cancelling ----
 
-def test_a_job_that_was_not_judged_yet_has_no_verdict_and_no_wrong_reason(server):
+def test_running_job_has_no_verdict_without_samples(server):
     number = hold(server)
     wait_for(lambda: (server.job(number)["memory"] or {}).get("job_bytes"), "its memory is known")
     assert (server.job(number)["verdict"] or {}).get("sentence") != "there are no readings"
 
 
-def test_a_queued_job_is_cancelled_at_once_and_never_runs(server):
+def test_cancelled_queued_job_never_runs(server):
     hold(server), hold(server)
     number = server.submit("touch", server.folder / "ran")
     assert server.job(number)["state"] == "queued"
@@ -178,14 +179,14 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(server):
     assert not (server.folder / "ran").exists()
 
 
-def test_a_job_is_cancelled_while_it_starts(server):
+def test_starting_job_can_be_cancelled(server):
     number = server.submit("sleep", "600")
-    assert server.post(f"/jobs/{number}/cancel", {}).status == 202  # perhaps it runs already
+    assert server.post(f"/jobs/{number}/cancel", {}).status == 202  # it may run already
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
 
-def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(server):
+def test_job_that_ignores_cancel_is_killed_after_grace(server):
     number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
@@ -197,8 +198,8 @@ def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(serv
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
 
 
-def test_a_job_has_the_limits_that_the_server_was_given(server):
-    """The server itself may need more files."""
+def test_job_inherits_the_servers_limits(server):
+    """The server itself may need more open files."""
     ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     given = resource.getrlimit(resource.RLIMIT_NOFILE)
     server.stop()
@@ -216,19 +217,19 @@ def test_a_job_has_the_limits_that_the_server_was_given(server):
 
 # ---- a checkpoint ----
 
-def test_where_nobody_can_be_asked_for_a_checkpoint_the_answer_says_so(server):
+def test_checkpoint_of_incapable_job_is_refused(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # one that is late is as if there were none
+    def refusal():  # if the answer is late, the request is reported as accepted
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 
-    assert "no rank has said hello" in wait_for(refusal, "the supervisor's answer").message()
+    assert "no rank is connected" in wait_for(refusal, "the supervisor's answer").message()
     assert server.job(number)["state"] == "running"
 
 
-def test_a_checkpoint_that_somebody_makes_is_under_way(server):
+def test_requested_checkpoint_is_pending(server):
     made = server.folder / "made"
     number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
     wait_for(lambda: server.job(number)["pid"], "news of it")
@@ -237,7 +238,7 @@ def test_a_checkpoint_that_somebody_makes_is_under_way(server):
     assert server.job(number)["state"] in ("running", "checkpointing")
 
 
-def test_a_supervisor_that_does_not_answer_is_not_waited_for_long(server):
+def test_request_to_stuck_supervisor_times_out(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
     os.kill(supervisor(server, number), signal.SIGSTOP)
@@ -252,19 +253,19 @@ WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
 
 
 def ended_on_a_full_disk(server, disk, status):
-    """A job that has ended there; how is nowhere but in its supervisor."""
+    """A job that has ended there; only its supervisor knows how."""
     go = server.folder / "go"
     number = server.submit("sh", "-c", WAITS, "sh", go, status)
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")
     fill(disk / "filler")
     go.touch()
-    wait_for(lambda: "too full" in (server.job(number)["reason"] or ""), "what its supervisor says")
+    wait_for(lambda: "disk space" in (server.job(number)["reason"] or ""), "the reason of the state")
     assert server.job(number)["state"] == "stopping"
     return number
 
 
 @pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
-def test_a_job_that_ends_on_a_full_disk_is_known_once_there_is_room(tmp_path, status, state, word):
+def test_end_on_full_disk_is_recorded_when_space_returns(tmp_path, status, state, word):
     with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
         number = ended_on_a_full_disk(s, disk, status)
         assert word in s.job(number)["reason"]
@@ -276,7 +277,7 @@ def test_a_job_that_ends_on_a_full_disk_is_known_once_there_is_room(tmp_path, st
         assert s.get(f"/jobs/{number}/run").json()["end"]["status"] == status
 
 
-def test_a_job_that_waits_for_room_can_be_given_up(tmp_path):
+def test_job_waiting_for_disk_space_can_be_cancelled(tmp_path):
     with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
         number = ended_on_a_full_disk(s, disk, 0)
         assert s.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
@@ -284,9 +285,9 @@ def test_a_job_that_waits_for_room_can_be_given_up(tmp_path):
         (disk / "filler").unlink()
 
 
-# ---- what is killed ----
+# ---- killed processes ----
 
-def test_a_job_whose_supervisor_is_killed_is_lost_and_its_processes_with_it(server):
+def test_killed_supervisor_loses_job_and_its_processes_end(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "its pid")
     os.kill(supervisor(server, number), signal.SIGKILL)
@@ -295,7 +296,7 @@ def test_a_job_whose_supervisor_is_killed_is_lost_and_its_processes_with_it(serv
     wait_for(lambda: is_gone(job["pid"]), "the job's process")
 
 
-def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
+def test_job_with_killed_sentinel_is_followed_to_its_end(server):
     number = hold(server)
     os.kill(sentinel(server, number), signal.SIGKILL)
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
@@ -304,7 +305,7 @@ def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
 
 
 @pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
-def test_a_supervisor_that_was_stopped_is_woken_for_the_end(server, who):
+def test_stopped_supervisor_is_continued_for_cancel(server, who):
     number = hold(server)
     for name in who:
         os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
@@ -325,9 +326,9 @@ while time.monotonic() < until:
 
 
 @pytest.mark.parametrize("state", ("starting", "running"))
-def test_a_supervisor_that_its_own_job_stops_again_and_again_is_woken_as_often(server, state):
+def test_repeatedly_stopped_supervisor_is_continued_each_time(server, state):
     go = server.folder / "go"
-    if state == "starting":  # mostly its supervisor has not yet said that it runs
+    if state == "starting":  # its supervisor has usually not reported yet that it runs
         go.touch()
     number = server.submit(PYTHON, "-c", STOPS, go)
     if state == "running":
@@ -339,8 +340,8 @@ def test_a_supervisor_that_its_own_job_stops_again_and_again_is_woken_as_often(s
 
 
 def in_a_debugger():
-    """The supervisor of a job is, when that is cancelled: what it dies of, the job's state, and whether
-    its process is gone."""
+    """A job whose supervisor is stopped, as in a debugger, when it is cancelled. Returns the signal
+    that killed the supervisor, the job's state, and whether its process has exited."""
     with serving(*OPTIONS) as server:
         number = hold(server)
         job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
@@ -353,11 +354,11 @@ def in_a_debugger():
         return os.WTERMSIG(status), server.wait(number)["state"], is_gone(job)
 
 
-debugged = begun_early("test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job",
+debugged = begun_early("test_supervisor_that_stays_stopped_is_killed_with_its_job",
                        in_a_debugger)
 
 
-def test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job(debugged):
+def test_supervisor_that_stays_stopped_is_killed_with_its_job(debugged):
     assert debugged.result() == (signal.SIGKILL, "cancelled", True)
 
 
@@ -370,16 +371,16 @@ echo $$; wait
 
 
 def family(server):
-    """A job of several processes: one in another session, one without our variables, one that does
-    not listen. Its number and theirs."""
+    """A job of several processes: one in another session, one without our variables, one that
+    ignores SIGTERM. Returns its id and their pids."""
     number = server.submit("sh", "-c", FAMILY, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
 
 
 def kill_both(server, number, before=lambda: None):
-    """The supervisor cannot end its job any more, nor can the sentinel do so in its place. BEFORE is
-    called when neither can do anything."""
+    """Kills the supervisor and the sentinel, so that neither can end the job. BEFORE is called
+    when both are stopped."""
     pids = [sentinel(server, number), supervisor(server, number)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -389,7 +390,7 @@ def kill_both(server, number, before=lambda: None):
     wait_for(lambda: all(map(is_gone, pids)), "their end")
 
 
-def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(server):
+def test_job_without_supervisor_and_sentinel_is_ended(server):
     neighbour = hold(server)
     number, pids = family(server)
     kill_both(server, number)
@@ -401,7 +402,7 @@ def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(serve
     assert not lock_of(server, number).exists()
 
 
-def test_job_that_kills_its_watchers_before_they_report_its_start_is_lost(server):
+def test_job_killing_its_supervisors_at_start_is_lost(server):
     number = server.submit("sh", "-c", "read pid name state sentinel rest < /proc/$PPID/stat; "
                                        "kill -9 $sentinel $PPID", name="hold")
     job = server.wait(number)
@@ -415,7 +416,7 @@ sleep 600
 """
 
 
-def test_a_daemon_without_our_variables_is_known_by_the_cgroup_of_the_job(server):
+def test_daemon_without_variables_is_found_by_cgroup(server):
     number = server.submit("sh", "-c", DAEMON, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
     pid = int(server.get(f"/jobs/{number}/log").body)
@@ -428,7 +429,7 @@ def test_a_daemon_without_our_variables_is_known_by_the_cgroup_of_the_job(server
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_lost_job_that_names_the_cgroup_and_sockets_of_another_harms_nothing(server):
+def test_lost_job_naming_foreign_cgroup_harms_nothing(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -442,7 +443,7 @@ def test_lost_job_that_names_the_cgroup_and_sockets_of_another_harms_nothing(ser
     assert all(pathlib.Path("/sys/fs/cgroup", group).exists() for group in other["cgroup"])
 
 
-def test_what_a_job_left_is_ended_by_the_next_server(server):
+def test_next_server_ends_processes_left_by_a_job(server):
     number, pids = family(server)
     server.stop(signal.SIGKILL)
     kill_both(server, number)
@@ -452,7 +453,7 @@ def test_what_a_job_left_is_ended_by_the_next_server(server):
     assert all(map(is_gone, pids)), pids
 
 
-def test_a_killed_server_finds_its_jobs_again(server):
+def test_restarted_server_finds_its_running_jobs(server):
     number, ends = hold(server), server.submit("sleep", "0.5")
     waits = server.submit("true", after=[ends])
     server.stop(signal.SIGKILL)
@@ -467,11 +468,11 @@ def test_a_killed_server_finds_its_jobs_again(server):
 
 
 def sparks(server, number):
-    """Which pieces of its time there is a figure of."""
+    """The parts of its run time for which there is a sample."""
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
-def test_the_memory_of_the_time_without_a_server_is_known(server):
+def test_memory_peak_while_server_was_down_is_known(server):
     go = server.folder / "go"
     number, unseen = hold(server), server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
     wait_for(lambda: len(sparks(server, number)) >= 4, "the picture of its memory")
@@ -484,12 +485,12 @@ def test_the_memory_of_the_time_without_a_server_is_known(server):
     wait_for_run_json(server, unseen, "sh")
     server.start()
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
-    assert sparks(server, number)[0] <= first  # a busy machine may be late with the first look
+    assert sparks(server, number)[0] <= first  # on a busy machine the first sample may be late
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # two pieces may have become one
+    assert len(sparks(server, unseen)) >= 2  # two parts may have been merged
 
 
-def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):
+def test_stopped_and_continued_server_catches_up(server):
     number, ends = hold(server), server.submit("sleep", "0.3")
     server.wait(ends, "running")
     server.process.send_signal(signal.SIGSTOP)
@@ -501,7 +502,7 @@ def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):
     assert server.job(number)["state"] == "running"
 
 
-def test_a_run_folder_may_be_removed_while_the_job_runs(server):
+def test_removing_run_folder_of_running_job_is_survived(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news")
     folder = server.state / "runs" / f"{number}-hold"
@@ -534,14 +535,14 @@ while not os.path.exists(sys.argv[2]):
 """
 
 
-def test_job_that_floods_the_server_with_states_does_not_flood_its_log(server, tmp_path):
+def test_flood_of_states_does_not_flood_the_server_log(server, tmp_path):
     number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end",
                            tmp_path / "begin")
     wait_for(lambda: server.job(number)["pid"], "the server to be connected to the supervisor")
     (tmp_path / "begin").touch()
     wait_for((tmp_path / "listens").exists, "the job to listen")
     server.stop()
-    server.start()  # which connects anew, to the job
+    server.start()  # the new server connects to the job again
     wait_for(lambda: server.job(number)["reason"] == "look 1199", "the last state")
     (tmp_path / "end").touch()
     assert server.wait(number)["state"] == "succeeded"

@@ -1,4 +1,4 @@
-"""The live stream of a real server: who may open it, and a job's life in it."""
+"""The live stream of a real server: permissions, and the messages about a job from start to end."""
 
 import pytest
 
@@ -36,19 +36,19 @@ def allowed(server):
     ({"Origin": "http://elsewhere.example"}, 403),
     ({"Host": "elsewhere.example"}, 403),
 ])
-def test_who_may_not_is_turned_away_before_the_handshake(server, headers, status):
+def test_unauthorized_viewer_is_refused_before_handshake(server, headers, status):
     if status == 403:
         headers = {**headers, "Authorization": f"Bearer {server.token}"}
     with Viewer(server, **{"Host": f"127.0.0.1:{server.port}", **headers}) as viewer:
         assert viewer.status.split()[1] == str(status)
 
 
-def test_who_may_only_read_may_watch(server):
+def test_read_only_token_may_watch(server):
     with viewer_of(server, Authorization=f"Bearer {server.reader}") as viewer:
         assert viewer.message()["type"] == "hello"
 
 
-def test_key_is_taken_from_the_websocket_protocol(server):
+def test_key_is_read_from_websocket_protocol_header(server):
     answer = server.post("/session", {"token": server.reader}, token=None)
     cookie = {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
     protocol = {"Sec-WebSocket-Protocol": f"ebb, ebb-key.{answer.json()['key']}"}
@@ -59,7 +59,7 @@ def test_key_is_taken_from_the_websocket_protocol(server):
         assert viewer.status.split()[1] == "401"
 
 
-def test_a_job_is_followed_from_its_start_to_its_end(server, tmp_path):
+def test_viewer_follows_job_from_start_to_end(server, tmp_path):
     with allowed(server) as viewer:
         viewer.want(jobs=True)
         number = server.submit(PYTHON, "-c", LINES, tmp_path / "go", options={"interval": "100ms"})
@@ -77,15 +77,15 @@ def test_a_job_is_followed_from_its_start_to_its_end(server, tmp_path):
                 text += got["text"]
             elif got["type"] == "sample":
                 assert got["id"] == number
-                if got["processes"]:  # none is left once the job has ended
+                if got["processes"]:  # no process is left once the job has ended
                     (tmp_path / "go").touch()
         assert {"job", "log", "sample"} <= seen
-        # the last of it is there before the end is
+        # the last output is sent before the end
         assert text == "".join(f"line {i} \u00fc\n" for i in range(40))
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_a_job_that_is_asked_for_is_told_at_once_and_one_that_is_not_there_too(server):
+def test_subscribed_job_is_sent_at_once_also_if_missing(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:
@@ -93,9 +93,9 @@ def test_a_job_that_is_asked_for_is_told_at_once_and_one_that_is_not_there_too(s
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_the_machine_is_told(server):
+def test_machine_message_matches_the_api(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
-        told = viewer.message("machine")
-        told.pop("type")
-        assert told.keys() == server.get("/machine").json().keys()
+        machine = viewer.message("machine")
+        machine.pop("type")
+        assert machine.keys() == server.get("/machine").json().keys()

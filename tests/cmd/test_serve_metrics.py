@@ -1,4 +1,4 @@
-"""/metrics of the server, and what contrib/ makes of it: promtool's checks, and names that are really there."""
+"""/metrics of the server, and its use in contrib/: promtool's checks, and names that exist."""
 
 import json
 import os
@@ -17,8 +17,8 @@ NAME = re.compile(r"\b((?:ebb|process)_[a-z_]+)\b")
 
 
 @pytest.fixture(scope="module")
-def told():
-    """What /metrics says once jobs have ended and one runs."""
+def metrics():
+    """The text of /metrics after jobs have ended, while one runs."""
     with serving() as server:
         assert server.wait(server.submit("sh", "-c", "sleep 0.1", name="good"))["state"] == "succeeded"
         assert server.wait(server.submit("sh", "-c", "exit 3", name="bad"))["state"] == "failed"
@@ -36,41 +36,41 @@ def values(text, name):
     return {labels: float(v) for labels, v in re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.M)}
 
 
-def test_jobs_are_counted_by_state_and_cause(told):
-    states = values(told, "ebb_jobs")
+def test_metrics_count_jobs_by_state_and_cause(metrics):
+    states = values(metrics, "ebb_jobs")
     assert states['state="succeeded"'] == 1 and states['state="failed"'] == 1 and states['state="running"'] == 1
-    assert values(told, "ebb_jobs_submitted_total") == {"": 3}
-    assert values(told, "ebb_jobs_ended_total") == {'state="succeeded"': 1, 'state="failed"': 1}
-    assert values(told, "ebb_job_failures_total") == {'cause="exit status"': 1}
-    assert sum(values(told, "ebb_memory_returns_total").values()) == 2
-    assert values(told, "ebb_job_start_seconds_count")[""] >= 2
-    assert values(told, "ebb_slots_used") == {"": 1}
+    assert values(metrics, "ebb_jobs_submitted_total") == {"": 3}
+    assert values(metrics, "ebb_jobs_ended_total") == {'state="succeeded"': 1, 'state="failed"': 1}
+    assert values(metrics, "ebb_job_failures_total") == {'cause="exit status"': 1}
+    assert sum(values(metrics, "ebb_memory_returns_total").values()) == 2
+    assert values(metrics, "ebb_job_start_seconds_count")[""] >= 2
+    assert values(metrics, "ebb_slots_used") == {"": 1}
 
 
-def test_a_running_job_is_labelled_by_its_id_and_nothing_else(told):
-    assert "bad{" not in told and "good" not in told
-    assert list(values(told, "ebb_job_start_time_seconds")) == ['job="3"']
+def test_metrics_label_running_jobs_by_id_only(metrics):
+    assert "bad{" not in metrics and "good" not in metrics
+    assert list(values(metrics, "ebb_job_start_time_seconds")) == ['job="3"']
 
 
-def test_the_server_tells_its_own_memory_and_files(told):
-    assert 1 << 20 < values(told, "process_resident_memory_bytes")[""] < 1 << 30
-    assert values(told, "process_open_fds")[""] > 3
+def test_metrics_have_the_servers_memory_and_files(metrics):
+    assert 1 << 20 < values(metrics, "process_resident_memory_bytes")[""] < 1 << 30
+    assert values(metrics, "process_open_fds")[""] > 3
 
 
-def test_every_series_has_its_help_and_type(told):
-    typed = set(re.findall(r"^# TYPE (\S+) ", told, re.M))
-    assert typed == set(re.findall(r"^# HELP (\S+) ", told, re.M))
+def test_every_metric_has_help_and_type(metrics):
+    typed = set(re.findall(r"^# TYPE (\S+) ", metrics, re.M))
+    assert typed == set(re.findall(r"^# HELP (\S+) ", metrics, re.M))
     used = {re.sub(r"_(sum|count)$", "", n) if re.sub(r"_(sum|count)$", "", n) in typed else n
-            for n in re.findall(r"^([a-z_]+)[{ ]", told, re.M)}
+            for n in re.findall(r"^([a-z_]+)[{ ]", metrics, re.M)}
     assert used <= typed
 
 
 @pytest.mark.parametrize("path", ["contrib/alerts.yml", "contrib/grafana-dashboard.json"])
-def test_contrib_names_only_what_is_there(told, path):
+def test_contrib_files_use_existing_metrics(metrics, path):
     text = (ROOT / path).read_text()
     if path.endswith(".json"):
         text = "\n".join(t["expr"] for p in json.loads(text)["panels"] for t in p["targets"])
-    typed = set(re.findall(r"^# TYPE (\S+) ", told, re.M))
+    typed = set(re.findall(r"^# TYPE (\S+) ", metrics, re.M))
     named = {re.sub(r"_(sum|count)$", "", n) for n in NAME.findall(text)}
     assert named and named <= typed
 
@@ -83,26 +83,26 @@ def promtool():
     return str(path)
 
 
-def test_promtool_finds_nothing_wrong_with_the_metrics(told, promtool):
-    result = subprocess.run([promtool, "check", "metrics"], input=told, text=True, capture_output=True,
+def test_promtool_accepts_the_metrics(metrics, promtool):
+    result = subprocess.run([promtool, "check", "metrics"], input=metrics, text=True, capture_output=True,
                             env=environment())
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_promtool_finds_nothing_wrong_with_the_alert_rules(promtool):
+def test_promtool_accepts_the_alert_rules(promtool):
     result = subprocess.run([promtool, "check", "rules", str(ROOT / "contrib" / "alerts.yml")], text=True,
                             capture_output=True, env=environment())
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_configuration_in_contrib_is_one(ebb, tmp_path):
+def test_configuration_in_contrib_is_valid(ebb, tmp_path):
     text = (ROOT / "contrib" / "serve.conf").read_text().replace("/var/lib/ebb", str(tmp_path / "state"))
     (tmp_path / "serve.conf").write_text(text)
     result = ebb("serve", "--check", "--config", tmp_path / "serve.conf")
     assert result.returncode == 0, result.stderr
 
 
-def test_the_unit_in_contrib_is_one(tmp_path):
+def test_systemd_unit_in_contrib_is_valid(tmp_path):
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not there")
     unit = (ROOT / "contrib" / "ebb.service").read_text().replace("/usr/bin/ebb", "/bin/true")

@@ -1,8 +1,8 @@
-"""ebb verdict: the words, the exit statuses, the JSON, tables of any kind, bad input, recordings of
-real runs, and that a recording gives the verdict that was given live.
+"""ebb verdict: words, exit statuses, JSON, tables of any kind, bad input, recordings of real runs,
+and that a recording gives the same verdict as the live job.
 
-EBB_TRACES names the folder of the recordings that are not in the repository (default
-../shared/traces); what needs them is skipped, and says so, where they are not there.
+EBB_TRACES is the folder of the recordings that are not in the repository (default
+../shared/traces); without them, the tests that need them are skipped with a reason.
 """
 
 import json
@@ -15,12 +15,11 @@ import textwrap
 
 import pytest
 
-from commands import ROOT, binary, environment, make_recording, refused, refused_with, run_ebb
+from commands import IS_SANITIZED, ROOT, make_recording, plain, refused_with, run_ebb
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 DATA = ROOT / "tests" / "data"
 TRACES = pathlib.Path(os.environ.get("EBB_TRACES", ROOT.parent / "shared" / "traces"))
-SANITIZED = os.environ.get("EBB_SANITIZED", "0") not in ("0", "", "OFF")
 MIB = 1 << 20
 WORDS = {"stable": False, "spiking": False, "plateaued": False, "filling": None, "stepping": True,
          "leaking": True, "undecided": None}
@@ -32,7 +31,7 @@ def needs(path):
 
 
 def verdict(path, *options):
-    """The JSON, checked for its form; the status must go with it."""
+    """The JSON verdict, checked for its form; the exit status must match it."""
     result = run_ebb("verdict", path, *options, "--json")
     assert result.stderr == "" and result.returncode in (0, 1, 3), result.stderr
     doc = json.loads(result.stdout)
@@ -55,7 +54,7 @@ def check_interval(value, keys):
 
 
 def check_one(one):
-    """Every key of INTERFACE.md, null where there is nothing to say."""
+    """Checks that every key of INTERFACE.md exists; null if there is no value."""
     assert one["leak"] is WORDS[one["verdict"]]
     assert 0 <= one["confidence"] <= 1
     check_interval(one["rate_bytes_per_min"], ["value", "low", "high"])
@@ -85,7 +84,7 @@ def ramp(seconds, per_second, start=300 * MIB):
 
 # ---- words and statuses ----
 
-def test_a_leak_has_status_1_a_rate_and_an_end(tmp_path):
+def test_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
     assert doc["verdict"] == "leaking"
     assert doc["rate_bytes_per_min"]["value"] == pytest.approx(60 * MIB, rel=0.15)
@@ -95,12 +94,12 @@ def test_a_leak_has_status_1_a_rate_and_an_end(tmp_path):
     assert doc["samples"] == 3000
 
 
-def test_a_flat_table_has_status_0(tmp_path):
+def test_flat_table_exits_with_0(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, 0)))
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_growth_within_the_first_pass_has_status_3_and_says_when(tmp_path):
+def test_growth_in_first_epoch_exits_with_3_and_decision_step(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -113,24 +112,24 @@ def test_growth_within_the_first_pass_has_status_3_and_says_when(tmp_path):
     assert same["forecast"]["decided_at_step"] == doc["forecast"]["decided_at_step"]
 
 
-def test_the_text_begins_with_the_word_and_says_why(tmp_path, ebb):
+def test_verdict_text_begins_with_word_and_evidence(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     result = ebb("verdict", path, "--limit", "8G")
     assert (result.returncode, result.stderr) == (1, "")
-    assert result.stdout.startswith("leaking    memory keeps growing, by +")
-    assert "the limit of 8.00 GiB is" in " ".join(result.stdout.split())
-    assert "\n           · " in result.stdout
+    assert result.stdout.startswith("leaking: +")
+    assert ", out of memory in about " in " ".join(result.stdout.split())
+    assert "\n· " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 # ---- options ----
 
-def test_columns_units_and_groups_of_other_peoples_files(tmp_path):
+def test_foreign_csv_columns_units_and_groups_are_read(tmp_path):
     rows = [(t, gpu, (500 if gpu == "a" else 500 + t)) for t in range(3000) for gpu in "ab"]
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
     result = run_ebb("verdict", path, *options, "--json")
-    assert result.returncode == 1  # they are not one job: the worst counts
+    assert result.returncode == 1  # the groups are not one job: the worst counts
     doc = json.loads(result.stdout)
     assert doc["tree"] is None
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
@@ -152,7 +151,7 @@ def test_a_table_sorted_by_group_is_judged_as_one_sorted_by_time(tmp_path):
     assert by_time["tree"]["grower"]["pid"] == 7
 
 
-def test_until_and_until_step_judge_what_was_known_then(tmp_path):
+def test_until_option_uses_only_earlier_samples(tmp_path):
     path = table(tmp_path / "a.csv", [(1e9 + s, s, 300 * MIB + 20 * MIB * min(s, 83))
                                       for s in range(1, 250)], "t,step,rss")
     whole = verdict(path, "--steps-per-epoch", 83)
@@ -163,7 +162,7 @@ def test_until_and_until_step_judge_what_was_known_then(tmp_path):
         assert (early["verdict"], early["samples"]) == ("filling", 60)
 
 
-def test_epochs_and_phases_in_columns_are_marks(tmp_path):
+def test_epoch_and_phase_columns_of_a_table_become_marks(tmp_path):
     rows, memory = [], 300 * MIB
     for step in range(1, 401):
         is_eval = step % 40 == 0
@@ -174,7 +173,7 @@ def test_epochs_and_phases_in_columns_are_marks(tmp_path):
     assert (doc["verdict"], doc["event"]) == ("stepping", "eval")
 
 
-def test_lengths_of_an_epoch_in_columns_are_used(tmp_path):
+def test_epoch_length_column_of_a_table_is_used(tmp_path):
     rows = [(run, n, 8, 0, s, 500 + 20 * min(s, n // 8)) for run, n in (("a", 240), ("b", 800))
             for s in range(1, 90)]
     doc = verdict(table(tmp_path / "a.csv", rows, "run,examples,eff_batch,steps_per_epoch,step,rss_mb"),
@@ -183,7 +182,7 @@ def test_lengths_of_an_epoch_in_columns_are_used(tmp_path):
     assert words == {"a": "plateaued", "b": "filling"}
 
 
-def test_requests_that_cannot_be_carried_out(tmp_path, ebb):
+def test_impossible_verdict_requests_are_refused(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(50, 0))
     by_step = table(tmp_path / "s.csv", ramp(50, 0), "step,rss")
     marks = tmp_path / "m.jsonl"
@@ -204,7 +203,7 @@ def test_requests_that_cannot_be_carried_out(tmp_path, ebb):
     assert refused_with(ebb("verdict"), "verdict")
 
 
-# ---- bad input: an answer or a sentence, never a crash ----
+# ---- bad input: an answer or an error, never a crash ----
 
 def test_an_empty_file_is_refused_and_an_empty_table_is_undecided(tmp_path, ebb):
     empty = tmp_path / "e.csv"
@@ -216,13 +215,13 @@ def test_an_empty_file_is_refused_and_an_empty_table_is_undecided(tmp_path, ebb)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_a_few_samples_are_undecided_with_the_reason(tmp_path, rows):
+def test_few_samples_are_undecided_with_the_reason(tmp_path, rows):
     doc = verdict(table(tmp_path / "a.csv", ramp(rows, MIB)), "--limit", "1G")
     assert doc["verdict"] == "undecided" and doc["evidence"]
     assert doc["rate_bytes_per_min"] is None and doc["oom"] is None
 
 
-def test_time_that_goes_backwards_is_left_out_and_said(tmp_path):
+def test_rows_with_time_going_backwards_are_skipped_and_reported(tmp_path):
     rows = ramp(3000, 0)
     rows[1000:1003] = [(10, 900 * MIB), (11, 900 * MIB), (12, 900 * MIB)]
     doc = verdict(table(tmp_path / "a.csv", rows))
@@ -230,14 +229,14 @@ def test_time_that_goes_backwards_is_left_out_and_said(tmp_path):
     assert any("older" in s for s in doc["evidence"])
 
 
-def test_gaps_of_hours_are_left_out_and_said(tmp_path):
+def test_gaps_of_hours_are_skipped_and_reported(tmp_path):
     rows = [(t + (36000 if t > 500 else 0), v) for t, v in ramp(2000, 0)]
     doc = verdict(table(tmp_path / "a.csv", rows))
     assert doc["verdict"] == "stable"
     assert any("gap" in s for s in doc["evidence"])
 
 
-def test_a_constant_is_stable(tmp_path):
+def test_constant_memory_is_stable(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", [(t, 5 * MIB) for t in range(2000)]))
     assert doc["verdict"] == "stable"
 
@@ -247,11 +246,11 @@ def test_a_constant_is_stable(tmp_path):
     (b"t,rss_bytes\n0,1,2,3\n", ["line 2"]),
     (b"t,rss_bytes\n0,\"1\n", ["line"]),
     (b"\x00\x01\x02\xff\xfe" * 100, []),
-    (b"\x1f\x8b\x08" + b"\0" * 50, ["compressed"]),
+    (b"\x1f\x8b\x08" + b"\0" * 50, ["gzip data"]),
     (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
 ])
 @pytest.mark.parametrize("command", ["verdict", "report", "diagnose"])
-def test_a_table_that_cannot_be_read_is_refused_by_every_command(ebb, tmp_path, command, content, parts):
+def test_unreadable_table_is_refused_by_every_command(ebb, tmp_path, command, content, parts):
     (tmp_path / "bad.csv").write_bytes(content)
     result = ebb(command, tmp_path / "bad.csv")
     assert refused_with(result, f"ebb: {command}: ", *parts)
@@ -259,17 +258,17 @@ def test_a_table_that_cannot_be_read_is_refused_by_every_command(ebb, tmp_path, 
 
 
 @pytest.mark.parametrize("cell", ["nan", "-5", "inf", "1e30", "x"])
-def test_values_that_cannot_be_are_refused_with_their_line(tmp_path, ebb, cell):
+def test_invalid_values_are_refused_with_their_line(tmp_path, ebb, cell):
     path = table(tmp_path / "a.csv", [(0, 5), (1, cell)])
     assert refused_with(ebb("verdict", path), "line 3", cell)
 
 
-def test_times_that_cannot_be_are_refused(tmp_path, ebb):
+def test_invalid_times_are_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", table(tmp_path / "a.csv", [(0, 5), ("nan", 5)])), "line 3")
     assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
 
 
-def test_two_processes_with_one_pid_are_one_series_unless_told_apart(tmp_path):
+def test_table_rows_of_one_pid_are_one_series_unless_grouped(tmp_path):
     rows = [(t, 7, start, 400 * MIB + (MIB * t if start == 1 else 0))
             for t in range(1500) for start in (1, 2)]
     path = table(tmp_path / "a.csv", rows, "t,pid,start_ticks,rss")
@@ -278,18 +277,19 @@ def test_two_processes_with_one_pid_are_one_series_unless_told_apart(tmp_path):
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
-def test_the_fall_of_a_process_that_exits_is_no_part_of_its_table(tmp_path):
+def test_memory_drop_at_exit_is_not_judged(tmp_path):
     rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
     exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
     doc = verdict(table(tmp_path / "b.csv", rows + exits))
     assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
-    cut = verdict(tmp_path / "b.csv", "--until", 1201)  # what was known then, the fall included
+    cut = verdict(tmp_path / "b.csv", "--until", 1201)  # the data up to that time, including the drop
     assert cut["samples"] == 6006
 
 
-def test_an_exit_that_takes_six_seconds_ends_no_growth(tmp_path):
-    """As a busy machine has them: what grew is given back, and the rest stays until the table ends."""
+def test_slow_exit_of_six_seconds_does_not_end_growth(tmp_path):
+    """As seen on a busy machine: most of the memory is freed at exit, and the rest stays until
+    the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "undecided"
@@ -300,7 +300,7 @@ def test_an_exit_that_takes_six_seconds_ends_no_growth(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_a_step_in_the_row_of_the_exit_does_not_let_it_in(tmp_path):
+def test_step_in_the_exit_row_does_not_count_the_drop(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -311,8 +311,8 @@ def test_a_step_in_the_row_of_the_exit_does_not_let_it_in(tmp_path):
     assert verdict(again, "--steps-per-epoch", "100")["samples"] == 202, "it lived on after it"
 
 
-# A kept graph under three data workers, 50 steps a pass: step and MiB, as recorded. Every tenth
-# reading or so falls by 220 MiB, and each such fall ends higher than the one before.
+# A kept graph with three data workers, 50 steps per epoch: step and MiB, as recorded. About every
+# tenth reading drops by 220 MiB, and each drop ends higher than the one before.
 KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:1013 17:1018 19:1025 20:1028
     22:1035 24:1043 25:1063 27:1070 29:1077 32:1103 35:1071 37:1200 40:1226 43:1268 45:1291 48:1295
     50:1340 53:1166 55:1421 58:1231 60:1485 63:1544 66:1502 68:1640 71:1683 74:1675 76:1683 79:1478
@@ -322,7 +322,7 @@ KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:101
 
 
 @pytest.mark.parametrize("step", [60, 70, 80, 90, 100, 110, 120, 130, 140, 148])
-def test_a_leak_under_a_saw_tooth_is_never_called_ended(tmp_path, step):
+def test_leak_under_sawtooth_is_never_plateaued(tmp_path, step):
     pairs = [tuple(map(int, pair.split(":"))) for pair in KEPT_GRAPH.split()]
     path = table(tmp_path / "a.csv", [(at * 0.46, mib * MIB, at) for at, mib in pairs],
                  "t,rss,step")
@@ -336,7 +336,7 @@ RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
 
 @pytest.mark.parametrize("how", ["steps", "pass", "marks"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_no_leak_of_the_zoo_is_called_none_and_nothing_else_is_called_one(path, how):
+def test_zoo_recordings_get_the_right_leak_answer(path, how):
     options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
                "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
     doc = verdict(path, *options)
@@ -346,14 +346,15 @@ def test_no_leak_of_the_zoo_is_called_none_and_nothing_else_is_called_one(path, 
         assert doc["verdict"] == "leaking"
 
 
+@plain
 def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
-    count = 100_000 if SANITIZED else 1_000_000
+    count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
         out.write("t,pid,rss\n")
         for i in range(count):
             out.write(f"{i / 100},{i + 1},{5 * MIB}\n")
-    limit = None if SANITIZED else lambda: resource.setrlimit(resource.RLIMIT_AS,
+    limit = None if IS_SANITIZED else lambda: resource.setrlimit(resource.RLIMIT_AS,
                                                               (400 * MIB, 400 * MIB))
     result = run_ebb("verdict", path, "--json", preexec_fn=limit)
     assert (result.returncode, result.stderr) == (3, "")
@@ -362,7 +363,7 @@ def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
     assert len(doc["processes"]) + doc["not_judged"] == count
 
 
-def test_the_one_that_leaks_is_found_among_a_hundred_thousand_that_do_not(tmp_path):
+def test_one_leak_among_100000_groups_is_found(tmp_path):
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
         out.write("t,pid,rss\n")
@@ -374,14 +375,14 @@ def test_the_one_that_leaks_is_found_among_a_hundred_thousand_that_do_not(tmp_pa
     assert doc["tree"]["verdict"] == "leaking" and doc["tree"]["grower"]["pid"] == 1
 
 
-def test_hostile_names_are_harmless(tmp_path, ebb):
+def test_verdict_escapes_hostile_names(tmp_path, ebb):
     rows = [(t, g, 5 * MIB) for t in range(20) for g in ("a", "\x1b]0;x\x07\x1b[31m")]
     path = table(tmp_path / "a.csv", rows, "t,who,rss")
     result = ebb("verdict", path, "--group", "who")
     assert "\x1b" not in result.stdout and "\x07" not in result.stdout
 
 
-# ---- live, and again from the recording ----
+# ---- live, and from the recording ----
 
 JOB = """
     import os, socket, sys, time
@@ -403,14 +404,14 @@ JOB = """
 
 
 @pytest.mark.parametrize("kind, word", [("leak", "leaking"), ("cache", "plateaued")])
-def test_a_recording_gives_the_verdict_that_was_given_live(tmp_path, kind, word):
+def test_verdict_of_recording_equals_live_verdict(tmp_path, kind, word):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     result = run_ebb("run", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", kind,
                      cwd=tmp_path)
     assert result.returncode == 0
     live = json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]
     assert live["tree"]["verdict"] == word
-    assert f"\nverdict    {word}: " in result.stderr
+    assert f"ebb  {word}: " in result.stderr or f"ebb  no leak: {word} at " in result.stderr
     for path in (tmp_path / "out", tmp_path / "out" / "trace.ebb"):
         assert verdict(path) == live
     early = verdict(tmp_path / "out", "--until-step", 12)
@@ -422,17 +423,17 @@ def test_a_recording_gives_the_verdict_that_was_given_live(tmp_path, kind, word)
     assert [c["to"] for c in changes if c["pid"] is None][-1] == word
 
 
-def test_without_its_marks_a_recording_is_judged_as_if_none_had_come(tmp_path):
+def test_recorded_marks_are_ignored_if_marks_are_disabled(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "cache",
             cwd=tmp_path)
-    told = verdict(tmp_path / "out", "--no-marks")
-    assert told["tree"]["rate_bytes_per_step"] is None
-    assert any(s.startswith("no marks: ") for s in told["tree"]["evidence"])
+    doc = verdict(tmp_path / "out", "--no-marks")
+    assert doc["tree"]["rate_bytes_per_step"] is None
+    assert any(s.startswith("no marks: ") for s in doc["tree"]["evidence"])
     assert not any(s.startswith("no marks: ") for s in verdict(tmp_path / "out")["tree"]["evidence"])
-    assert told["series"] == []
+    assert doc["series"] == []
     path = table(tmp_path / "a.csv", ramp(300, MIB))
-    assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks is for recordings")
+    assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks applies only to recordings")
 
 
 KEEPER = '''
@@ -444,21 +445,21 @@ KEEPER = '''
 '''
 
 
-def test_the_word_of_a_job_that_ended_by_itself_is_the_same_live_and_afterwards(tmp_path):
+def test_verdict_of_finished_job_is_the_same_live_and_later(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(KEEPER))
     result = run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=tmp_path)
     assert result.returncode == 0
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert verdict(tmp_path / "out") == run["verdict"]
     assert run["segments"][-1]["verdict"] == run["verdict"]["tree"]["verdict"]
-    assert f"\nverdict    {run['verdict']['tree']['verdict']}: " in result.stderr
+    assert f"ebb  {run['verdict']['tree']['verdict']}: " in result.stderr
     assert verdict(tmp_path / "out", "--until", 15)["tree"]["leak"] is not True
-    if run["verdict"]["tree"]["verdict"] == "leaking":  # a busy machine may have made it uneven
-        assert run["verdict"]["tree"]["confidence"] <= 0.65
-        assert any(s.startswith("the job is over, ") for s in run["verdict"]["tree"]["evidence"])
+    if run["verdict"]["tree"]["verdict"] == "leaking":  # a busy machine may have made the growth uneven
+        assert run["verdict"]["tree"]["confidence"] <= 0.9  # a longer first epoch cannot be excluded
+        assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 
-def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
+def test_limit_option_takes_size_or_share_of_recorded_limit(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",
             cwd=tmp_path)
@@ -469,10 +470,10 @@ def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
     assert own["limit_bytes"] == 1 << 30
     assert own["eta_s"]["low"] < 600
     refusal = run_ebb("verdict", tmp_path / "out", "--group", "pid")
-    assert refused_with(refusal, "--group is for tables")
+    assert refused_with(refusal, "--group applies only to tables")
 
 
-def test_a_recording_made_of_a_table_is_judged_as_the_table(tmp_path):
+def test_recording_made_from_table_is_judged_as_the_table(tmp_path):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     assert make_recording(path, tmp_path / "a.ebb")
     assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"
@@ -483,7 +484,7 @@ def test_a_recording_made_of_a_table_is_judged_as_the_table(tmp_path):
     assert (doc["verdict"], doc["rate_bytes_per_min"]) == ("plateaued", None)
 
 
-def test_a_cut_recording_is_judged_as_far_as_it_goes(tmp_path, ebb):
+def test_truncated_recording_is_judged_up_to_the_cut(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(3000, MIB))
     make_recording(path, tmp_path / "a.ebb")
     whole = (tmp_path / "a.ebb").read_bytes()
@@ -518,17 +519,17 @@ def test_a_collator_that_keeps_every_image_leaks():
 
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
-@pytest.mark.parametrize("told", [True, False])
-def test_before_the_first_epoch_ends_both_are_filling(name, step, told):
-    options = ["--steps-per-epoch", 83] if told else []
+@pytest.mark.parametrize("is_epoch_given", [True, False])
+def test_leak_and_lazy_load_are_filling_in_first_epoch(name, step, is_epoch_given):
+    options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"
-    if told:
+    if is_epoch_given:
         assert doc["forecast"]["decided_at_step"] >= 83
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_compile_workers_are_overhead_and_no_leak():
+def test_compile_workers_are_overhead_not_a_leak():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])
@@ -538,7 +539,7 @@ GARDEN = TRACES / "model-garden" / "first_epoch_fill_traces.csv"
 
 
 @needs(GARDEN)
-def test_five_public_runs_plateau_at_the_end_of_their_first_epoch_and_the_cut_one_is_filling():
+def test_public_runs_plateau_after_first_epoch():
     doc = verdict(GARDEN, "--group", "run")
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
     assert words.pop("prod_run1") == "filling"
@@ -549,21 +550,21 @@ def test_five_public_runs_plateau_at_the_end_of_their_first_epoch_and_the_cut_on
 
 
 @needs(TRACES / "tokenizers-1539.csv")
-def test_a_tokenizers_cache_is_no_leak():
+def test_tokenizer_cache_is_not_a_leak():
     doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
     assert doc["leak"] is False
     assert any(f"stopped at step {doc['growth_ended']['step']} " in s for s in doc["evidence"])
 
 
 @pytest.mark.parametrize("step, words", [(40, ["filling"]), (83, ["filling", "plateaued"]), (249, ["plateaued"])])
-def test_the_tours_recording_says_what_the_tour_says(step, words):
-    folder = ROOT / "docs" / "recordings"
-    told = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
+def test_verdicts_of_the_recording_in_the_tour_match_its_text(step, words):
+    folder = ROOT / "examples" / "recordings"
+    doc = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
                    "--until-step", step)
-    assert told["verdict"] in words
+    assert doc["verdict"] in words
     if step == 40:
-        assert told["forecast"]["ceiling_bytes"] == pytest.approx(14.8 * 2**30, rel=0.02)
-        assert told["forecast"]["decided_at_step"] == 83
-        assert told["rate_bytes_per_step"]["value"] == pytest.approx(160 * 2**20, rel=0.02)
+        assert doc["forecast"]["ceiling_bytes"] == pytest.approx(14.8 * 2**30, rel=0.02)
+        assert doc["forecast"]["decided_at_step"] == 83
+        assert doc["rate_bytes_per_step"]["value"] == pytest.approx(160 * 2**20, rel=0.02)
     if step == 249:
-        assert told["growth_ended"]["step"] == pytest.approx(83, abs=2)
+        assert doc["growth_ended"]["step"] == pytest.approx(83, abs=2)

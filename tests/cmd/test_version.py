@@ -1,4 +1,4 @@
-"""`ebb version`: what a bug report needs."""
+"""`ebb version`: the facts that a bug report needs."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 
-def test_the_text_has_six_lines_of_a_known_shape(ebb):
+def test_version_text_has_six_lines(ebb):
     result = ebb("version")
     assert (result.returncode, result.stderr) == (0, "")
     first, commit, target, compiler, libraries, features = result.stdout.splitlines()
@@ -19,11 +19,11 @@ def test_the_text_has_six_lines_of_a_known_shape(ebb):
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_the_usual_options_print_the_same(ebb, option):
+def test_version_options_print_the_same(ebb, option):
     assert ebb(option).stdout == ebb("version").stdout
 
 
-def test_json_says_the_same(ebb):
+def test_version_json_agrees_with_text(ebb):
     document = json.loads(ebb("version", "--json").stdout)
     text = ebb("version").stdout
     assert set(document) == {"version", "commit", "target", "compiler", "libraries", "features"}

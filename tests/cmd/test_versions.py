@@ -1,4 +1,4 @@
-"""Files that released versions wrote are read by today's program: one test for each kind of file."""
+"""Today's program reads files that released versions wrote: one test for each kind of file."""
 
 import json
 import os
@@ -15,17 +15,17 @@ every_version = pytest.mark.parametrize("kept", VERSIONS, ids=lambda path: path.
 
 @pytest.fixture
 def run_folder(kept, tmp_path):
-    """A copy: nothing may be written beside the kept files."""
+    """Copies the run folder, because nothing may be written next to the kept files."""
     return shutil.copytree(kept / "run", tmp_path / "run")
 
 
-def test_this_version_has_its_files(ebb):
+def test_current_version_has_stored_test_files(ebb):
     version = json.loads(ebb("version", "--json").stdout)["version"]
     assert version in [path.name for path in VERSIONS]
 
 
 @every_version
-def test_recording_is_exported_whole(ebb, run_folder):
+def test_recording_of_each_version_is_exported(ebb, run_folder):
     result = ebb("export", str(run_folder), "--jsonl")
     assert (result.returncode, result.stderr) == (0, "")
     steps = [record for record in map(json.loads, result.stdout.splitlines()) if "step" in str(record)]
@@ -36,21 +36,21 @@ def test_recording_is_exported_whole(ebb, run_folder):
 
 
 @every_version
-def test_recording_gets_a_verdict(ebb, run_folder):
+def test_recording_of_each_version_gets_a_verdict(ebb, run_folder):
     result = ebb("verdict", "--json", str(run_folder))
     assert result.returncode in (0, 1, 3) and result.stderr == ""
     assert json.loads(result.stdout)["tree"]["rate_bytes_per_step"]["value"] > 200_000
 
 
 @every_version
-def test_heap_history_names_the_line(ebb, run_folder):
+def test_heap_history_of_each_version_names_the_line(ebb, run_folder):
     result = ebb("heap", str(run_folder))
     assert (result.returncode, result.stderr) == (0, "")
     assert "train.py:4" in result.stdout
 
 
 @every_version
-def test_run_json_feeds_the_report_and_the_diagnosis(ebb, run_folder):
+def test_run_json_of_each_version_is_read_by_report_and_diagnose(ebb, run_folder):
     for command in (["report", "--text"], ["diagnose"]):
         result = ebb(*command, str(run_folder))
         assert (result.returncode, result.stderr) == (0, ""), command
@@ -58,7 +58,7 @@ def test_run_json_feeds_the_report_and_the_diagnosis(ebb, run_folder):
 
 
 @every_version
-def test_database_is_opened_and_lists_its_job(kept, tmp_path):
+def test_job_store_of_each_version_is_opened(kept, tmp_path):
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     shutil.copy(kept / "jobs.db", state)

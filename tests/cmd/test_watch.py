@@ -1,4 +1,4 @@
-"""ebb watch: lines, JSON and the screen, on real processes."""
+"""ebb watch: lines, JSON and the screen, with real processes."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ import pytest
 from commands import NOBODY, PATIENCE_S, binary, environment, wait_for
 
 
-# ---- jobs, and what /proc says of them ----
+# ---- jobs, and their values in /proc ----
 
 @contextlib.contextmanager
 def job(*command, **options):
@@ -33,7 +33,7 @@ def job(*command, **options):
 
 
 def python(code, *arguments, **options):
-    """A Python that has printed "ready" (and perhaps more words on that line)."""
+    """A Python process that has printed "ready" (and perhaps more words on that line)."""
     return job(sys.executable, "-c", textwrap.dedent(code), *arguments, **options)
 
 
@@ -56,7 +56,7 @@ FAMILY = """
     time.sleep(600)
 """
 
-# The name by prctl(PR_SET_NAME), at most 15 bytes.
+# Sets the name by prctl(PR_SET_NAME), at most 15 bytes.
 NAMED = """
     import ctypes, sys, time
     ctypes.CDLL(None).prctl(15, sys.argv[1].encode("latin-1"), 0, 0, 0)
@@ -75,10 +75,9 @@ def sleeps(pid):
 
 
 def watched_while_still(ebb, pids, *options):
-    """Watches PIDS[0] while none of them changes; the result, and what /proc says of each.
-
-    After a print the interpreter still faults in a few pages on its way to sleep, and the kernel may
-    take some back at any time."""
+    """Watches PIDS[0] while none of them changes; returns the result and the values in /proc. After
+    a print the interpreter still touches a few pages before it sleeps, and the kernel may
+    reclaim some at any time."""
     def look():
         if not all(map(sleeps, pids)):
             return None
@@ -97,7 +96,7 @@ def ticks_of(result):
 
 # ---- lines and JSON ----
 
-def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
+def test_watch_without_terminal_prints_line_per_sample(ebb):
     with python(FAMILY) as process:
         kids = ready(process)
         result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "3s")
@@ -107,11 +106,11 @@ def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
     assert 2 <= len(looks) <= 32
     assert all("4 processes" in line for line in looks)
     assert all(f"largest {kids[1]} " in line for line in looks)
-    assert "the job runs on" in result.stdout and "ended by --for" in result.stdout
+    assert "the job is still running" in result.stdout and "stopped by --for" in result.stdout
     assert len(lines) - len(looks) <= 25
 
 
-def test_what_is_not_judged_yet_has_no_verdict(ebb):
+def test_watch_shows_no_verdict_before_the_first_is_computed(ebb):
     with python(QUIET) as process:
         ready(process)
         text = ebb("watch", "--pid", process.pid, "--for", "500ms").stdout.splitlines()[0]
@@ -120,7 +119,7 @@ def test_what_is_not_judged_yet_has_no_verdict(ebb):
     assert tick["tree"]["verdict"] is None
 
 
-def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
+def test_watch_json_agrees_with_proc_for_idle_process(ebb):
     with python(QUIET) as process:
         ready(process)
         result, truth = watched_while_still(ebb, [process.pid], "--interval", "100ms", "--for",
@@ -138,7 +137,7 @@ def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
     assert summary["end"] == {"kind": "watch_ended", "by": "--for"}
 
 
-def test_json_agrees_with_proc_for_a_family(ebb):
+def test_watch_json_agrees_with_proc_for_process_tree(ebb):
     with python(FAMILY) as process:
         kids = [int(kid) for kid in ready(process)]
         result, truth = watched_while_still(ebb, [process.pid, *kids], "--interval", "100ms",
@@ -151,7 +150,7 @@ def test_json_agrees_with_proc_for_a_family(ebb):
     assert max(truth.values()) <= tree["low_bytes"] <= tree["high_bytes"] <= sum(truth.values())
 
 
-def test_several_pids_are_several_trees_and_one_given_twice_is_one(ebb):
+def test_watch_of_several_pids_shows_one_tree_each(ebb):
     with python(QUIET) as one, python(QUIET) as two:
         ready(one), ready(two)
         result = ebb("watch", "--pid", one.pid, "--pid", two.pid, "--pid", one.pid, "--for",
@@ -160,7 +159,7 @@ def test_several_pids_are_several_trees_and_one_given_twice_is_one(ebb):
     assert sorted(row["pid"] for row in ticks[0]["processes"]) == sorted([one.pid, two.pid])
 
 
-def test_the_end_of_the_job_ends_the_watching():
+def test_watch_ends_with_the_job():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -172,7 +171,7 @@ def test_the_end_of_the_job_ends_the_watching():
 
 
 @pytest.mark.parametrize("signo, words", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
-def test_ctrl_c_ends_with_the_summary(signo, words):
+def test_ctrl_c_ends_watch_with_summary(signo, words):
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -181,11 +180,11 @@ def test_ctrl_c_ends_with_the_summary(signo, words):
             watch.send_signal(signo)
             rest = watch.stdout.read()
             assert watch.wait(PATIENCE_S) == 0
-    assert f"ended by {words}" in rest
+    assert f"stopped by {words}" in rest
     assert "memory     start" in rest
 
 
-def test_a_reader_that_leaves_ends_it_quietly():
+def test_closed_pipe_ends_watch_quietly():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -197,7 +196,7 @@ def test_a_reader_that_leaves_ends_it_quietly():
             assert watch.stderr.read() == ""
 
 
-def test_the_whole_machine(ebb):
+def test_watch_system_shows_all_processes(ebb):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--system", "--for", "1200ms", "--json")
@@ -211,7 +210,7 @@ def test_the_whole_machine(ebb):
     assert ticks[-1]["machine"]["total_bytes"] == total
 
 
-def test_it_records_as_run_does(ebb, tmp_path):
+def test_watch_record_writes_a_recording(ebb, tmp_path):
     folder = tmp_path / "deep" / "run"
     with python(QUIET) as process:
         ready(process)
@@ -225,7 +224,7 @@ def test_it_records_as_run_does(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
-def test_the_command_of_a_job_that_has_ended_is_kept(ebb, tmp_path):
+def test_watch_keeps_command_of_ended_job(ebb, tmp_path):
     folder = tmp_path / "run"
     with python(QUIET) as process:
         ready(process)
@@ -239,7 +238,7 @@ def test_the_command_of_a_job_that_has_ended_is_kept(ebb, tmp_path):
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_record_makes_a_folder_below_the_working_directory(ebb, tmp_path):
+def test_watch_record_makes_run_folder_in_working_directory(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -250,7 +249,7 @@ def test_record_makes_a_folder_below_the_working_directory(ebb, tmp_path):
 
 # ---- launchers and training jobs ----
 
-def test_a_launcher_is_followed_to_the_real_process(ebb):
+def test_watch_follows_launcher_to_training_process(ebb):
     code = "import time; print('ready', flush=True); time.sleep(600)"
     with job("bash", "-c", f'{sys.executable} -c "{code}" ; true') as shell:
         ready(shell)
@@ -276,13 +275,13 @@ def trainers(tmp_path):
 
 @pytest.fixture
 def quiet_machine(ebb):
-    """Another training job on the machine would be found as well, and rightly so."""
+    """Any other training job on the machine would be found as well."""
     result = ebb("watch", "--find-training", "--for", "100ms")
     if result.returncode == 0 or "look like a training job" in result.stderr:
         pytest.skip("another training job runs on this machine")
 
 
-def test_several_training_jobs_are_a_list_and_a_question(ebb, quiet_machine, trainers):
+def test_watch_lists_several_training_jobs_to_choose_from(ebb, quiet_machine, trainers):
     one, two = trainers(), trainers()
     result = ebb("watch", "--find-training", "--for", "200ms")
     assert result.returncode == 2
@@ -290,10 +289,10 @@ def test_several_training_jobs_are_a_list_and_a_question(ebb, quiet_machine, tra
     for process in (one, two):
         assert re.search(rf"^ *{process.pid} .*train_lora.py", result.stderr, re.M)
     assert "trainer on its command line" in result.stderr
-    assert re.search(r"Which one\? .*ebb watch --pid \d+$", result.stderr, re.M)
+    assert re.search(r"Choose one, .*ebb watch --pid \d+$", result.stderr, re.M)
 
 
-def test_the_only_training_job_is_watched_and_named(ebb, quiet_machine, trainers):
+def test_watch_finds_and_names_the_only_training_job(ebb, quiet_machine, trainers):
     process = trainers()
     result = ebb("watch", "--find-training", "--for", "200ms", "--json")
     if set(pids_shown(result.stderr)) - {process.pid}:
@@ -328,7 +327,7 @@ def gone_pid():
     (["--system", "--for", "5"], ["--for", "5"]),
     (["--system", "4711"], ["4711"]),
 ])
-def test_a_bad_request_is_one_sentence_with_the_value(ebb, arguments, words):
+def test_invalid_watch_options_are_refused_with_the_value(ebb, arguments, words):
     result = ebb("watch", *arguments)
     assert result.returncode == 2
     assert result.stdout == ""
@@ -337,14 +336,14 @@ def test_a_bad_request_is_one_sentence_with_the_value(ebb, arguments, words):
         assert word in result.stderr
 
 
-def test_no_such_pid(ebb):
+def test_watch_refuses_missing_pid(ebb):
     pid = gone_pid()
     result = ebb("watch", "--pid", pid)
     assert result.returncode == 2
     assert str(pid) in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_a_zombie_is_no_process_to_watch(ebb):
+def test_watch_refuses_zombie(ebb):
     zombie = subprocess.Popen(["true"])
     try:
         wait_for(lambda: ") Z " in pathlib.Path(f"/proc/{zombie.pid}/stat").read_text(), "a zombie")
@@ -355,7 +354,7 @@ def test_a_zombie_is_no_process_to_watch(ebb):
     assert str(zombie.pid) in result.stderr
 
 
-def test_pids_that_die_while_looked_at_end_in_words(ebb):
+def test_watch_reports_pids_that_exit_during_scan(ebb):
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
         result = ebb("watch", "--pid", process.pid, "-i", "50ms")
@@ -364,7 +363,7 @@ def test_pids_that_die_while_looked_at_end_in_words(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_a_pid_of_another_user(ebb_as_nobody):
+def test_watch_of_another_users_process_says_what_is_missing(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:
@@ -379,7 +378,7 @@ def test_a_pid_of_another_user(ebb_as_nobody):
     assert str(pid) in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_a_run_folder_that_exists_stays_as_it_is(ebb, tmp_path):
+def test_watch_refuses_existing_run_folder(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--run-dir", tmp_path)
@@ -394,7 +393,7 @@ HOSTILE = ["x\n) R 1 2 3", "\x1b[2J\x1b[31m", ") Z 1 (", "\x9b31m\xff\r", "%s%n%
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_shown_harmlessly(name):
+def test_watch_escapes_hostile_process_name(name):
     with python(NAMED, name) as process:
         ready(process)
         result = subprocess.run(
@@ -411,7 +410,7 @@ def test_a_hostile_name_is_shown_harmlessly(name):
     assert ticks[0]["processes"][0]["name"] == expected
 
 
-def test_a_hostile_command_line_is_shown_harmlessly(ebb):
+def test_watch_escapes_hostile_command_line(ebb):
     with job("\x1b[2Jx\ny", "600", executable=shutil.which("sleep")) as process:
         wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "exec")
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "-i", "50ms")
@@ -423,7 +422,7 @@ def test_a_hostile_command_line_is_shown_harmlessly(ebb):
 # ---- the screen ----
 
 class Terminal:
-    """tmux with one window, on a socket of its own."""
+    """tmux with one window, on its own socket."""
 
     def __init__(self, folder, columns=120, lines=30, env=None):
         self.command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
@@ -482,7 +481,7 @@ def in_order(head, pids):
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
-def test_the_screen_shows_the_tree_sorts_and_gives_the_terminal_back(terminal):
+def test_watch_screen_sorts_tree_and_restores_terminal(terminal):
     t = terminal()
     with python(FAMILY) as process:
         small, large, middle = map(int, ready(process))
@@ -523,27 +522,27 @@ def test_the_screen_shows_the_tree_sorts_and_gives_the_terminal_back(terminal):
         wait_for(lambda: "PAUSED" not in t.screen(), "going on")
 
         t.keys("q")
-        text = t.shows(r"^ebb +the job runs on.* ended by q")
-        t.shows(r"^\$$")  # the shell is back: what is typed before that is echoed elsewhere
+        text = t.shows(r"the job is still running.* stopped by q")
+        t.shows(r"^\$$")  # the shell's prompt is back; keys typed before that are echoed elsewhere
         t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
         t.shows(r"^0\nback 1$")
         assert "RSS▼" not in t.screen()
 
 
-def test_ctrl_c_on_the_screen_gives_the_summary(terminal):
+def test_ctrl_c_on_watch_screen_prints_summary(terminal):
     t = terminal(columns=100)
     with python(QUIET) as process:
         ready(process)
         t.watch("--pid", process.pid)
         t.shows(r"RSS▼")
         t.keys("C-c")
-        t.shows(r"^ebb +the job runs on.* ended by Ctrl-C")
+        t.shows(r"the job is still running.* stopped by Ctrl-C")
         t.shows(r"^\$$")
         t.keys("echo status $?", "Enter")
         t.shows(r"^status 0$")
 
 
-def test_the_launcher_is_named_on_the_screen_until_a_key(terminal):
+def test_watch_screen_names_launcher_until_a_key_is_pressed(terminal):
     t = terminal()
     with job("bash", "-c", f"{sys.executable} -c \"{QUIET}\" ; true") as shell:
         ready(shell)
@@ -554,7 +553,7 @@ def test_the_launcher_is_named_on_the_screen_until_a_key(terminal):
 
 
 @pytest.mark.parametrize("columns, lines", [(20, 5), (40, 8), (10, 3), (2, 2)])
-def test_a_tiny_window_is_no_crash(terminal, columns, lines):
+def test_watch_survives_tiny_window(terminal, columns, lines):
     t = terminal(columns=80, lines=24)
     with python(FAMILY) as process:
         ready(process)
@@ -569,10 +568,10 @@ def test_a_tiny_window_is_no_crash(terminal, columns, lines):
         t.tmux("resize-window", "-x", "110", "-y", "30")
         t.shows(r"RSS▼ +ANON +UNIQUE")
         t.keys("q")
-        t.shows(r"the job runs on")
+        t.shows(r"the job is still running")
 
 
-def test_a_locale_without_utf8_gets_plain_ascii(terminal):
+def test_watch_draws_ascii_without_utf8_locale(terminal):
     t = terminal(env={"LC_ALL": "C"})
     with python(FAMILY) as process:
         ready(process)
@@ -583,16 +582,16 @@ def test_a_locale_without_utf8_gets_plain_ascii(terminal):
         t.keys("q")
 
 
-def test_an_unknown_terminal_is_a_sentence(terminal):
+def test_watch_refuses_unknown_terminal(terminal):
     t = terminal()
     with python(QUIET) as process:
         ready(process)
         t.keys("TERM=nonesuch ", binary(), f" watch --pid {process.pid}; echo status $?", "Enter")
-        t.shows(r"'nonesuch' is not known here")
+        t.shows(r"'nonesuch' is unknown")
         t.shows(r"^status 2$")
 
 
-def test_a_hostile_name_stays_on_its_line_on_the_screen(terminal):
+def test_watch_screen_keeps_hostile_name_on_its_line(terminal):
     t = terminal()
     with python(NAMED, "\x1b[2Jx\ny) R 1") as process:
         ready(process)
@@ -602,11 +601,11 @@ def test_a_hostile_name_stays_on_its_line_on_the_screen(terminal):
         t.keys("q")
 
 
-def test_when_the_job_ends_the_screen_goes_and_the_summary_comes(terminal):
+def test_watch_screen_closes_with_summary_when_job_ends(terminal):
     t = terminal()
     with python(QUIET) as process:
         ready(process)
         t.watch("--pid", process.pid, "-i", "100ms")
         t.shows(r"RSS▼")
         process.kill()
-        t.shows(r"^ebb +the job ended")
+        t.shows(r"^run +the job ended")

@@ -1,4 +1,4 @@
-"""scripts/wheels.py: what it checks of a wheel, without building one."""
+"""scripts/wheels.py: its checks of a wheel, without building one."""
 
 import importlib.util
 import os

@@ -1,4 +1,5 @@
-"""The zoo's own bookkeeping: its truths are whole, and what is worse than the kept table is told."""
+"""The zoo's own records: its truths are complete, and results worse than the kept table are
+reported."""
 
 import argparse
 import contextlib
@@ -31,7 +32,7 @@ def outcome(**changes):
 
 
 def place_in(build, env=None):
-    """What zoo/place.py finds in that build: the Python, ebb."""
+    """The Python and the ebb that zoo/place.py finds in that build."""
     code = "import place; print(place.interpreter(), place.EBB)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "zoo", text=True, check=True,
                            env=environment({"EBB_BUILD_DIR": str(build), **(env or {})}),
@@ -39,7 +40,7 @@ def place_in(build, env=None):
     return found.stdout.split()
 
 
-def test_python_and_ebb_are_those_of_the_build(tmp_path):
+def test_zoo_uses_python_and_ebb_of_the_build(tmp_path):
     assert place_in(tmp_path) == [sys.executable, str(tmp_path / "ebb")]
     python = tmp_path / "zoo-venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -48,17 +49,17 @@ def test_python_and_ebb_are_those_of_the_build(tmp_path):
     assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
 
 
-def test_nothing_of_the_zoo_knows_the_build_by_itself():
+def test_only_place_py_names_the_build_folder():
     for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
         assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
 
-def test_there_are_at_least_24_programs():
+def test_zoo_has_at_least_24_programs():
     assert len(PROGRAMS) >= 24
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_truth_is_whole_and_names_what_is_there(name):
+def test_each_truth_is_complete_and_names_existing_lines(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant
@@ -73,7 +74,7 @@ def test_a_truth_is_whole_and_names_what_is_there(name):
     assert True in leaks or name in ("loader_workers", "huge_pages", "compile_workers")
 
 
-def test_every_run_is_in_the_kept_table():
+def test_every_zoo_run_is_in_the_kept_table():
     kept = table.read()
     for name in PROGRAMS:
         for variant, _, truth in zoo.variants(name):
@@ -85,15 +86,15 @@ def test_every_run_is_in_the_kept_table():
     ({"marks": "undecided", "marks_right": "unsure"}, "with marks: yes before, unsure now"),
     ({"no_marks": "stable", "no_marks_right": "NO"}, "without marks: unsure before, NO now"),
     ({"hypothesis_right": "NO"}, "hypothesis: yes before, NO now"),
-    ({"culprit_row": 0}, "the culprit was in row 2, now in none"),
+    ({"culprit_row": 0}, "the true call site was in row 2, now in none"),
     ({"culprit_itself": 0}, "no row names the function that keeps it any more"),
 ])
-def test_what_is_worse_is_told(change, said):
+def test_worse_result_than_kept_is_reported(change, said):
     worse = table.regressions({"x": outcome(**change)}, {"x": outcome()})
     assert len(worse) == 1 and said in worse[0]
 
 
-def test_what_is_better_or_the_same_is_not():
+def test_better_or_equal_result_is_not_reported():
     assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
     lucky = outcome(leak=False)
     assert table.regressions({"x": {**lucky, "culprit_row": 0, "culprit_itself": 0}}, {"x": lucky}) == []
@@ -101,7 +102,7 @@ def test_what_is_better_or_the_same_is_not():
     assert table.regressions({"x": better}, {"x": outcome()}) == []
 
 
-def test_a_line_of_the_table_fits_a_terminal(capsys):
+def test_zoo_table_rows_fit_a_terminal(capsys):
     long = outcome(variant="plain", no_marks="undecided", no_marks_right="NO", marks="undecided",
                    marks_right="NO", rate_error=-0.123, right_after_s=123.4, overhead=[-0.24, 0.11, 0.25],
                    culprit_itself=0, hypothesis="workers_flat", hypothesis_right="NO")
@@ -112,7 +113,7 @@ def test_a_line_of_the_table_fits_a_terminal(capsys):
     assert rows[0][3:5] == ["undecided WRONG", "undecided WRONG"] and "+11% (-24%..+25%)" in rows[0]
 
 
-def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
+def test_failing_program_does_not_stop_the_others(monkeypatch, tmp_path):
     runs = [(name, "leak", [], {}) for name in ("good", "bad", "absent")]
     status = {"good": 0, "bad": 3, "absent": zoo.common.NOT_HERE}
     monkeypatch.setattr(zoo, "record", lambda name, *rest: (status[name], ""))
@@ -122,7 +123,7 @@ def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
-def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_path, second, fails):
+def test_worse_result_is_recorded_again_before_it_counts(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
@@ -136,7 +137,7 @@ def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_p
     assert bool(zoo.complaints(runs, outcomes, args)) == fails
 
 
-def test_what_running_costs_and_what_a_run_costs_once_are_told_apart():
+def test_cost_per_step_and_startup_cost_are_separate():
     alone = overhead.Cost(all_s=6, before_s=2, steps_s=4, usual_s=3, own_s=0, wall_s=6, steps_wall_s=4)
     watched = overhead.Cost(all_s=7, before_s=2.25, steps_s=4.5, usual_s=3.03, own_s=0.25, wall_s=8,
                             steps_wall_s=4)
@@ -146,7 +147,7 @@ def test_what_running_costs_and_what_a_run_costs_once_are_told_apart():
     assert took["steps"] == pytest.approx(0.125) and took["all"] == pytest.approx(1 / 6)
 
 
-def test_the_longest_steps_are_none_of_the_usual(tmp_path):
+def test_longest_steps_are_left_out_of_usual_step_time(tmp_path):
     code = ("import json, os; steps = [0.5 if i % 20 == 7 else 0.01 for i in range(40)];"
             "cpu = [2 + sum(steps[:i]) for i in range(41)];"
             "open(os.environ['ZOO_TIMES'], 'w').write(json.dumps({'cpu_s': cpu, 'wall_s': 3}))")
@@ -161,7 +162,7 @@ def pairs(*shares):
 
 
 def test_the_costs_of_all_programs_are_summed_up_with_their_intervals():
-    found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}  # one pair that others disturbed
+    found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}  # one pair with a disturbance
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high
     lines = overhead.summary(found)
@@ -169,7 +170,7 @@ def test_the_costs_of_all_programs_are_summed_up_with_their_intervals():
     assert "| +4.0% |" in lines[2] and any("| +0.04 s |" in line for line in lines)
 
 
-def test_costs_come_into_the_kept_table_and_nothing_else_of_it_changes(tmp_path):
+def test_costs_update_changes_only_costs_in_the_kept_table(tmp_path):
     kept, before = tmp_path / "expected.json", table.read()
     kept.write_text(table.KEPT.read_text())
     overhead.update({"dict_cache": pairs(0.031, 0.02, 0.5)}, kept)
@@ -178,7 +179,7 @@ def test_costs_come_into_the_kept_table_and_nothing_else_of_it_changes(tmp_path)
     before["dict_cache-leak"].pop("overhead", None)
     assert after == before
     lines = [set(path.read_text().splitlines()) for path in (table.KEPT, kept)]
-    assert len(lines[1] - lines[0]) == 1  # the others are as they were, to the letter
+    assert len(lines[1] - lines[0]) == 1  # the other rows are unchanged
 
 
 def frame(function, file="/x/zoo/p/main.py"):
@@ -195,19 +196,19 @@ def frame(function, file="/x/zoo/p/main.py"):
     ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
     ([], (0, 0)),
 ])
-def test_the_row_of_the_culprit_and_of_who_makes_it(rows, found):
+def test_row_of_leaking_line_and_of_allocator_are_found(rows, found):
     truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
     doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
     assert judged.culprit_rows("run", truth, lambda *_: doc) == found
     assert judged.culprit_rows("run", {"culprit": None}, None) == (None, None)
 
 
-def test_a_new_run_counts_only_if_its_word_is_wrong():
+def test_new_run_is_worse_only_if_its_word_is_wrong():
     assert table.regressions({"new": outcome()}, {}) == []
     assert "not in the kept table" in table.regressions({"new": outcome(marks_right="NO")}, {})[0]
 
 
-def test_keeping_some_runs_leaves_the_others_as_they_were(tmp_path):
+def test_updating_some_runs_keeps_the_others(tmp_path):
     path = tmp_path / "expected.json"
     table.keep({"a": outcome(), "b": outcome()}, path)
     table.keep({"b": outcome(culprit_row=3)}, path)
@@ -215,7 +216,7 @@ def test_keeping_some_runs_leaves_the_others_as_they_were(tmp_path):
     assert (kept["a"]["culprit_row"], kept["b"]["culprit_row"]) == (2, 3)
 
 
-def test_wilson_intervals_are_those_of_the_textbook():
+def test_wilson_intervals_match_the_textbook():
     low, high = table.wilson(0, 10)
     assert low == 0 and high == pytest.approx(0.2775, abs=1e-3)
     low, high = table.wilson(81, 263)
@@ -223,7 +224,7 @@ def test_wilson_intervals_are_those_of_the_textbook():
     assert table.wilson(0, 0) == (0.0, 1.0)
 
 
-def test_the_matrix_counts_each_run_once():
+def test_confusion_matrix_counts_each_run_once():
     runs = {"a": outcome(), "b": outcome(marks="stable", marks_right="NO"),
             "c": outcome(leak=False, marks="stable"), "d": outcome(leak=False, marks="stepping"),
             "e": outcome(leak=False, marks="filling", marks_right="unsure")}
@@ -234,7 +235,7 @@ def test_the_matrix_counts_each_run_once():
 
 
 class Ears:
-    """Where a program's marks arrive, on a clock of its own."""
+    """Receives a program's marks, with its own clock."""
 
     def __init__(self, folder, monkeypatch):
         self.now = 1.0
@@ -257,7 +258,7 @@ def ears(tmp_path, monkeypatch):
     return Ears(tmp_path, monkeypatch)
 
 
-def test_steps_at_the_pace_of_any_size_are_told_one_by_one(ears):
+def test_slow_steps_are_reported_one_by_one(ears):
     pace_s = min(size["seconds"] / size["epochs"] / size["steps_per_epoch"] for size in common.SIZES.values())
     marks = common.Marks()
     for step in (1, 2, 3):
@@ -266,7 +267,7 @@ def test_steps_at_the_pace_of_any_size_are_told_one_by_one(ears):
     assert ears.heard() == [["KIND=step", f"STEP={step}", f"EPOCH={step / 4}"] for step in (1, 2, 3)]
 
 
-def test_steps_at_full_speed_are_told_together_and_before_anything_else(ears):
+def test_fast_steps_are_reported_in_batches_before_other_marks(ears):
     marks = common.Marks()
     for step in range(1, 5):
         ears.now += 0.001
@@ -279,14 +280,14 @@ def test_steps_at_full_speed_are_told_together_and_before_anything_else(ears):
     assert ears.heard() == [["KIND=end", "STEP=4"]]
 
 
-def test_one_mark_of_a_program_stands_for_no_more_steps_than_ebb_takes(ears):
+def test_one_mark_reports_at_most_the_steps_that_ebb_accepts(ears):
     marks = common.Marks()
     for step in range(1, 300):
         marks.step(step, 0.5)
     assert ears.heard()[1][-2:] == ["STEPS=256", "SECONDS=0.0"]
 
 
-def test_a_program_runs_without_anybody_who_hears_it(monkeypatch, tmp_path):
+def test_zoo_program_runs_without_ebb(monkeypatch, tmp_path):
     for path in ("", str(tmp_path / "nobody")):
         monkeypatch.setenv("EBB_SOCKET", path)
         marks = common.Marks()

@@ -1,5 +1,5 @@
-"""The check of the zoo: what a diagnosis says against a hypothesis is held against the program's own
-counters, and the check finds what is wrong."""
+"""The zoo's check of diagnoses: evidence against a hypothesis is compared with the program's own
+counters, and the check finds wrong claims."""
 
 import sys
 
@@ -53,60 +53,59 @@ def wrong(c, sentence, key="call_site"):
 
 
 LIVE = "the live heap changed by {} (± 5.00 MiB) while memory grew by 100 MiB: +1.00 MiB is free"
-LET_GO = ("what is made is let go: the floor of the live heap changed by +100 KiB from the first "
-          "half of the time to the second, that of memory by +50.0 MiB")
+LET_GO = ("allocations are freed: the baseline of the live heap changed by +100 KiB from the first "
+          "half of the time to the second, that of resident memory by +50.0 MiB")
 
 
 @pytest.mark.parametrize("live, sentence", [
     (leaks, "memory did not grow"),
     (leaks, "memory grew by 20.0 MiB and has stopped: little to ask about"),
-    (leaks, "no call site holds more and more: live heap +1.00 MiB"),
+    (leaks, "no call site grows; the live heap changed by +1.00 MiB"),
     (leaks, LET_GO),
     (leaks, LIVE.format("+2.00 MiB")),
     (leaks, LIVE.format("+2.00 MiB").replace(" (± 5.00 MiB)", "")),
     (is_flat, LIVE.format("+98.0 MiB")),
-    (is_flat, "what lives on the heap grew as memory did"),
-    (fills_in_one_pass, "80.0 MiB came after the first pass over the data had ended"),
-    (fills_in_one_pass, "growth ended at step 60, and the first pass over the data elsewhere: it "
-                        "has 25 steps"),
+    (is_flat, "the live heap grew with memory"),
+    (fills_in_one_pass, "80.0 MiB of the growth came after the first epoch"),
+    (fills_in_one_pass, "growth ended at step 60, not with the first epoch, which has 25 steps"),
     (leaks, "that is a small part of the growth of 20.0 MiB"),
 ])
-def test_a_sentence_that_the_counters_deny_is_found(live, sentence):
+def test_claim_denied_by_counters_is_reported(live, sentence):
     assert len(wrong(counters(live), sentence)) == 1
 
 
 @pytest.mark.parametrize("live, sentence", [
     (is_flat, "memory did not grow"),
     (fills_in_one_pass, "memory grew by 90.0 MiB and has stopped: little to ask about"),
-    (is_flat, "no call site holds more and more: live heap +1.00 MiB"),
+    (is_flat, "no call site grows; the live heap changed by +1.00 MiB"),
     (saw_tooth, LET_GO),
     (lambda step: 6 * (step % 20), "memory did not grow"),
     (leaks, LIVE.format("+98.0 MiB")),
     (is_flat, LIVE.format("+2.00 MiB")),
-    (leaks, "what lives on the heap grew as memory did"),
-    (leaks, "80.0 MiB came after the first pass over the data had ended"),
-    (leaks, "growth ended at step 60, and the first pass over the data elsewhere: it has 25 steps"),
+    (leaks, "the live heap grew with memory"),
+    (leaks, "80.0 MiB of the growth came after the first epoch"),
+    (leaks, "growth ended at step 60, not with the first epoch, which has 25 steps"),
     (leaks, "shared memory changed by +1.00 KiB"),
 ])
-def test_a_sentence_that_they_bear_out_is_not(live, sentence):
+def test_claim_supported_by_counters_passes(live, sentence):
     assert wrong(counters(live), sentence) == []
 
 
-def test_events_that_have_the_growth_are_known_by_the_counters():
+def test_counters_identify_events_that_grew():
     events = set(range(10, 101, 10))
-    said = "10 evaluations and checkpoints, one step each, have +3.00 MiB of the growth of 100 MiB"
+    said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
     assert not wrong(counters(leaks, events), said, "eval_step")
-    none = "no rise of note at 10 evaluations and checkpoints"
+    none = "no significant growth at 10 evaluations and checkpoints"
     assert not wrong(counters(leaks, events), none, "eval_spike")
 
 
-def test_a_sentence_of_a_new_kind_is_found():
+def test_unknown_kind_of_claim_is_reported():
     [one] = wrong(counters(is_flat), "the moon was full")
     assert "the moon was full" in one
 
 
-def test_a_true_hypothesis_that_is_given_up_is_found():
+def test_rejected_true_hypothesis_is_reported():
     doc = {"hypotheses": [{"key": "call_site", "word": "unlikely", "against": []}]}
     assert claims.contradicted(doc, counters(leaks), ["call_site"])
     doc["hypotheses"][0]["word"] = "possible"
@@ -117,7 +116,7 @@ def entry(start, now):
     return {"start_bytes": start * MIB, "now_bytes": now * MIB}
 
 
-def test_a_ledger_of_more_than_rss_is_found():
+def test_ledger_larger_than_rss_is_reported():
     good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
     assert diagnosis.adds_up(good)
     assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))
@@ -140,6 +139,6 @@ class Result:
     ([Result(adds_up=False)], 1),
     ([Result(wrong=["one"])], 1),
 ])
-def test_each_bar_can_be_missed(bad, missed):
+def test_missing_each_diagnosis_bar_is_reported(bad, missed):
     bars = diagnosis.summary([Result() for _ in range(10)] + bad)
     assert sum(not is_reached for _, is_reached in bars) == missed

@@ -1,5 +1,5 @@
-"""The zoo's commands as a person meets them: a slip is a sentence, Ctrl-C ends all of it, and a full disk costs
-no table."""
+"""The zoo's commands as a user sees them: a typing mistake gives one error line, Ctrl-C ends
+everything, and a full disk destroys no table."""
 
 import json
 import os
@@ -23,7 +23,7 @@ INSIDE = "zoo/inside.py"
 
 
 def stand_in(tmp_path, body):
-    """A program in ebb's place; $DIR is the folder of its run."""
+    """A program in ebb's place; $DIR is its run folder."""
     path = tmp_path / "ebb"
     path.write_text(f"#!/bin/sh\n[ \"$1\" = run ] && DIR=$3\n{textwrap.dedent(body)}")
     path.chmod(0o755)
@@ -37,7 +37,7 @@ def start(script, *arguments, ebb="/bin/true", **how):
 
 
 def said_by(script, *arguments, **how):
-    """(status, stdout, stderr); a traceback is never what a person should read."""
+    """(status, stdout, stderr); the output must not contain a traceback."""
     process = start(script, *arguments, **how)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in err, err
@@ -49,42 +49,42 @@ def said_by(script, *arguments, **how):
     (PEERS, "--rounds"), (PEERS, "--lanes"), (INSIDE, "--rounds"),
 ])
 @pytest.mark.parametrize("number", ["0", "-2", "1.5", "many"])
-def test_what_is_counted_begins_with_one(script, option, number):
+def test_zoo_count_options_require_at_least_one(script, option, number):
     status, _, err = said_by(script, f"{option}={number}")
     assert status == 2 and f"{option}: {number} is not a whole number from 1 on" in err
 
 
 @pytest.mark.parametrize("script", [RUN, OVERHEAD, DIAGNOSIS, INSIDE])
-def test_a_program_that_is_not_there_is_named_with_those_that_are(script):
+def test_unknown_zoo_program_is_named_with_the_known(script):
     status, _, err = said_by(script, "no_such")
     assert status == 1 and "no program called no_such; there are arena_retention," in err
     assert max(map(len, err.splitlines())) <= 80
 
 
-def test_a_peer_that_is_not_there_is_refused_before_anything_is_installed():
+def test_unknown_peer_is_refused_before_installing():
     status, _, err = said_by(PEERS, "--only", "memray,no_such")
     assert status == 2 and "there is no tool 'no_such'; there are plain, ebb run, memray" in err
 
 
-def test_a_python_that_is_not_there_is_a_sentence():
+def test_missing_zoo_python_is_reported_in_one_line():
     status, _, err = said_by(PEERS, "--python", "/no/python")
     assert status == 2 and "/no/python has no torch" in err
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS, INSIDE])
-def test_without_ebb_it_is_said_how_to_get_one(script):
+def test_zoo_without_ebb_says_how_to_build_it(script):
     status, _, err = said_by(script, ebb="/no/ebb")
     assert status != 0 and "there is no /no/ebb; make builds it" in err
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN])
-def test_without_recordings_there_is_nothing_to_judge(script, tmp_path):
+def test_zoo_without_recordings_is_refused(script, tmp_path):
     status, out, err = said_by(script, "--judge-only", "--out", tmp_path / "none")
     assert status == 1 and out == "" and "without --judge-only they are made" in err
     assert not (tmp_path / "none").exists()
 
 
-def test_of_recordings_that_are_there_in_part_the_rest_is_counted(tmp_path):
+def test_missing_recordings_are_counted(tmp_path):
     run_dir = tmp_path / "c_buffer-leak"
     run_dir.mkdir()
     (run_dir / "trace.ebb").write_bytes(b"")
@@ -96,7 +96,7 @@ def test_of_recordings_that_are_there_in_part_the_rest_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
-def test_what_a_killed_program_leaves_among_temporary_files_goes_with_it(tmp_path, monkeypatch, script, names):
+def test_temporary_files_of_killed_program_are_removed(tmp_path, monkeypatch, script, names):
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     ebb = stand_in(tmp_path, f"mktemp -d >> {tmp_path}/made; kill -9 $$")
@@ -105,9 +105,9 @@ def test_what_a_killed_program_leaves_among_temporary_files_goes_with_it(tmp_pat
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_program_that_is_interrupted_leaves_no_folder(tmp_path):
+def test_interrupted_program_leaves_no_folder(tmp_path):
     program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
-               "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # who started us may ignore it
+               "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # our parent may ignore it
                "job = common.Job('about', '--leak', 'leak')\n"
                "print(job.folder, flush=True)\n"
                "time.sleep(600)\n")
@@ -125,17 +125,17 @@ def test_a_program_that_is_interrupted_leaves_no_folder(tmp_path):
     ("echo 'ebb: run: no' >&2; exit 125", "ended with status 125: ebb: run: no"),
     ("mkdir -p $DIR; touch $DIR/log.txt; echo 'ImportError: no torch' >&2; exit 3",
      "ended with status 3: ImportError: no torch (see "),
-    ("exit 4", "ended with status 4: nothing was said"),
+    ("exit 4", "ended with status 4: no output"),
     ("echo 'zoo: not here: no cc' >&2; exit 77", "cannot run here: zoo: not here: no cc"),
 ])
-def test_what_is_not_recorded_whole_is_not_judged(tmp_path, script, names, body, said):
+def test_incomplete_recording_is_not_judged(tmp_path, script, names, body, said):
     status, out, err = said_by(script, *names, "--out", tmp_path / "out", ebb=stand_in(tmp_path, body))
     assert status == 1 and said in err and out == ""
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_what_runs_and_begins_nothing_more(tmp_path, script, names, number):
+def test_interrupt_ends_running_programs_and_starts_no_more(tmp_path, script, names, number):
     ebb = stand_in(tmp_path, f"mkdir {tmp_path}/$$\nexec sleep 1000\n")
     process = start(script, *names, "--jobs", "2", "--out", tmp_path / "out", ebb=ebb)
 
@@ -154,7 +154,7 @@ def test_an_interrupt_ends_what_runs_and_begins_nothing_more(tmp_path, script, n
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
-def test_programs_do_not_share_the_terminal(tmp_path, script, names):
+def test_zoo_programs_do_not_share_the_terminal(tmp_path, script, names):
     master, slave = pty.openpty()
     try:
         ebb = stand_in(tmp_path, "[ -t 0 ] && echo 'ebb: has the keys' >&2; exit 5\n")
@@ -165,7 +165,7 @@ def test_programs_do_not_share_the_terminal(tmp_path, script, names):
     assert status == 1 and "ended with status 5" in err and "has the keys" not in err
 
 
-def test_only_what_a_run_left_is_removed(tmp_path, monkeypatch):
+def test_only_files_of_the_run_are_removed(tmp_path, monkeypatch):
     mine, old = tmp_path / "mine", tmp_path / "old"
     for folder, file in ((mine, "notes.txt"), (old, "log.txt")):
         folder.mkdir()
@@ -181,12 +181,12 @@ def test_only_what_a_run_left_is_removed(tmp_path, monkeypatch):
     old.mkdir()
     (old / "trace.ebb").touch()
     monkeypatch.setattr(command.shutil, "rmtree", refuse)
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as raised:
         command.clear(old)
-    assert (told.value.filename, told.value.strerror) == (str(old), "cannot be removed: Permission denied")
+    assert (raised.value.filename, raised.value.strerror) == (str(old), "cannot be removed: Permission denied")
 
 
-def test_a_pager_that_is_closed_is_no_error_to_read(tmp_path):
+def test_closed_pager_causes_no_error(tmp_path):
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = start(RUN, "--matrix", stdout=write_end)
@@ -195,13 +195,13 @@ def test_a_pager_that_is_closed_is_no_error_to_read(tmp_path):
     assert err == "" and process.returncode == 1
 
 
-def test_a_locale_without_the_signs_loses_no_table():
+def test_table_is_printed_in_ascii_locale():
     done = subprocess.run([sys.executable, RUN, "--matrix"], cwd=ROOT, capture_output=True, text=True,
                           env=environment({"PYTHONIOENCODING": "ascii"}), timeout=PATIENCE_S, check=False)
     assert done.returncode == 0 and done.stderr == "" and "word right" in done.stdout
 
 
-def test_a_wide_table_is_folded_at_the_width_of_the_terminal():
+def test_wide_table_is_folded_at_terminal_width():
     widths = [10, 5, 20, 30, 8]
     assert command.folded(widths, 2, None) == [[0, 1, 2, 3, 4]]
     assert command.folded(widths, 2, 81) == [[0, 1, 2, 3, 4]]
@@ -209,12 +209,12 @@ def test_a_wide_table_is_folded_at_the_width_of_the_terminal():
     assert command.folded(widths, 2, 20) == [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
 
 
-def test_a_table_that_is_no_terminals_is_in_one_piece(capsys):
+def test_table_to_a_pipe_is_not_folded(capsys):
     command.print_table([["name", "x" * 90], ["a", "b"]], indent="  ")
     assert capsys.readouterr().out == f"  name  {'x' * 90}\n  a     b\n"
 
 
-def test_a_table_that_cannot_be_written_is_as_it_was(tmp_path, monkeypatch):
+def test_unwritable_table_stays_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "expected.json"
     table.keep({"x": {"word": "leaking"}}, path)
     before = path.read_text()
@@ -239,7 +239,7 @@ job.end()
 """
 
 
-def test_a_program_is_timed_from_its_first_step_to_its_last(tmp_path):
+def test_program_is_timed_from_first_to_last_step(tmp_path):
     folder = tmp_path / "zoo" / "program"
     folder.mkdir(parents=True)
     for name in ("common.py", "place.py"):
@@ -251,6 +251,6 @@ def test_a_program_is_timed_from_its_first_step_to_its_last(tmp_path):
     assert found["ns"]["marks"] > 0 and found["ns"]["hooks"] == found["ns"]["loaders"] == 0
 
 
-def test_a_program_that_cannot_be_timed_is_named(tmp_path):
+def test_program_that_cannot_be_timed_is_named(tmp_path):
     status, out, _ = said_by(INSIDE, "c_buffer", "--rounds", "1", ebb=stand_in(tmp_path, "exit 3\n"))
     assert status == 1 and out == "c_buffer: cannot run here\n"

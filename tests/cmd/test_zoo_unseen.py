@@ -1,4 +1,5 @@
-"""Programs that were written blind: their truths are whole, and the runner grades as it says."""
+"""Programs that were written blind: their truths are complete, and the runner grades them as
+documented."""
 
 import importlib.util
 import json
@@ -23,7 +24,7 @@ runner = load_runner()
 
 
 @pytest.mark.parametrize("key", TRUTHS)
-def test_a_truth_is_whole_and_names_what_is_there(key):
+def test_each_unseen_truth_is_complete_and_names_existing_lines(key):
     truth = TRUTHS[key]
     source = (UNSEEN / f"{truth['program']}.py").read_text()
     assert key == f"{truth['program']}-{truth['variant']}"
@@ -36,7 +37,7 @@ def test_a_truth_is_whole_and_names_what_is_there(key):
     assert f"| {truth['program']} |" in (UNSEEN / "README.md").read_text()
 
 
-def test_each_program_has_a_twin():
+def test_each_unseen_program_has_a_twin():
     programs = [truth["program"] for truth in TRUTHS.values()]
     files = {path.stem for path in UNSEEN.glob("*.py")} - {"run", "_held", "kit", "marks", "tally"}
     assert files == set(programs) and all(programs.count(name) == 2 for name in files)
@@ -47,11 +48,11 @@ def test_each_program_has_a_twin():
     ("plateaued", True, "WRONG"), ("stable", False, "right"), ("spiking", False, "near"),
     ("filling", False, "unsure"), ("stepping", False, "WRONG"), ("-", True, "unsure"),
 ])
-def test_a_word_of_the_other_side_is_wrong(word, leak, grade):
+def test_verdict_on_the_wrong_side_of_leak_is_graded_wrong(word, leak, grade):
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_the_right_word_counts_from_where_it_stays():
+def test_correct_verdict_counts_from_where_it_stays_correct():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
@@ -62,7 +63,7 @@ def test_the_right_word_counts_from_where_it_stays():
     ("Net.forward", "forward", True), ("forward", "Net.forward", True),
     ("Net.forward", "Other.forward", False), (None, "forward", False),
 ])
-def test_functions_may_come_without_their_class(have, want, same):
+def test_function_names_match_with_or_without_their_class(have, want, same):
     assert runner.same_function(have, want) == same
 
 
@@ -74,27 +75,27 @@ def found(**changes):
 @pytest.mark.parametrize("change, said", [
     ({"word": "stepping", "grade": "near"}, "leaking before, now stepping (near)"),
     ({"word": "stable", "grade": "WRONG"}, "leaking before, now stable (WRONG)"),
-    ({"culprit_row": 0}, "the culprit was in row 1, now in none"),
+    ({"culprit_row": 0}, "the true call site was in row 1, now in none"),
     ({"hypothesis_right": False}, "the first hypothesis was right, now it is cow"),
     ({"grade": "-"}, "did not come to its end"),
 ])
-def test_what_is_worse_than_the_kept_table_is_told(change, said):
+def test_result_worse_than_kept_table_is_reported(change, said):
     worse, known = runner.defects([found(**change)], {"x": runner.to_keep(found())})
     assert len(worse) == 1 and said in worse[0] and known == []
 
 
-def test_what_was_wrong_before_is_a_known_defect_and_nothing_worse():
+def test_result_that_was_wrong_before_is_a_known_defect():
     wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
     assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
 
 
-def test_a_new_run_counts_only_if_its_word_is_wrong():
+def test_new_unseen_run_is_worse_only_if_its_word_is_wrong():
     assert runner.defects([found(grade="unsure")], {}) == ([], [])
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 
 
-def test_every_run_is_in_the_kept_table():
+def test_every_unseen_run_is_in_the_kept_table():
     kept = runner.table.read(runner.KEPT)
     assert set(kept) == {f"{key}-{mode}" for key in TRUTHS for mode in runner.MODES}
     for name, before in kept.items():

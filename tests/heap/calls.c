@@ -1,5 +1,5 @@
-/* Calls every hooked function at its edges and prints what came of it: with and without the hooks
- * the same. Addresses are not printed, what must hold of them is. */
+/* Calls every hooked function with edge cases and prints the results, which must be the same with
+ * and without the hooks. Prints properties of addresses, not the addresses. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -10,11 +10,11 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-/* Seen by the compiler as it is, a huge size or a NULL is warned about. */
+/* volatile, because the compiler warns about a huge size or a NULL that it can see. */
 static volatile size_t huge = SIZE_MAX, half = SIZE_MAX / 2, zero = 0;
 
-/* The compiler knows that a block is gone after realloc, but not that it is still there where that
- * fails. */
+/* Hides that P is the same pointer: the compiler assumes that a block is freed by realloc, even if
+ * realloc fails. */
 static void *same(void *p)
 {
     __asm__("" : "+r"(p));
@@ -178,7 +178,7 @@ static void *function(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-/* A C++ library that comes late, as with a Python extension. */
+/* Loads a C++ library late, as a Python extension does. */
 static void created(void)
 {
     void *library = dlopen("libstdc++.so.6", RTLD_NOW);
@@ -190,7 +190,7 @@ static void created(void)
     new_aligned_function *aligned_new =
         (new_aligned_function *)(uintptr_t)function("_ZnwmSt11align_val_t");
     delete_function *plain_delete = (delete_function *)(uintptr_t)function("_ZdlPv");
-    if (!hooked_new) /* not preloaded: not in the program's own scope */
+    if (!hooked_new) /* without the preload it is not in the program's own scope */
         hooked_new = plain_new;
     if (!plain_delete)
         plain_delete = (delete_function *)(uintptr_t)dlsym(library, "_ZdlPv");

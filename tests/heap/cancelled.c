@@ -1,5 +1,5 @@
-/* A thread that is to be cancelled at its next chance allocates: malloc must be none. Prints how
- * often it got through. */
+/* A thread with a pending cancellation allocates: malloc must not be a cancellation point. Prints
+ * how many allocations succeeded. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Threads that allocate and free, each other's blocks too, while others come and go, some with the
- * smallest of stacks. At the end nothing is left. */
+/* Threads that allocate and free blocks, also each other's, while other threads start and exit,
+ * some with the smallest possible stack. All blocks are freed at the end. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ static unsigned next(unsigned *state)
     return *state >> 8;
 }
 
-/* A block says its size at its beginning, and its owner's mark at its end. */
+/* A block starts with its size and ends with a mark of its owner. */
 static void *make(unsigned *state)
 {
     size_t size = 32 + next(state) % 20000;
@@ -45,7 +45,7 @@ static void check_and_free(void *block)
 static void *churn(void *seed)
 {
     unsigned state = (unsigned)(uintptr_t)seed;
-    pthread_setspecific(key, make(&state)); /* freed when the thread is all but gone */
+    pthread_setspecific(key, make(&state)); /* freed by the destructor while the thread exits */
     for (int i = 0; i < ROUNDS; i++)
         check_and_free(atomic_exchange(&shared[next(&state) % SHARED], make(&state)));
     return NULL;

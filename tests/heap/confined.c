@@ -1,5 +1,5 @@
-/* confined WAY: promises not to gain rights, or has a low limit on the size of files, or neither,
- * and then allocates. Prints how many descriptors more there are after it. */
+/* confined WAY: sets no_new_privs, or a low limit on file sizes, or neither, and then allocates.
+ * Prints how many descriptors were added. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int descriptors(void)
 int main(int argc, char **argv)
 {
     struct rlimit low = {1 << 20, 1 << 20};
-    /* before anything is allocated: every byte has its chance to be sampled */
+    /* before the first allocation, so that every byte may be sampled */
     if (argc > 1 && strcmp(argv[1], "sandbox") == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return 2;
     if (argc > 1 && strcmp(argv[1], "limit") == 0 && setrlimit(RLIMIT_FSIZE, &low) != 0)

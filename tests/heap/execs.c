@@ -1,4 +1,4 @@
-/* execs N: allocates, then becomes itself N times over. */
+/* execs N: allocates, then execs itself N times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
-/* forks WAY N: a parent with memory of its own makes N children, one after another, and each
- * allocates. WAY: fork; raw, without the C library's knowledge; threads, with others allocating
- * meanwhile; vfork, whose child allocates in its parent's memory. Then prints its pid and those of
- * its children. */
+/* forks WAY N: a parent with live memory starts N children, one after another, and each allocates.
+ * WAY: fork; raw, without notifying the C library; threads, while other threads allocate; vfork,
+ * whose child allocates in its parent's memory. Then prints its pid and those of its children. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -44,7 +43,7 @@ static void *churn(void *nothing)
     return nothing;
 }
 
-/* The child's memory is ours. */
+/* The child shares the parent's memory. */
 static pid_t make_borrower(void)
 {
     static void *volatile of_child;
@@ -67,7 +66,7 @@ static pid_t make(const char *way)
     return fork();
 }
 
-/* Frees what the parent allocated, keeps its own. */
+/* Frees the parent's block, and keeps its own. */
 static void child(void *inherited)
 {
     release(inherited);

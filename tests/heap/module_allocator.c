@@ -1,6 +1,5 @@
-/* An allocator of its own, with its own operator new, to be preloaded behind the hooks. Blocks lie
- * one after another in large mappings and are never used again: it is there to be recognised, not
- * to be good. */
+/* An allocator with its own operator new, to be preloaded after the hooks. Its blocks are placed
+ * one after another in large mappings and are never reused: it only has to be recognised. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -98,7 +97,7 @@ void *_Znwm(size_t size)
     return take(size, 16);
 }
 
-/* By way of malloc as others see it, which is the hook. */
+/* Calls malloc through the dynamic linker, and so the hook. */
 EXPORT void *_Znam(size_t size);
 void *_Znam(size_t size)
 {

@@ -1,4 +1,4 @@
-/* What plugins.c loads. */
+/* The library that plugins.c loads. */
 #include <stdlib.h>
 
 __attribute__((visibility("default"))) void *plugin_allocate(size_t size);

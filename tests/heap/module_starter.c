@@ -1,5 +1,5 @@
-/* What late.c loads: a library with its own operator new, whose constructor waits for a thread that
- * calls it, and one that it does not have. */
+/* The library that late.c loads. Its constructor waits for a thread that calls the library's own
+ * operator new, and an operator that it does not define. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* Allocates by operator new a block of 48 MiB, by operator new[] 8 MiB in pieces of 4112 bytes, by
- * operator new again 16 MiB in pieces of 4 KiB, and deletes half of these; then 8 MiB by malloc.
- * So slowly that the sampling does not get coarser. Stays until its input ends. */
+/* Allocates 48 MiB with one operator new, 8 MiB with operator new[] in blocks of 4112 bytes, 16 MiB
+ * with operator new in blocks of 4 KiB of which it deletes half, and 8 MiB with malloc; slowly
+ * enough that the sampling interval stays. Exits when its input ends. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* plugins PATH: loads and unloads a library a few hundred times; each time it allocates, and what
- * it allocated is freed after it is gone. Prints how often. */
+/* plugins PATH: loads and unloads a library a few hundred times. Each time it allocates, and the
+ * memory is freed after the library is unloaded. Prints how often. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* sandboxed: puts itself behind a filter that kills whoever makes a memfd or a socket, and runs
- * itself again behind it, which allocates. Prints "done"; 77: there are no filters here. */
+/* sandboxed: installs a seccomp filter that kills on memfd_create and socket, and execs itself; the
+ * new program allocates and prints "done". Exits with 77 if filters are not supported. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-/* Counts its own live bytes by call site, and prints them: what the profiler's estimates are held
- * against. A site is a section of its own, so that its addresses are known. */
+/* Counts its own live bytes by call site and prints them, as the reference for the profiler's
+ * estimates. Each site is in its own section, so that its addresses are known. */
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 enum { ROUNDS = 100 };
 
-/* Of one block the square of its size is wanted too: for the deviation that sampling allows. Sizes
- * are told apart by powers of two. */
+/* The sum of squared block sizes is needed as well, for the standard deviation due to sampling.
+ * Sizes are grouped by powers of two. */
 struct truth {
     uint64_t bytes;
     uint64_t objects_by_size[40];
@@ -61,7 +61,8 @@ SITE(large)
     lives(&large_truth, 256 << 10);
 }
 
-/* Grows in steps so small that each, counted whole, would be a sample many times over. */
+/* Grows in small steps; if every realloc counted its whole size, the block would be sampled many
+ * times. */
 SITE(stepwise)
 {
     for (int i = 0; i < 8; i++) {
@@ -143,7 +144,8 @@ static void tell(const char *name, const char *start, const char *end, const str
 
 int main(void)
 {
-    struct timespec pause = {.tv_nsec = 30000000}; /* or the interval would go up and up */
+    struct timespec pause = {.tv_nsec =
+                                 30000000}; /* a faster program would raise the sampling interval */
     for (int i = 0; i < ROUNDS; i++) {
         small();
         medium();

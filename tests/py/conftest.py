@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: the package itself, and jobs that run under ebb.
+"""Fixtures of the tests of the Python package: the package itself, and jobs that run under ebb.
 
 Jobs run with the Python that runs the tests. EBB_NO_VENV says why torch and the like could not be
 installed for them.
@@ -29,7 +29,7 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """To pytest a suite that skips itself as a whole is one without tests, and an error."""
+    """pytest treats a suite that skips itself as a whole as one without tests, and fails."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
         session.exitstatus = pytest.ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""What tests/py/test_isolate.py has called in other processes: they must be importable there."""
+"""Functions that tests/py/test_isolate.py calls in other processes, which import this module."""
 
 import os
 import signal
@@ -38,7 +38,8 @@ def steps(count):
 
 
 def figures():
-    """One of its own and a step, where the allocators are asked; returns all that went to ebb."""
+    """Sends a mark and a step, at which the allocators' figures are read; returns everything sent
+    to ebb."""
     sent, deliver = [], _wire.Wire._deliver
 
     def deliver_and_keep(wire, text, patience_s):
@@ -56,7 +57,7 @@ def say(text):
 
 
 class Odd(Exception):
-    """Cannot be unpickled: its arguments are not what __init__ takes."""
+    """Cannot be unpickled: __init__ does not take the exception's arguments."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")
@@ -101,8 +102,9 @@ def leave(status):
 
 
 def grow(most):
-    """Comes near a limit of 400 MiB and grows on slowly: what ebb should stop is not to be ended by
-    the kernel because ebb had to wait for a moment. SystemExit when nobody stopped it."""
+    """Allocates up to nearly 400 MiB, the limit, and then grows slowly, so that the kernel does not
+    kill the process before ebb stops it, even if ebb is delayed. Raises SystemExit if it was not
+    stopped."""
     kept = [b"x" * (256 << 20)]
     for _ in range(most >> 20):
         kept.append(b"x" * (1 << 20))
@@ -114,7 +116,7 @@ def grow_unless_resumed(most):
     if os.environ.get("EBB_RESUME") == "1":
         return os.environ["EBB_SEGMENT"]
     for n in range(1, 4):
-        ebb.step(n)  # one that gets nowhere is not started again
+        ebb.step(n)  # a job without progress is not restarted
     grow(most)
 
 
@@ -135,7 +137,7 @@ def blob(size):
 
 
 def fill_and_burst(count):
-    """More marks than any queue holds, to somebody who does not read."""
+    """Sends more marks than any queue holds, to a caller that does not read."""
     for n in range(1, count + 1):
         ebb.step(n)
     return time.monotonic()

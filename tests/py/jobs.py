@@ -1,4 +1,4 @@
-"""Jobs that run under ebb, and what was recorded of them. EBB_BINARY names the program."""
+"""Runs jobs under ebb, and reads their recordings. EBB_BINARY names the program."""
 
 import contextlib
 import functools
@@ -17,13 +17,14 @@ from commands import ROOT, binary  # noqa: E402
 
 PACKAGE = ROOT / "python"
 SHIM = PACKAGE / "ebb" / "_shim"
-PATIENCE_S = 300  # more than of commands: torch alone takes its time on a busy machine
+PATIENCE_S = 300  # longer than for other commands: importing torch alone is slow on a busy machine
 
 wait_for = functools.partial(commands.wait_for, limit_s=PATIENCE_S)
 
 
 def environment(changes=None):
-    """The caller's, without what would change what is tested. None in CHANGES removes."""
+    """The caller's environment, without variables that would affect the tests. A change to None
+    removes a variable."""
     dropped = ("EBB_", "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     env.update({"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"})
@@ -36,7 +37,7 @@ def environment(changes=None):
 
 @contextlib.contextmanager
 def listening(monkeypatch):
-    """What ebb would be to this process: the socket that marks go to."""
+    """Stands in for ebb: a socket that receives the marks of this process."""
     from ebb import _wire
 
     with tempfile.TemporaryDirectory(dir="/tmp") as short, \
@@ -50,7 +51,7 @@ def listening(monkeypatch):
 
 
 class Run:
-    """A job that has ended: its streams, its status, and what was recorded of it."""
+    """A job that has ended: its output, its status, and its recording."""
 
     def __init__(self, result, folder):
         self.stdout, self.stderr, self.status = result.stdout, result.stderr, result.returncode
@@ -63,7 +64,7 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
     def marks(self, *kinds, **values):
-        """Marks of these kinds (of any, if none is named) that have these values."""
+        """Returns the marks of these kinds (default: all) that have these values."""
         found = [r for r in self.records() if r.get("type") == "mark"]
         return [m for m in found if (not kinds or m["kind"] in kinds)
                 and all(m.get(key) == value for key, value in values.items())]

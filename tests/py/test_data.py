@@ -50,7 +50,8 @@ ALL = [colour(n) for n in range(10)]
 
 
 def open_files():
-    """How many, without those that only wait for the garbage collector."""
+    """Returns the number of open files, excluding those that only wait for the garbage
+    collector."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
@@ -58,7 +59,7 @@ def open_files():
 # ---- LazyImages ----
 
 
-def test_it_behaves_as_a_list_of_images(paths):
+def test_image_list_behaves_as_a_list_of_images(paths):
     images = LazyImages(paths)
     assert len(images) == 10 and colours(images) == ALL
     assert images[3].getpixel((0, 0)) == ALL[3]
@@ -74,19 +75,19 @@ def test_it_behaves_as_a_list_of_images(paths):
         images["1"]
 
 
-def test_bytes_are_as_good_as_paths(paths):
+def test_image_list_takes_bytes_as_well_as_paths(paths):
     contents = [path.read_bytes() for path in paths]
     images = LazyImages(
         [contents[0], bytearray(contents[1]), memoryview(contents[2]), str(paths[3])])
     assert colours(images) == ALL[:4]
 
 
-def test_the_mode_converts(paths):
+def test_image_list_converts_to_the_given_mode(paths):
     assert {image.mode for image in LazyImages(paths, mode="L")} == {"L"}
 
 
 @pytest.mark.parametrize("fits", [0, 1, 3, 10])
-def test_what_is_kept_stays_within_the_budget(paths, fits):
+def test_image_cache_stays_within_its_budget(paths, fits):
     images = LazyImages(paths, budget=fits * EACH + EACH // 2)
     for _ in range(2):
         for n in range(10):
@@ -95,7 +96,7 @@ def test_what_is_kept_stays_within_the_budget(paths, fits):
     assert images.kept_bytes == fits * EACH
 
 
-def test_the_least_recently_used_goes_first(paths, monkeypatch):
+def test_image_cache_evicts_least_recently_used(paths, monkeypatch):
     images = LazyImages(paths, budget=2 * EACH)
     decoded = []
     decode = images._store.decode
@@ -105,7 +106,7 @@ def test_the_least_recently_used_goes_first(paths, monkeypatch):
     assert decoded == [0, 1, 2, 1]
 
 
-def test_slices_share_the_budget_with_the_whole(paths):
+def test_slices_share_the_image_cache_budget(paths):
     images = LazyImages(paths, budget=3 * EACH)
     parts = [images[:5], images[5:]]
     for part in parts:
@@ -113,14 +114,14 @@ def test_slices_share_the_budget_with_the_whole(paths):
     assert images.kept_bytes == parts[0].kept_bytes == parts[1].kept_bytes == 3 * EACH
 
 
-def test_changes_of_an_image_are_its_owners(paths):
+def test_changing_an_image_does_not_change_the_cache(paths):
     images = LazyImages(paths)
     images[0].putpixel((0, 0), (1, 2, 3))
     images[0].thumbnail((4, 4))
     assert images[0].getpixel((0, 0)) == ALL[0] and images[0].size == (SIDE, SIDE)
 
 
-def test_no_file_stays_open(paths):
+def test_image_list_leaves_no_file_open(paths):
     before = open_files()
     images = LazyImages(paths, budget=2 * EACH)
     held = list(images)
@@ -128,7 +129,7 @@ def test_no_file_stays_open(paths):
     assert held[0].format == "PNG"
 
 
-def test_modes_are_counted_as_they_are_stored(tmp_path):
+def test_image_cache_counts_bytes_of_each_mode(tmp_path):
     sizes = {"1": 1, "L": 1, "P": 1, "I;16": 2, "RGB": 4, "RGBA": 4, "LA": 4}
     for mode, pixel in sizes.items():
         path = tmp_path / f"{mode.replace(';', '')}.png"
@@ -138,7 +139,7 @@ def test_modes_are_counted_as_they_are_stored(tmp_path):
         assert images.kept_bytes == 100 * pixel, mode
 
 
-def test_an_error_names_the_image(paths, tmp_path):
+def test_error_names_the_unreadable_image(paths, tmp_path):
     cut = tmp_path / "cut.png"
     cut.write_bytes(paths[0].read_bytes()[:60])
     text = tmp_path / "text.png"
@@ -152,7 +153,7 @@ def test_an_error_names_the_image(paths, tmp_path):
     assert images[0].getpixel((0, 0)) == ALL[0]
 
 
-def test_what_is_no_source_is_refused_at_once(paths):
+def test_image_list_refuses_invalid_source_at_once(paths):
     with pytest.raises(TypeError, match="image 1 is a int, neither a path nor bytes"):
         LazyImages([paths[0], 5])
     with pytest.raises(TypeError, match="a list of images, not one"):
@@ -161,7 +162,7 @@ def test_what_is_no_source_is_refused_at_once(paths):
         LazyImages(paths, budget="lots")
 
 
-def test_it_travels_without_what_it_keeps(paths, monkeypatch):
+def test_pickled_image_list_has_an_empty_cache(paths, monkeypatch):
     images = LazyImages(paths, budget=5 * EACH, mode="RGB")
     colours(images)
     data = pickle.dumps(images[2:6])
@@ -171,7 +172,7 @@ def test_it_travels_without_what_it_keeps(paths, monkeypatch):
     assert there.kept_bytes == 0 and colours(there) == ALL[2:6]
 
 
-def test_a_relative_path_is_that_of_the_start(paths, monkeypatch):
+def test_relative_image_path_refers_to_first_working_directory(paths, monkeypatch):
     monkeypatch.chdir(paths[0].parent)
     images = LazyImages(["0.png"])
     monkeypatch.chdir("/")
@@ -185,7 +186,7 @@ def _in_child(images, pipe):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_worker_starts_with_nothing_kept(paths, method):
+def test_worker_starts_with_empty_image_cache(paths, method):
     images = LazyImages(paths, budget=4 * EACH)
     colours(images)
     context = multiprocessing.get_context(method)
@@ -198,9 +199,9 @@ def test_a_worker_starts_with_nothing_kept(paths, method):
     assert images.kept_bytes == 4 * EACH
 
 
-def test_a_fork_while_a_thread_reads_does_not_hang(paths):
+def test_fork_while_thread_reads_image_does_not_hang(paths):
     images = LazyImages(paths)
-    with images._store.lock:  # as another thread may have it
+    with images._store.lock:  # as if another thread held it
         pid = os.fork()
         if pid == 0:
             os._exit(0 if images[0].getpixel((0, 0)) == ALL[0] else 1)
@@ -212,7 +213,7 @@ def test_a_fork_while_a_thread_reads_does_not_hang(paths):
         context.cancel()
 
 
-def test_threads_can_share_it(paths):
+def test_threads_can_share_an_image_list(paths):
     images = LazyImages(paths, budget=3 * EACH)
     wrong = []
 
@@ -247,7 +248,7 @@ def _as_is(examples):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_workers_of_a_data_loader_read_it(paths, method):
+def test_data_loader_workers_read_an_image_list(paths, method):
     data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
     images = LazyImages(paths, budget=2 * EACH)
     colours(images)
@@ -265,7 +266,7 @@ def opened(paths):
     return [Image.open(path) for path in paths]
 
 
-def test_the_images_of_the_data_set_stay_undecoded(paths):
+def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
     images = opened(paths)
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
@@ -274,28 +275,28 @@ def test_the_images_of_the_data_set_stay_undecoded(paths):
     assert all(map(_is_decoded, images))
 
 
-def test_without_it_they_do_not(paths):
-    """What the wrapper is for; should PIL change this, it is not needed any more."""
+def test_unwrapped_collator_leaves_dataset_images_decoded(paths):
+    """The reason for the wrapper: if PIL changes this, the wrapper can go."""
     images = opened(paths)
     colours(images)
     assert all(map(_is_decoded, images))
 
 
-def test_an_image_from_bytes_is_opened_again_from_them(paths):
+def test_image_from_bytes_is_reopened_from_its_bytes(paths):
     image = Image.open(io.BytesIO(paths[4].read_bytes()))
     assert keep_nothing(colours)([image]) == [ALL[4]]
     assert not _is_decoded(image)
     assert image.getpixel((0, 0)) == ALL[4]
 
 
-def test_a_file_that_was_removed_is_read_from_its_descriptor(paths):
+def test_removed_image_file_is_read_by_descriptor(paths):
     image = Image.open(paths[4])
     paths[4].unlink()
     assert keep_nothing(colours)([image]) == [ALL[4]]
     assert not _is_decoded(image) and image.getpixel((0, 0)) == ALL[4]
 
 
-def test_another_frame_and_a_draft_are_the_same_in_the_copy(tmp_path):
+def test_image_copy_keeps_frame_and_draft_mode(tmp_path):
     frames = [Image.new("L", (8, 8), n * 50) for n in range(3)]
     frames[0].save(tmp_path / "frames.tiff", save_all=True, append_images=frames[1:])
     Image.new("RGB", (256, 256), (9, 9, 9)).save(tmp_path / "large.jpg")
@@ -308,7 +309,7 @@ def test_another_frame_and_a_draft_are_the_same_in_the_copy(tmp_path):
     assert got[1] == (draft.getpixel((0, 0)), "L", (64, 64))
 
 
-def test_images_in_the_batch_stay_open(paths):
+def test_images_in_the_batch_stay_readable(paths):
     class Batch(collections.UserDict):
         pass
 
@@ -319,7 +320,7 @@ def test_images_in_the_batch_stay_open(paths):
     assert colours(batch["nested"]["one"]) == ALL[2:3]
 
 
-def test_whoever_keeps_what_it_was_given_holds_no_pixels(paths):
+def test_kept_collator_arguments_hold_no_pixels(paths):
     kept = []
 
     def collate(examples):
@@ -338,14 +339,14 @@ def test_whoever_keeps_what_it_was_given_holds_no_pixels(paths):
         assert colours(images) == ALL
 
 
-def test_no_file_is_left_open_by_the_copies(paths):
+def test_image_copies_leave_no_file_open(paths):
     images = opened(paths)
     before = open_files()
-    keep_nothing(lambda examples: None)(images)  # opened again, and not even read
+    keep_nothing(lambda examples: None)(images)  # the copies are opened again, but not read
     assert open_files() == before
 
 
-def test_a_collate_function_that_raises_leaves_nothing_either(paths):
+def test_raising_collate_function_leaves_no_file_open(paths):
     kept = []
 
     def collate(examples):
@@ -369,7 +370,7 @@ class Example:
     label: int
 
 
-def test_examples_of_every_form_are_copied(paths):
+def test_examples_of_every_structure_are_copied(paths):
     images = opened(paths[:4])
     other = object()
     examples = [Pair(images[0], 0), Example(images[1], 1),
@@ -379,13 +380,13 @@ def test_examples_of_every_form_are_copied(paths):
         assert given is not examples and given[2]["other"] is other
         assert [type(one) for one in given] == [type(one) for one in examples]
         assert given[1].label == 1
-        given[2].clear()  # some do that
+        given[2].clear()  # some collate functions clear their input
         return colours([given[0].image, given[1].image, given[3][0]])
     assert keep_nothing(collate)(examples) == [ALL[0], ALL[1], ALL[3]]
     assert not any(map(_is_decoded, images)) and examples[2]["x"] == [images[2]]
 
 
-def test_the_wrapper_passes_for_what_it_wraps():
+def test_collator_wrapper_behaves_as_the_wrapped_object():
     class Collator:
         pad_token_id = 7
 
@@ -398,7 +399,7 @@ def test_the_wrapper_passes_for_what_it_wraps():
     assert pickle.loads(pickle.dumps(keep_nothing(_as_is)))([1]) == [1]
 
 
-# ---- the case that all this is for ----
+# ---- a whole epoch ----
 
 EPOCH = """
     import json, sys
@@ -441,7 +442,7 @@ def photographs(tmp_path_factory):
 
 
 ALL_PIXELS = 60 * 1024 * 768 * 4  # 180 MiB
-SLACK = 40 * MIB  # a batch of four, its copies, and the allocator's habits
+SLACK = 40 * MIB  # a batch of four, its copies, and memory retained by the allocator
 
 
 @pytest.mark.parametrize("way, least, most", [
@@ -450,8 +451,9 @@ SLACK = 40 * MIB  # a batch of four, its copies, and the allocator's habits
     ("wrapped", 0, SLACK),
     ("hoarder", 0, SLACK),
 ])
-def test_an_epoch_over_lazily_opened_images(photographs, tmp_path, way, least, most):
-    """A list rises to the size of all pixels; with a budget to that, and wrapped not at all."""
+def test_epoch_over_lazily_opened_images_keeps_memory_flat(photographs, tmp_path, way, least, most):
+    """A plain list grows to the size of all pixels, one with a budget to the budget, and a wrapped
+    one not at all."""
     program = tmp_path / "epoch.py"
     program.write_text(textwrap.dedent(EPOCH))
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))

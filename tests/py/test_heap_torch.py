@@ -1,5 +1,5 @@
-"""The heap of real training in torch: the line of a collator that keeps its batches comes first, in
-whichever process it runs, and the training learns what it learns without the profiler."""
+"""The heap profile of real training in torch: the line of a collator that keeps its batches comes
+first, whichever process runs it, and the training result is the same as without the profiler."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from jobs import PATIENCE_S, binary, environment
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-BATCHES, BATCH_BYTES = 40, 3 * 8 * 3 * 128 * 128 * 4  # far more than a tenth of all that lives
+BATCHES, BATCH_BYTES = 40, 3 * 8 * 3 * 128 * 128 * 4  # far more than a tenth of all live memory
 TRAINING = """
 import glob, os, sys, time
 BEGAN = time.monotonic()
@@ -93,8 +93,8 @@ def is_leak(row, script):
 
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork"), (2, "spawn")])
-def test_a_collator_that_keeps_its_batches_is_the_first_row(run_job, script, workers, way):
-    # it takes three times as long as its imports do, and those are of torch
+def test_leaking_collator_is_the_first_heap_row(run_job, script, workers, way):
+    # the script imports torch three times
     run = run_job(sys.executable, script, "keeps", workers, way, timeout=2 * PATIENCE_S)
     assert run.status == 0, run.stderr
     doc = heap(run)
@@ -103,7 +103,8 @@ def test_a_collator_that_keeps_its_batches_is_the_first_row(run_job, script, wor
     assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
                                                else "__call__")
     sigma = (first["live"]["high"] - first["live"]["bytes"]) / 1.96
-    # A batch of nine intervals is missed once in 8,000: seldom, and then it is far more than sigma.
+    # A batch of nine sampling intervals is missed once in 8,000 times, and then by far more than
+    # sigma.
     assert 0 < sigma < each / 2
     assert abs(first["live"]["bytes"] - each) < 7 * sigma + 2 * BATCH_BYTES
     assert doc["cost"]["python"]["state"] == "Python frames are read"
@@ -114,7 +115,7 @@ def test_a_collator_that_keeps_its_batches_is_the_first_row(run_job, script, wor
 
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork")])
-def test_the_training_learns_the_same_with_and_without_it(run_job, script, workers, way):
+def test_training_result_is_the_same_under_the_profiler(run_job, script, workers, way):
     runs = [run_job(sys.executable, script, "forgets", workers, way, options=options)
             for options in (["--heap-interval", "4K"], ["--no-heap"])]
     assert [run.status for run in runs] == [0, 0], [run.stderr for run in runs]

@@ -1,4 +1,4 @@
-"""Steps that follow each other too fast for a mark each: what is held back, and when it is told."""
+"""Steps that are too fast for one mark each: which are held back, and when they are sent."""
 
 import sys
 
@@ -11,7 +11,7 @@ from ebb import _marks, _tap, _wire
 
 
 class Listener(_wire.Wire):
-    """Keeps what would be sent."""
+    """Keeps the texts that would be sent."""
 
     def __init__(self):
         super().__init__()
@@ -35,7 +35,7 @@ class Listener(_wire.Wire):
 
 @pytest.fixture
 def wire(monkeypatch):
-    """One that has told its first steps, and is in no hurry."""
+    """A wire that has sent its first steps and whose next mark is not due."""
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     w = Listener()
     w.help(w.count_wakes)
@@ -49,7 +49,7 @@ def hurry(w):
     w._step_due = 0.0
 
 
-def test_a_row_of_fast_steps_is_one_mark(wire):
+def test_series_of_fast_steps_is_one_mark(wire):
     assert [wire.step(n) for n in range(11, 16)] == [False] * 5
     assert wire.take_texts() == [] and wire.woken == 1
     hurry(wire)
@@ -57,7 +57,7 @@ def test_a_row_of_fast_steps_is_one_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=16\nSTEPS=6"]
 
 
-def test_it_says_how_long_the_row_took(wire):
+def test_mark_of_fast_steps_has_their_duration(wire):
     wire.step(11)
     hurry(wire)
     wire.step(12)
@@ -65,7 +65,7 @@ def test_it_says_how_long_the_row_took(wire):
     assert float(lines["SECONDS"]) >= 0 and lines["STEPS"] == "2"
 
 
-def test_what_else_is_said_comes_after_the_steps_before_it(wire):
+def test_other_marks_follow_pending_steps(wire):
     wire.step(11)
     wire.step(12)
     wire.mark("save", step=12)
@@ -75,20 +75,20 @@ def test_what_else_is_said_comes_after_the_steps_before_it(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
 
 
-def test_figures_do_not_hurry_a_step(wire):
+def test_figures_do_not_flush_pending_steps(wire):
     wire.step(11)
     wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
     assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
 
 
 @pytest.mark.parametrize("n", [3, 11, 13, 1000])
-def test_a_step_that_is_not_the_next_one_is_told_at_once(wire, n):
+def test_step_out_of_sequence_is_sent_at_once(wire, n):
     wire.step(11)
     assert wire.step(n)
     assert wire.take_texts() == ["KIND=step\nSTEP=11", f"KIND=step\nSTEP={n}"]
 
 
-def test_the_end_of_an_epoch_is_told_at_once(wire):
+def test_epoch_end_is_sent_at_once(wire):
     wire.step(20, 1.0)
     assert not wire.step(21, 1.5) and not wire.step(22, 1.9)
     assert wire.step(23, 2.0)
@@ -97,48 +97,48 @@ def test_the_end_of_an_epoch_is_told_at_once(wire):
                                  "KIND=step\nSTEP=23\nEPOCH=2.0"]
 
 
-def test_the_last_step_and_one_that_says_more_are_told_at_once(wire):
+def test_last_step_and_step_with_values_are_sent_at_once(wire):
     assert not wire.step(11)
     assert wire.step(12, is_last=True)
     assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
     assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2", "KIND=step\nSTEP=13\nMAX_STEPS=99"]
 
 
-def test_a_mark_stands_for_so_many_steps_and_no_more(wire):
-    told = [n for n in range(11, 600) if wire.step(n)]
-    assert told == [266, 522]
-    assert wire.take_texts() == [f"KIND=step\nSTEP={n}\nSTEPS=256" for n in told]
+def test_one_mark_stands_for_a_limited_number_of_steps(wire):
+    sent = [n for n in range(11, 600) if wire.step(n)]
+    assert sent == [266, 522]
+    assert wire.take_texts() == [f"KIND=step\nSTEP={n}\nSTEPS=256" for n in sent]
 
 
-def test_what_is_left_over_is_told_when_its_time_has_passed(wire):
+def test_pending_steps_are_sent_after_their_time(wire):
     wire.step(11)
-    assert wire.tell_held() and not wire.rest() and wire.take_texts() == []
+    assert wire.send_held() and not wire.rest() and wire.take_texts() == []
     hurry(wire)
-    assert wire.tell_held()
+    assert wire.send_held()
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
-    assert not wire.tell_held() and wire.rest()
+    assert not wire.send_held() and wire.rest()
     wire.step(12)
     assert wire.woken == 2
 
 
-def test_what_found_no_room_is_told_later(wire):
+def test_steps_that_met_a_full_socket_are_sent_later(wire):
     wire.step(11)
     wire.is_full = True
     hurry(wire)
-    wire.tell_held()
+    wire.send_held()
     wire.is_full = False
     hurry(wire)
     wire.step(12)
     assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2"]
 
 
-def test_at_the_end_nothing_is_kept(wire):
+def test_pending_steps_are_sent_at_exit(wire):
     wire.step(11)
-    wire.tell_held(is_over=True)
+    wire.send_held(is_exiting=True)
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
 
 
-def test_without_a_helper_every_step_is_told(wire):
+def test_without_helper_thread_every_step_is_sent(wire):
     wire.step(11)
     wire.help(None)
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
@@ -146,20 +146,20 @@ def test_without_a_helper_every_step_is_told(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=12", "KIND=step\nSTEP=13"]
 
 
-# ---- the short way ----
+# ---- fast path ----
 
 TAIL = "\nBY=hook"
 
 
 @pytest.fixture
 def row(wire):
-    """One in which a step is held back, so that the next may go the short way."""
+    """A wire on which a step is held back, so that the next may take the fast path."""
     assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
     assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
     return wire
 
 
-def test_the_short_way_holds_back_what_follows(row):
+def test_fast_path_holds_back_following_steps(row):
     assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
     assert row.take_texts() == [] and row.woken == 1
     row.mark("save", step=14)
@@ -167,39 +167,39 @@ def test_the_short_way_holds_back_what_follows(row):
 
 
 @pytest.mark.parametrize("n, tail", [(12, TAIL), (14, TAIL), (13, "\nBY=other"), (13, None)])
-def test_the_short_way_is_for_the_next_step_with_the_same_lines(row, n, tail):
+def test_fast_path_requires_next_step_with_same_values(row, n, tail):
     assert not row.hold(n, tail)
     assert row._step[0] == 12
 
 
-def test_the_short_way_is_over_when_a_step_is_told(row):
+def test_fast_path_ends_when_a_step_is_sent(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 
 
-def test_the_short_way_is_over_when_it_is_time(row):
+def test_fast_path_ends_when_a_mark_is_due(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 
 
-def test_the_short_way_is_over_when_one_mark_can_stand_for_no_more(row):
+def test_fast_path_ends_when_a_mark_is_full(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
 
 
-def test_the_short_way_needs_a_helper(row):
+def test_fast_path_requires_a_helper_thread(row):
     row.help(None)
     assert not row.hold(13, TAIL)
 
 
-def test_the_short_way_is_not_for_a_forked_process(row, monkeypatch):
+def test_fast_path_is_off_in_forked_process(row, monkeypatch):
     monkeypatch.setattr(_wire, "_pid", row._pid + 1)
     assert not row.hold(13, TAIL)
 
 
 @pytest.mark.parametrize("epoch", [None, 0.1, 1.0, 1.3])
-def test_the_short_way_is_for_steps_of_the_same_epoch(wire, epoch):
+def test_fast_path_requires_the_same_epoch(wire, epoch):
     assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
     assert not wire.hold(13, TAIL, epoch)
     assert wire.hold(13, TAIL, 0.2) and wire.hold(14, TAIL, 0.9)
@@ -207,27 +207,27 @@ def test_the_short_way_is_for_steps_of_the_same_epoch(wire, epoch):
     assert wire.take_texts()[1] == "KIND=step\nSTEP=14\nEPOCH=0.9\nBY=hook\nSTEPS=3"
 
 
-def test_the_short_way_of_steps_without_an_epoch_is_not_for_one_with_it(row):
+def test_fast_path_without_epoch_refuses_step_with_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 
-def test_a_short_step_by_hand_is_one_look_at_the_wire(wire, monkeypatch):
+def test_manual_fast_step_runs_one_ebb_function(wire, monkeypatch):
     monkeypatch.setattr(_wire, "_wire", wire)
     monkeypatch.setattr(_marks, "_has_hello", True)
     ebb.step(11)
     ebb.step(12)
     assert our_calls(ebb.step, 13) == ["step", "wire", "is_there", "hold"]
-    wire.tell_held(is_over=True)
+    wire.send_held(is_exiting=True)
     assert wire.take_texts() == ["KIND=step\nSTEP=13\nSTEPS=3"]
 
 
-def test_a_helper_that_rests_is_woken_on_the_short_way_too(row):
+def test_fast_path_wakes_the_helper_thread(row):
     row._is_helped = False
     assert row.hold(13, TAIL)
     assert row.woken == 2
 
 
-def test_parts_of_steps_are_told_now_and_then(wire):
+def test_substeps_are_sent_periodically(wire):
     for n in (11, 11, 12):
         wire.substep(n)
     wire._substep_due = 0.0
@@ -235,7 +235,7 @@ def test_parts_of_steps_are_told_now_and_then(wire):
     assert wire.take_texts() == ["KIND=substep\nSTEP=11", "KIND=substep\nSTEP=13"]
 
 
-def test_who_listens_in_the_process_hears_of_every_step(wire, monkeypatch):
+def test_listener_in_the_process_receives_every_step(wire, monkeypatch):
     heard = []
     monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: heard.append(text))
     wire.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
@@ -243,14 +243,14 @@ def test_who_listens_in_the_process_hears_of_every_step(wire, monkeypatch):
     assert heard == ["KIND=step\nSTEP=11", "KIND=step\nSTEP=12"]
 
 
-def test_who_begins_to_listen_within_a_row_hears_of_what_follows(row, monkeypatch):
+def test_listener_added_within_fast_steps_receives_the_rest(row, monkeypatch):
     row.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
     assert row.hold(13, TAIL)
     monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: None)
     assert not row.hold(14, TAIL)
 
 
-def test_a_signal_that_comes_while_a_step_is_told_may_tell_another(wire):
+def test_signal_handler_may_send_a_step_during_a_step(wire):
     deliver = wire._deliver
 
     def interrupted(text, patience_s):
@@ -283,7 +283,7 @@ for n in range(501, 601):
 """
 KILLED = FAST + """
 until = time.monotonic() + 60
-while _wire.wire()._step is not _wire.wire()._told and time.monotonic() < until:
+while _wire.wire()._step is not _wire.wire()._sent and time.monotonic() < until:
     time.sleep(0.01)
 os.kill(os.getpid(), 9)
 """
@@ -291,7 +291,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("job, last", [(FAST, 500), (FORKED, 600), (KILLED, 500)],
                          ids=["ended", "forked", "killed"])
-def test_the_recording_has_every_step(run_job, job, last):
+def test_recording_has_every_fast_step(run_job, job, last):
     run = run_job(sys.executable, "-c", job)
     assert run.stderr == ""
     marks = run.marks("step")

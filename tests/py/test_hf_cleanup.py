@@ -1,4 +1,4 @@
-"""ebb.hf.MemoryCleanup: it does what it says, and measures what that was worth."""
+"""ebb.hf.MemoryCleanup: performs the cleanups, and measures their effect."""
 
 import gc
 
@@ -24,7 +24,7 @@ def wire():
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Resident memory as the test says it is, in MiB, one reading after another."""
+    """Sets successive readings of resident memory, in MiB."""
 
     def say(*mib):
         rest = [m * MIB for m in mib]
@@ -45,7 +45,7 @@ def run(cleanup, times):
     return cleanup.summary()
 
 
-def test_it_runs_every_so_many_steps_and_after_evaluations(wire, tmp_path):
+def test_cleanup_runs_every_n_steps_and_after_evaluations(wire, tmp_path):
     cleanup = hf.MemoryCleanup(every_n_steps=3)
     hf_trainer(
         tmp_path, 16, [cleanup], eval_examples=2, eval_strategy="steps", eval_steps=4
@@ -63,20 +63,20 @@ def test_it_runs_every_so_many_steps_and_after_evaluations(wire, tmp_path):
     assert total["TEXT"] == cleanup.summary()["verdict"]
 
 
-def test_never_by_steps_and_never_after_evaluations_is_never(wire, tmp_path):
+def test_cleanup_with_all_triggers_off_never_runs(wire, tmp_path):
     cleanup = hf.MemoryCleanup(every_n_steps=0, on_evaluate=False)
     hf_trainer(tmp_path, 8, [cleanup], eval_examples=2, eval_strategy="epoch").train()
     assert cleanup.summary()["count"] == 0
     assert cleanup.summary()["verdict"] == "no cleanup has run"
 
 
-def test_at_every_optimizer_step(wire, tmp_path):
+def test_cleanup_runs_at_every_optimizer_step(wire, tmp_path):
     cleanup = hf.MemoryCleanup(every_n_steps=0, on_optimizer_step=True)
     hf_trainer(tmp_path, 8, [cleanup]).train()
     assert cleanup.summary()["count"] == 4
 
 
-def test_the_weights_are_those_of_a_training_without_it(wire, tmp_path):
+def test_cleanup_does_not_change_the_weights(wire, tmp_path):
     plain = hf_trainer(tmp_path, 12, gradient_accumulation_steps=2)
     cleaned = hf_trainer(
         tmp_path,
@@ -94,7 +94,7 @@ def test_the_weights_are_those_of_a_training_without_it(wire, tmp_path):
     assert all(v.equal(theirs[k]) for k, v in plain.model.state_dict().items())
 
 
-def test_garbage_is_collected_and_counted(wire, tmp_path):
+def test_cleanup_collects_and_counts_garbage(wire, tmp_path):
     class Knot:
         def __init__(self):
             self.self = self
@@ -111,7 +111,7 @@ def test_garbage_is_collected_and_counted(wire, tmp_path):
         gc.enable()
 
 
-def test_the_log_is_cut_only_when_that_is_wanted(wire, tmp_path):
+def test_cleanup_cuts_log_history_only_on_request(wire, tmp_path):
     for wanted in (False, True):
         trainer = hf_trainer(
             tmp_path,
@@ -125,7 +125,7 @@ def test_the_log_is_cut_only_when_that_is_wanted(wire, tmp_path):
         assert steps == ([3, 4, 4] if wanted else [1, 2, 3, 4, 4])
 
 
-def test_caches_of_a_processor_are_cleared_and_its_tables_are_not():
+def test_cleanup_clears_processor_caches_but_not_tables():
     import functools
 
     class Tokenizer:
@@ -149,26 +149,26 @@ def test_caches_of_a_processor_are_cleared_and_its_tables_are_not():
 # ---- the verdict ----
 
 
-def test_no_effect_is_called_that_together_with_its_price(wire, memory):
+def test_cleanup_without_effect_is_reported_with_its_cost(wire, memory):
     memory(500, 500, 540, 540, 580, 580)
     verdict = run(hf.MemoryCleanup(1), 3)["verdict"]
     assert verdict.startswith("no effect, costs ") and verdict.endswith(" %")
 
 
-def test_what_is_back_by_the_next_one_is_said_to_be(wire, memory):
+def test_cleanup_reports_memory_that_comes_back(wire, memory):
     memory(500, 400, 500, 400, 500, 400)
     summary = run(hf.MemoryCleanup(1), 3)
     assert summary["freed_bytes"] == 300 * MIB
     assert summary["verdict"].startswith(
-        "frees 100 MiB each time, and it is back by the next, costs ")
+        "frees 100 MiB each time, all in use again by the next cleanup, costs ")
 
 
-def test_what_stays_free_is_an_effect(wire, memory):
+def test_cleanup_reports_memory_that_stays_free(wire, memory):
     memory(500, 400, 410, 310, 320, 220)
     assert run(hf.MemoryCleanup(1), 3)["verdict"].startswith("frees 100 MiB each time, costs ")
 
 
-def test_ten_thousand_cleanups_are_judged_without_keeping_them(wire, monkeypatch):
+def test_ten_thousand_cleanups_use_constant_memory(wire, monkeypatch):
     monkeypatch.setattr(_cleanup._memory, "rss_bytes", lambda: 100 * MIB)
     cleanup = hf.MemoryCleanup(1, gc=False, empty_cache=False)
     assert run(cleanup, 10000)["count"] == 10000
@@ -176,6 +176,6 @@ def test_ten_thousand_cleanups_are_judged_without_keeping_them(wire, monkeypatch
 
 
 @pytest.mark.parametrize("wrong", [{"every_n_steps": -1}, {"gc_passes": 0}])
-def test_numbers_that_make_no_sense_are_refused(wrong):
+def test_cleanup_refuses_invalid_numbers(wrong):
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         hf.MemoryCleanup(**wrong)

@@ -1,5 +1,5 @@
-"""A leaking Hugging Face training under the guard: stopped, started again, and finished as if
-nothing had been."""
+"""A leaking Hugging Face training under the guard is stopped, restarted, and finishes with the same
+result."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def training(out, *more):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The weights of a training that was left alone and did not leak, and the memory it took."""
+    """Returns the weights and the memory of an undisturbed training without a leak."""
     out = tmp_path_factory.mktemp("whole")
     code = (
         "import runpy, sys; sys.argv = sys.argv[1:];"
@@ -65,10 +65,10 @@ def whole(tmp_path_factory):
 
 
 def guarded(tmp_path, whole, *more):
-    """Runs it with room for two thirds of what it leaks; the facts of the run. Between the reserve
-    and its half, where it is stopped with or without a checkpoint, lie 15 steps: on the fastest
-    machine they take long enough to be asked for one and to write it. Without a cgroup, as what is
-    counted then is what WHOLE took: with the pages of libraries, whoever has read them first."""
+    """Runs the training with memory for two thirds of its leak; returns the facts of the run. There
+    are 15 steps between the reserve, where a checkpoint is requested, and half of it, where the job
+    is stopped in any case: enough to write the checkpoint on the fastest machine. Without a cgroup,
+    so that the same pages are counted as for WHOLE, including those of libraries."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(
@@ -93,23 +93,23 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_a_leaking_training_ends_with_the_steps_and_weights_of_one_left_alone(tmp_path, whole):
+def test_leaking_training_ends_with_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
-def test_the_same_without_a_word_of_ebb_in_the_script(tmp_path, whole):
+def test_unchanged_script_ends_with_same_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
-def test_with_the_shim_every_step_is_told_once_and_by_the_trainer(tmp_path):
+def test_shim_with_trainer_sends_every_step_once(tmp_path):
     arguments = ["--steps", 9, "--examples", 16, "--leak-mib", 0, "--out", tmp_path / "out"]
     run = [EBB, "run", "--run-dir", tmp_path / "run", "--", sys.executable, EXAMPLE]
     done = call(*map(str, run + arguments))
     assert done.returncode == 0, done.stderr[-3000:]
-    told = call(str(EBB), "export", str(tmp_path / "run"), "--jsonl").stdout.splitlines()
-    marks = [m for m in map(json.loads, told) if m.get("type") == "mark"]
+    sent = call(str(EBB), "export", str(tmp_path / "run"), "--jsonl").stdout.splitlines()
+    marks = [m for m in map(json.loads, sent) if m.get("type") == "mark"]
     by_kind = {k: [m["step"] for m in marks if m["kind"] == k] for k in ("begin", "step", "epoch")}
     assert by_kind == {"begin": [0], "step": list(range(1, 10)), "epoch": [4, 8]}
     (begin,) = [m for m in marks if m["kind"] == "begin"]

@@ -1,4 +1,4 @@
-"""ebb.hf.EbbCallback: what it tells of a training, and how it takes requests."""
+"""ebb.hf.EbbCallback: the marks it sends, and how it handles requests."""
 
 import copy
 import os
@@ -33,7 +33,7 @@ def wire():
         (11, 2, 1, 2, 6),  # the last batch is not full
         (10, 2, 2, 3, 3),  # the last step has one micro-batch of two
         (11, 2, 4, 2, 2),
-        (3, 2, 8, 2, 1),  # an epoch is less than one whole accumulation
+        (3, 2, 8, 2, 1),  # an epoch is shorter than one accumulation
     ],
 )
 def test_steps_per_epoch_and_epoch_boundaries_are_exact(
@@ -61,7 +61,7 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_short_steps_share_marks_and_none_is_lost(wire, tmp_path):
+def test_short_steps_share_marks_without_loss(wire, tmp_path):
     wire.hold_back()
     hf_trainer(tmp_path, 40, [hf.EbbCallback(log_every=0)], num_train_epochs=2).train()
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -71,7 +71,7 @@ def test_short_steps_share_marks_and_none_is_lost(wire, tmp_path):
 
 @pytest.fixture
 def held(wire):
-    """The state and the control of a training in which a step is held back; and its callback."""
+    """Returns the callback, state and control of a training in which a step is held back."""
     wire.hold_back()
     args = types.SimpleNamespace(process_index=0, world_size=1, output_dir="out")
     state = types.SimpleNamespace(global_step=0, max_steps=100, epoch=0.0)
@@ -88,26 +88,26 @@ def held(wire):
     return types.SimpleNamespace(step=step, state=state, control=control)
 
 
-def test_a_short_step_is_one_look_at_the_wire(held):
+def test_short_step_runs_one_ebb_function(held):
     assert our_calls(held.step) == ["on_step_end", "wire", "hold"]
 
 
-def test_a_request_that_comes_between_short_steps_is_heard_at_the_next(held, wire):
+def test_request_between_short_steps_is_handled_at_the_next(held, wire):
     wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
     held.step()
     assert held.control.should_save
-    held.control.should_save = False  # as the trainer does, when it has saved
+    held.control.should_save = False  # as the trainer does after saving
     held.step()
-    assert held.control.should_save  # it has not
+    assert held.control.should_save  # the trainer has not saved yet
 
 
-def test_the_last_step_is_told_however_short_it_is(held, wire):
+def test_short_last_step_is_sent(held, wire):
     held.state.max_steps = 3
     held.step()
     assert wire.of("step")[-1]["STEP"] == "3"
 
 
-def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(wire, tmp_path):
+def test_epoch_cut_by_max_steps_sends_no_epoch_mark(wire, tmp_path):
     hf_trainer(tmp_path, 10, [hf.EbbCallback()], max_steps=8).train()
     (begin,) = wire.of("begin")
     assert (begin["STEPS_PER_EPOCH"], begin["MAX_STEPS"]) == ("5", "8")
@@ -115,7 +115,7 @@ def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(wire, tmp_path):
     assert wire.steps("epoch") == [5]
 
 
-def test_data_without_a_length_has_no_made_up_figures(wire, tmp_path):
+def test_data_without_length_has_no_steps_per_epoch(wire, tmp_path):
     import torch
 
     class Stream(torch.utils.data.IterableDataset):
@@ -133,7 +133,7 @@ def test_data_without_a_length_has_no_made_up_figures(wire, tmp_path):
     assert wire.steps("epoch") == [3]
 
 
-def test_evaluations_and_saves_have_marks_and_phases_around_them(wire, tmp_path):
+def test_evaluations_and_saves_have_marks_and_phases(wire, tmp_path):
     hf_trainer(
         tmp_path,
         8,
@@ -150,13 +150,13 @@ def test_evaluations_and_saves_have_marks_and_phases_around_them(wire, tmp_path)
         str(tmp_path / "checkpoint-2"),
         str(tmp_path / "checkpoint-4"),
     ]
-    told = [(m.get("NAME"), m.get("STATE")) for m in wire.of("phase", "eval", "save")]
+    sent = [(m.get("NAME"), m.get("STATE")) for m in wire.of("phase", "eval", "save")]
     round_ = [("eval", "begin"), ("eval", "end"), (None, None)]
     round_ += [("save", "begin"), ("save", "end"), (None, None)]
-    assert told == round_ * 2
+    assert sent == round_ * 2
 
 
-def test_a_second_training_goes_back_to_step_one_and_says_begin_again(wire, tmp_path):
+def test_second_training_sends_begin_and_starts_at_step_one(wire, tmp_path):
     trainer = hf_trainer(tmp_path, 6, [hf.EbbCallback()])
     trainer.train()
     trainer.train()
@@ -164,7 +164,7 @@ def test_a_second_training_goes_back_to_step_one_and_says_begin_again(wire, tmp_
     assert wire.steps("begin") == [0, 0]
 
 
-def test_a_training_that_ends_by_an_exception_leaves_nobody_to_ask(wire, tmp_path):
+def test_failed_training_accepts_no_more_requests(wire, tmp_path):
     from transformers import TrainerCallback
 
     class Trouble(TrainerCallback):
@@ -179,10 +179,10 @@ def test_a_training_that_ends_by_an_exception_leaves_nobody_to_ask(wire, tmp_pat
     assert wire.of("hello")[-1]["ROLE"] == "worker"
 
 
-# ---- one callback, with or without being asked for ----
+# ---- one callback, explicit or by default ----
 
 
-def test_a_default_callback_makes_way_for_an_explicit_one(wire, tmp_path):
+def test_explicit_callback_replaces_the_default_one(wire, tmp_path):
     explicit = hf.EbbCallback()
     trainer = hf_trainer(tmp_path, 4, [hf._DefaultCallback(), explicit])
     trainer.train()
@@ -190,7 +190,7 @@ def test_a_default_callback_makes_way_for_an_explicit_one(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_every_trainer_gets_the_callback_by_default_and_nothing_in_its_logs(
+def test_trainers_get_the_callback_without_changes_to_logs(
     wire, tmp_path, monkeypatch
 ):
     from transformers import trainer as module
@@ -206,7 +206,7 @@ def test_every_trainer_gets_the_callback_by_default_and_nothing_in_its_logs(
     assert not any(k.startswith("memory") for log in trainer.state.log_history for k in log)
 
 
-def test_a_callback_can_be_copied_and_pickled_in_the_middle_of_a_training(wire, tmp_path):
+def test_callback_can_be_copied_and_pickled_during_training(wire, tmp_path):
     callback = hf.EbbCallback(log_every=5, resume=False)
     hf_trainer(tmp_path, 4, [callback]).train()
     for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
@@ -216,11 +216,11 @@ def test_a_callback_can_be_copied_and_pickled_in_the_middle_of_a_training(wire, 
 # ---- memory in the logs ----
 
 
-def test_memory_comes_with_each_of_the_trainers_own_logs(wire, tmp_path):
+def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     seen = []
     from transformers import TrainerCallback
 
-    class Writer(TrainerCallback):  # as TensorBoard's: before the user's callbacks
+    class Writer(TrainerCallback):  # like TensorBoard's: called before the user's callbacks
         def on_log(self, args, state, control, logs=None, **kwargs):
             seen.append(dict(logs))
 
@@ -235,7 +235,7 @@ def test_memory_comes_with_each_of_the_trainers_own_logs(wire, tmp_path):
     assert [h["step"] for h in trainer.state.log_history if "memory_rss_mib" in h] == [2, 4, 4]
 
 
-def test_memory_every_n_steps_leaves_the_log_of_the_loss_as_it_was(wire, tmp_path):
+def test_memory_every_n_steps_does_not_change_loss_logs(wire, tmp_path):
     def run(name, *callbacks):
         trainer = hf_trainer(
             tmp_path / name, 12, callbacks, logging_strategy="steps", logging_steps=3
@@ -254,7 +254,7 @@ def test_memory_every_n_steps_leaves_the_log_of_the_loss_as_it_was(wire, tmp_pat
 # ---- requests ----
 
 
-def test_a_request_is_saved_for_although_the_trainer_saves_nothing_and_training_goes_on(
+def test_checkpoint_request_saves_although_saving_is_off(
     wire, tmp_path
 ):
     wire.when = {("step", "3"): [("CHECKPOINT", "7")]}
@@ -295,8 +295,9 @@ def test_save_total_limit_holds_for_requests_too(wire, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
 
 
-def test_the_best_only_strategy_does_not_swallow_a_request(wire, tmp_path):
-    """An evaluation in the same step decides on saving anew; the request holds for the next."""
+def test_save_strategy_best_still_answers_requests(wire, tmp_path):
+    """An evaluation in the same step resets the decision to save; the request is carried out in the
+    next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(
         tmp_path,
@@ -307,7 +308,7 @@ def test_the_best_only_strategy_does_not_swallow_a_request(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        greater_is_better=True,  # the loss falls: only the first is the best
+        greater_is_better=True,  # the loss falls, so only the first checkpoint is the best
         learning_rate=0.05,
     )
     trainer.train()
@@ -315,7 +316,7 @@ def test_the_best_only_strategy_does_not_swallow_a_request(wire, tmp_path):
     assert 4 not in wire.steps("save") and 5 in wire.steps("save")
 
 
-def test_a_save_that_only_ebb_wanted_does_not_end_the_job_when_it_fails(wire, tmp_path):
+def test_failed_requested_save_does_not_end_the_job(wire, tmp_path):
     wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path / "out", 12, [hf.EbbCallback()])
 
@@ -329,7 +330,7 @@ def test_a_save_that_only_ebb_wanted_does_not_end_the_job_when_it_fails(wire, tm
     assert wire.of("save") == []
 
 
-def test_a_save_of_the_jobs_own_fails_as_it_always_did(wire, tmp_path):
+def test_failed_save_of_the_job_raises_as_without_ebb(wire, tmp_path):
     wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
 
@@ -342,7 +343,7 @@ def test_a_save_of_the_jobs_own_fails_as_it_always_did(wire, tmp_path):
     assert ("1", "failed") in wire.answers()
 
 
-def test_a_checkpoint_that_is_not_whole_is_not_called_done(wire, tmp_path):
+def test_incomplete_checkpoint_is_not_reported_as_done(wire, tmp_path):
     wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 8, [hf.EbbCallback()])
     trainer._save_optimizer_and_scheduler = lambda folder: None
@@ -350,17 +351,17 @@ def test_a_checkpoint_that_is_not_whole_is_not_called_done(wire, tmp_path):
     assert wire.answers() == [("1", "started"), ("1", "failed")]
 
 
-def test_after_the_training_nobody_can_be_asked(wire, tmp_path):
+def test_requests_are_refused_after_the_training(wire, tmp_path):
     wire.when = {("end", "4"): [("CHECKPOINT", "5")]}
     hf_trainer(tmp_path, 8, [hf.EbbCallback()]).train()
     assert wire.answers() == [("5", "failed")]
     assert [m["ROLE"] for m in wire.of("hello")] == ["rank", "worker"]
 
 
-# ---- trouble ----
+# ---- failures ----
 
 
-def test_save_only_model_is_said_to_make_an_exact_resume_impossible(wire, tmp_path):
+def test_save_only_model_warns_that_resume_is_not_exact(wire, tmp_path):
     import logging
 
     lines = []
@@ -376,7 +377,7 @@ def test_save_only_model_is_said_to_make_an_exact_resume_impossible(wire, tmp_pa
     assert len([line for line in lines if "save_only_model" in line]) == 1
 
 
-def test_a_socket_that_goes_away_in_the_middle_changes_nothing_for_the_job(wire, tmp_path):
+def test_removed_socket_does_not_disturb_the_training(wire, tmp_path):
     from transformers import TrainerCallback
 
     class Cut(TrainerCallback):
@@ -389,7 +390,7 @@ def test_a_socket_that_goes_away_in_the_middle_changes_nothing_for_the_job(wire,
     assert wire.steps() == [1, 2]
 
 
-def test_a_hook_that_fails_leaves_the_job_unharmed(wire, tmp_path, monkeypatch):
+def test_failing_hook_does_not_disturb_the_training(wire, tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("this should not be seen")
 
@@ -405,7 +406,7 @@ def test_a_hook_that_fails_leaves_the_job_unharmed(wire, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("verbose", ["0", "1"])
-def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(
+def test_trainer_without_hookable_methods_is_left_alone(
     wire, monkeypatch, capsys, verbose
 ):
     from transformers import trainer as module
@@ -428,12 +429,12 @@ def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(
     assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
 
 
-def test_a_negative_number_of_steps_between_logs_is_refused():
+def test_negative_memory_every_n_steps_is_refused():
     with pytest.raises(ValueError, match="-1"):
         hf.EbbCallback(log_every=-1)
 
 
-def test_without_a_run_nothing_is_sent_and_training_is_as_ever(tmp_path, monkeypatch):
+def test_training_outside_a_run_sends_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv("EBB_SOCKET", raising=False)
     _wire.reset()
     trainer = hf_trainer(tmp_path, 4, [hf.EbbCallback()])

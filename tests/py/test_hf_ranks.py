@@ -1,4 +1,4 @@
-"""Two ranks under torchrun: told apart, and saving and stopping in the same step."""
+"""Two ranks under torchrun send separate marks, and save and stop in the same step."""
 
 import json
 import os
@@ -37,7 +37,7 @@ leave()
 
 
 def torchrun(folder, when, absent=""):
-    """What each of two ranks came to and said."""
+    """Returns the results and marks of each of two ranks."""
     script = folder / "train.py"
     script.write_text(SCRIPT)
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
@@ -55,24 +55,24 @@ def of(marks, kind, key="STEP"):
     return [m[key] for m in marks if m["KIND"] == kind]
 
 
-def test_ranks_that_hear_of_requests_in_different_steps_save_and_stop_in_the_same(tmp_path):
+def test_ranks_save_and_stop_in_the_same_step(tmp_path):
     when = {"0": [(2, "CHECKPOINT", "1")], "1": [(3, "CHECKPOINT", "2"), (6, "STOP", "3")]}
-    told = torchrun(tmp_path, when)
-    saves = [of(marks, "save") for _, marks in told]
+    sent = torchrun(tmp_path, when)
+    saves = [of(marks, "save") for _, marks in sent]
     assert saves[0] == saves[1] == ["3", "4", "7"]
-    assert [step for step, _ in told] == [7, 7]
-    for rank, (_, marks) in enumerate(told):
+    assert [step for step, _ in sent] == [7, 7]
+    for rank, (_, marks) in enumerate(sent):
         (begin,) = [m for m in marks if m["KIND"] == "begin"]
         assert (begin["RANK"], begin["STEPS_PER_EPOCH"]) == (str(rank), "10")
         assert (begin["EFFECTIVE_BATCH"], begin["EXAMPLES"]) == ("4", "40")
         assert of(marks, "step") == [str(n) for n in range(1, 8)]
         assert set(of(marks, "step", "RANK")) == {str(rank)}
-    done = [[m["ID"] for m in marks if m.get("STATUS") == "done"] for _, marks in told]
+    done = [[m["ID"] for m in marks if m.get("STATUS") == "done"] for _, marks in sent]
     assert done == [["1"], ["2", "3"]]
 
 
-def test_where_a_rank_does_not_take_part_the_others_say_so_and_train_on(tmp_path):
-    told = torchrun(tmp_path, {"0": [(2, "CHECKPOINT", "1")]}, absent="1")
-    assert [step for step, _ in told] == [10, 10]
-    answers = [(m["ID"], m["STATUS"]) for m in told[0][1] if m["KIND"] == "ack"]
+def test_ranks_report_a_missing_rank_and_continue(tmp_path):
+    sent = torchrun(tmp_path, {"0": [(2, "CHECKPOINT", "1")]}, absent="1")
+    assert [step for step, _ in sent] == [10, 10]
+    answers = [(m["ID"], m["STATUS"]) for m in sent[0][1] if m["KIND"] == "ack"]
     assert answers == [("1", "failed")]

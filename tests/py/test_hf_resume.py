@@ -1,4 +1,5 @@
-"""Going on from the last whole checkpoint of the Hugging Face Trainer, and which one that is."""
+"""Resuming from the last complete checkpoint of the Hugging Face Trainer, and the choice of that
+checkpoint."""
 
 import json
 import os
@@ -28,7 +29,7 @@ def wire(monkeypatch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Checkpoints of steps 2, 4 and 6 of a training of 10 steps that was broken off."""
+    """Checkpoints of steps 2, 4 and 6 of a training of 10 steps that was interrupted."""
     folder = tmp_path_factory.mktemp("saved")
     trainer = hf_trainer(folder, **ARGUMENTS)
 
@@ -66,26 +67,26 @@ def resume(wire, folder, monkeypatch, callback=None, train=None, **arguments):
     return trainer
 
 
-def test_a_restarted_job_goes_on_from_its_last_checkpoint_to_the_same_weights(
+def test_restarted_job_resumes_to_the_same_weights(
     wire, folder, tmp_path, monkeypatch
 ):
     whole = hf_trainer(tmp_path / "whole", **ARGUMENTS)
     whole.train()
     trainer = resume(wire, folder, monkeypatch)
     assert wire.steps() == [7, 8, 9, 10]
-    (told,) = wire.of("resume")
-    assert (told["STATE"], told["STEP"]) == ("checkpoint", "6")
-    assert told["PATH"] == str(folder / "checkpoint-6")
+    (sent,) = wire.of("resume")
+    assert (sent["STATE"], sent["STEP"]) == ("checkpoint", "6")
+    assert sent["PATH"] == str(folder / "checkpoint-6")
     assert wire.of("begin")[0]["STEP"] == "6"
     assert wire.steps("epoch") == [10]
     for name, value in weights(whole).items():
         assert value.equal(weights(trainer)[name]), name
 
 
-def test_weights_that_are_saved_under_other_names_than_the_models_are_restored_too(
+def test_renamed_weights_are_restored(
     wire, tmp_path, monkeypatch
 ):
-    """As a ViT's are by transformers 5."""
+    """Renames weights as transformers 5 does for a ViT."""
     import sys
 
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
@@ -122,15 +123,15 @@ def test_weights_that_are_saved_under_other_names_than_the_models_are_restored_t
     ids=["half-json", "no-json", "no-weights", "half-weights", "half-optimizer", "no-scheduler",
          "no-random", "says-so", "empty"],
 )
-def test_an_incomplete_checkpoint_makes_way_for_the_one_before(wire, folder, monkeypatch, harm):
+def test_incomplete_checkpoint_is_skipped_for_the_previous(wire, folder, monkeypatch, harm):
     harm(folder / "checkpoint-6")
     resume(wire, folder, monkeypatch)
     assert wire.steps()[0] == 5
-    (told,) = wire.of("resume")
-    assert told["STEP"] == "4" and told["TEXT"].startswith("checkpoint-6 lacks ")
+    (sent,) = wire.of("resume")
+    assert sent["STEP"] == "4" and sent["TEXT"].startswith("checkpoint-6 lacks ")
 
 
-def test_without_any_whole_one_it_starts_from_the_beginning_and_says_so(
+def test_without_complete_checkpoint_training_starts_over(
     wire, folder, monkeypatch
 ):
     for c in folder.iterdir():
@@ -140,13 +141,13 @@ def test_without_any_whole_one_it_starts_from_the_beginning_and_says_so(
     assert wire.of("resume")[0]["STATE"] == "beginning"
 
 
-def test_a_folder_that_is_not_there_is_a_beginning_too(wire, tmp_path, monkeypatch):
+def test_missing_checkpoint_folder_starts_over(wire, tmp_path, monkeypatch):
     resume(wire, tmp_path / "none", monkeypatch)
     assert wire.steps()[0] == 1
     assert wire.of("resume")[0]["STATE"] == "beginning"
 
 
-def test_checkpoints_of_an_earlier_run_are_not_mistaken_for_this_ones(
+def test_checkpoints_of_an_earlier_run_are_ignored(
     wire, folder, tmp_path, monkeypatch
 ):
     run = tmp_path / "run"
@@ -154,15 +155,16 @@ def test_checkpoints_of_an_earlier_run_are_not_mistaken_for_this_ones(
     now = time.time()
     began = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(now - 100))
     (run / "run.json").write_text(json.dumps({"started": began}))
-    for step, age_s in ((2, 0), (4, 0), (6, 500)):  # they were made when the first test ran
+    # the checkpoints were created when the first test ran
+    for step, age_s in ((2, 0), (4, 0), (6, 500)):
         os.utime(folder / f"checkpoint-{step}" / "trainer_state.json", (now - age_s, now - age_s))
     monkeypatch.setenv("EBB_RUN_DIR", str(run))
     resume(wire, folder, monkeypatch)
-    (told,) = wire.of("resume")
-    assert (told["STEP"], told["TEXT"]) == ("4", "checkpoint-6 is of an earlier run")
+    (sent,) = wire.of("resume")
+    assert (sent["STEP"], sent["TEXT"]) == ("4", "checkpoint-6 belongs to an earlier run")
 
 
-def test_the_opt_outs_are_heard(wire, folder, monkeypatch):
+def test_resume_opt_outs_are_respected(wire, folder, monkeypatch):
     resume(wire, folder, monkeypatch, hf.EbbCallback(resume=False), max_steps=1)
     monkeypatch.setenv("EBB_NO_RESUME", "1")
     resume(wire, folder, monkeypatch, max_steps=1)
@@ -170,31 +172,31 @@ def test_the_opt_outs_are_heard(wire, folder, monkeypatch):
     assert wire.of("resume") == []
 
 
-def test_the_scripts_own_choice_of_a_checkpoint_stands(wire, folder, monkeypatch):
+def test_explicit_checkpoint_of_the_script_is_used(wire, folder, monkeypatch):
     named = {"resume_from_checkpoint": str(folder / "checkpoint-2")}
     resume(wire, folder, monkeypatch, train=named)
     assert wire.steps()[0] == 3
 
 
-def test_the_last_one_as_the_script_asks_for_it_is_the_last_whole_one(wire, folder, monkeypatch):
+def test_resume_true_uses_last_complete_checkpoint(wire, folder, monkeypatch):
     (folder / "checkpoint-6" / "optimizer.pt").unlink()
     resume(wire, folder, monkeypatch, train={"resume_from_checkpoint": True})
     assert wire.steps()[0] == 5
 
 
-def test_only_the_first_training_of_a_script_goes_on(wire, folder, monkeypatch):
+def test_only_the_first_training_of_a_script_resumes(wire, folder, monkeypatch):
     trainer = resume(wire, folder, monkeypatch)
     trainer.train()
     assert wire.steps() == [7, 8, 9, 10] + list(range(1, 11))
 
 
-def test_without_a_restart_nothing_is_resumed(wire, folder):
+def test_first_segment_does_not_resume(wire, folder):
     trainer = hf_trainer(folder, callbacks=[hf.EbbCallback()], **ARGUMENTS)
     trainer.train()
     assert wire.steps()[0] == 1
 
 
-def test_a_model_without_optimizer_state_is_gone_on_from_as_far_as_it_goes(
+def test_checkpoint_without_optimizer_state_is_resumed(
     wire, tmp_path, monkeypatch
 ):
     first = hf_trainer(tmp_path, save_only_model=True, **ARGUMENTS)
@@ -204,7 +206,7 @@ def test_a_model_without_optimizer_state_is_gone_on_from_as_far_as_it_goes(
     assert wire.steps() == [9, 10]
 
 
-def test_a_sharded_checkpoint_needs_all_its_shards(saved, tmp_path):
+def test_sharded_checkpoint_requires_all_shards(saved, tmp_path):
     c = tmp_path / "checkpoint-6"
     shutil.copytree(saved / "checkpoint-6", c)
     for n in (1, 2):
@@ -219,7 +221,7 @@ def test_a_sharded_checkpoint_needs_all_its_shards(saved, tmp_path):
     assert _checkpoints.missing(str(c)) == "weights"
 
 
-def test_every_rank_must_have_saved_its_random_state(saved, tmp_path):
+def test_checkpoint_requires_random_state_of_every_rank(saved, tmp_path):
     c = tmp_path / "checkpoint-6"
     shutil.copytree(saved / "checkpoint-6", c)
     (c / "rng_state.pth").rename(c / "rng_state_0.pth")
@@ -232,7 +234,7 @@ def test_every_rank_must_have_saved_its_random_state(saved, tmp_path):
 @pytest.mark.parametrize("text", [b"", b"\x00", b"\xff" * 16,
                                   b"\x08\x00\x00\x00\x00\x00\x00\x00null",
                                   b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
-def test_safetensors_that_are_none_are_not_whole(tmp_path, text):
+def test_invalid_safetensors_make_checkpoint_incomplete(tmp_path, text):
     path = tmp_path / "model.safetensors"
     path.write_bytes(text)
     assert not _checkpoints.is_whole_file(str(path))

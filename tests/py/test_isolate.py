@@ -1,4 +1,4 @@
-"""ebb.isolate: functions in processes of their own, under the real program."""
+"""ebb.isolate: functions in separate processes, under the real program."""
 
 import asyncio
 import concurrent.futures
@@ -30,14 +30,14 @@ GIB = 1 << 30
 
 @pytest.fixture(autouse=True)
 def private_tmp(tmp_path, monkeypatch):
-    """Whatever a call puts into the folder for temporary files must be gone after it."""
+    """Checks that a call leaves nothing in the folder for temporary files."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
         monkeypatch.delenv(name, raising=False)
-    for name in ("_GRACE_S", "_GONE_S"):  # nothing is ended by force because the machine is busy
+    for name in ("_GRACE_S", "_GONE_S"):  # nothing is killed because the machine is busy
         monkeypatch.setattr(_isolate, name, float(PATIENCE_S))
     yield folder
     assert os.listdir(folder) == []
@@ -65,7 +65,7 @@ def children_of(pid):
 
 
 def start_and_learn_pid(function, **options):
-    """A call that waits for ever, and the pid of its process."""
+    """Starts a call that waits for ever; returns it and the pid of its process."""
     marks = []
     call = ebb.isolate_start(function, on_progress=marks.append, **options)
     wait_for(lambda: marks or call.done(), "the first mark")
@@ -89,16 +89,16 @@ def python(*arguments, env=None, **options):
 # ---- results ----
 
 
-def test_the_result_comes_from_another_process():
+def test_isolated_result_comes_from_another_process():
     assert ebb.isolate(functions.add, 2, b=3) == 5
     assert ebb.isolate(functions.where) != os.getpid()
 
 
-def test_a_large_result_comes_back_whole():
+def test_large_isolated_result_is_complete():
     assert ebb.isolate(functions.blob, 40 << 20) == b"\xa5" * (40 << 20)
 
 
-def test_arrays_go_beside_the_pickle_and_can_be_written_to():
+def test_arrays_are_sent_beside_the_pickle_and_writable():
     numpy = pytest.importorskip("numpy", reason="numpy has buffers to send")
     sent = numpy.arange(1 << 20)
     came = ebb.isolate(numpy.add, sent, 1)
@@ -106,7 +106,7 @@ def test_arrays_go_beside_the_pickle_and_can_be_written_to():
     assert came[0] == 7 and (came[1:] == sent[1:] + 1).all()
 
 
-def test_a_half_written_object_is_not_taken_for_a_whole_one(tmp_path):
+def test_incomplete_object_file_is_refused(tmp_path):
     path = tmp_path / "object"
     with open(path, "w+b") as file:
         _pickled.dump(file, {"buffer": pickle.PickleBuffer(bytearray(b"x" * 100)), "n": [1]})
@@ -118,7 +118,7 @@ def test_a_half_written_object_is_not_taken_for_a_whole_one(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_a_shorter_object_replaces_a_longer_one(tmp_path):
+def test_shorter_object_replaces_longer_one(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -128,7 +128,7 @@ def test_a_shorter_object_replaces_a_longer_one(tmp_path):
         assert not _pickled.is_whole(file)
 
 
-def test_functions_of_the_program_itself_are_found(tmp_path):
+def test_functions_of_main_module_are_found(tmp_path):
     path = script(tmp_path, """
         import ebb
         class Thing:
@@ -143,7 +143,7 @@ def test_functions_of_the_program_itself_are_found(tmp_path):
     assert (out, err) == ("True 42\n", "")
 
 
-def test_a_program_that_does_not_guard_its_start_is_told_so(tmp_path):
+def test_missing_main_guard_is_reported(tmp_path):
     path = script(tmp_path, """
         import ebb
         def f(): return 1
@@ -155,7 +155,7 @@ def test_a_program_that_does_not_guard_its_start_is_told_so(tmp_path):
     assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
 
 
-def test_the_program_is_not_imported_again_for_functions_of_other_modules(tmp_path):
+def test_main_module_is_not_imported_for_other_functions(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions, os
         print("imported", __name__, flush=True)
@@ -166,7 +166,7 @@ def test_the_program_is_not_imported_again_for_functions_of_other_modules(tmp_pa
     assert (out, err) == ("imported __main__\n3\n", "")
 
 
-def test_output_passes_through(tmp_path):
+def test_output_of_isolated_function_is_passed_through(tmp_path):
     path = script(tmp_path, """
         import ebb, isolated_functions
         ebb.isolate(isolated_functions.say, "hello")
@@ -175,7 +175,7 @@ def test_output_passes_through(tmp_path):
     assert (out, err) == ("hello\n", "HELLO\n")
 
 
-def test_a_function_that_cannot_be_sent_starts_nothing(monkeypatch):
+def test_unpicklable_function_starts_no_process(monkeypatch):
     def nothing(*_, **__):
         raise AssertionError("something was started")
     monkeypatch.setattr(subprocess, "Popen", nothing)
@@ -185,22 +185,22 @@ def test_a_function_that_cannot_be_sent_starts_nothing(monkeypatch):
         ebb.isolate(functions.add, threading.Lock())
 
 
-def test_a_function_typed_in_cannot_be_sent():
+def test_interactive_function_is_refused():
     process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
                                     "this program has no file that could be imported there")
 
 
-def test_the_environment_can_be_changed(monkeypatch):
-    monkeypatch.setenv("EBB_RESUME", "1")  # of a run that this process itself is in
+def test_isolate_can_change_the_environment(monkeypatch):
+    monkeypatch.setenv("EBB_RESUME", "1")  # set if this process itself runs under ebb
     monkeypatch.setenv("TEST_GONE", "x")
     got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
                       env={"TEST_GONE": None, "TEST_NEW": "y"})
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
-def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment_says(
+def test_isolated_process_has_the_callers_module_path(
         tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -212,70 +212,70 @@ def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment
     assert ebb.isolate(of_the_caller.f, env={"PYTHONPATH": str(tmp_path / "there")}) == "found"
 
 
-def test_the_recording_is_kept_where_it_is_wanted(tmp_path):
+def test_isolate_keeps_recording_in_given_folder(tmp_path):
     call = ebb.isolate_start(functions.steps, 3, run_dir=tmp_path / "kept", name="three")
     assert call.result(PATIENCE_S) == 3
     assert {"run.json", "trace.ebb", "log.txt"} <= set(os.listdir(tmp_path / "kept"))
     assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
 
 
-def test_a_partial_takes_what_isolate_would_take_for_itself():
+def test_partial_passes_arguments_named_like_options():
     assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
 
 
 # ---- failures ----
 
 
-def test_an_exception_comes_back_as_it_was_with_the_traceback_of_the_other_side():
+def test_exception_returns_with_remote_traceback():
     with pytest.raises(ValueError, match="no such entry") as caught:
         ebb.isolate(functions.fail, "value")
     text = str(caught.value.__cause__)
     assert "in inner_failure" in text and "in fail" in text
-    assert "KeyError: 'missing'" in text  # what it was raised from
+    assert "KeyError: 'missing'" in text  # the exception's cause
     assert "_isolated.py" not in text
 
 
-@pytest.mark.parametrize("kind, told", [("odd", "Odd('1 and 2')"), ("lock", "WithLock('locked')")])
-def test_an_exception_that_cannot_be_pickled_is_told(kind, told):
+@pytest.mark.parametrize("kind, shown", [("odd", "Odd('1 and 2')"), ("lock", "WithLock('locked')")])
+def test_unpicklable_exception_is_described(kind, shown):
     with pytest.raises(ebb.IsolatedError) as caught:
         ebb.isolate(functions.fail, kind)
-    assert str(caught.value) == f"fail raised {told}"
+    assert str(caught.value) == f"fail raised {shown}"
     assert "in inner_failure" in str(caught.value.__cause__)
 
 
-def test_an_exit_of_the_function_is_not_one_of_the_caller():
+def test_sys_exit_in_function_does_not_exit_the_caller():
     with pytest.raises(ebb.IsolatedError, match=r"fail raised SystemExit\(7\)"):
         ebb.isolate(functions.fail, "exit")
 
 
-def test_a_result_that_cannot_be_sent_back_is_an_error():
+def test_unpicklable_result_is_an_error():
     with pytest.raises(TypeError, match="the result cannot be sent back.*lock"):
         ebb.isolate(functions.unpicklable_result)
 
 
-def test_a_process_that_is_killed_gives_the_cause_of_its_death():
+def test_killed_isolated_process_raises_with_its_cause():
     with pytest.raises(ebb.IsolatedError, match="die ended without a result: .*SIGKILL") as caught:
         ebb.isolate(functions.die, signal.SIGKILL)
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_a_process_that_leaves_without_a_word_gives_its_status():
+def test_isolated_process_that_exits_raises_with_its_status():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 
 
-def test_the_limit_is_defended():
+def test_isolate_limit_is_enforced():
     with pytest.raises(ebb.MemoryLimitExceeded, match="stopped by the guard") as caught:
         ebb.isolate(functions.grow, 2 * GIB, limit="400M")
     assert isinstance(caught.value, MemoryError)
 
 
-def test_it_is_started_again_after_the_guard():
+def test_isolated_function_is_restarted_after_the_guard():
     assert ebb.isolate(functions.grow_unless_resumed, 2 * GIB, limit="400M", restart=True) == "1"
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "0", 0, "24X", "", "120%", 1.5, True, -5])
-def test_a_limit_that_is_none_is_refused_before_the_start(value):
+def test_invalid_isolate_limit_is_refused_before_start(value):
     with pytest.raises(ValueError, match="limit="):
         ebb.isolate(functions.add, 1, limit=value)
 
@@ -284,18 +284,18 @@ def test_a_limit_that_is_none_is_refused_before_the_start(value):
     ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"),
     ("2GiB", "2147483648"),
 ])
-def test_limits_are_given_on_as_the_program_takes_them(value, expected):
+def test_isolate_passes_limits_in_the_programs_format(value, expected):
     assert _size.limit(value) == expected
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, capfd):
+def test_isolate_reports_folder_that_cannot_be_made(tmp_path, capfd):
     (tmp_path / "taken").mkdir()
     with pytest.raises(ebb.IsolatedError, match="could not start it \\(status 125"):
         ebb.isolate(functions.add, 1, run_dir=tmp_path / "taken")
     assert "taken" in capfd.readouterr().err
 
 
-def test_without_the_program_nothing_starts(monkeypatch):
+def test_isolate_without_ebb_program_is_refused(monkeypatch):
     monkeypatch.setenv("EBB_BINARY", "/nonexistent/ebb")
     with pytest.raises(FileNotFoundError, match="/nonexistent/ebb"):
         ebb.isolate(functions.add, 1)
@@ -304,7 +304,7 @@ def test_without_the_program_nothing_starts(monkeypatch):
 # ---- progress ----
 
 
-def test_each_mark_reaches_the_caller_in_its_own_thread():
+def test_each_mark_reaches_the_callers_thread():
     marks, threads = [], set()
 
     def progress(mark):
@@ -320,7 +320,7 @@ def test_each_mark_reaches_the_caller_in_its_own_thread():
     assert threads == {threading.get_ident()}
 
 
-def test_figures_of_the_job_are_progress_and_those_of_the_allocators_are_not():
+def test_allocator_figures_are_not_progress():
     marks = []
     sent = ebb.isolate(functions.figures, on_progress=marks.append)
     assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
@@ -328,7 +328,7 @@ def test_figures_of_the_job_are_progress_and_those_of_the_allocators_are_not():
     assert len(series) == 2 and "GC_COUNT_0=" in series[1]
 
 
-def test_a_listener_that_raises_ends_the_call():
+def test_raising_progress_listener_ends_the_call():
     def progress(mark):
         if mark["kind"] == "where":
             raise LookupError(mark["pid"])
@@ -337,8 +337,9 @@ def test_a_listener_that_raises_ends_the_call():
     assert not is_alive(caught.value.args[0])
 
 
-def test_a_listener_that_sleeps_does_not_hold_up_the_job():
-    """The function ends while its listener still has the first mark; the rest is then missed."""
+def test_slow_progress_listener_does_not_delay_the_job():
+    """The function returns while its listener still handles the first mark; the remaining marks are
+    lost."""
     seen, ended = [], threading.Event()
 
     def progress(mark):
@@ -351,23 +352,23 @@ def test_a_listener_that_sleeps_does_not_hold_up_the_job():
     assert seen[0] == 1 and len(seen) < 5000
 
 
-# ---- ends before the end ----
+# ---- early ends ----
 
 
-def test_what_takes_too_long_is_gone_when_the_timeout_is_raised():
+def test_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
-    call._until = time.monotonic()  # the time is up, but not before there was something to end
+    call._until = time.monotonic()  # the time-out expires, but only after the process has started
     with pytest.raises(TimeoutError, match=f"wait_for_ever had no result after {2 * PATIENCE_S} s"):
         call.result(PATIENCE_S)
     assert not is_alive(pid)
 
 
-def test_a_short_timeout_may_come_before_the_function():
+def test_short_timeout_may_precede_the_function():
     with pytest.raises(TimeoutError, match="add had no result after 0 s"):
         ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
 
 
-def test_a_call_can_be_cancelled():
+def test_isolated_call_can_be_cancelled():
     call, pid = start_and_learn_pid(functions.wait_for_ever)
     assert not call.done() and is_alive(pid)
     with pytest.raises(TimeoutError, match="still running"):
@@ -379,7 +380,7 @@ def test_a_call_can_be_cancelled():
     assert not call.cancel()
 
 
-def test_one_that_ignores_the_wish_is_killed(monkeypatch):
+def test_call_that_ignores_cancel_is_killed(monkeypatch):
     monkeypatch.setattr(_isolate, "_GRACE_S", 0.5)
     call, pid = start_and_learn_pid(functions.wait_in_spite_of_signals)
     call.cancel()
@@ -388,19 +389,19 @@ def test_one_that_ignores_the_wish_is_killed(monkeypatch):
     assert not is_alive(pid)
 
 
-def test_a_child_that_the_function_leaves_is_ended_with_it():
+def test_children_left_by_the_function_are_ended():
     assert not is_alive(ebb.isolate(functions.leave_a_child))
 
 
 CALLER = """
     import ebb, isolated_functions
-    def tell(mark): print(mark["pid"], flush=True)
-    ebb.isolate(isolated_functions.wait_for_ever, on_progress=tell)
+    def show(mark): print(mark["pid"], flush=True)
+    ebb.isolate(isolated_functions.wait_for_ever, on_progress=show)
 """
 
 
-def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
-    # what a shell starts in the background ignores it, and so would this program
+def test_keyboard_interrupt_of_caller_ends_the_call(tmp_path):
+    # background processes of a shell ignore SIGINT, and would pass that on to this program
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
@@ -409,8 +410,8 @@ def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
     assert "KeyboardInterrupt" in err and not is_alive(pid)
 
 
-def test_the_death_of_the_caller_ends_the_call(tmp_path):
-    folder = tmp_path / "of-the-dead"  # who is killed cannot tidy up
+def test_killing_the_caller_ends_the_call(tmp_path):
+    folder = tmp_path / "of-the-dead"  # a killed process cannot remove its folder
     folder.mkdir()
     process = python(script(tmp_path, CALLER), env={"TMPDIR": str(folder)})
     pid = int(process.stdout.readline())
@@ -419,21 +420,21 @@ def test_the_death_of_the_caller_ends_the_call(tmp_path):
     wait_for(lambda: not is_alive(pid), "the end of the job")
 
 
-def test_a_program_that_ends_takes_its_calls_along(tmp_path):
+def test_program_exit_ends_its_isolated_calls(tmp_path):
     process = python(script(tmp_path, """
         import ebb, isolated_functions, threading
         started = threading.Event()
-        def tell(mark):
+        def show(mark):
             print(mark["pid"], flush=True)
             started.set()
-        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=tell)
+        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=show)
         started.wait()
     """))
     out, err = process.communicate(timeout=PATIENCE_S)
     assert err == "" and not is_alive(int(out))
 
 
-def test_a_forked_child_has_no_part_in_the_calls_of_its_parent(tmp_path):
+def test_forked_child_does_not_own_its_parents_calls(tmp_path):
     process = python(script(tmp_path, """
         import os, sys, threading
         import ebb, isolated_functions
@@ -454,7 +455,7 @@ def test_a_forked_child_has_no_part_in_the_calls_of_its_parent(tmp_path):
 # ---- servers ----
 
 
-def test_calls_from_several_threads_do_not_disturb_each_other():
+def test_isolated_calls_from_threads_are_independent():
     marks = {n: [] for n in range(4)}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         got = list(pool.map(
@@ -464,7 +465,7 @@ def test_calls_from_several_threads_do_not_disturb_each_other():
         assert [m["step"] for m in marks[n] if m["kind"] == "step"] == list(range(1, n + 2))
 
 
-def test_asyncio_can_await_a_call():
+def test_asyncio_can_await_an_isolated_call():
     async def main():
         threads = set()
         got = await asyncio.gather(
@@ -475,7 +476,7 @@ def test_asyncio_can_await_a_call():
     assert asyncio.run(main()) == ([2, 2], {threading.get_ident()})
 
 
-def test_a_task_that_is_cancelled_ends_when_the_process_is_gone():
+def test_cancelled_task_ends_after_its_process():
     async def main():
         marks = asyncio.Queue()
         task = asyncio.ensure_future(
@@ -489,7 +490,7 @@ def test_a_task_that_is_cancelled_ends_when_the_process_is_gone():
     assert asyncio.run(main()) is False
 
 
-def test_asyncio_can_wait_for_a_call_that_a_thread_started():
+def test_asyncio_can_await_call_started_by_a_thread():
     async def main():
         call = ebb.isolate_start(functions.add, 20, b=22)
         return await call.wait_async(), await call.wait_async()
@@ -528,18 +529,18 @@ def serve(tmp_path, calls, keep):
     return json.loads(out)
 
 
-def test_a_hundred_calls_leave_nothing_behind(tmp_path):
+def test_hundred_isolated_calls_leave_no_memory_behind(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
-    assert after["fds"] == 4  # standard streams, and the one that lists
+    assert after["fds"] == 4  # the standard streams, and the one of listdir
     assert after["children"].strip() == ""
 
 
-def test_the_measure_of_a_hundred_calls_would_show_results_that_stay(tmp_path):
+def test_memory_check_of_calls_would_detect_kept_results(tmp_path):
     assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
 
 
-def test_this_process_keeps_no_descriptor_and_no_child_even_of_calls_that_fail():
+def test_failed_calls_leave_no_descriptors_or_children():
     before = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
     for call in (functools.partial(ebb.isolate, functions.die, signal.SIGKILL),
                  functools.partial(ebb.isolate, functions.fail, "value"),
@@ -553,7 +554,7 @@ def test_this_process_keeps_no_descriptor_and_no_child_even_of_calls_that_fail()
 # ---- in this process ----
 
 
-def test_it_can_be_turned_off(monkeypatch):
+def test_isolate_can_be_disabled(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = []
     assert ebb.isolate(functions.where, limit="1G", timeout=1) == os.getpid()
@@ -566,7 +567,7 @@ def test_it_can_be_turned_off(monkeypatch):
     assert call.result(PATIENCE_S) == 2 and not call.cancel()
 
 
-def test_turned_off_it_leaves_no_socket_behind(tmp_path, monkeypatch):
+def test_disabled_isolate_leaves_no_socket(tmp_path, monkeypatch):
     folder = tmp_path / "here"
     folder.mkdir()
     code = "import ebb; ebb.isolate(ebb.step, 1, on_progress=lambda mark: print(mark['step']))"
@@ -577,7 +578,7 @@ def test_turned_off_it_leaves_no_socket_behind(tmp_path, monkeypatch):
     assert os.listdir(folder) == []
 
 
-def test_marks_of_other_threads_are_not_taken_for_those_of_the_call(monkeypatch):
+def test_marks_of_other_threads_are_not_of_the_call(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = {1: [], 2: []}
     both = threading.Barrier(2)
@@ -591,10 +592,10 @@ def test_marks_of_other_threads_are_not_taken_for_those_of_the_call(monkeypatch)
     assert {n: [m["step"] for m in found] for n, found in marks.items()} == {1: [1], 2: [2]}
 
 
-# ---- the program is found ----
+# ---- finding the program ----
 
 
-def test_the_named_program_is_taken_first(tmp_path, monkeypatch):
+def test_ebb_binary_variable_names_the_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)
@@ -602,7 +603,7 @@ def test_the_named_program_is_taken_first(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_the_path_is_the_last_place_to_look(tmp_path, monkeypatch):
+def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)
@@ -615,8 +616,8 @@ def test_the_path_is_the_last_place_to_look(tmp_path, monkeypatch):
         find_ebb()
 
 
-def test_python_m_ebb_becomes_the_program(tmp_path):
-    """No Python stays above it: the process that was started is the program itself."""
+def test_python_m_ebb_execs_the_program(tmp_path):
+    """No Python process stays above it: the process that was started is the program itself."""
     show = script(tmp_path, "", "unused.py").with_name("ebb")
     show.write_text("#!/bin/sh\necho $$ $*\n")
     show.chmod(0o755)

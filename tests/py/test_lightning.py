@@ -29,7 +29,7 @@ def pl(request):
 
 @pytest.fixture
 def callback(pl):
-    """The module of the callback, as it is for a script that uses this package."""
+    """Returns the callback's module, as imported by a script that uses this package."""
     return importlib.import_module("ebb.lightning")
 
 
@@ -103,7 +103,7 @@ def fit(pl, folder, callbacks, examples=10, validate=False, by_hand=False, fit_w
 @pytest.mark.parametrize(
     "examples, accumulate, epochs, per_epoch", [(10, 1, 2, 5), (11, 1, 2, 6), (10, 2, 3, 3)]
 )
-def test_steps_per_epoch_and_epoch_boundaries_are_exact(
+def test_lightning_steps_per_epoch_and_boundaries_are_exact(
     pl, callback, wire, tmp_path, examples, accumulate, epochs, per_epoch
 ):
     fit(
@@ -124,7 +124,7 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_short_steps_share_marks_and_none_is_lost(pl, callback, wire, tmp_path):
+def test_lightning_short_steps_share_marks_without_loss(pl, callback, wire, tmp_path):
     wire.hold_back()
     fit(pl, tmp_path, [callback.EbbCallback(log_every=0)], 40, max_epochs=2)
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -132,7 +132,7 @@ def test_short_steps_share_marks_and_none_is_lost(pl, callback, wire, tmp_path):
     assert [m["EPOCH"] for m in wire.of("step")] == ["0.05", "0.95", "1.0", "1.95", "2.0"]
 
 
-def test_a_short_step_is_one_look_at_the_wire(callback, wire):
+def test_lightning_short_step_runs_one_ebb_function(callback, wire):
     class Trainer:
         world_size, global_step, max_steps, current_epoch = 1, 0, 100, 0
         num_training_batches, log_every_n_steps, loggers = 1000, 50, ()
@@ -155,20 +155,20 @@ def test_a_short_step_is_one_look_at_the_wire(callback, wire):
     assert wire.answers() == [("7", "failed")] and wire.steps()[-1] == 4
 
 
-def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(pl, callback, wire, tmp_path):
+def test_epoch_cut_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=9, max_steps=8)
     assert wire.of("begin")[0]["MAX_STEPS"] == "8"
     assert wire.steps() == list(range(1, 9))
     assert wire.steps("epoch") == [5]
 
 
-def test_a_limit_of_batches_makes_a_shorter_epoch(pl, callback, wire, tmp_path):
+def test_limit_train_batches_shortens_the_epoch(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=2, limit_train_batches=3)
     assert wire.of("begin")[0]["STEPS_PER_EPOCH"] == "3"
     assert wire.steps("epoch") == [3, 6]
 
 
-def test_several_optimizers_by_hand_make_one_mark_a_batch_and_no_guess(
+def test_manual_optimization_sends_one_mark_per_batch(
     pl, callback, wire, tmp_path
 ):
     fit(pl, tmp_path, [callback.EbbCallback()], by_hand=True)
@@ -176,14 +176,14 @@ def test_several_optimizers_by_hand_make_one_mark_a_batch_and_no_guess(
     assert wire.steps() == [2, 4, 6, 8, 10]
 
 
-def test_validations_are_told_and_the_sanity_check_is_not(pl, callback, wire, tmp_path):
+def test_validations_send_marks_but_the_sanity_check_does_not(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], validate=True, max_epochs=2)
     assert wire.steps("eval") == [5, 10]
     states = [m["STATE"] for m in wire.of("phase") if m["NAME"] == "eval"]
     assert states == ["begin", "end"] * 2
 
 
-def test_saves_of_a_model_checkpoint_are_told_with_their_path(pl, callback, wire, tmp_path):
+def test_model_checkpoint_saves_send_marks_with_path(pl, callback, wire, tmp_path):
     saver = importlib.import_module(pl.__name__ + ".callbacks").ModelCheckpoint(
         dirpath=str(tmp_path / "ck"), save_top_k=-1, every_n_train_steps=2
     )
@@ -193,7 +193,7 @@ def test_saves_of_a_model_checkpoint_are_told_with_their_path(pl, callback, wire
     assert [m["STATE"] for m in wire.of("phase")][:4] == ["begin", "end"] * 2
 
 
-def test_a_request_is_saved_for_and_training_goes_on(pl, callback, wire, tmp_path):
+def test_checkpoint_request_saves_and_training_continues(pl, callback, wire, tmp_path):
     wire.when = {("step", "3"): [("CHECKPOINT", "4")]}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert wire.answers() == [("4", "started"), ("4", "done")]
@@ -203,13 +203,13 @@ def test_a_request_is_saved_for_and_training_goes_on(pl, callback, wire, tmp_pat
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_only_the_newest_checkpoints_made_on_request_are_kept(pl, callback, wire, tmp_path):
+def test_only_newest_requested_checkpoints_are_kept(pl, callback, wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (1, 2, 3, 4)}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
 
 
-def test_stop_saves_and_ends_the_training_in_the_same_step(pl, callback, wire, tmp_path):
+def test_lightning_stop_saves_and_ends_in_the_same_step(pl, callback, wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "8")]}
     trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
     assert trainer.global_step == 4
@@ -217,7 +217,7 @@ def test_stop_saves_and_ends_the_training_in_the_same_step(pl, callback, wire, t
     assert wire.answers() == [("8", "done")]
 
 
-def test_a_save_that_fails_is_answered_and_the_job_goes_on(pl, callback, wire, tmp_path):
+def test_failed_save_is_answered_and_training_continues(pl, callback, wire, tmp_path):
     (tmp_path / "ebb-checkpoints").write_text("a file where the folder should be")
     wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
     fit(pl, tmp_path, [callback.EbbCallback()])
@@ -225,7 +225,7 @@ def test_a_save_that_fails_is_answered_and_the_job_goes_on(pl, callback, wire, t
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_no_signal_handler_is_installed(pl, callback, wire, tmp_path):
+def test_lightning_callback_installs_no_signal_handler(pl, callback, wire, tmp_path):
     seen = []
 
     class Look(pl.Callback):
@@ -240,7 +240,7 @@ def test_no_signal_handler_is_installed(pl, callback, wire, tmp_path):
 
 
 @pytest.mark.parametrize("log_every, expected", [(None, 2), (1, 4), (0, 0)])
-def test_memory_goes_to_the_loggers(pl, callback, wire, tmp_path, log_every, expected):
+def test_memory_is_sent_to_lightning_loggers(pl, callback, wire, tmp_path, log_every, expected):
     loggers = importlib.import_module(pl.__name__ + ".loggers")
     logger = loggers.CSVLogger(str(tmp_path), name="csv")
     fit(
@@ -259,7 +259,7 @@ def test_memory_goes_to_the_loggers(pl, callback, wire, tmp_path, log_every, exp
 
 @pytest.fixture
 def saved(pl, callback, wire, tmp_path):
-    """Checkpoints of steps 2 and 4 of a training of 10 that was broken off."""
+    """Checkpoints of steps 2 and 4 of a training of 10 steps that was interrupted."""
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4)}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 5)], 20)
     wire.marks.clear()
@@ -274,7 +274,7 @@ def _stop_at(pl, step):
     return Stop()
 
 
-def test_a_restarted_job_goes_on_from_its_last_checkpoint(
+def test_restarted_lightning_job_resumes_from_last_checkpoint(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -284,10 +284,10 @@ def test_a_restarted_job_goes_on_from_its_last_checkpoint(
     assert trainer.global_step == 10
 
 
-def test_from_the_end_of_an_epoch_it_comes_to_the_same_weights(
+def test_resume_at_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
-    """In the middle of one it depends on whether the data can be resumed; that is Lightning's."""
+    """Inside an epoch it depends on whether Lightning can resume the data loader."""
     whole = fit(pl, tmp_path / "whole", [], 10, max_epochs=3)
     wire.when = {("step", "5"): [("CHECKPOINT", "5")]}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 7)], 10, max_epochs=3)
@@ -299,18 +299,18 @@ def test_from_the_end_of_an_epoch_it_comes_to_the_same_weights(
     assert all(v.equal(theirs[k]) for k, v in trainer.lightning_module.state_dict().items())
 
 
-def test_an_incomplete_checkpoint_makes_way_for_the_one_before(
+def test_incomplete_checkpoint_is_skipped_for_the_previous(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     shutil.copy(saved / "step-4.ckpt", saved / "step-9.ckpt")
     os.truncate(saved / "step-9.ckpt", 700)
     monkeypatch.setenv("EBB_RESUME", "1")
     fit(pl, tmp_path, [callback.EbbCallback()], 20)
-    (told,) = wire.of("resume")
-    assert told["PATH"].endswith("step-4.ckpt") and told["TEXT"] == "step-9.ckpt lacks its end"
+    (sent,) = wire.of("resume")
+    assert sent["PATH"].endswith("step-4.ckpt") and sent["TEXT"] == "step-9.ckpt lacks its end"
 
 
-def test_a_checkpoint_of_weights_alone_is_none_to_go_on_from(
+def test_weights_only_checkpoint_is_not_resumed(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     weights = torch.load(saved / "step-4.ckpt", weights_only=False)
@@ -321,7 +321,7 @@ def test_a_checkpoint_of_weights_alone_is_none_to_go_on_from(
     assert wire.steps()[0] == 5
 
 
-def test_without_any_it_starts_from_the_beginning_and_says_so(
+def test_without_checkpoint_training_starts_over_with_a_message(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -330,7 +330,7 @@ def test_without_any_it_starts_from_the_beginning_and_says_so(
     assert wire.steps()[0] == 1
 
 
-def test_the_opt_outs_and_the_scripts_own_choice_are_heard(
+def test_resume_opt_outs_and_explicit_checkpoint_are_respected(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -369,7 +369,7 @@ leave()
 """
 
 
-def test_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
+def test_lightning_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
@@ -380,28 +380,28 @@ def test_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
         [*command, pl.__name__], env=env, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    told = [json.loads((tmp_path / f"{r}.json").read_text()) for r in range(2)]
-    for rank, marks in enumerate(told):
+    sent = [json.loads((tmp_path / f"{r}.json").read_text()) for r in range(2)]
+    for rank, marks in enumerate(sent):
         (begin,) = [m for m in marks if m["KIND"] == "begin"]
         assert (begin["RANK"], begin["STEPS_PER_EPOCH"]) == (str(rank), "10")
         assert begin["EFFECTIVE_BATCH"] == "4"
         assert [m["STEP"] for m in marks if m["KIND"] == "save"] == ["3", "6"]
         assert [m["STEP"] for m in marks if m["KIND"] == "end"] == ["6"]
-    acks = [[m["ID"] for m in marks if m.get("STATUS") == "done"] for marks in told]
+    acks = [[m["ID"] for m in marks if m.get("STATUS") == "done"] for marks in sent]
     assert acks == [[], ["1", "2"]]
 
 
-# ---- without being asked for, and trouble ----
+# ---- default callback, and failures ----
 
 
-def test_a_callback_can_be_copied_and_pickled(pl, callback):
+def test_lightning_callback_can_be_copied_and_pickled(pl, callback):
     made = callback._class_for((pl.Callback,))(log_every=3, resume=False)
     for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert (other.log_every, other.resume) == (3, False)
         assert isinstance(other, callback._Hooks)
 
 
-def test_every_trainer_gets_the_callback_by_default(pl, callback, wire, tmp_path, monkeypatch):
+def test_every_lightning_trainer_gets_the_callback(pl, callback, wire, tmp_path, monkeypatch):
     monkeypatch.setattr(callback, "_is_default", False)
     callback.install(default=True)
     trainer = fit(pl, tmp_path, [])
@@ -412,7 +412,8 @@ def test_every_trainer_gets_the_callback_by_default(pl, callback, wire, tmp_path
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_a_hook_that_fails_leaves_the_job_unharmed(pl, callback, wire, tmp_path, monkeypatch):
+def test_failing_lightning_hook_does_not_disturb_training(pl, callback, wire, tmp_path,
+                                                          monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("this should not be seen")
 
@@ -424,7 +425,7 @@ def test_a_hook_that_fails_leaves_the_job_unharmed(pl, callback, wire, tmp_path,
     assert (tmp_path / "own.ckpt").is_file()
 
 
-def test_a_socket_that_goes_away_in_the_middle_changes_nothing(pl, callback, wire, tmp_path):
+def test_removed_socket_does_not_disturb_lightning_training(pl, callback, wire, tmp_path):
     class Cut(pl.Callback):
         def on_train_batch_start(self, trainer, *args):
             wire.is_gone = trainer.global_step >= 2

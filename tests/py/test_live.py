@@ -1,4 +1,4 @@
-"""The live stream with a client that others wrote: Python's websockets."""
+"""The live stream, read by an independent client: Python's websockets."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ PATIENCE_S = 180
 
 
 async def connect(server, **options):
-    options.update(open_timeout=PATIENCE_S, ping_interval=None)  # no hurry of its own
+    options.update(open_timeout=PATIENCE_S, ping_interval=None)  # no time-outs of the client's own
     return await websockets.connect(f"ws://127.0.0.1:{server.port}/api/v1/live", **options)
 
 
@@ -28,7 +28,7 @@ async def message(socket, kind):
 
 
 async def want(socket, **wishes):
-    """Says what it wants; that has been heard when the ping behind it is answered."""
+    """Sends a subscription; the server has received it when it answers the ping that follows."""
     await socket.send(json.dumps(wishes))
     await asyncio.wait_for(await socket.ping(), PATIENCE_S)
 
@@ -41,7 +41,7 @@ async def close_code(socket):
         return closed.rcvd.code
 
 
-def test_a_viewer_follows_a_job_from_the_queue_to_its_end():
+def test_viewer_follows_job_from_queue_to_end():
     async def follow(server):
         socket = await connect(server)
         assert (await message(socket, "hello"))["boot"]
@@ -64,7 +64,7 @@ def test_a_viewer_follows_a_job_from_the_queue_to_its_end():
         asyncio.run(follow(server))
 
 
-def test_every_one_of_many_viewers_gets_every_message():
+def test_each_of_many_viewers_gets_every_message():
     async def watch(server):
         sockets = await asyncio.gather(*(connect(server) for _ in range(50)))
         await asyncio.gather(*(want(socket, job=1) for socket in sockets))
@@ -78,7 +78,7 @@ def test_every_one_of_many_viewers_gets_every_message():
         asyncio.run(watch(server))
 
 
-def test_a_message_in_pieces_is_understood_and_compression_is_not_needed():
+def test_fragmented_uncompressed_message_is_read():
     async def talk(server):
         socket = await connect(server, compression="deflate")
         await socket.send(["{", '"job"', ": 1", "}"])
@@ -91,7 +91,7 @@ def test_a_message_in_pieces_is_understood_and_compression_is_not_needed():
 
 @pytest.mark.parametrize("data, code", [(b"binary", 1003), (" " * 65537, 1009)],
                          ids=["binary", "too long"])
-def test_a_viewer_that_sends_what_it_should_not_learns_why(data, code):
+def test_invalid_viewer_message_closes_with_reason(data, code):
     async def send(server):
         socket = await connect(server)
         await socket.send(data)
@@ -100,7 +100,7 @@ def test_a_viewer_that_sends_what_it_should_not_learns_why(data, code):
         asyncio.run(send(server))
 
 
-def test_a_server_that_ends_says_so():
+def test_stopping_server_closes_viewers_with_code():
     async def stay(server):
         socket = await connect(server)
         server.process.stdin.close()

@@ -1,4 +1,5 @@
-"""Marks by hand: what `import ebb` alone offers, and what it does with wrong or strange input."""
+"""Marks sent by hand: the functions of `import ebb`, and how they handle invalid or unusual
+input."""
 
 import json
 import os
@@ -17,7 +18,7 @@ from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 @pytest.fixture
 def marks(monkeypatch):
-    """What ebb would be: the socket that marks go to."""
+    """Stands in for ebb: a socket that receives the marks."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EBB_TRUTH", "0")
@@ -39,7 +40,7 @@ def received(marks):
         return found
 
 
-def test_steps_phases_and_anything_else(marks):
+def test_steps_phases_and_other_marks_are_sent(marks):
     ebb.step(1)
     ebb.step(2, epoch=0.5, steps_per_epoch=4, max_steps=8)
     with ebb.phase("eval"):
@@ -55,14 +56,14 @@ def test_steps_phases_and_anything_else(marks):
     ]
 
 
-def test_a_phase_that_ends_by_an_exception_ends(marks):
+def test_phase_left_by_exception_is_ended(marks):
     with pytest.raises(KeyError):
         with ebb.phase("eval"):
             raise KeyError("x")
     assert received(marks)[-1] == "KIND=phase\nNAME=eval\nSTATE=end"
 
 
-def test_hello_tells_the_versions_of_what_is_imported(marks, monkeypatch):
+def test_hello_has_versions_of_imported_packages(marks, monkeypatch):
     class Odd:
         __version__ = "1.0\nKIND=end"
 
@@ -72,12 +73,12 @@ def test_hello_tells_the_versions_of_what_is_imported(marks, monkeypatch):
     ebb.step(1)
     lines = received(marks)[0].splitlines()
     hello = dict(line.split("=", 1) for line in lines)
-    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # nothing is said twice
+    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # no key occurs twice
     assert hello["PYTHON_VERSION"] == sys.version.split()[0]
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
 
-def test_a_checkpoint_is_wanted_until_it_is_there(marks, monkeypatch):
+def test_checkpoint_is_requested_until_it_is_written(marks, monkeypatch):
     monkeypatch.setattr(_marks, "_has_hello", False)
     assert not ebb.checkpoint_requested()
     hello = dict(line.split("=", 1) for line in received(marks)[0].splitlines())
@@ -88,7 +89,7 @@ def test_a_checkpoint_is_wanted_until_it_is_there(marks, monkeypatch):
     marks.sendto(b"CHECKPOINT=8\n", hello["REPLY"])
     assert ebb.checkpoint_requested()
     ebb.checkpoint_failed()
-    ebb.checkpoint_done("/ck/8")  # nobody waits for it any more
+    ebb.checkpoint_done("/ck/8")  # the request was answered already
     assert received(marks) == [
         "KIND=ack\nID=7\nSTATUS=started",
         "KIND=ack\nID=7\nSTATUS=done\nPATH=/ck/7",
@@ -102,14 +103,14 @@ class Unspeakable:
         raise RuntimeError("no")
 
 
-def test_names_that_are_none_are_written_as_keys(marks):
+def test_invalid_value_names_are_converted_to_keys(marks):
     ebb.mark(**{"train/loss": 1, "a\nKIND=end\nb": 2, "9": 3, "must_arrive": 4, "": 5})
     assert received(marks) == [
         "KIND=other\nTRAIN_LOSS=1\nA_KIND_END_B=2\nX9=3\nMUST_ARRIVE=4\nX=5"
     ]
 
 
-@pytest.mark.parametrize("value, told", [
+@pytest.mark.parametrize("value, sent", [
     ("a\nKIND=end\0b", "a KIND=end b"),
     ("\udcff", "?"),
     (b"\xff\n", "b'\\xff\\n'"),
@@ -118,15 +119,15 @@ def test_names_that_are_none_are_written_as_keys(marks):
     (10 ** 5000, ""),
     (float("nan"), "nan"),
 ], ids=["lines", "surrogate", "bytes", "long", "unspeakable", "large", "nan"])
-def test_a_value_is_one_line_whatever_it_is(marks, value, told):
+def test_any_value_is_sent_as_one_line(marks, value, sent):
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     if isinstance(value, int) and not limit:
-        told = str(value)[:1024]
+        sent = str(value)[:1024]
     ebb.mark(value=value)
-    assert received(marks) == [f"KIND=other\nVALUE={told}"]
+    assert received(marks) == [f"KIND=other\nVALUE={sent}"]
 
 
-def test_of_too_many_values_the_first_are_told(marks):
+def test_mark_with_too_many_values_keeps_the_first(marks):
     ebb.mark(**{f"value_{i}": "ü" * 1000 for i in range(10)})
     (text,) = received(marks)
     assert text.startswith("KIND=other\nVALUE_0=ü") and len(text.encode()) <= 8192
@@ -135,22 +136,22 @@ def test_of_too_many_values_the_first_are_told(marks):
 
 
 @pytest.mark.parametrize("n", [None, "many", float("nan"), float("inf"), [1]])
-def test_a_step_that_is_no_number_is_not_told_and_ends_nothing(marks, n):
+def test_invalid_step_number_is_ignored(marks, n):
     ebb.step(n)
     assert received(marks) == []
 
 
-def test_a_step_may_be_text_a_float_or_go_backwards(marks):
+def test_step_number_may_be_text_or_float_or_decrease(marks):
     ebb.step("5")
     ebb.step(3.0)
     assert received(marks) == ["KIND=step\nSTEP=5", "KIND=step\nSTEP=3"]
 
 
-def test_the_patience_of_one_thread_is_not_the_end_of_the_others_marks(marks):
+def test_waiting_thread_does_not_block_marks_of_others(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
-    w._socket.settimeout(0.01)  # as another thread does that has something that must arrive
+    w._socket.settimeout(0.01)  # as another thread does for a mark that must arrive
     assert not w.send("KIND=other")
     w._socket.setblocking(False)
     received(marks)
@@ -162,7 +163,7 @@ def fill(w):
         pass
 
 
-def test_a_step_that_finds_no_room_waits_for_it(marks, monkeypatch):
+def test_step_waits_for_room_in_the_socket(marks, monkeypatch):
     monkeypatch.setattr(_wire, "_PATIENCE_S", float(PATIENCE_S))
     w = _wire.wire()
     fill(w)
@@ -179,12 +180,12 @@ def test_a_step_that_finds_no_room_waits_for_it(marks, monkeypatch):
     thread = threading.Thread(target=read_when_it_waits)
     thread.start()
     ebb.step(1)
-    has_waited.append(True)  # or never will
+    has_waited.append(True)  # or the thread never waits
     thread.join()
     assert received(marks)[-1] == "KIND=step\nSTEP=1"
 
 
-def test_steps_do_not_wait_long_for_one_who_never_reads(marks, monkeypatch):
+def test_steps_do_not_wait_long_for_stuck_receiver(marks, monkeypatch):
     now, waits = 1000.0, []
 
     def wait(s, data):
@@ -201,13 +202,13 @@ def test_steps_do_not_wait_long_for_one_who_never_reads(marks, monkeypatch):
     for _ in range(1000):
         now += 0.1
         ebb.step(1)
-    # a second at first, and then 2 ms in each second
+    # one second at first, then 2 ms per second
     assert 5 <= len(waits) <= 7
 
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
                                                ("ECONNREFUSED", True)])
-def test_a_moment_without_memory_is_not_the_end_of_marks(marks, monkeypatch, name, is_for_ever):
+def test_memory_error_in_send_does_not_end_marks(marks, monkeypatch, name, is_for_ever):
     import errno
 
     class Trouble:
@@ -224,7 +225,7 @@ def test_a_moment_without_memory_is_not_the_end_of_marks(marks, monkeypatch, nam
     monkeypatch.undo()
 
 
-def test_a_child_that_was_forked_under_a_lock_does_not_wait_for_it(marks):
+def test_child_forked_under_a_lock_does_not_hang(marks):
     w = _wire.wire()
     w.bind()
     with w._lock:
@@ -237,7 +238,7 @@ def test_a_child_that_was_forked_under_a_lock_does_not_wait_for_it(marks):
     done.cancel()
 
 
-def test_without_a_descriptor_left_there_is_no_verdict_and_no_exception(marks):
+def test_no_verdict_without_free_descriptors(marks):
     ebb.mark()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -247,7 +248,7 @@ def test_without_a_descriptor_left_there_is_no_verdict_and_no_exception(marks):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_with_very_many_descriptors_there_is_a_verdict(marks):
+def test_verdict_works_with_high_descriptor_numbers(marks):
     ebb.mark()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
@@ -274,7 +275,7 @@ def test_with_very_many_descriptors_there_is_a_verdict(marks):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_within_a_second_the_verdict_is_asked_for_once(marks, monkeypatch):
+def test_verdict_is_requested_at_most_once_per_second(marks, monkeypatch):
     asked = []
 
     def ask(timeout):
@@ -283,7 +284,7 @@ def test_within_a_second_the_verdict_is_asked_for_once(marks, monkeypatch):
 
     ebb.mark()
     monkeypatch.setattr(_verdict, "_ask", ask)
-    assert ebb.verdict() is None  # there was no answer: the next call asks again
+    assert ebb.verdict() is None  # after a failed request, the next call asks again
     assert ebb.verdict() == {"verdict": "flat"}
     monkeypatch.setattr(_verdict, "_FRESH_S", PATIENCE_S * 10.0)
     assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 2
@@ -291,14 +292,14 @@ def test_within_a_second_the_verdict_is_asked_for_once(marks, monkeypatch):
     assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 3
 
 
-def test_more_than_one_datagram_holds_is_cut_between_values(marks):
+def test_mark_larger_than_a_datagram_is_cut_between_values(marks):
     ebb.mark("other", **{f"k{n:02}": "é" * 500 for n in range(20)})
     text = marks.recv(1 << 16).decode()
     assert len(text.encode()) <= 8192
     assert text.split("\n") == ["KIND=other"] + [f"K{n:02}=" + "é" * 500 for n in range(8)]
 
 
-def test_a_child_of_a_child_is_silent_too_and_the_parent_is_not(marks):
+def test_grandchild_sends_no_marks_and_parent_does(marks):
     ebb.mark()
     marks.recv(8192)
     child = os.fork()
@@ -331,14 +332,14 @@ print("done")
 
 
 @pytest.mark.parametrize("path", [None, "/nonexistent/marks", "/" + "x" * 200, "bad\udcff"])
-def test_outside_of_a_run_everything_does_nothing(path):
+def test_package_outside_a_run_does_nothing(path):
     env = environment({"PYTHONPATH": PACKAGE, "EBB_SOCKET": path})
     result = subprocess.run([sys.executable, "-c", SCRIPT], env=env, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_S)
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_what_few_need_is_found_without_an_import_of_its_own():
+def test_rarely_used_functions_are_imported_lazily():
     code = ("import sys, ebb\n"
             "assert 'ebb.torch' not in sys.modules and 'ebb.data' not in sys.modules\n"
             "print(ebb.torch.census(keep=False).object_count > 0, ebb.data.LazyImages.__name__,\n"
@@ -348,12 +349,12 @@ def test_what_few_need_is_found_without_an_import_of_its_own():
     assert result.stdout == "True LazyImages isolate False\n"
 
 
-def test_the_peak_in_a_trainer_s_logs_is_never_below_what_is_there_now(monkeypatch):
+def test_logged_peak_is_never_below_current_memory(monkeypatch):
     monkeypatch.setattr(_memory, "rss_bytes", lambda: 300 << 20)
-    for peak_mib, told in ((299, 300), (400, 400)):
+    for peak_mib, sent in ((299, 300), (400, 400)):
         monkeypatch.setattr(_memory, "peak_bytes", lambda: peak_mib << 20)
         logs = _memory.for_logs()
-        assert (logs["memory_rss_mib"], logs["memory_rss_peak_mib"]) == (300, told)
+        assert (logs["memory_rss_mib"], logs["memory_rss_peak_mib"]) == (300, sent)
 
 
 BACKWARDS = """
@@ -365,7 +366,7 @@ ebb.step(10**30)
 """
 
 
-def test_steps_that_go_backwards_are_recorded_as_they_were_told(run_job):
+def test_decreasing_step_numbers_are_recorded_as_sent(run_job):
     run = run_job(sys.executable, "-c", BACKWARDS)
     assert (run.status, run.stderr) == (0, "")
     assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 2, 1, 10 ** 6, 4]

@@ -31,7 +31,7 @@ class Server:
         return self.http.post("/jobs", json=wanted).json()["id"]
 
     def progress(self, number):
-        """Yields what the WebSocket says, to its end."""
+        """Yields the messages of the WebSocket until it closes."""
         with client.connect(f"ws://127.0.0.1:{self.port}/jobs/{number}/progress",
                             open_timeout=PATIENCE_S, ping_interval=None) as connection:
             for message in connection:
@@ -47,7 +47,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(module, tmp_path, **env):
-    # The socket is bound here, so that its port is known and nobody else's.
+    # The socket is bound here, so that its port is known and cannot be taken by others.
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -79,7 +79,7 @@ def server(tmp_path):
 
 
 def grown(server, jobs, steps, mib_per_step):
-    server.finish(server.start(2))  # whatever the first one loads
+    server.finish(server.start(2))  # the first job loads modules once
     before = server.rss()
     for _ in range(jobs):
         end = server.finish(server.start(steps, mib_per_step))
@@ -87,23 +87,23 @@ def grown(server, jobs, steps, mib_per_step):
     return server.rss() - before
 
 
-def test_before_every_job_stays_in_the_servers_memory(tmp_path):
+def test_jobs_in_the_servers_process_leave_memory_behind(tmp_path):
     with serving("server_before", tmp_path) as server:
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
 
-def test_isolated_jobs_leave_nothing(server):
+def test_isolated_jobs_leave_no_memory_in_the_server(server):
     assert grown(server, jobs=3, steps=10, mib_per_step=4) < 16 * MIB
 
 
-def test_it_can_still_run_as_before(tmp_path):
+def test_example_server_works_with_isolation_disabled(tmp_path):
     with serving("server", tmp_path, EBB_ISOLATE="0") as server:
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
 
 def follow(server):
-    """How many steps, what a viewer saw of them, and the end. A viewer may come when all is over:
-    then another job, which takes longer, is started."""
+    """Returns the number of steps, the marks that a viewer received, and the last message. A viewer
+    may connect too late; then a longer job is started."""
     for count in (50, 200, 800, 3200):
         *steps, end = server.progress(server.start(count, mib_per_step=0))
         if steps:
@@ -112,24 +112,24 @@ def follow(server):
 
 
 @pytest.mark.parametrize("off", [False, True])
-def test_progress_comes_over_the_websocket(tmp_path, off):
+def test_example_server_sends_progress_over_websocket(tmp_path, off):
     with serving("server", tmp_path, **({"EBB_ISOLATE": "0"} if off else {})) as server:
         count, steps, end = follow(server)
     assert end == {"kind": "end", "state": "done", "error": None,
                    "result": {"steps": count, "loss": pytest.approx(0.9 ** count)}}
-    # a slow viewer misses some, and sees none twice or late
+    # a slow viewer misses marks, but receives none twice or out of order
     numbers = [mark["step"] for mark in steps]
     assert numbers and numbers == sorted(set(numbers))
     assert all(mark == {"kind": "step", "step": mark["step"], "max_steps": count}
                for mark in steps)
 
 
-def test_an_exception_of_a_job_reaches_the_viewer(server):
+def test_exception_of_a_job_reaches_the_viewer(server):
     end = server.finish(server.start(0))
     assert (end["state"], end["error"]) == ("failed", "ValueError: 0 steps are none")
 
 
-def test_a_job_over_its_limit_does_not_harm_the_server(tmp_path):
+def test_job_over_its_limit_does_not_harm_the_server(tmp_path):
     with serving("server", tmp_path, JOB_LIMIT="300M") as server:
         greedy, modest = server.start(1000, 8), server.start(5)
         assert server.finish(modest)["state"] == "done"
@@ -139,7 +139,7 @@ def test_a_job_over_its_limit_does_not_harm_the_server(tmp_path):
         assert server.finish(server.start(2))["state"] == "done"
 
 
-def test_a_job_can_be_cancelled(server):
+def test_example_server_cancels_a_job(server):
     number = server.start(100000)
     for mark in server.progress(number):
         if mark["kind"] == "step":
@@ -149,7 +149,7 @@ def test_a_job_can_be_cancelled(server):
 
 
 def descendants(folder):
-    """Processes that were started with this folder for their temporary files."""
+    """Returns the processes that were started with this folder for temporary files."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -161,7 +161,7 @@ def descendants(folder):
     return found
 
 
-def test_the_end_of_the_server_is_the_end_of_its_jobs(tmp_path):
+def test_stopping_example_server_ends_its_jobs(tmp_path):
     with serving("server", tmp_path) as server:
         for mark in server.progress(server.start(100000)):
             if mark["kind"] == "step":
@@ -173,6 +173,6 @@ def test_the_end_of_the_server_is_the_end_of_its_jobs(tmp_path):
     assert descendants(tmp_path) == []
 
 
-def test_an_unknown_job_is_said_to_be_unknown(server):
+def test_example_server_reports_unknown_job(server):
     answer = server.http.get("/jobs/77")
     assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 77")

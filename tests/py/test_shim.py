@@ -1,6 +1,6 @@
-"""The shim that `ebb run` puts on PYTHONPATH: what it finds, what it leaves alone.
+"""The shim that `ebb run` puts on PYTHONPATH: which programs it hooks, and what it must not change.
 
-Most of it is tested with a torch of a few lines, which has what is hooked and nothing else.
+Most tests use a fake torch of a few lines that has only the hooked functions.
 """
 
 import os
@@ -89,19 +89,19 @@ def short(run):
     return [(m["kind"], m["step"]) for m in run.marks("begin", "step", "epoch", "end")]
 
 
-def test_a_script_tells_its_steps_and_epochs(run_job, project):
+def test_script_sends_steps_and_epochs(run_job, project):
     run = run_job(sys.executable, project / "train.py")
     assert (run.status, run.stdout, run.stderr) == (0, "trained\n", "")
     assert short(run) == EXPECTED
     assert [m.get("steps_per_epoch") for m in run.marks("epoch")] == [3, 3]
 
 
-def test_a_module_tells_its_steps(run_job, project):
+def test_module_run_with_dash_m_sends_steps(run_job, project):
     run = run_job(sys.executable, "-m", "train", cwd=project)
     assert short(run) == EXPECTED
 
 
-def test_a_console_script_tells_its_steps(run_job, project):
+def test_console_script_sends_steps(run_job, project):
     script = project / "train"
     script.write_text(f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(project)!r})\n"
                       "from train import main\nmain()\n")
@@ -109,18 +109,18 @@ def test_a_console_script_tells_its_steps(run_job, project):
     assert short(run_job(script)) == EXPECTED
 
 
-def test_a_zipped_application_tells_its_steps(run_job, project, tmp_path):
+def test_zipped_application_sends_steps(run_job, project, tmp_path):
     archive = tmp_path / "train.pyz"
     zipapp.create_archive(project, archive, main="train:main")
     assert short(run_job(sys.executable, archive)) == EXPECTED
 
 
-def test_a_python_started_by_the_job_tells_its_steps(run_job, project):
+def test_python_started_by_the_job_sends_steps(run_job, project):
     run = run_job("sh", "-c", '"$0" -c "" && "$0" train.py', sys.executable, cwd=project)
     assert short(run) == EXPECTED
 
 
-def test_a_virtual_environment_tells_its_steps_and_runs_its_own_sitecustomize(run_job, project,
+def test_venv_sends_steps_and_runs_its_own_sitecustomize(run_job, project,
                                                                             tmp_path):
     made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"],
                           env=environment(), timeout=PATIENCE_S)
@@ -132,17 +132,17 @@ def test_a_virtual_environment_tells_its_steps_and_runs_its_own_sitecustomize(ru
     plain = subprocess.run(command, env=environment(), text=True, stdout=subprocess.PIPE,
                            timeout=PATIENCE_S)
     run = run_job(*command)
-    assert run.stdout == plain.stdout  # that of the system, where it has one, comes before
+    assert run.stdout == plain.stdout  # the system's own sitecustomize, if any, comes first
     assert short(run) == EXPECTED
 
 
-# ---- what of the user's must stay as it is ----
+# ---- what must not change for the user ----
 
 LOOK = "import sys; print(getattr(sys.modules.get('sitecustomize'), 'whose', None))"
 
 
 def with_and_without(run_job, tmp_path, text, *arguments):
-    """A Python with a sitecustomize of TEXT: under ebb, and by hand."""
+    """Runs a Python with a sitecustomize of TEXT, with and without ebb."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own/sitecustomize.py").write_text(text)
     env = {"PYTHONPATH": tmp_path / "own"}
@@ -153,7 +153,7 @@ def with_and_without(run_job, tmp_path, text, *arguments):
     return (run.status, run.stdout, run.stderr), (plain.returncode, plain.stdout, plain.stderr)
 
 
-def test_a_sitecustomize_of_the_users_runs(run_job, tmp_path):
+def test_sitecustomize_of_the_user_runs(run_job, tmp_path):
     ours, plain = with_and_without(run_job, tmp_path, "whose = 'mine'\n", "-c", LOOK)
     assert ours == plain == (0, "mine\n", "")
 
@@ -163,13 +163,13 @@ def test_a_sitecustomize_of_the_users_runs(run_job, tmp_path):
     ("import nowhere_at_all\n", "nowhere_at_all"),
     ("def (:\n", "SyntaxError"),
 ])
-def test_its_errors_are_reported_as_by_hand(run_job, tmp_path, text, word):
+def test_errors_of_user_sitecustomize_are_reported(run_job, tmp_path, text, word):
     ours, plain = with_and_without(run_job, tmp_path, text, "-c", LOOK)
     assert ours == plain
     assert word in ours[2]
 
 
-def test_without_one_there_is_none(run_job):
+def test_no_sitecustomize_is_visible_without_the_users(run_job):
     run = run_job(sys.executable, "-c", "import sys; print('sitecustomize' in sys.modules)",
                   env={"PYTHONNOUSERSITE": "1"})
     code = "import sys; print('sitecustomize' in sys.modules)"
@@ -179,7 +179,7 @@ def test_without_one_there_is_none(run_job):
     assert run.stdout == plain.stdout
 
 
-def test_the_path_of_modules_is_as_by_hand(run_job, tmp_path):
+def test_sys_path_is_the_same_under_the_shim(run_job, tmp_path):
     look = [sys.executable, "-c", "import sys; print(sys.path)"]
     run = run_job(*look, env={"PYTHONPATH": "/nowhere:/elsewhere"})
     plain = subprocess.run(look, env=environment({"PYTHONPATH": "/nowhere:/elsewhere"}), text=True,
@@ -187,7 +187,7 @@ def test_the_path_of_modules_is_as_by_hand(run_job, tmp_path):
     assert run.stdout == plain.stdout
 
 
-def test_few_modules_are_loaded_for_it(run_job, tmp_path):
+def test_shim_loads_few_modules(run_job, tmp_path):
     look = [sys.executable, "-c", "import sys; print('\\n'.join(sorted(sys.modules)))"]
     run = run_job(*look)
     plain = subprocess.run(look, env=environment(), text=True, stdout=subprocess.PIPE, cwd=tmp_path,
@@ -195,8 +195,23 @@ def test_few_modules_are_loaded_for_it(run_job, tmp_path):
     assert set(run.stdout.split()) == set(plain.stdout.split())
 
 
+def test_follower_lets_the_main_thread_import_threading(run_job):
+    """The first thread that imports threading counts as the main one, and is waited for at exit."""
+    code = """if True:
+        import sys, time
+        blocks = [bytearray(1 << 20) for _ in range(80)]
+        end = time.monotonic() + 60
+        while "threading" not in sys.modules and time.monotonic() < end:
+            time.sleep(0.05)
+        import threading
+        print(threading.current_thread() is threading.main_thread(), time.monotonic() < end)
+    """
+    run = run_job(sys.executable, "-c", code)
+    assert run.stdout.split() == ["True", "True"]
+
+
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
-def test_a_python_that_looks_at_no_path_is_left_alone(run_job, flag):
+def test_isolated_mode_python_runs_without_shim(run_job, flag):
     look = "import sys; print([f for f in sys.meta_path if f.__class__ is type and "\
            "f.__name__.startswith('_')])"
     run = run_job(sys.executable, flag, "-c", look)
@@ -204,7 +219,8 @@ def test_a_python_that_looks_at_no_path_is_left_alone(run_job, flag):
 
 
 def other_pythons():
-    """Pythons of other versions, by their usual names and where version managers put them."""
+    """Returns Pythons of other versions, found by their usual names and in folders of version
+    managers."""
     found = {}
     home = os.path.expanduser("~/.pyenv/versions")
     managed = sorted(os.listdir(home)) if os.path.isdir(home) else []
@@ -221,7 +237,7 @@ def other_pythons():
     return found
 
 
-def test_every_python_starts_and_the_old_ones_are_left_alone(run_job, project):
+def test_every_python_starts_and_old_ones_run_without_shim(run_job, project):
     pythons = other_pythons()
     if not pythons:
         pytest.skip("there is no other Python on this machine")
@@ -234,22 +250,23 @@ def test_every_python_starts_and_the_old_ones_are_left_alone(run_job, project):
 
 # ---- the package ----
 
-def test_the_package_can_be_imported_without_being_installed(run_job, project):
+def test_package_can_be_imported_in_a_job_without_install(run_job, project):
     run = run_job(sys.executable, "-c", "import ebb; print(ebb.__file__)")
     if "site-packages" not in run.stdout:
         assert run.stdout == f"{PACKAGE / 'ebb' / '__init__.py'}\n"
     assert run.status == 0
 
 
-def test_a_module_of_the_users_called_ebb_is_not_shadowed(run_job, project):
+def test_user_module_named_ebb_is_not_shadowed(run_job, project):
     (project / "ebb.py").write_text("print('mine')\nwhose = 'mine'\n")
     (project / "train.py").write_text(TRAIN + "    import ebb\n    print(ebb.whose)\n")
     run = run_job(sys.executable, project / "train.py")
-    assert (run.stdout, run.stderr) == ("trained\nmine\nmine\n", "")  # and not run before its time
+    # and it was not imported early
+    assert (run.stdout, run.stderr) == ("trained\nmine\nmine\n", "")
     assert short(run) == EXPECTED
 
 
-def test_a_module_called_ebb_that_is_there_already_stays(run_job, project):
+def test_already_imported_module_named_ebb_stays(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -258,7 +275,7 @@ def test_a_module_called_ebb_that_is_there_already_stays(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_a_job_that_tells_its_steps_itself_is_not_told_twice(run_job, project):
+def test_steps_sent_by_the_job_are_not_sent_twice(run_job, project):
     (project / "train.py").write_text(TRAIN.replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n            ebb.step(batch + 100)\n").replace(
@@ -267,10 +284,10 @@ def test_a_job_that_tells_its_steps_itself_is_not_told_twice(run_job, project):
     assert short(run) == [("step", n) for n in (101, 102, 103, 101, 102, 103)]
 
 
-# ---- without it ----
+# ---- without the shim ----
 
 @pytest.mark.parametrize("options, env", [(["--no-shim"], {}), ([], {"EBB_SHIM": "0"})])
-def test_it_can_be_left_out(run_job, project, options, env):
+def test_shim_can_be_disabled(run_job, project, options, env):
     run = run_job(sys.executable, project / "train.py", options=options, env=env)
     assert (run.status, run.stdout) == (0, "trained\n")
     assert run.marks() == []
@@ -278,7 +295,7 @@ def test_it_can_be_left_out(run_job, project, options, env):
     assert run_job(*look, options=options, env=env).stdout == "None\n"
 
 
-def test_a_run_inside_a_run_can_leave_it_out(run_job, project, tmp_path):
+def test_nested_run_can_disable_the_shim(run_job, project, tmp_path):
     run = run_job(binary(), "run", "-q", "-d", tmp_path / "inner", "--no-shim", "--",
                   sys.executable, project / "train.py")
     assert (run.status, run.stdout) == (0, "trained\n")
@@ -293,12 +310,12 @@ def run_by_hand(project, socket_path):
 
 
 @pytest.mark.parametrize("path", [None, "", "/nonexistent/marks", "x" * 300])
-def test_without_a_socket_the_job_runs_as_ever(project, path):
+def test_job_without_mark_socket_runs(project, path):
     result = run_by_hand(project, path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_a_socket_that_goes_away_in_between_does_no_harm(project, tmp_path):
+def test_removed_mark_socket_does_not_harm_the_job(project, tmp_path):
     path = tmp_path / "marks"
     (project / "train.py").write_text(TRAIN.replace(
         "            optimizer.step()\n",
@@ -311,7 +328,7 @@ def test_a_socket_that_goes_away_in_between_does_no_harm(project, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_a_receiver_that_has_closed_does_no_harm(project, tmp_path):
+def test_closed_mark_receiver_does_not_harm_the_job(project, tmp_path):
     path = tmp_path / "marks"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
@@ -319,17 +336,17 @@ def test_a_receiver_that_has_closed_does_no_harm(project, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_a_receiver_that_takes_nothing_does_not_stop_the_job(project, tmp_path):
+def test_stuck_mark_receiver_does_not_stop_the_job(project, tmp_path):
     path = tmp_path / "marks"
     (project / "train.py").write_text(TRAIN.replace("[1, 2, 3]", "range(20000)"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
-        result = run_by_hand(project, path)  # 40,000 steps: a wait for each would take hours
+        result = run_by_hand(project, path)  # 40,000 steps: waiting for each would take hours
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
 @pytest.mark.parametrize("missing", ["_watch.py", "_hooks.py", "_steps.py", "__init__.py"])
-def test_an_installation_with_a_file_missing_does_no_harm(project, tmp_path, missing):
+def test_incomplete_installation_does_not_harm_the_job(project, tmp_path, missing):
     shutil.copytree(PACKAGE / "ebb", tmp_path / "ebb")
     (tmp_path / "ebb" / missing).unlink()
     env = environment({"PYTHONPATH": tmp_path / "ebb/_shim", "EBB_SOCKET": tmp_path / "marks"})
@@ -340,7 +357,7 @@ def test_an_installation_with_a_file_missing_does_no_harm(project, tmp_path, mis
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_a_restarted_job_that_counts_anew_has_made_progress(run_job, project):
+def test_restarted_job_counting_from_zero_makes_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer
@@ -358,9 +375,9 @@ time.sleep(200)  # until the guard has had enough
     assert {m.get("counted") for m in run.marks("step", step=2)} == {None, "1"}
 
 
-# ---- versions of torch that it does not know ----
+# ---- unknown versions of torch ----
 
-def test_a_torch_without_the_hook_is_left_alone(run_job, project):
+def test_torch_without_optimizer_hooks_is_left_alone(run_job, project):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
     run = run_job(sys.executable, project / "train.py")
@@ -369,7 +386,7 @@ def test_a_torch_without_the_hook_is_left_alone(run_job, project):
 
 
 @pytest.mark.parametrize("options, env", [((), {"EBB_VERBOSE": "1"}), (["--verbose"], {})])
-def test_with_verbose_there_is_one_line_for_a_hook_that_cannot_be_set(run_job, project, options,
+def test_verbose_prints_one_line_for_a_failed_hook(run_job, project, options,
                                                                       env):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
@@ -379,14 +396,14 @@ def test_with_verbose_there_is_one_line_for_a_hook_that_cannot_be_set(run_job, p
     assert run.stdout == "trained\n"
 
 
-def test_a_module_that_fails_to_load_fails_as_by_hand(run_job, project):
+def test_shim_does_not_change_import_errors(run_job, project):
     (project / "torch/optim/optimizer.py").write_text("raise ImportError('broken build')\n")
     run = run_job(sys.executable, project / "train.py")
     assert run.status == 1
     assert run.stderr.endswith("ImportError: broken build\n")
 
 
-def test_an_error_of_the_data_goes_through(run_job, project):
+def test_shim_does_not_change_data_loader_exceptions(run_job, project):
     data = """
 class Data:
     def __len__(self):
@@ -403,11 +420,11 @@ class Data:
     assert run.marks("epoch") == []
 
 
-# ---- where it is found ----
+# ---- location of the shim ----
 
 @pytest.mark.parametrize("place", ["share/ebb/python/ebb", "lib/python3.12/site-packages/ebb",
                                    "ebb"])
-def test_it_is_found_beside_an_installed_program(tmp_path, place):
+def test_shim_is_found_beside_an_installed_program(tmp_path, place):
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     shutil.copy(binary(), prefix / "bin/ebb")
@@ -418,7 +435,7 @@ def test_it_is_found_beside_an_installed_program(tmp_path, place):
     assert result.stdout == f"{prefix / place / '_shim'}:/mine:\n"
 
 
-def test_where_there_is_none_the_path_is_as_it_was(tmp_path):
+def test_without_a_shim_pythonpath_is_unchanged(tmp_path):
     (tmp_path / "a/b/bin").mkdir(parents=True)
     shutil.copy(binary(), tmp_path / "a/b/bin/ebb")
     result = subprocess.run([tmp_path / "a/b/bin/ebb", "run", "-q", "--no-record", "--", "sh", "-c",

@@ -1,4 +1,4 @@
-"""Which optimizer steps are one step, and which passes over a loader are epochs."""
+"""Which optimizer steps count as one step, and which passes over a loader are epochs."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ class Optimizer:
 
 
 class Listener(_wire.Wire):
-    """Keeps what would be sent."""
+    """Keeps the texts that would be sent."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Listener(_wire.Wire):
 
 
 class Loader:
-    """As the hooks see one: its iterator tells the tracker what happens to it."""
+    """A loader as the hooks see it: its iterator notifies the tracker."""
 
     def __init__(self, tracker, length, looks_ahead=False, has_length=True):
         self.tracker, self.length, self.looks_ahead = tracker, length, looks_ahead
@@ -88,8 +88,8 @@ def no_gradients(monkeypatch):
     return switch
 
 
-def told(wire):
-    """What was said, short: begin 0, step 1, …"""
+def sent(wire):
+    """Returns the marks sent, in short form: begin 0, step 1, …"""
     lines = [dict(line.split("=", 1) for line in text.splitlines()) for text in wire.texts]
     return [f"{m['KIND']} {m['STEP']}" for m in lines if m["KIND"] != "versions"]
 
@@ -99,15 +99,16 @@ def values(wire, key):
             if line.startswith(key + "=")]
 
 
-def test_a_step_of_one_optimizer_is_a_step(wire, tracker):
+def test_step_of_one_optimizer_is_a_step(wire, tracker):
     optimizer = Optimizer()
     for _ in range(3):
         tracker.on_step(optimizer)
-    assert told(wire) == ["begin 0", "step 1", "step 2", "step 3"]
-    assert values(wire, "BY") == ["hook"] * len(wire.texts)  # ebb leaves them out beside own ones
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3"]
+    # so that ebb can ignore them if the job sends its own
+    assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
-def test_the_beginning_tells_what_a_report_has_to_name(wire, tracker):
+def test_begin_mark_has_escaped_versions(wire, tracker):
     sys.modules["torch"].__version__ = "9.8.7\nKIND=end"
     for _ in range(2):
         tracker.on_step(Optimizer())
@@ -120,16 +121,16 @@ def test_two_optimizers_that_step_once_each_are_one_step(wire, tracker):
     for _ in Loader(tracker, 4):
         tracker.on_step(critic)
         tracker.on_step(actor)
-    assert told(wire) == ["begin 0", "step 1", "step 2", "step 3", "step 4", "epoch 4"]
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "step 4", "epoch 4"]
 
 
-def test_of_optimizers_with_different_paces_the_fastest_counts(wire, tracker):
+def test_fastest_of_several_optimizers_counts_steps(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     for i, _ in enumerate(Loader(tracker, 10)):
         tracker.on_step(critic)
         if i % 5 == 4:
             tracker.on_step(generator)
-    assert told(wire)[-2:] == ["step 10", "epoch 10"]
+    assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
 def test_one_optimizer_for_each_parameter_is_one_step(wire, tracker):
@@ -137,10 +138,10 @@ def test_one_optimizer_for_each_parameter_is_one_step(wire, tracker):
     for _ in range(2):
         for optimizer in many:
             tracker.on_step(optimizer)
-    assert told(wire) == ["begin 0", "step 1", "step 2"]
+    assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_with_a_batch_each_are_one_step(wire, tracker):
+def test_two_optimizers_with_one_batch_each_are_one_step(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -149,41 +150,41 @@ def test_two_optimizers_with_a_batch_each_are_one_step(wire, tracker):
         next(batches)
         tracker.on_step(generator)
     assert next(batches, None) is None
-    assert told(wire)[-2:] == ["step 4", "epoch 4"]
+    assert sent(wire)[-2:] == ["step 4", "epoch 4"]
 
 
-def test_a_second_model_after_the_first_loses_no_step(wire, tracker):
-    first = Optimizer()  # kept alive: only the batch in between tells
+def test_second_model_after_the_first_loses_no_step(wire, tracker):
+    first = Optimizer()  # kept alive, so that only the batch in between shows that it is finished
     for optimizer in (first, Optimizer(), Optimizer()):
         for _ in Loader(tracker, 5):
             tracker.on_step(optimizer)
-    assert told(wire)[-2:] == ["step 15", "epoch 15"]
+    assert sent(wire)[-2:] == ["step 15", "epoch 15"]
     assert values(wire, "EPOCH") == ["1", "2", "3"]
 
 
-def test_accumulated_gradients_count_as_the_optimizer_steps(wire, tracker):
+def test_accumulated_gradients_count_optimizer_steps(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
             if i % 4 == 0 or i == 10:
                 tracker.on_step(optimizer)
-    assert told(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "step 4", "step 5",
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "step 4", "step 5",
                           "step 6", "epoch 6"]
     assert set(values(wire, "STEPS_PER_EPOCH")) == {"3"}
 
 
-def test_a_step_for_the_rest_behind_the_loop_belongs_to_the_epoch(wire, tracker):
+def test_step_after_the_loop_belongs_to_the_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
             if i % 4 == 0:
                 tracker.on_step(optimizer)
         tracker.on_step(optimizer)
-    assert told(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "step 4", "step 5",
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "step 4", "step 5",
                           "step 6", "epoch 6"]
 
 
-def test_gradients_that_are_carried_over_leave_the_boundary_where_the_pass_ended(wire, tracker):
+def test_carried_over_gradients_do_not_move_the_epoch_end(wire, tracker):
     optimizer, count = Optimizer(), 0
     for _ in range(2):
         for _ in Loader(tracker, 5):
@@ -191,13 +192,14 @@ def test_gradients_that_are_carried_over_leave_the_boundary_where_the_pass_ended
             if count % 2 == 0:
                 tracker.on_step(optimizer)
     tracker.close()
-    assert told(wire) == ["begin 0", "step 1", "step 2", "epoch 2", "step 3", "step 4", "step 5",
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "epoch 2", "step 3", "step 4", "step 5",
                           "epoch 5", "end 5"]
-    assert values(wire, "STEPS_PER_EPOCH") == ["3", "2", "3"]  # a guess, and what was seen
+    # an estimate, then the observed numbers
+    assert values(wire, "STEPS_PER_EPOCH") == ["3", "2", "3"]
 
 
 def ahead(loader):
-    """As accelerate does: the end is known before the last batch is used."""
+    """Fetches ahead as accelerate does: the end is known before the last batch is used."""
     batches = iter(loader)
     held = next(batches)
     for batch in batches:
@@ -207,28 +209,28 @@ def ahead(loader):
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_a_loader_that_is_read_ahead_ends_with_the_step_of_its_last_batch(wire, tracker, length):
+def test_prefetched_epoch_ends_with_step_of_last_batch(wire, tracker, length):
     optimizer = Optimizer()
     for _ in range(2):
         for _ in ahead(Loader(tracker, length, looks_ahead=True)):
             tracker.on_step(optimizer)
     tracker.close()
-    boundaries = [line for line in told(wire) if line.startswith("epoch")]
+    boundaries = [line for line in sent(wire) if line.startswith("epoch")]
     assert boundaries == [f"epoch {length}", f"epoch {2 * length}"]
     assert values(wire, "STEPS_PER_EPOCH")[-1] == str(length)
 
 
-def test_that_batches_are_read_ahead_is_learned(wire, tracker):
+def test_prefetching_of_batches_is_detected(wire, tracker):
     optimizer = Optimizer()
     for _ in range(3):
         for _ in ahead(Loader(tracker, 4)):
             tracker.on_step(optimizer)
     tracker.close()
-    boundaries = [line for line in told(wire) if line.startswith("epoch")]
+    boundaries = [line for line in sent(wire) if line.startswith("epoch")]
     assert boundaries[1:] == ["epoch 8", "epoch 12"]
 
 
-def test_an_evaluation_is_no_epoch(wire, tracker, no_gradients):
+def test_evaluation_is_not_an_epoch(wire, tracker, no_gradients):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 4), 1):
@@ -237,28 +239,28 @@ def test_an_evaluation_is_no_epoch(wire, tracker, no_gradients):
                 no_gradients()
                 assert len(list(Loader(tracker, 9))) == 9
                 no_gradients(False)
-    assert told(wire) == ["begin 0", "step 1", "step 2", "eval 2", "step 3", "step 4", "epoch 4",
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "eval 2", "step 3", "step 4", "epoch 4",
                           "step 5", "step 6", "eval 6", "step 7", "step 8", "epoch 8"]
 
 
-def test_an_evaluation_with_gradients_on_is_nothing_at_all(wire, tracker):
+def test_evaluation_with_gradients_enabled_sends_nothing(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
         assert len(list(Loader(tracker, 9))) == 9  # between a batch and its step
         tracker.on_step(optimizer)
     assert len(list(Loader(tracker, 9))) == 9
     tracker.close()
-    assert told(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "end 3"]
+    assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3", "epoch 3", "end 3"]
 
 
-def test_a_job_that_only_evaluates_says_nothing(wire, tracker, no_gradients):
+def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     no_gradients()
     assert len(list(Loader(tracker, 9))) == 9
     tracker.close()
-    assert told(wire) == []
+    assert sent(wire) == []
 
 
-def test_a_small_loader_beside_a_large_one_makes_no_epochs(wire, tracker):
+def test_small_loader_beside_a_large_one_makes_no_epochs(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):
@@ -266,18 +268,18 @@ def test_a_small_loader_beside_a_large_one_makes_no_epochs(wire, tracker):
             batches = iter(small)
             next(batches)
         tracker.on_step(optimizer)
-    assert [line for line in told(wire) if line.startswith("epoch")] == ["epoch 10"]
+    assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 10"]
 
 
-def test_a_loader_of_tasks_around_the_others_makes_no_epochs(wire, tracker):
+def test_outer_loader_of_tasks_makes_no_epochs(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
         for _ in Loader(tracker, 5):
             tracker.on_step(optimizer)
-    assert [line for line in told(wire) if line.startswith("epoch")] == ["epoch 5", "epoch 10"]
+    assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 5", "epoch 10"]
 
 
-def test_a_pass_that_is_broken_off_is_no_epoch(wire, tracker):
+def test_epoch_that_is_broken_off_is_not_counted(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -285,19 +287,19 @@ def test_a_pass_that_is_broken_off_is_no_epoch(wire, tracker):
             if i == 3:
                 break
     tracker.close()
-    assert told(wire)[-2:] == ["step 6", "end 6"]
+    assert sent(wire)[-2:] == ["step 6", "end 6"]
     assert values(wire, "STEPS_PER_EPOCH") == ["10"]
 
 
-def test_a_loader_without_a_length_is_known_after_its_first_pass(wire, tracker):
+def test_loader_length_is_known_after_its_first_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 6, has_length=False):
         tracker.on_step(optimizer)
-    assert told(wire)[-1] == "epoch 6"
+    assert sent(wire)[-1] == "epoch 6"
     assert values(wire, "STEPS_PER_EPOCH") == ["6"]
 
 
-def test_steps_of_an_epoch_are_told_with_the_second_step(wire, tracker):
+def test_steps_per_epoch_are_sent_with_the_second_step(wire, tracker):
     optimizer = Optimizer()
     for i, _ in enumerate(Loader(tracker, 7), 1):
         tracker.on_step(optimizer)
@@ -306,16 +308,16 @@ def test_steps_of_an_epoch_are_told_with_the_second_step(wire, tracker):
     assert wire.texts[-1] == "KIND=step\nSTEP=2\nSTEPS_PER_EPOCH=7\nBY=hook"
 
 
-def test_a_loaded_optimizer_goes_on_counting(wire, tracker, monkeypatch):
+def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"step": 101.0}})
     for _ in range(2):
         tracker.on_step(optimizer)
-    assert told(wire) == ["begin 100", "step 101", "step 102"]
+    assert sent(wire) == ["begin 100", "step 101", "step 102"]
     assert values(wire, "COUNTED") == []
 
 
-def test_a_restarted_job_whose_optimizer_does_not_count_says_so(wire, tracker, monkeypatch):
+def test_restart_with_new_optimizer_sends_counted_mark(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -323,18 +325,18 @@ def test_a_restarted_job_whose_optimizer_does_not_count_says_so(wire, tracker, m
     assert wire.texts[2:] == [f"KIND=step\nSTEP={n}\nCOUNTED=1\nBY=hook" for n in (1, 2)]
 
 
-def test_a_job_that_tells_its_steps_is_not_told_by_us(wire, tracker):
+def test_job_that_sends_steps_gets_none_from_the_shim(wire, tracker):
     optimizer = Optimizer()
     for n, _ in enumerate(Loader(tracker, 3), 1):
         tracker.on_step(optimizer)
         ebb.mark("step", step=n + 1000)
     tracker.close()
-    assert told(wire) == ["step 1001", "step 1002", "step 1003"]
+    assert sent(wire) == ["step 1001", "step 1002", "step 1003"]
 
 
-def test_a_loop_after_a_training_that_was_told_is_told_from_there_on(wire, tracker):
+def test_loop_after_a_reported_training_continues_its_steps(wire, tracker):
     optimizer = Optimizer()
-    training = Optimizer()  # anything that a weak reference may point at
+    training = Optimizer()  # any object that supports weak references
     wire.begin_training(training)
     for _ in Loader(tracker, 3, looks_ahead=True):
         tracker.on_step(optimizer)
@@ -343,10 +345,10 @@ def test_a_loop_after_a_training_that_was_told_is_told_from_there_on(wire, track
     for _ in Loader(tracker, 2):
         tracker.on_step(another)
     tracker.close()
-    assert told(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
+    assert sent(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
-def test_a_training_that_ends_within_a_pass_is_followed_by_the_next_step(wire, tracker):
+def test_training_ended_within_an_epoch_is_followed_on(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
@@ -354,45 +356,45 @@ def test_a_training_that_ends_within_a_pass_is_followed_by_the_next_step(wire, t
             wire.end_training(training)
         tracker.on_step(optimizer)
     tracker.close()
-    assert told(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
+    assert sent(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
 
 
-def test_a_training_that_is_gone_tells_no_more(wire):
+def test_deleted_training_sends_no_more_marks(wire):
     training = Optimizer()
     wire.begin_training(training)
-    assert wire.has_speaker
+    assert wire.has_source
     del training
-    assert not wire.has_speaker
+    assert not wire.has_source
 
 
-def test_a_step_that_somebody_else_tells_is_only_counted(wire, monkeypatch):
-    monkeypatch.setattr(_steps, "_LOOKS_APART_S", 1e6)
+def test_step_sent_by_a_trainer_is_only_counted(wire, monkeypatch):
+    monkeypatch.setattr(_steps, "_CHECKS_APART_S", 1e6)
     seen = []
     tracker, optimizer, training = _steps.Tracker(seen.append), Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
         if n == 8:
             assert our_calls(tracker.on_step, optimizer) == ["on_step", "_count_held"]
-            tracker._look_due = 0.0
+            tracker._check_due = 0.0
         else:
             tracker.on_step(optimizer)
     assert seen[-1] == 9 and 8 not in seen
 
 
-def test_a_loop_before_and_after_a_training_that_was_told_begins_twice(wire, tracker):
+def test_loops_around_a_reported_training_begin_twice(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
-    for is_told in (False, True, False):
-        if is_told:
+    for is_sent in (False, True, False):
+        if is_sent:
             wire.begin_training(training)
         for _ in Loader(tracker, 2):
             tracker.on_step(optimizer)
         wire.end_training(training)
     tracker.close()
     first = ["begin 0", "step 1", "step 2", "epoch 2"]
-    assert told(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
+    assert sent(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
 
 
-def test_the_rank_is_in_every_mark(wire, tracker, monkeypatch):
+def test_every_mark_has_the_rank(wire, tracker, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
@@ -401,7 +403,7 @@ def test_the_rank_is_in_every_mark(wire, tracker, monkeypatch):
     assert values(wire, "RANK") == ["3"] * len(wire.texts)
 
 
-def test_what_else_is_due_happens_once_a_step(wire):
+def test_other_work_runs_once_per_step(wire):
     steps = []
     tracker = _steps.Tracker(steps.append)
     one, other = Optimizer(), Optimizer()
@@ -415,14 +417,15 @@ def test_what_else_is_due_happens_once_a_step(wire):
 
 
 class Unhurried(Listener):
-    """One that never takes the short way."""
+    """A wire that never takes the fast path."""
 
     def hold(self, n, tail):
         return False
 
 
 def train_as_drawn(seed, make):
-    """What is told of a training with breaks, small loaders and second optimizers by chance."""
+    """Returns the marks of a training with random interruptions, small loaders and second
+    optimizers."""
     _wire.reset(make)
     w, draw = _wire.wire(), random.Random(seed)
     w.help(lambda: None)
@@ -449,12 +452,12 @@ def train_as_drawn(seed, make):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_short_way_of_fast_steps_tells_the_same(wire, monkeypatch, seed):
+def test_fast_path_sends_the_same_marks(wire, monkeypatch, seed):
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     assert train_as_drawn(seed, Listener) == train_as_drawn(seed, Unhurried)
 
 
-def test_fast_steps_of_a_loop_take_the_short_way(wire, tracker, monkeypatch):
+def test_fast_loop_uses_the_fast_path(wire, tracker, monkeypatch):
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     wire.help(lambda: None)
     optimizer, held = Optimizer(), []
@@ -465,4 +468,4 @@ def test_fast_steps_of_a_loop_take_the_short_way(wire, tracker, monkeypatch):
     assert tracker.step == 100 and sum(held) > 80
     tracker.close()
     assert values(wire, "STEPS_PER_EPOCH")[-1] == "100"
-    assert told(wire)[-2:] == ["epoch 100", "end 100"]
+    assert sent(wire)[-2:] == ["epoch 100", "end 100"]

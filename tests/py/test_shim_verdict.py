@@ -1,4 +1,4 @@
-"""The job asks for its verdict, and gets it where only it could ask."""
+"""A job requests its own verdict; only the job receives it."""
 
 import json
 import subprocess
@@ -18,17 +18,17 @@ print(json.dumps(answer))
 """
 
 
-def test_a_job_hears_its_own_verdict(run_job):
+def test_job_receives_its_own_verdict(run_job):
     run = run_job(sys.executable, "-c", WAIT)
     answer = json.loads(run.stdout)
-    # undecided, unless the machine is so slow that it has been seen to stand still
+    # undecided, unless the machine is slow enough for ebb to see flat memory
     assert answer["verdict"] in ("undecided", "stable", "spiking", "plateaued")
     assert answer["leak"] is (None if answer["verdict"] == "undecided" else False)
     assert answer["peak_bytes"] > 0 and answer["samples"] >= 1
-    assert run.marks() == []  # a question is not recorded
+    assert run.marks() == []  # requests for a verdict are not recorded
 
 
-def test_outside_of_a_run_there_is_none():
+def test_no_verdict_outside_a_run():
     result = subprocess.run([sys.executable, "-c", "import ebb; print(ebb.verdict())"], text=True,
                             env=environment({"PYTHONPATH": PACKAGE}), stdout=subprocess.PIPE,
                             timeout=PATIENCE_S)
@@ -73,7 +73,7 @@ os.rmdir(os.path.join(folder, "below"))
 """
 
 
-def test_answers_go_nowhere_but_beside_the_socket_of_marks(run_job):
+def test_verdict_is_sent_only_to_sockets_beside_the_mark_socket(run_job):
     run = run_job(sys.executable, "-c", QUESTIONS)
     assert (run.status, run.stdout, run.stderr) == (0, "True\n[]\n", "")
     assert run.marks() == []

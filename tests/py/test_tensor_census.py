@@ -1,4 +1,4 @@
-"""A census: each tensor's memory once, objects by type, who holds what, and requests at a safe
+"""A census: each tensor's memory once, objects by type, their holders, and requests at a safe
 point."""
 
 import gc
@@ -35,7 +35,7 @@ held_by_the_module = {}
 
 
 def take():
-    """With time for every object, however busy the machine is."""
+    """Takes a census with time for every object, however busy the machine is."""
     return ebb.torch.census(keep=False, budget_s=PATIENCE_S)
 
 
@@ -48,22 +48,22 @@ def row(census, **wanted):
 # ---- objects ----
 
 
-def test_objects_are_counted_by_type_with_what_gc_does_not_track(monkeypatch):
-    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # many modules may be loaded here
+def test_census_counts_objects_by_type_beyond_gc(monkeypatch):
+    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # many modules may be loaded in the test process
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]
     grown = ebb.torch.census_diff(before, take(), top=100)
     by_name = {g.name: g for g in grown}
-    # other modules may have made a few small ones meanwhile
+    # other modules may have created a few small ones meanwhile
     assert len(kept) <= by_name["bytearray"].count <= len(kept) + 5
     assert 50 * 100_000 <= by_name["bytearray"].bytes <= 50 * 101_000
     assert grown[0].name == "bytearray"
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
 
-def test_a_census_says_what_it_cost_and_is_plain_json():
+def test_census_has_its_cost_and_is_plain_json():
     c = take()
     assert c.cost_s > 0 and c.pid == os.getpid()
     again = json.loads(json.dumps(c.to_dict()))
@@ -72,7 +72,7 @@ def test_a_census_says_what_it_cost_and_is_plain_json():
     assert ebb.torch.census_diff(again, c) == []
 
 
-def test_a_long_list_is_looked_at_in_part_and_counted_whole():
+def test_long_list_is_sampled_and_counted_completely():
     before = take()
     kept = [b"%d" % i * 20 for i in range(100_000)]
     grown = ebb.torch.census_diff(before, take(), top=100)
@@ -80,14 +80,14 @@ def test_a_long_list_is_looked_at_in_part_and_counted_whole():
     assert 0.8 * len(kept) < found.count < 1.2 * len(kept)
 
 
-def test_without_time_the_sizes_are_an_estimate_and_say_so():
+def test_census_without_time_estimates_sizes():
     c = _census.take(budget_s=0.0)
     assert c.is_sampled
     assert "estimated" in str(c)
     assert all("no time" in h.chain for h in c.largest)
 
 
-def test_an_object_whose_size_cannot_be_told_does_no_harm():
+def test_census_survives_object_with_failing_sizeof():
     class Hostile:
         def __sizeof__(self):
             raise RuntimeError("no")
@@ -102,7 +102,7 @@ def test_an_object_whose_size_cannot_be_told_does_no_harm():
     assert [o.count for o in c.objects if o.type.endswith("Hostile")] in ([], [len(kept)])
 
 
-def test_it_works_where_torch_cannot_be_imported():
+def test_census_works_where_torch_is_missing():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "del sys.modules['torch']\n"
@@ -118,14 +118,14 @@ def test_it_works_where_torch_cannot_be_imported():
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-# ---- who holds it ----
+# ---- holders ----
 
 
 def chain(o):
     return _referrers.chain(o, [], time.monotonic() + PATIENCE_S)
 
 
-def test_the_chain_names_a_global_with_keys_indexes_and_attributes():
+def test_holder_chain_names_global_keys_and_attributes():
     o = Thing()
     slotted = Slotted()
     slotted.content = o
@@ -137,7 +137,7 @@ def test_the_chain_names_a_global_with_keys_indexes_and_attributes():
         held_by_the_module.clear()
 
 
-def test_the_chain_names_a_variable_of_a_function_that_runs():
+def test_holder_chain_names_local_of_running_function():
     def keeper():
         box = [Thing()]
         return chain(box[0])
@@ -145,7 +145,7 @@ def test_the_chain_names_a_variable_of_a_function_that_runs():
     assert keeper().startswith("box[0] (a variable of keeper() in ")
 
 
-def test_looking_for_variables_keeps_none_of_them_alive():
+def test_search_for_holders_keeps_no_variable_alive():
     import weakref
 
     thing = Thing()
@@ -157,12 +157,12 @@ def test_looking_for_variables_keeps_none_of_them_alive():
     assert watched() is None
 
 
-def test_what_was_looked_at_dies_with_its_last_holder_not_with_the_next_collection():
+def test_visited_objects_are_freed_with_their_last_holder():
     import weakref
 
     def keeper():
         box = [Thing()]
-        ours = [box[0]]  # as the census has those that it looks at in a variable
+        ours = [box[0]]  # as the census refers to the objects it visits
         _referrers.chain(ours[0], [ours], time.monotonic() + 5)
         _referrers.owner(ours[0], [ours], time.monotonic() + 5)
         return weakref.ref(box[0])
@@ -175,7 +175,7 @@ def test_what_was_looked_at_dies_with_its_last_holder_not_with_the_next_collecti
         gc.enable()
 
 
-def test_what_somebody_else_has_of_the_variables_is_not_emptied():
+def test_frame_locals_held_by_others_are_not_cleared():
     def user(number):
         seen = locals()
         chain(Thing())
@@ -184,8 +184,8 @@ def test_what_somebody_else_has_of_the_variables_is_not_emptied():
     assert user(7) == 7
 
 
-def test_time_that_is_up_ends_the_chain():
-    assert "no time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
+def test_holder_chain_ends_when_time_is_up():
+    assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
 # ---- tensors ----
@@ -196,7 +196,7 @@ def torch():
     return pytest.importorskip("torch", reason="torch is not installed")
 
 
-def test_a_storage_counts_once_however_many_share_it(torch):
+def test_shared_storage_counts_once(torch):
     base = torch.zeros(1003, 17)
     views = [base[1:], base.t(), base.detach(), base.view(-1)]
     c = take()
@@ -207,14 +207,14 @@ def test_a_storage_counts_once_however_many_share_it(torch):
     assert row(c, shape=[1002, 17]).bytes == 0
 
 
-def test_a_small_tensor_that_keeps_a_large_storage_has_its_bytes(torch):
+def test_small_view_counts_all_bytes_of_its_storage(torch):
     part = torch.empty(0).set_(torch.zeros(1009, 1000).untyped_storage(), 0, (1, 1000))
     c = take()
     assert row(c, shape=[1, 1000]).bytes == 1009 * 1000 * 4
     assert part.shape[0] == 1
 
 
-def test_rows_tell_type_shape_and_requires_grad_apart(torch):
+def test_census_rows_differ_by_type_shape_and_requires_grad(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),
@@ -227,7 +227,7 @@ def test_rows_tell_type_shape_and_requires_grad_apart(torch):
     assert len(kept) == 3
 
 
-def test_what_a_graph_made_is_told_from_parameters(torch):
+def test_graph_tensors_differ_from_parameters(torch):
     weight = torch.nn.Parameter(torch.zeros(37, 5))
     made = weight * 2
     c = take()
@@ -236,7 +236,7 @@ def test_what_a_graph_made_is_told_from_parameters(torch):
     assert made.requires_grad
 
 
-def test_gradients_are_there_though_no_python_object_holds_them(torch):
+def test_gradients_without_python_object_are_counted(torch):
     model = torch.nn.Linear(211, 13)
     model(torch.ones(2, 211)).sum().backward()
     c = take()
@@ -246,7 +246,7 @@ def test_gradients_are_there_though_no_python_object_holds_them(torch):
     assert gradient.count == 1
 
 
-def test_tensors_without_memory_count_nothing(torch):
+def test_tensors_without_memory_count_zero_bytes(torch):
     meta = torch.zeros(5000, 5000, device="meta")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -257,14 +257,14 @@ def test_tensors_without_memory_count_nothing(torch):
     assert meta is not None and fake is not None
 
 
-def test_a_sparse_tensor_has_the_bytes_of_its_parts(torch):
+def test_sparse_tensor_has_the_bytes_of_its_parts(torch):
     sparse = torch.sparse_coo_tensor([[0, 1, 2]], [1.0, 2.0, 3.0], (7919,))
     found = row(take(), shape=[7919])
     assert found.count == 1 and 0 < found.bytes <= 3 * 8 + 3 * 4
     assert sparse.is_sparse
 
 
-def test_a_tensor_whose_class_has_its_own_mind_does_no_harm(torch):
+def test_census_survives_tensor_subclass_with_failing_methods(torch):
     class Hostile(torch.Tensor):
         @classmethod
         def __torch_function__(cls, *args, **kwargs):
@@ -276,7 +276,7 @@ def test_a_tensor_whose_class_has_its_own_mind_does_no_harm(torch):
         assert row(c, shape=list(kept.shape)).bytes == 41 * 43 * 4
 
 
-def test_the_largest_tensors_are_named_with_their_holder(torch):
+def test_largest_tensors_are_named_with_their_holder(torch):
     held_by_the_module["cache"] = [torch.ones(997, 499) for _ in range(60)]
     try:
         c = take()
@@ -287,7 +287,7 @@ def test_the_largest_tensors_are_named_with_their_holder(torch):
     assert first.chain.startswith(f"{__name__}.held_by_the_module['cache'][")
 
 
-def test_the_growth_between_two_is_by_bytes(torch):
+def test_growth_between_censuses_is_sorted_by_bytes(torch):
     before = take()
     kept = [torch.zeros(1013, 101) for _ in range(4)]
     grown = ebb.torch.census_diff(before, take())
@@ -295,7 +295,7 @@ def test_the_growth_between_two_is_by_bytes(torch):
     assert grown[0].bytes == 4 * 1013 * 101 * 4
 
 
-def test_a_census_leaves_nothing_behind(torch):
+def test_census_leaves_no_objects_behind(torch):
     kept = [torch.zeros(11, 11) for _ in range(200)]
     take()
     gc.collect()
@@ -313,17 +313,19 @@ def test_a_census_leaves_nothing_behind(torch):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A folder, and the socket that marks go to."""
+    """Sets up a run folder and a socket for marks."""
     monkeypatch.setenv("EBB_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("EBB_TRUTH", "0")
     for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
         monkeypatch.setattr(_control, name, value)
     monkeypatch.setattr(_census, "_kept", 0)
-    monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)  # threads end late on some days
+    # on a busy machine threads end late
+    monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
         yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
-    # a thread of an earlier test that polls what is another's socket by now keeps that one open
+    # a thread of an earlier test may still poll a descriptor that now is another socket, and would
+    # keep it open
     wait_for(lambda: not threads(), "the end of the thread that listened")
 
 
@@ -344,7 +346,7 @@ def kept(run):
     return sorted(p.name for p in (run.folder / "census").glob("*.json"))
 
 
-def test_who_asks_is_answered_at_the_end_of_the_step(run, monkeypatch):
+def test_census_request_is_answered_at_step_end(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -362,7 +364,7 @@ def test_who_asks_is_answered_at_the_end_of_the_step(run, monkeypatch):
     assert kept(run) == [f"0001-{os.getpid()}-{n}.json"]
 
 
-def test_where_no_step_ends_a_thread_answers(run, monkeypatch):
+def test_census_request_without_steps_is_answered_by_thread(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
     ebb.step(4)
     assert [t for t in threading.enumerate() if t.name == "ebb-control" and t.daemon]
@@ -373,7 +375,7 @@ def test_where_no_step_ends_a_thread_answers(run, monkeypatch):
     assert (document["at"], document["step"]) == ("thread", 4)
 
 
-def test_a_request_for_a_checkpoint_is_left_to_whoever_saves(run):
+def test_census_leaves_checkpoint_requests_to_the_trainer(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")
@@ -381,7 +383,7 @@ def test_a_request_for_a_checkpoint_is_left_to_whoever_saves(run):
     ebb.checkpoint_done()
 
 
-def test_where_it_cannot_be_kept_the_answer_is_failed(run, monkeypatch):
+def test_census_that_cannot_be_written_answers_failed(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
     (run.folder / "census").write_text("not a folder")
     ebb.step(1)
@@ -390,7 +392,7 @@ def test_where_it_cannot_be_kept_the_answer_is_failed(run, monkeypatch):
         assert answer(replies)["STATUS"] == "failed"
 
 
-def test_every_so_many_steps_one_is_kept(run):
+def test_census_is_written_every_n_steps(run):
     ebb.torch.census_every(10)
     for n in range(1, 31):
         ebb.step(n)
@@ -401,7 +403,7 @@ def test_every_so_many_steps_one_is_kept(run):
     assert len(kept(run)) == 3
 
 
-def test_those_of_an_earlier_process_with_the_same_number_stay(run):
+def test_censuses_of_earlier_process_with_same_pid_stay(run):
     (run.folder / "census").mkdir()
     (run.folder / "census" / f"0003-{os.getpid()}-9.json").write_text("{}")
     (run.folder / "census" / "0007-1-9.json").write_text("{}")
@@ -410,14 +412,14 @@ def test_those_of_an_earlier_process_with_the_same_number_stay(run):
     assert f"0004-{os.getpid()}-1.json" in kept(run) and len(kept(run)) == 3
 
 
-def test_the_variable_asks_for_it_too(run, monkeypatch):
+def test_environment_variable_enables_periodic_census(run, monkeypatch):
     monkeypatch.setenv("EBB_CENSUS_EVERY", "7")
     for n in range(1, 8):
         ebb.step(n)
     assert kept(run) == [f"0001-{os.getpid()}-7.json"]
 
 
-def test_a_long_run_does_not_fill_the_folder(run, monkeypatch):
+def test_periodic_census_becomes_rarer_in_a_long_run(run, monkeypatch):
     monkeypatch.setattr(_control, "_DOUBLE_AFTER", 4)
     monkeypatch.setattr(
         _census, "take", lambda step, at, budget: _census.Census(1, None, 0.0, step, at))
@@ -427,7 +429,7 @@ def test_a_long_run_does_not_fill_the_folder(run, monkeypatch):
     assert 8 < len(kept(run)) <= 20
 
 
-def test_a_forked_child_neither_takes_nor_answers(run, monkeypatch):
+def test_forked_child_takes_no_census(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.torch.census_every(1)
     ebb.step(1)
@@ -444,7 +446,7 @@ def threads():
     return [t for t in threading.enumerate() if t.name == "ebb-control"]
 
 
-def test_a_fork_finds_no_thread_and_the_parent_has_one_again(run):
+def test_census_thread_is_restarted_after_fork(run):
     code = """
 import os, threading
 counts = []
@@ -469,7 +471,7 @@ assert len(os.listdir("/proc/self/fd")) == descriptors
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-def test_who_asked_before_a_fork_is_answered_after_it(run, monkeypatch):
+def test_census_request_before_fork_is_answered_after_it(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -485,7 +487,7 @@ def test_who_asked_before_a_fork_is_answered_after_it(run, monkeypatch):
         assert answer(replies)["STATUS"] == "done"
 
 
-def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch):
+def test_new_thread_answers_request_pending_at_fork(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -499,8 +501,8 @@ def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch
         assert answer(replies)["STATUS"] == "done"
 
 
-@pytest.mark.parametrize("every", [0, 1000])  # steps are held back for the thread, or are not
-def test_nobody_listens_on_a_wire_that_is_closed(run, every):
+@pytest.mark.parametrize("every", [0, 1000])  # 0: steps are held back for the thread; otherwise not
+def test_census_listener_ends_when_the_wire_is_closed(run, every):
     ebb.torch.census_every(every)
     ebb.step(1)
     assert threads()
@@ -508,13 +510,13 @@ def test_nobody_listens_on_a_wire_that_is_closed(run, every):
     wait_for(lambda: not threads(), "the end of the thread")
 
 
-def test_listening_does_not_keep_a_process_alive(run):
+def test_census_listener_does_not_keep_process_alive(run):
     code = "import ebb; ebb.step(1)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
                    env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
-def test_without_a_run_nothing_is_started_or_kept(tmp_path, monkeypatch):
+def test_census_outside_a_run_starts_no_thread(tmp_path, monkeypatch):
     monkeypatch.delenv("EBB_SOCKET", raising=False)
     monkeypatch.delenv("EBB_RUN_DIR", raising=False)
     monkeypatch.setattr(_control, "_is_started", False)
@@ -523,6 +525,6 @@ def test_without_a_run_nothing_is_started_or_kept(tmp_path, monkeypatch):
     before = set(threading.enumerate())
     _control.start()
     _control.at_step(1)
-    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
+    assert set(threading.enumerate()) <= before  # threads of earlier tests may end meanwhile
     assert ebb.torch.census().object_count > 0
     assert _control._pid == 0

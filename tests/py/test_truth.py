@@ -1,5 +1,4 @@
-"""What allocators say at step ends: true, cheap, as series in the recording with verdicts of their
-own."""
+"""Figures of the allocators at step ends: correct, cheap, and recorded as series with verdicts."""
 
 import json
 import os
@@ -45,7 +44,7 @@ def received(marks):
 
 
 @needs_mallinfo2
-def test_the_live_heap_is_what_was_allocated_and_falls_when_it_is_freed():
+def test_live_heap_figure_follows_allocations_and_frees():
     before = _truth.read()["heap_live_bytes"]
     held = [bytearray(4 << 20) for _ in range(16)]
     grown = _truth.read()["heap_live_bytes"] - before
@@ -55,8 +54,8 @@ def test_the_live_heap_is_what_was_allocated_and_falls_when_it_is_freed():
 
 
 @needs_mallinfo2
-def test_what_was_freed_below_something_that_lives_is_free_and_kept():
-    held = [bytearray(100 << 10) for _ in range(320)]  # below what malloc maps by itself
+def test_freed_memory_at_addresses_below_live_memory_is_retained():
+    held = [bytearray(100 << 10) for _ in range(320)]  # too small for malloc to use mmap
     lid = bytearray(100 << 10)
     before = _truth.read()["heap_free_bytes"]
     del held
@@ -64,7 +63,7 @@ def test_what_was_freed_below_something_that_lives_is_free_and_kept():
     del lid
 
 
-def test_all_figures_go_in_one_mark(marks):
+def test_allocator_figures_share_one_mark(marks):
     _truth.at_step(1)
     [mark] = received(marks)
     assert mark.pop("KIND") == "series"
@@ -72,7 +71,7 @@ def test_all_figures_go_in_one_mark(marks):
     assert all(int(value) >= 0 for value in mark.values())
 
 
-def test_not_more_often_than_ebb_looks(marks, monkeypatch):
+def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for n in range(5):
@@ -83,7 +82,7 @@ def test_not_more_often_than_ebb_looks(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_after_slow_ones_there_is_none_for_longer_and_longer(marks, monkeypatch):
+def test_slow_allocator_figures_back_off(marks, monkeypatch):
     now = 1000.0
 
     def slow():
@@ -108,13 +107,13 @@ def test_after_slow_ones_there_is_none_for_longer_and_longer(marks, monkeypatch)
     assert len(received(marks)) == 2
 
 
-def test_the_variable_turns_it_off(marks, monkeypatch):
+def test_environment_variable_disables_allocator_figures(marks, monkeypatch):
     monkeypatch.setenv("EBB_TRUTH", "0")
     _truth.at_step(1)
     assert received(marks) == []
 
 
-def test_a_forked_child_says_nothing(marks):
+def test_forked_child_sends_no_allocator_figures(marks):
     _wire.wire()
     child = os.fork()
     if child == 0:
@@ -124,7 +123,7 @@ def test_a_forked_child_says_nothing(marks):
     assert received(marks) == []
 
 
-def test_cuda_is_asked_only_once_it_is_in_use(monkeypatch):
+def test_cuda_figures_are_read_only_after_cuda_is_used(monkeypatch):
     asked = []
 
     def stats():
@@ -143,7 +142,7 @@ def test_cuda_is_asked_only_once_it_is_in_use(monkeypatch):
     assert figures["pinned_host_bytes"] == 9
 
 
-def test_a_figure_that_cannot_be_read_is_left_out(monkeypatch):
+def test_unreadable_allocator_figure_is_left_out(monkeypatch):
     def broken():
         raise RuntimeError("driver")
 
@@ -157,7 +156,7 @@ JOB = """
 import os, sys, time
 import ebb
 from ebb import _truth
-_truth._SHARE, _truth._SLOW_S = 0, 1e9  # a machine with other work to do is no reason here
+_truth._SHARE, _truth._SLOW_S = 0, 1e9  # a busy machine must not delay the figures
 held = []
 until = time.monotonic() + float(sys.argv[1])
 n = 0
@@ -171,7 +170,7 @@ while time.monotonic() < until or n < 200:  # on a machine that stands still for
 
 @needs_mallinfo2
 @pytest.mark.skipif(not os.path.exists(BINARY), reason="ebb is not built")
-def test_in_a_run_they_are_series_with_verdicts_the_same_live_and_from_the_recording(tmp_path):
+def test_allocator_series_have_the_same_verdict_live_and_later(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
     env["PYTHONPATH"] = str(ROOT / "python")
     folder = tmp_path / "run"

@@ -16,9 +16,10 @@ TIMEOUT_S = 900
 
 
 def run(*command, **options):
-    # the package must come from the wheel, not from beside us
+    # the package must come from the wheel, not from this checkout
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("EBB_") and key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    env["SKBUILD_CMAKE_BUILD_TYPE"] = "Debug"  # compiles in half the time
     return subprocess.run(list(map(str, command)), env=env, text=True, timeout=TIMEOUT_S,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, **options)
@@ -31,7 +32,7 @@ def worked(result):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """What a fresh clone would have, with changes that are not committed yet."""
+    """Copies the files of a fresh clone, including uncommitted changes."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if listed.returncode != 0:
@@ -59,14 +60,15 @@ def wheel(checkout, venv, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
                   folder / "backend", "scikit-build-core>=0.10")
-    if backend.returncode == 0:  # an index that is gone again by now does not matter
+    # it does not matter if the package index is unreachable again by now
+    if backend.returncode == 0:
         worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
                    "-w", folder, checkout))
-    elif importlib.util.find_spec("scikit_build_core"):  # no index: with what is here
+    elif importlib.util.find_spec("scikit_build_core"):  # no package index
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))
     else:
-        pytest.skip(f"scikit-build-core cannot be had: {backend.stdout.strip()[-300:]}")
+        pytest.skip(f"scikit-build-core is not available: {backend.stdout.strip()[-300:]}")
     (found,) = folder.glob("*.whl")
     return found
 
@@ -82,7 +84,7 @@ def test_one_wheel_serves_all_pythons(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
-def test_it_holds_the_package_the_program_its_library_and_nothing_else(wheel):
+def test_wheel_has_package_program_and_library_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     python = ROOT / "python"
     package = {str(path.relative_to(python)) for path in (python / "ebb").rglob("*")
@@ -94,17 +96,17 @@ def test_it_holds_the_package_the_program_its_library_and_nothing_else(wheel):
     assert [name.partition(".data/")[2] for name in others] == ["scripts/ebb"]
 
 
-def test_the_command_is_the_program_itself(installed):
+def test_wheel_command_is_the_program_itself(installed):
     assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_the_command_and_the_package_are_of_one_version(installed):
+def test_wheel_command_and_package_have_one_version(installed):
     version = worked(run(installed / "ebb", "version")).split()
     package = run(installed / "python", "-c", "import ebb; print(ebb.__version__)", cwd="/")
     assert worked(package).strip() in version
 
 
-def test_a_job_runs(installed, tmp_path):
+def test_job_runs_with_the_installed_wheel(installed, tmp_path):
     result = run(installed / "ebb", "run", "--run-dir", tmp_path / "run", "--",
                  installed / "python", "-c", "import ebb; ebb.step(3); print('trained')",
                  cwd=tmp_path)
@@ -112,17 +114,17 @@ def test_a_job_runs(installed, tmp_path):
     assert '"last_step": 3' in (tmp_path / "run" / "run.json").read_text()
 
 
-def test_the_package_finds_its_program_and_isolates(installed, tmp_path):
+def test_wheel_package_finds_program_and_isolates(installed, tmp_path):
     code = "import ebb, ebb._binary; print(ebb._binary.find_ebb()); print(ebb.isolate(abs, -3))"
     result = run(installed / "python", "-c", code, cwd=tmp_path)
     assert worked(result).split() == [str(installed / "ebb"), "3"]
 
 
-def test_python_m_ebb_is_the_same(installed, tmp_path):
+def test_python_m_ebb_runs_the_wheels_program(installed, tmp_path):
     assert (worked(run(installed / "python", "-m", "ebb", "version", cwd=tmp_path))
             == worked(run(installed / "ebb", "version", cwd=tmp_path)))
 
 
-def test_importing_it_needs_nothing_else(installed):
+def test_wheel_import_requires_no_other_package(installed):
     code = "import ebb, sys; print(sorted({'torch', 'PIL', 'numpy', 'asyncio'} & set(sys.modules)))"
     assert worked(run(installed / "python", "-c", code, cwd="/")).strip() == "[]"

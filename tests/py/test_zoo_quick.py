@@ -1,6 +1,5 @@
 """Eight programs of the zoo, seven seconds of training each: however slow the machine, no leak is
-called none and nothing benign a leak. Where seven seconds do not tell, ebb says so, and that is
-right too."""
+called stable and no benign program a leak. "undecided" is also correct."""
 
 import json
 import subprocess
@@ -26,7 +25,7 @@ def truth_of(name):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Runs one program of the zoo under ebb; returns its folder and what it counted."""
+    """Runs one program of the zoo under ebb; returns its run folder and its own counts."""
     def record(name, flags):
         folder, counts = tmp_path / "run", tmp_path / "counts.jsonl"
         command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--",
@@ -42,7 +41,7 @@ def recorded(tmp_path):
 
 
 @pytest.mark.parametrize("name", zoo.QUICK)
-def test_a_leak_is_not_called_none_and_nothing_benign_a_leak(name, recorded):
+def test_zoo_programs_get_no_wrong_leak_answer(name, recorded):
     flags, truth = truth_of(name)
     folder, counts = recorded(name, flags)
     steps = [line["step"] for line in counts]
@@ -58,7 +57,7 @@ def test_a_leak_is_not_called_none_and_nothing_benign_a_leak(name, recorded):
     assert not judged.contradicts(word, truth), f"{word}: {truth['why']}"
 
 
-def test_the_eight_are_of_both_kinds_and_on_either_side():
+def test_quick_zoo_has_leaks_and_benign_programs():
     truths = [truth_of(name)[1] for name in zoo.QUICK]
     assert len(truths) == 8
     assert sum(truth["leak"] for truth in truths) == 4

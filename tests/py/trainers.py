@@ -1,4 +1,4 @@
-"""What the tests of the callbacks share: a wire that records, and small trainings."""
+"""Helpers for the tests of the callbacks: a recording wire, and small trainings."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from ebb import _wire  # noqa: E402
 
 
 class Recorder(_wire.Wire):
-    """Keeps every mark, and hands out requests when a given one has been sent."""
+    """Keeps every mark, and returns requests after a given mark was sent."""
 
     def __init__(self):
         super().__init__()
@@ -36,20 +36,20 @@ class Recorder(_wire.Wire):
         return True
 
     def bind(self):
-        return False  # nobody is to find it
+        return False  # the socket must not be found
 
     def listen(self, rank=None, role="rank"):
         return self.mark("hello", True, rank=rank, role=role)
 
     def hold_back(self):
-        """From now on steps share marks, as many as may; nobody tells those that are left over."""
+        """Lets steps share marks as much as possible from now on; pending steps are not sent."""
         self.help(lambda: None)
         self.help = lambda wake: None
-        self._steps_told = _wire._STEPS_AT_ONCE  # the first were told one by one
+        self._steps_sent = _wire._STEPS_AT_ONCE  # the first steps are always sent one by one
         self._is_held_back = True
 
-    def _tell_step(self, patience_s):
-        super()._tell_step(patience_s)
+    def _send_step(self, patience_s):
+        super()._send_step(patience_s)
         if self._is_held_back:
             self._step_due = float("inf")
 
@@ -64,7 +64,7 @@ class Recorder(_wire.Wire):
 
 
 def our_calls(function, *args):
-    """The functions of ebb that a call runs through."""
+    """Returns the functions of ebb that a call runs through."""
     folder, names = os.path.dirname(_wire.__file__), []
 
     def note(frame, event, _):
@@ -80,7 +80,8 @@ def our_calls(function, *args):
 
 
 def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
-    """A Trainer of a small network with dropout on random numbers, the same ones each time."""
+    """Returns a Trainer of a small network with dropout on random numbers, which are the same each
+    time."""
     import torch
     from transformers import Trainer, TrainingArguments, set_seed
 
@@ -130,9 +131,9 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 
 def leave():
-    """The end of a rank, without that of its interpreter: gloo's threads drop the last tensors when
-    they come to it, and abort where Python is gone by then (pytorch/pytorch#179291). A model that
-    is still there keeps them alive, whatever has become of the group."""
+    """Ends a rank without shutting its interpreter down: gloo's threads release the last tensors
+    late, and abort if Python is gone by then (pytorch/pytorch#179291). A model that still exists
+    keeps the tensors alive, whatever the state of the group."""
     import torch
 
     torch.distributed.destroy_process_group()

@@ -1,15 +1,15 @@
-/* The live stream without the rest of the server, for tests: HTTP on a free port of loopback, jobs
- * and logs as told on standard input, one JSON object a line:
+/* The live stream without the rest of the server, for tests: HTTP on a free loopback port.
+ * Commands on standard input, one JSON object per line, set jobs and logs:
  *
- *     {"do": "job", "id": 1, "job": {…}, "change": true}    there is such a job now, and it is news
- *     {"do": "removed", "id": 1}
- *     {"do": "live", "id": 1, "message": {…}, "times": 5}   a supervisor's news, so many times
- *     {"do": "log", "id": 1, "text": "…", "repeat": 3}      grows the log, and says so
+ *     {"do": "job", "id": 1, "job": {…}, "change": true}    adds or changes a job, and publishes it
+ *     {"do": "removed", "id": 1}                            removes a job, and publishes that
+ *     {"do": "live", "id": 1, "message": {…}, "times": 5}   publishes a message that many times
+ *     {"do": "log", "id": 1, "text": "…", "repeat": 3}      appends to the log, and publishes that
  *     {"do": "counts"}                                      prints {"viewers", "messages", …}
- *     {"do": "tick", "id": 1, "hz": 10}                     a sample at this rate, with the time
+ *     {"do": "tick", "id": 1, "hz": 10}                     publishes samples at this rate
  *
- * Prints its port first. Arguments: the hub's durations in ms (look, ping, silent, stuck, goodbye)
- * and the most viewers. Ends with standard input. */
+ * Prints its port first. Arguments: the hub's durations in ms (check, ping, silent, stuck, closing)
+ * and the maximum number of viewers. Exits at the end of standard input. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -34,11 +34,11 @@ static struct {
     struct loop *loop;
     struct live *live;
     struct buf input;
-    char folder[32]; /* with one log for all jobs, */
+    char folder[32]; /* holds one log for all jobs */
     int folder_fd, log_fd;
-    json_t *jobs; /* and these by id, as text */
+    json_t *jobs; /* jobs by id, as JSON */
     int64_t ticking;
-    jobs_news_fn *news; /* the hub's */
+    jobs_news_fn *news; /* callback of the hub */
 } it;
 
 static void fail(const char *what, int rc)
@@ -47,7 +47,7 @@ static void fail(const char *what, int rc)
     exit(1);
 }
 
-/* ---- what the hub asks for ---- */
+/* ---- callbacks of the hub ---- */
 
 static const char *key_of(int64_t id)
 {
@@ -84,7 +84,7 @@ static json_t *machine_of(void *user)
     return json_pack("{s:s}", "name", "made up");
 }
 
-/* ---- what standard input says ---- */
+/* ---- commands on standard input ---- */
 
 static void news(enum jobs_news_kind kind, int64_t id, json_t *doc, bool is_change)
 {
@@ -104,7 +104,7 @@ static enum jobs_news_kind kind_of(const json_t *message)
         if (strcmp(type, words[i]) == 0)
             return (enum jobs_news_kind)i;
     }
-    return JOBS_NEWS_ANSWER; /* not for viewers */
+    return JOBS_NEWS_ANSWER; /* not sent to viewers */
 }
 
 static void tell_live(int64_t id, json_t *message, json_int_t times)
@@ -213,7 +213,7 @@ static void on_input(void *user, int fd, uint32_t events)
 static void on_request(void *user, struct http_request *r)
 {
     (void)user;
-    live_take(it.live, r);
+    live_upgrade(it.live, r);
 }
 
 static int bind_port(void)
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
     struct http_options options = {
         .listener_count = 1, .connections_max = viewers + 50, .idle_s = 10, .handle = on_request};
     options.listeners[0].fd = bind_port();
-    options.listeners[0].is_unix = true; /* trusted: nobody is asked for a token here */
+    options.listeners[0].is_unix = true; /* trusted: these tests use no tokens */
     rc = http_start(it.loop, &options, &http, &err);
     if (rc < 0)
         fail(err.text, rc);

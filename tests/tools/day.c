@@ -1,7 +1,7 @@
-/* Records a day that nobody waited for: a training job of eight processes and four GPUs with every
- * kind of record there is, through the writers that `ebb run` uses.
+/* Writes the recording of a simulated day: a training job of eight processes and four GPUs with
+ * every kind of record, by the writers that `ebb run` uses.
  *
- *   day FOLDER [TICKS]      FOLDER must not exist; a tick is a second, 86,400 of them by default */
+ *   day FOLDER [TICKS]      FOLDER must not exist; a tick is a second (default: 86,400 ticks) */
 #include "day.h"
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ static int32_t main_pid(const struct day *d)
     return DAY_MAIN_PID + (int32_t)d->segment;
 }
 
-/* ---- who there is ---- */
+/* ---- processes ---- */
 
 static void bear(struct day *d, unsigned tick, unsigned who, enum process_role role,
                  const char *name, int32_t pid)
@@ -86,7 +86,7 @@ static void change_workers(struct day *d, unsigned tick, bool are_there)
     }
 }
 
-/* ---- what the job says ---- */
+/* ---- marks ---- */
 
 __attribute__((format(printf, 3, 4))) static void say(struct day *d, unsigned tick, const char *fmt,
                                                       ...)
@@ -154,7 +154,7 @@ static void guard_acts(struct day *d, unsigned tick)
     trace_writer_note(d->w, at_ns(tick), "guard", text);
 }
 
-/* ---- what is read ---- */
+/* ---- readings ---- */
 
 static uint64_t resident(struct day *d, unsigned tick, unsigned who)
 {
@@ -261,7 +261,7 @@ static void live(struct day *d)
     say(d, d->ticks, "KIND=end");
 }
 
-/* ---- what ebb run writes beside it ---- */
+/* ---- the other files of a run folder ---- */
 
 static json_t *segments_json(const struct day *d)
 {

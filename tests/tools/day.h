@@ -1,4 +1,4 @@
-/* The made-up day that day.c records: how long its parts are, and of whom. */
+/* The simulated day that day.c records: its duration and its processes. */
 #pragma once
 
 #include <stdint.h>
@@ -7,17 +7,17 @@
 #define DAY_GIB (UINT64_C(1) << 30)
 
 enum {
-    DAY_START_S = 100, /* on the clock of the recording */
-    DAY_TICKS = 86400, /* one a second */
+    DAY_START_S = 100, /* on the recording's clock */
+    DAY_TICKS = 86400, /* one per second */
     DAY_STEP_S = 2,
     DAY_EPOCH_STEPS = 1800,
-    DAY_SEGMENTS = 2, /* the guard starts the job again at noon */
+    DAY_SEGMENTS = 2, /* the guard restarts the job at noon */
     DAY_MAIN_PID = 4000,
 };
 
-/* What is kept of each step. */
+/* Memory leaked in each step. */
 #define DAY_LEAK_BYTES (UINT64_C(200) << 10)
 
-/* heap.PID.ebbheap in DIRFD: hundreds of call sites, deep stacks, and one site that grows, from the
- * second FROM of the day on for TICKS seconds. */
+/* Writes heap.PID.ebbheap in DIRFD: hundreds of call sites, deep stacks, and one site that grows,
+ * for TICKS seconds from second FROM of the day on. */
 void day_heap(int dirfd, int32_t pid, unsigned from, unsigned ticks);

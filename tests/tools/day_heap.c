@@ -1,4 +1,4 @@
-/* The heap of the made-up day, written by the profiler's own writer of histories. */
+/* The heap of the simulated day, written by the profiler's own writer of histories. */
 #include "day.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { SITES = 400, DEPTH = 24, NATIVE = 6, READ_EVERY_S = 60 };
 
-/* A stack of its own below a few shared frames: what a large training program has. */
+/* Adds a call site with its own stack above a few shared frames, as in a large training program. */
 static uint32_t add_site(struct fake *f, uint32_t below, uint32_t library, unsigned number)
 {
     char name[64], file[64];
@@ -27,7 +27,7 @@ static uint32_t add_site(struct fake *f, uint32_t below, uint32_t library, unsig
     return fake_site(f, node);
 }
 
-/* At SECOND of the day. */
+/* Writes a reading at SECOND of the day. */
 static void take(struct store_writer *w, unsigned second, enum store_why why)
 {
     double live;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`ebb serve` and `ebb run` in cgroups as systemd makes them on a machine with cgroup v2 alone.
+"""Tests `ebb serve` and `ebb run` in cgroups like those of systemd on a machine with cgroup v2 only.
 
     tests/v2/service.py EBB
 
-Needs root and a writable v2 hierarchy with the memory controller; says so, and ends with 77, where that is
-missing. Makes the group of a service with Delegate=yes and DelegateSubgroup=server, and that of a delegated
-scope, as an ordinary user's, and looks at the cgroup of a job in each. One line per check; 1 where one failed.
+Requires root and a writable v2 hierarchy with the memory controller; otherwise prints that and exits with 77.
+Makes the group of a service with Delegate=yes and DelegateSubgroup=server, and the group of a delegated scope,
+both owned by an ordinary user, and checks the cgroup of a job in each. Prints one line per check; exits with 1
+if a check failed.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ def check(title, ok, detail=""):
 
 
 def can_delegate():
-    """The group below which groups with memory can be made; None where there is none."""
+    """Returns the group below which groups with the memory controller can be made, or None."""
     if os.geteuid() != 0 or not (CGROUP / "cgroup.controllers").exists():
         return None
     if "memory" not in (CGROUP / "cgroup.controllers").read_text().split():
@@ -39,7 +40,7 @@ def can_delegate():
         try:
             (CGROUP / "cgroup.subtree_control").write_text("+memory")
         except OSError as e:
-            # A container's own root holds its processes: as systemd would, move them below.
+            # The root group of a container contains its processes: move them into a child group, like systemd does.
             leaf = CGROUP / "init"
             leaf.mkdir(exist_ok=True)
             for pid in (CGROUP / "cgroup.procs").read_text().split():
@@ -61,7 +62,7 @@ def give_to_user(group):
 
 @contextlib.contextmanager
 def unit(name, subgroup=None):
-    """The unit's group and that in which its process starts."""
+    """Makes the unit's group, and the group in which its process starts."""
     group = CGROUP / name
     group.mkdir()
     try:

@@ -17,7 +17,7 @@ const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
   "--disable-component-update", "--disable-sync", "--no-first-run"];
 const seen = { messages: [], requests: [] };
 
-const patience_ms = 180000; // for a machine that is busy
+const patience_ms = 180000; // for a busy machine
 
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: program, headless: true, args: flags, viewport: { width: 1280, height: 900 }, timeout: patience_ms,
@@ -32,8 +32,8 @@ function listen(page) {
   });
 }
 
-// The label of the first and the last tick cannot be read off a canvas: the legend follows the
-// cursor, so what it says at both ends is what the plot shows there.
+// Tick labels cannot be read from a canvas. The legend follows the cursor, so its values at both ends are those that
+// the plot shows there.
 async function legendAt(page, share) {
   const over = page.locator(".u-over").first();
   await over.scrollIntoViewIfNeeded();
@@ -44,7 +44,7 @@ async function legendAt(page, share) {
       [row.querySelector("th").textContent, row.querySelector("td").textContent]))))));
 }
 
-async function look(page) {
+async function inspect(page) {
   return page.evaluate(() => ({
     title: document.title,
     h1: document.querySelector("h1").textContent,
@@ -62,8 +62,8 @@ async function look(page) {
   }));
 }
 
-// What a reader would miss: the page is wider than the window, or a cell, a plot or a card lies
-// beyond its edge and cannot be scrolled to.
+// Layout errors: the page is wider than the window, or a cell, a plot or a card extends beyond its edge and cannot be
+// scrolled to.
 async function fit(page) {
   return page.evaluate(() => {
     const edge = document.documentElement.clientWidth + 1;
@@ -99,7 +99,7 @@ async function onPaper(page) {
   });
 }
 
-// What a reader gets from "print": the page hears of it, draws for paper, and goes back.
+// Printing: the page draws for paper, and restores itself afterwards.
 async function print(page, path) {
   await page.evaluate(() => {
     addEventListener("beforeprint", () => {
@@ -115,7 +115,7 @@ async function print(page, path) {
   return { ...printed, pages, still: await page.evaluate(() => document.documentElement.className) };
 }
 
-// Plots follow the window by a frame or two: until they are no wider than that, or do not come to be.
+// Plots follow the window size after a frame or two: waits until their width is in the range, or gives up.
 async function settle(page, least, most) {
   for (let i = 0; i < 200; i++) {
     const widths = await page.evaluate(() => Array.from(document.querySelectorAll("canvas"), (c) => c.getBoundingClientRect().width));
@@ -147,7 +147,7 @@ async function useFlame(page) {
   const before = await frames.count();
   await frames.nth(before - 1).click();
   const after = await frames.count();
-  return { before, after, told: await page.locator(".told").textContent() };
+  return { before, after, frame: await page.locator(".frame-text").textContent() };
 }
 
 try {
@@ -156,7 +156,7 @@ try {
   const began = Date.now();
   await page.goto(address);
   seen.opened_ms = Date.now() - began;
-  seen.page = await look(page);
+  seen.page = await inspect(page);
   if (pictures) await page.screenshot({ path: join(pictures, "light.png"), fullPage: true });
   if (seen.page.plots.length) {
     seen.whole = [await legendAt(page, 0), await legendAt(page, 1)];
@@ -174,7 +174,7 @@ try {
     if (await step.count()) {
       await step.click();
       seen.steps = [await legendAt(page, 0), await legendAt(page, 1)];
-      seen.step_plots = (await look(page)).plots;
+      seen.step_plots = (await inspect(page)).plots;
       if (pictures) await page.locator("#memory").screenshot({ path: join(pictures, "steps.png") });
       await page.locator("#by-time").click();
     }
@@ -183,7 +183,7 @@ try {
   await page.setViewportSize({ width: 390, height: 800 });
   await settle(page, 0, 390);
   seen.narrow = await fit(page);
-  seen.narrow.facts = (await look(page)).facts;
+  seen.narrow.facts = (await inspect(page)).facts;
   if (seen.page.plots.length) seen.narrow.ends = [await legendAt(page, 0), await legendAt(page, 1)];
   if (pictures) await page.screenshot({ path: join(pictures, "narrow.png"), fullPage: true });
   await page.setViewportSize({ width: 1280, height: 900 });
@@ -195,7 +195,7 @@ try {
   await page.setViewportSize({ width: 720, height: 1000 });
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   await settle(page, 500, 720);
-  seen.paper = { ...(await fit(page)), ...(await onPaper(page)), facts: (await look(page)).facts };
+  seen.paper = { ...(await fit(page)), ...(await onPaper(page)), facts: (await inspect(page)).facts };
   if (pictures) await page.screenshot({ path: join(pictures, "paper.png"), fullPage: true });
 } finally {
   await context.close();

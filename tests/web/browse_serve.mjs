@@ -39,7 +39,7 @@ const badge = (page) => page.locator(".state-line .badge").textContent();
 const lastNumber = async (page) => Math.max(-1, ...(await lines(page)).map((line) => Number(/^grew (\d+) /.exec(line)?.[1] ?? -1)));
 const lines = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".log > div"), (d) => d.textContent));
 
-// What the legend of the first plot tells of its end: seconds, and bytes in MiB.
+// The last values in the legend of the first plot: seconds, and bytes in MiB.
 async function plotted(page) {
   const [time, size] = await page.evaluate(() => Array.from(document.querySelectorAll("figure:first-of-type .u-legend td"), (td) => td.textContent));
   const clock = /^(\d+):(\d+) min$/.exec(time ?? "");
@@ -52,7 +52,7 @@ async function login(page) {
   await page.fill("#token", readFileSync(join(state, "token"), "utf8").trim());
   await page.keyboard.press("Enter");
   await untilText(page, "h1", "Jobs");
-  return untilText(page, "#link", /live|asking/);
+  return untilText(page, "#link", /live|polling/);
 }
 
 async function submit(page) {
@@ -102,7 +102,7 @@ async function cancel(page) {
   await page.fill("#cancel-reason", "seen enough");
   await press(page, "Cancel the job");
   await until(async () => (await badge(page)) === "cancelled", "the job is cancelled");
-  const history = await untilText(page, "section[aria-label='What happened'] tbody", "cancelled");
+  const history = await untilText(page, "section[aria-label='History'] tbody", "cancelled");
   await page.click("nav a[href='/']");
   return { history, row: await untilText(page, ".jobs tbody tr", "cancelled") };
 }
@@ -134,7 +134,8 @@ async function machine(page) {
   return page.locator(".meter .label").allTextContents();
 }
 
-// Another user's web server, on another port of the same host: what a browser tells it, and what that is worth here.
+// Another user's web server on another port of the same host receives the browser's cookie, which must grant nothing
+// here.
 async function thief(page) {
   let cookie = "";
   const other = createServer((request, answer) => {
@@ -157,7 +158,7 @@ async function secondTab(page) {
   const tab = await page.context().newPage();
   await tab.goto(`${address}/machine`);
   await tab.waitForSelector(".meter");
-  const link = await untilText(tab, "#link", /live|asking/);
+  const link = await untilText(tab, "#link", /live|polling/);
   await tab.close();
   return link;
 }

@@ -22,7 +22,7 @@ function series(n, from, slope) {
   return { t_s, v };
 }
 
-// A job that leaks, with everything that a job can have.
+// A leaking job with every possible property.
 function prepare() {
   const now_s = Date.now() / 1000;
   const { t_s, v } = series(600, GiB, 2e6);
@@ -43,9 +43,9 @@ function prepare() {
   server.jobs.set(59, { id: 59, state: "lost" });
   server.job(63, { name: "waiter", waits_for: "waits for a slot: 1 of 1 in use" });
   server.diagnosis = { verdict: "process 9 leaks", hypotheses: [
-    { title: "the graph is kept", word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
+    { title: "the graph is kept", code: "graph-kept", site: { function: "append", file: "list.c", line: 3, in_program: { function: "main", file: "train.py", line: 29 } }, word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
     { title: "retention", word: "ruled out", share: 0, for: [], against: ["the live heap grows too"] },
-  ], advice: [{ what: "keep numbers", effect: "1 MiB a step less" }] };
+  ], advice: [{ what: "keep numbers", effect: "1 MiB/step less" }] };
 }
 
 async function login(page) {
@@ -70,7 +70,7 @@ async function useList(page) {
   server.hold();
   server.job(63, { state: "running", waits_for: null, started_s: Date.now() / 1000 });
   result.started = await untilText(page, `${row(63)} .badge`, "running");
-  result.told = await untilText(page, "#told", "63");
+  result.announced = await untilText(page, "#announcements", "63");
   server.job(64, { name: "newcomer" });
   await page.waitForSelector(row(64));
   server.remove(64);
@@ -98,7 +98,7 @@ async function useList(page) {
   return result;
 }
 
-// With the keyboard alone.
+// Uses the keyboard only.
 async function submit(page) {
   const tabTo = async (isThere) => {
     for (let i = 0; i < 400; i++) {
@@ -128,7 +128,7 @@ async function submit(page) {
   return { ring, error, invalid, body, title };
 }
 
-// A page that was there before the job began.
+// A page that was open before the job started.
 async function begin(page) {
   const id = Number(page.url().split("/").pop());
   await untilText(page, ".state-line .badge", "queued");
@@ -149,10 +149,11 @@ async function useJob(page) {
   await page.click(`${row(62)} a`);
   await page.waitForSelector(".uplot");
   await untilText(page, "#diagnosis", "the graph is kept");
-  const result = { plots: await texts(page, "figcaption"), keys: await texts(page, ".mark"), verdict: await page.locator(".verdict").textContent() };
+  const result = { plots: await texts(page, "figcaption"), keys: await texts(page, ".mark"), verdict: await page.locator(".verdict").textContent(),
+    order: (await page.locator(".answer, .figures, .next").allInnerTexts()).join("\n") };
   result.diagnosis = await page.locator("#diagnosis").innerText();
   result.injected = await page.evaluate(() => window.injected === true);
-  await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
+  await until(async () => (await legend(page))[0].time !== "–", "the legend shows the last values");
   await page.locator(".plot").first().focus();
   for (const key of ["+", "+", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) await page.keyboard.press(key);
   await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is shown");
@@ -185,7 +186,7 @@ async function useLog(page) {
   await until(async () => (await lines(page)).includes("third"), "what came while it was paused");
   server.log(62, Buffer.from([0x6f, 0x6b, 0x20, 0xff, 0xfe, 0x0a]));
   server.log(62, "after bytes\n");
-  await until(async () => (await lines(page)).includes("after bytes"), "what comes after bytes that are no text");
+  await until(async () => (await lines(page)).includes("after bytes"), "text after invalid UTF-8");
   result.bytes = (await lines(page)).slice(-3);
   server.log(62, Array.from({ length: 6000 }, (_, i) => `line ${i}\n`).join(""));
   await until(async () => (await lines(page)).includes("line 5999"), "many lines");
@@ -197,10 +198,10 @@ async function act(page) {
   await press(page, "Checkpoint");
   const state = () => page.locator(".state-line .badge").textContent();
   await until(async () => (await state()) === "checkpointing", "checkpointing");
-  const told = await untilText(page, "#told", "checkpointing");
+  const announced = await untilText(page, "#announcements", "checkpointing");
   server.job(62, { state: "running" });
   await press(page, "Cancel");
-  await press(page, "Let it run");
+  await press(page, "Keep it running");
   const before = server.requests.filter((r) => r.includes("cancel")).length;
   await press(page, "Cancel");
   await page.fill("#cancel-reason", "enough");
@@ -219,10 +220,10 @@ async function act(page) {
     return location.pathname;
   });
   await untilText(page, "tbody", "asked to: enough");
-  return { told, before, reason, buttons, again, history, changes: await texts(page, "section[aria-label='What happened'] tbody tr") };
+  return { announced, before, reason, buttons, again, history, changes: await texts(page, "section[aria-label='History'] tbody tr") };
 }
 
-// The server goes, things happen, another one comes.
+// The server stops, jobs change, and another server starts.
 async function restart(page) {
   server.job(70, { name: "survivor", state: "running", started_s: Date.now() / 1000 - 100, run_dir: "/runs/70", memory: { job_bytes: GiB } });
   server.samples.set(70, { until_s: 100, series: { t_s: [0, 100], job_low_bytes: [1, GiB], job_high_bytes: [1, GiB], unique_bytes: [null, null] } });
@@ -250,7 +251,7 @@ function hide(page, is) {
   }, is);
 }
 
-// Nobody looks: no stream, no requests. Then what was missed is read.
+// A hidden page has no stream and sends no requests; when shown again it reads what it missed.
 async function sleep(page) {
   await page.click("nav a[href='/']");
   await page.waitForSelector(row(63));
@@ -266,7 +267,7 @@ async function sleep(page) {
   return { found, asked };
 }
 
-// A stream that died in silence while the machine slept: its clock has gone on.
+// A stream that died while the machine slept: the clock has advanced.
 async function silence(first) {
   await hide(first, true);
   await until(() => server.viewers.size === 0, "no stream");
@@ -275,7 +276,7 @@ async function silence(first) {
   await page.goto(server.address);
   await untilText(page, "#link", "live");
   server.viewers.clear();
-  server.job(63, { state: "lost", reason: "not told" });
+  server.job(63, { state: "lost", reason: "not sent" });
   await page.clock.fastForward(60000);
   const found = await untilText(page, `${row(63)} .badge`, "lost");
   await until(() => server.viewers.size === 1, "another stream");
@@ -317,7 +318,7 @@ async function looks(page) {
   await page.waitForSelector(".meter");
   const machine = await texts(page, ".meter .label");
   await page.goto(`${server.address}/jobs/4711`);
-  const missing = await untilText(page, ".error", /no job/);
+  const missing = await untilText(page, ".error", /no such job/);
   return { dark, machine, missing, injected: await page.evaluate(() => window.injected === true) };
 }
 

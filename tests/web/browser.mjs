@@ -1,16 +1,16 @@
-// A browser for the tests, and what it said and asked for.
+// A browser for the tests, with its console messages and requests.
 
 import { chromium } from "playwright-core";
 
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--no-first-run"];
-export const patience_ms = 180000; // for a machine that is busy; nothing waits so long to succeed
+export const patience_ms = 180000; // for a busy machine; no successful test waits this long
 
 export async function openBrowser(program) {
   return chromium.launch({ executablePath: program, headless: true, args: flags, timeout: patience_ms });
 }
 
-// SEEN gets messages of the console, errors of the page's own, and requests to anybody but ADDRESS.
+// SEEN receives console messages, errors of the page, and requests to other hosts than ADDRESS.
 export async function openPage(browser, address, seen, more = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...more });
   const page = await context.newPage();
@@ -23,7 +23,7 @@ export async function openPage(browser, address, seen, more = {}) {
   return page;
 }
 
-// The text of the first SELECTOR, once it matches EXPECTED.
+// Returns the text of the first SELECTOR once it matches EXPECTED.
 export async function untilText(page, selector, expected) {
   const one = page.locator(selector).filter({ hasText: expected }).first();
   await one.waitFor({ state: "attached" });
@@ -37,7 +37,7 @@ export async function until(isSo, what) {
   }
 }
 
-// True where it stays so: what is drawn follows the window by a frame or two.
+// Returns true only if it stays true, because plots follow the window size after a frame or two.
 export async function isTooWide(page) {
   const isSo = () => page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   for (let i = 0; i < 100 && (await isSo()); i++) await new Promise((done) => setTimeout(done, 50));

@@ -1,4 +1,6 @@
-"""What the tests in a browser share: node, chromium and playwright-core, or why they are not there."""
+"""Shared by the browser tests: node, chromium and playwright-core, or the reason why they are
+missing.
+"""
 
 import json
 import os
@@ -10,7 +12,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-FETCH_S = 600  # the script gives up by itself before, also where it waits for another suite's
+FETCH_S = 600  # the script times out before this, even if it waits for that of another suite
 
 
 def build_folder():
@@ -27,7 +29,9 @@ def missing_tool():
 
 
 def is_snap(path):
-    """A snap sees none of the files that the tests make; Ubuntu's package is a script that asks for it."""
+    """A snap cannot read the tests' files, and Ubuntu's chromium package is a script that starts
+    the snap.
+    """
     with open(path, "rb") as file:
         head = file.read(4096)
     return os.path.basename(os.path.realpath(path)) == "snap" or b"/snap/bin/" in head
@@ -39,14 +43,16 @@ def chromium():
 
 
 def prepare():
-    """A folder with playwright-core and the scripts that drive a browser; skips where it cannot be."""
+    """Returns a folder with playwright-core and the scripts that drive a browser; skips the test if
+    that is impossible.
+    """
     reason = missing_tool()
     if reason:
         pytest.skip(reason)
     folder = build_folder() / "web-tests"
     folder.mkdir(parents=True, exist_ok=True)
     for path in [HERE / "package.json", HERE / "package-lock.json", *HERE.glob("*.mjs")]:
-        # Another suite may be reading it.
+        # Another suite may be reading the file.
         copy = folder / f".{path.name}.{os.getpid()}"
         shutil.copy(path, copy)
         copy.replace(folder / path.name)
@@ -59,7 +65,7 @@ def prepare():
 
 
 def browse(arguments, folder, limit_s, env=None):
-    """What a script of this folder saw. Whatever it started ends with it."""
+    """Runs a script of this folder and returns its result; kills the processes it started."""
     with subprocess.Popen(["node", *map(str, arguments)], cwd=folder, env=env, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, start_new_session=True) as node:
@@ -73,7 +79,7 @@ def browse(arguments, folder, limit_s, env=None):
 
 
 def pictures(name):
-    """[FOLDER], where pictures go, if somebody wants them."""
+    """Returns [FOLDER] for screenshots, if EBB_PICTURES is set."""
     where = os.environ.get("EBB_PICTURES")
     if not where:
         return []

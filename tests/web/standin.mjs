@@ -1,4 +1,4 @@
-// A server that speaks docs/api.md and has no jobs: what they do is told by the test. The page under test comes from FOLDER, where the build put it.
+// A stand-in for the server, with the API of docs/reference/api.md; tests set its jobs. It serves the built page from FOLDER.
 
 import { createServer } from "node:http";
 import { createHash } from "node:crypto";
@@ -19,7 +19,7 @@ function frameOf(text) {
   return Buffer.concat([head, body]);
 }
 
-// The texts in DATA, frames of a client: masked, short and whole.
+// Yields the texts in DATA, frames of a client: masked, short and unfragmented.
 function* textsIn(data) {
   for (let at = 0; at + 2 <= data.length;) {
     const kind = data[at] & 15;
@@ -43,11 +43,11 @@ export class Standin {
   diagnosis = { hypotheses: [], advice: [] };
   machine = {};
   trouble = [];
-  requests = []; // "METHOD path" of everything that was asked for
+  requests = []; // "METHOD path" of every request
   bodies = [];
-  viewers = new Map(); // socket: what it wants
+  viewers = new Map(); // socket -> its subscription
   hasLive = true;
-  held = null; // requests that wait to be answered, where they do
+  held = null; // requests that are not answered until release(); null: none
   sessions = new Set();
   boot = 1;
   port = 0;
@@ -61,7 +61,7 @@ export class Standin {
     this.server.on("upgrade", (request, socket) => this.upgrade(request, socket));
     await new Promise((done) => this.server.listen(this.port, "127.0.0.1", done));
     this.port = this.server.address().port;
-    this.beat = setInterval(() => this.tell({ type: "machine", ...this.machine }, () => true), 2000);
+    this.beat = setInterval(() => this.publish({ type: "machine", ...this.machine }, () => true), 2000);
   }
 
   async stop() {
@@ -82,27 +82,27 @@ export class Standin {
       state: "queued", reason: null, submitted_s: 1.7e9 + id, changes: [], ...this.jobs.get(id), ...more };
     if (job.changes.at(-1)?.state !== job.state) job.changes = [...job.changes, { t_s: Date.now() / 1000, state: job.state, reason: job.reason }];
     this.jobs.set(id, job);
-    const { changes, ...told } = job;
-    this.tell({ type: "job", job: told }, (w) => w.jobs || w.job === id);
+    const { changes, ...rest } = job;
+    this.publish({ type: "job", job: rest }, (w) => w.jobs || w.job === id);
     return job;
   }
 
   remove(id) {
     this.jobs.delete(id);
-    this.tell({ type: "removed", id }, () => true);
+    this.publish({ type: "removed", id }, () => true);
   }
 
   sample(id, t_s, job_bytes, more = {}) {
-    this.tell({ type: "sample", id, t_s, job_bytes, ...more }, (w) => w.job === id);
+    this.publish({ type: "sample", id, t_s, job_bytes, ...more }, (w) => w.job === id);
   }
 
   log(id, text) {
     const old = this.logs.get(id) ?? Buffer.alloc(0);
     this.logs.set(id, Buffer.concat([old, Buffer.from(text)]));
-    this.tell({ type: "log", id, offset: old.length, text: Buffer.from(text).toString() }, (w) => w.job === id && w.log);
+    this.publish({ type: "log", id, offset: old.length, text: Buffer.from(text).toString() }, (w) => w.job === id && w.log);
   }
 
-  tell(message, isFor) {
+  publish(message, isFor) {
     for (const [socket, wants] of this.viewers) if (isFor(wants)) socket.write(frameOf(JSON.stringify(message)));
   }
 
@@ -155,7 +155,7 @@ export class Standin {
     this.json(answer, status, { error: { status, message } });
   }
 
-  // Until release() nothing is answered: what the page knows by then, it was told.
+  // Answers nothing until release(): until then the page has only live data.
   hold() {
     this.held = [];
   }
@@ -176,7 +176,7 @@ export class Standin {
     if (path === "/jobs") return request.method === "POST" ? this.submit(body, answer) : this.list(url.searchParams, answer);
     const [, id, what] = /^\/jobs\/(\d+)(?:\/(\w+))?$/.exec(path) ?? [];
     const job = this.jobs.get(Number(id));
-    if (!job) return this.error(answer, 404, `there is no job ${id}`);
+    if (!job) return this.error(answer, 404, `no such job: ${id}`);
     return this.ofJob(job, what, url.searchParams, answer);
   }
 
@@ -225,7 +225,7 @@ export class Standin {
     return this.sendLog(job.id, query, answer);
   }
 
-  // Of the job alone, where a part is asked for: what is finer in it is left to the test.
+  // A zoomed range has only the job's series; the test decides how detailed it is.
   sendSamples(all, query, answer) {
     if (!query.has("from_s")) return this.json(answer, 200, all);
     const isWanted = all.series.t_s.map((t) => t >= Number(query.get("from_s")) && t <= Number(query.get("to_s")));

@@ -1,4 +1,4 @@
-"""The page of `ebb report` in a browser: it renders, zooms, has the right numbers, asks nobody.
+"""The page of `ebb report` in a browser: it renders, zooms, shows the right numbers, and sends no requests.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the pages there.
@@ -26,7 +26,7 @@ STEPS = 600
 
 @pytest.fixture(scope="session")
 def browser():
-    """Opens a page and returns what browse.mjs saw."""
+    """Opens a page and returns the output of browse.mjs."""
     folder = browsing.prepare()
 
     def open_page(page):
@@ -36,7 +36,9 @@ def browser():
 
 
 def recording(folder, rate):
-    """A run of STEPS steps, one a second, that keeps RATE bytes of each; of a hostile name."""
+    """A run of STEPS steps, one per second, that leaks RATE bytes per step and has a hostile
+    name.
+    """
     folder.mkdir(parents=True)
     rows = [f"{t},7,{100 * MIB + t * rate}\n" for t in range(STEPS + 1)]
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": 100}]
@@ -81,7 +83,7 @@ def compared(browser, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def day(browser, tmp_path_factory):
-    """A day of eight processes and four GPUs, with every kind of record."""
+    """A day with eight processes and four GPUs, with every kind of record."""
     run = tmp_path_factory.mktemp("web") / "day"
     tool = browsing.build_folder() / "tests" / "tools" / "day"
     if not tool.exists():
@@ -106,73 +108,73 @@ def seconds(text):
     return int(minutes) * 60 + int(rest)
 
 
-def test_no_error_and_no_request(seen, compared, day):
+def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
     for one in (seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_text_of_others_is_shown_and_not_run(seen):
+def test_foreign_text_is_shown_and_not_executed(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
-    assert seen["page"]["scripts"] == 2  # the data, and the page's own
+    assert seen["page"]["scripts"] == 2  # the data, and the page's script
 
 
-def test_the_plots_are_there_with_what_happened(seen):
+def test_report_plots_show_events(seen):
     assert seen["page"]["plots"][0] == "Memory over time"
     assert seen["page"]["keys"] == ["epoch", "evaluation", "checkpoint"]
     assert {"verdict", "memory", "processes", "machine"} <= set(seen["page"]["sections"])
 
 
-def test_the_plot_shows_the_numbers_of_the_recording(seen):
+def test_plot_shows_the_values_of_the_recording(seen):
     first, last = (dict(ends) for ends in seen["whole"])
     assert seconds(first["time"]) <= 2 and abs(seconds(last["time"]) - STEPS) <= 2
     values = [mib(next(v for k, v in ends.items() if k.startswith("7"))) for ends in (first, last)]
     assert abs(values[0] - 100) <= 3 and abs(values[1] - (100 + STEPS)) <= 3
 
 
-def test_a_part_can_be_looked_at_and_left_again(seen):
+def test_plot_zooms_in_and_out(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["zoomed"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS / 2) <= 10
     assert seen["can_go_back"] and seen["back"] == seen["whole"]
 
 
-def test_the_keyboard_does_the_same(seen):
+def test_plot_zooms_by_keyboard(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["keys"]["closer"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS * 3 / 4) <= 10
     assert seen["keys"]["back"] == seen["whole"]
 
 
-def test_memory_over_steps(seen):
+def test_report_plots_memory_over_steps(seen):
     assert seen["step_plots"][0] == "Memory over steps"
     first, last = (dict(ends) for ends in seen["steps"])
     assert int(first["step"]) <= 3 and int(last["step"]) >= STEPS - 2
 
 
-def test_the_page_is_dark_where_that_is_wanted(seen, compared):
+def test_page_follows_the_dark_colour_scheme(seen, compared):
     for one in (seen, compared):
         assert not one["page"]["wide"]
         assert sum(map(int, re.findall(r"\d+", one["dark"])[:3])) < 200
 
 
-def test_on_a_telephone_nothing_lies_beyond_the_edge(seen, compared, day):
+def test_report_fits_a_phone_screen(seen, compared, day):
     for one in (seen, compared, day):
         narrow = one["narrow"]
         assert (narrow["wide"], narrow["beyond"], narrow["scrolled"]) == (False, [], 0)
         assert narrow["canvas"] and max(narrow["canvas"]) <= 390
 
 
-def test_on_a_telephone_every_number_is_there_and_has_its_name(seen, day):
+def test_phone_layout_labels_every_number(seen, day):
     assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
     values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
     cells = dict(seen["narrow"]["cells"])
     assert cells["pid"] == "7" and mib(cells["peak"]) == 100 + STEPS
-    # Of the 64 largest processes of a day the first dozen is not folded up.
+    # Of the 64 largest processes of a day, the first dozen is shown unfolded.
     pids = [value for name, value in day["narrow"]["cells"] if name == "pid"]
     assert sorted(pids[:2]) == ["4000", "4001"] and len(pids) == 12
 
 
-def test_paper_is_white_and_holds_all_of_it(seen, compared, day):
+def test_print_is_white_and_complete(seen, compared, day):
     for one in (seen, compared, day):
         paper = one["paper"]
         assert (paper["wide"], paper["beyond"]) == (False, [])
@@ -184,24 +186,24 @@ def test_paper_is_white_and_holds_all_of_it(seen, compared, day):
     assert day["paper"]["explanations"] > 10 and day["paper"]["folded"] == 0
 
 
-def test_printing_draws_for_paper_and_goes_back(seen, day):
+def test_printing_redraws_plots_and_restores_them(seen, day):
     for one in (seen, day):
         assert one["printed"]["pages"] >= 1 and one["printed"]["still"] == ""
         assert one["printed"]["axis"] == one["paper"]["axis"]
     assert day["printed"]["pages"] > 3
 
 
-def test_two_runs_are_drawn_into_one_plot(compared):
+def test_comparison_draws_two_runs_in_one_plot(compared):
     assert compared["page"]["headline"].startswith("The fix worked")
     first, last = (dict(ends) for ends in compared["whole"])
     assert abs(mib(first["before"]) - mib(first["after"])) <= 3
     assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
 
 
-def test_a_day_has_a_plot_of_everything(day):
+def test_report_of_a_day_plots_all_of_it(day):
     assert day["page"]["plots"] == [
-        "Memory over time", "What the memory of process 4001 python3 is",
-        "GPU memory, 4 × NVIDIA H100 80GB HBM3", "What the job says of itself"]
+        "Memory over time", "Memory of process 4001 python3 by kind",
+        "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Figures reported by the job"]
     assert day["page"]["keys"] == ["epoch", "evaluation", "checkpoint", "phase", "started again",
                                    "act of the guard"]
     assert "main" in day["page"]["flames"]

@@ -17,7 +17,7 @@ sys.path.insert(0, str(browsing.HERE.parent / "cmd"))
 from commands import PYTHON, binary, environment  # noqa: E402
 
 BROWSE_S = 900
-# Says what it does in colour, and keeps 256 KiB at each step until it has 300 MiB or is told to end.
+# Prints its steps in colour, and leaks 256 KiB per step up to 300 MiB or a signal.
 PROGRAM = """
 import pathlib, sys, time
 kept = []
@@ -45,18 +45,18 @@ def seen(tmp_path_factory):
                            env=environment())
 
 
-def test_only_its_own_server_is_asked(seen):
+def test_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_no_error_but_those_of_answers_that_refuse(seen):
+def test_console_has_only_expected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[014] ")
     assert [m for m in seen["quiet"] if not refused.match(m)] == []
 
 
-def test_the_page_has_a_live_stream(seen):
+def test_page_opens_the_live_stream(seen):
     assert seen["login"] == "live"
 
 
@@ -64,40 +64,40 @@ def test_second_tab_is_logged_in_and_live(seen):
     assert seen["secondTab"] == "live"
 
 
-def test_cookie_that_another_port_receives_is_worth_nothing(seen):
+def test_cookie_stolen_by_another_port_grants_nothing(seen):
     assert seen["thief"]["received"] and seen["thief"]["stored"] == 0
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
 
-def test_what_the_server_refuses_is_told_at_its_field(seen):
+def test_server_errors_are_shown_at_the_form_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 
 
-def test_the_plot_moves(seen):
+def test_plot_updates_live(seen):
     first, second = seen["watch"]["first"], seen["watch"]["second"]
     assert second["s"] > first["s"] and second["mib"] > first["mib"]
 
 
-def test_the_log_is_the_job_s_as_plain_text(seen):
+def test_page_shows_the_job_log_as_plain_text(seen):
     assert "grew 0 <b>two words</b>" in seen["watch"]["log"]
     assert not seen["watch"]["injected"]
 
 
-def test_a_killed_server_comes_back_and_nothing_is_missing(seen):
+def test_page_recovers_after_a_server_restart(seen):
     assert "does not answer" in seen["restart"]["away"]
     assert seen["restart"]["gaps"] == 0 and seen["restart"]["lines"] > 3
 
 
-def test_the_job_is_cancelled_with_a_reason(seen):
+def test_page_cancels_a_job_with_a_reason(seen):
     assert "seen enough" in seen["cancel"]["history"]
     assert "cancelled" in seen["cancel"]["row"]
 
 
-def test_it_runs_again_to_its_end_and_has_a_report(seen):
+def test_rerun_job_ends_and_has_a_report(seen):
     assert seen["again"]["report"] == [200, True]
     assert not seen["again"]["wide"]
 
 
-def test_the_machine_is_shown(seen):
+def test_page_shows_the_machine(seen):
     assert any("Memory of the machine" in text for text in seen["machine"])
     assert any(re.search(r"Slots\s*0 of 2", text) for text in seen["machine"])

@@ -1,4 +1,4 @@
-"""The page of `ebb serve` in a browser, before a stand-in of the server that says what jobs do.
+"""The page of `ebb serve` in a browser, with a stand-in for the server that controls the jobs.
 
 Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
 missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
@@ -33,7 +33,7 @@ def seen(web):
                             *browsing.pictures("standin")], folder, BROWSE_S)
 
 
-def test_what_it_computes(web):
+def test_page_unit_tests_pass(web):
     folder = browsing.prepare()
     bundle = folder / "units.built.mjs"
     subprocess.run(["node", str(web / "node_modules/esbuild/bin/esbuild"),
@@ -46,18 +46,18 @@ def test_what_it_computes(web):
     assert int(re.search(r"^# pass (\d+)$", result.stdout, re.M)[1]) == 15
 
 
-def test_only_its_own_server_is_asked(seen):
+def test_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_no_error_but_those_of_answers_that_refuse(seen):
+def test_console_has_only_expected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[01] ")
     assert [m for m in seen["quiet"] if not refused.match(m)] == []
 
 
-def test_the_token_is_sent_once_and_kept_nowhere(seen):
+def test_token_is_sent_once_and_not_stored(seen):
     assert "not a token" in seen["login"]["refused"]
     kept = seen["login"]["kept"]
     assert "token" not in kept["url"]
@@ -66,7 +66,7 @@ def test_the_token_is_sent_once_and_kept_nowhere(seen):
     assert seen["logout"] == {"sessions": 0, "streams": 0, "stored": 0}
 
 
-def test_a_row_says_how_the_job_is(seen):
+def test_job_row_shows_state_memory_and_verdict(seen):
     name, state, progress, memory, verdict, _ = seen["useList"]["leaker"]
     assert name.startswith("62 leaker") and state == "running"
     assert progress == "step 250 of 1,000, 6 min left"
@@ -74,37 +74,37 @@ def test_a_row_says_how_the_job_is(seen):
     assert verdict == "leakingout of memory in 20 min to 25 min"
 
 
-def test_the_list_is_kept_current_by_the_stream_alone(seen):
-    assert seen["useList"]["started"] == "running" and "63" in seen["useList"]["told"]
+def test_job_list_is_updated_by_the_stream_only(seen):
+    assert seen["useList"]["started"] == "running" and "63" in seen["useList"]["announced"]
 
 
-def test_what_is_at_work_comes_first(seen):
+def test_running_jobs_are_listed_first(seen):
     assert seen["useList"]["first"] == "/jobs/62"
 
 
-def test_jobs_are_filtered_and_come_in_pages(seen):
+def test_job_list_is_filtered_and_paged(seen):
     assert (seen["useList"]["rows"], seen["useList"]["older"]) == (50, 13)
     assert seen["useList"]["failed"] == "/jobs/61"
     assert seen["useList"]["url"] == "?name=leaker"
 
 
-def test_a_job_is_submitted_with_the_keyboard_alone(seen):
+def test_job_can_be_submitted_by_keyboard(seen):
     assert seen["submit"]["ring"] != "none"
     assert seen["submit"]["body"] == {"command": ["python", "train.py", "--name", "a b"],
                                       "limit": "6G"}
 
 
-def test_what_the_server_refuses_is_told_at_its_field(seen):
+def test_server_errors_are_shown_at_the_form_field(seen):
     assert "lots" in seen["submit"]["error"]
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
-def test_a_page_that_was_there_first_shows_the_job_from_its_beginning(seen):
+def test_open_page_shows_a_new_job_from_its_start(seen):
     assert seen["begin"]["log"] == ["the first words", ""]
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 
 
-def test_the_plots_are_there_and_move(seen):
+def test_plots_are_drawn_and_updated(seen):
     job = seen["useJob"]
     assert job["plots"] == ["Memory of the job", "Memory by process", "GPU memory"]
     assert job["keys"] == ["epoch", "evaluation", "checkpoint"]
@@ -112,22 +112,29 @@ def test_the_plots_are_there_and_move(seen):
     assert job["after"][0]["time"] == "21:00 min"
 
 
-def test_a_part_is_looked_at_more_closely(seen):
+def test_zooming_loads_more_detail(seen):
     asked = {key: float(value) for key, value in
              (pair.split("=") for pair in seen["useJob"]["part"].lstrip("?").split("&"))}
-    whole = 1198 + 1500 * 1.05  # with what is to come, until the limit is met
+    whole = 1198 + 1500 * 1.05  # including the forecast, until the limit is reached
     assert whole / 16 < asked["from_s"] < whole / 8 < whole * 3 / 8 < asked["to_s"] < 1198
     minutes, seconds = map(int, seen["useJob"]["closer"][0]["time"].split()[0].split(":"))
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_the_diagnosis_says_what_is_for_and_what_to_do(seen):
+def test_job_shows_answer_place_fix_numbers_command_in_order(seen):
+    parts = ["leaking: +114 MiB/min, out of memory in 20 min to 25 min (90 % confident) [graph-kept]",
+             "train.py:29 in main()", "help: keep numbers", "Peak", "ebb show 62 · ebb explain graph-kept"]
+    places = [seen["useJob"]["order"].find(part) for part in parts]
+    assert -1 not in places and places == sorted(places), seen["useJob"]["order"]
+
+
+def test_diagnosis_shows_evidence_and_advice(seen):
     text = seen["useJob"]["diagnosis"]
-    for part in ("nearly certain, 60 % of it", "the graph is kept", "for it", "keep numbers"):
+    for part in ("nearly certain, 60 % of the growth", "the graph is kept", "evidence for", "keep numbers"):
         assert part in text
 
 
-def test_the_log_is_plain_text_that_can_be_paused(seen):
+def test_log_is_plain_text_and_can_be_paused(seen):
     log = seen["useLog"]
     assert log["first"] == ["first line", " 2%"]
     assert log["live"] == ["first line", "second <b>line</b>", ""]
@@ -135,49 +142,49 @@ def test_the_log_is_plain_text_that_can_be_paused(seen):
     assert log["bytes"][:2] == ["ok \ufffd\ufffd", "after bytes"]
 
 
-def test_the_log_does_not_grow(seen):
+def test_log_on_the_page_is_bounded(seen):
     assert seen["useLog"]["many"] <= 2001
 
 
-def test_buttons_do_what_they_say_and_cancel_asks_first(seen):
+def test_buttons_work_and_cancel_asks_first(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
-    assert "checkpointing" in act["told"]
+    assert "checkpointing" in act["announced"]
     assert act["buttons"] == ["Run again", "Change and run"]
     assert act["again"].endswith("leaker") and act["history"] == "/jobs/62"
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_text_of_others_is_shown_and_not_run(seen):
+def test_foreign_text_is_shown_and_not_executed(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]
 
 
-def test_after_a_restart_of_the_server_nothing_is_missing(seen):
+def test_page_is_complete_after_a_server_restart(seen):
     assert "does not answer" in seen["restart"]["away"]
     assert seen["restart"]["log"] == ["before", "after", ""]
 
 
-def test_a_hidden_page_has_no_stream_and_reads_what_it_missed(seen):
+def test_hidden_page_closes_stream_and_catches_up(seen):
     assert seen["sleep"]["found"] == "failed"
     assert seen["sleep"]["asked"].count("GET live") == 1
 
 
-def test_a_stream_that_died_in_silence_is_noticed(seen):
+def test_silently_dead_stream_is_noticed(seen):
     assert seen["silence"]["found"] == "lost"
 
 
-def test_without_a_live_stream_the_server_is_asked(seen):
+def test_page_polls_without_a_live_stream(seen):
     assert "no live stream" in seen["withoutLive"]["mode"]
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_the_machine_is_shown(seen):
+def test_page_shows_the_machine(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
-    assert seen["looks"]["missing"] == "there is no job 4711"
+    assert seen["looks"]["missing"] == "no such job: 4711"
 
 
-def test_every_page_fits_a_telephone_and_the_dark(seen):
+def test_every_page_fits_a_phone_and_dark_mode(seen):
     assert not any(seen["wide"].values()), seen["wide"]
     assert sum(map(int, re.findall(r"\d+", seen["looks"]["dark"])[:3])) < 200

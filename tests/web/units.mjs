@@ -1,4 +1,4 @@
-// What the server's page computes, without a browser: bundled by esbuild, run by node --test.
+// Unit tests of the server's page, without a browser: bundled by esbuild, run by node --test.
 
 import test from "node:test";
 import assert from "node:assert/strict";
@@ -11,7 +11,7 @@ import * as shell from "../../web/src/serve/shell";
 import { fieldOf } from "../../web/src/serve/submit";
 import * as words from "../../web/src/serve/words";
 
-test("a command line is split as a shell splits it", () => {
+test("a command line is split as in a shell", () => {
   const cases = {
     "python train.py": ["python", "train.py"],
     "  a\t b\n c ": ["a", "b", "c"],
@@ -28,19 +28,19 @@ test("a command line is split as a shell splits it", () => {
   for (const [line, expected] of Object.entries(cases)) assert.deepEqual(shell.split(line), { words: expected, error: null }, line);
 });
 
-test("what only a shell could do is refused, and so is what has no end", () => {
+test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["a | b", "a > b", "echo $HOME", "echo \"$HOME\"", "a && b", "ls *.py", "`date`", "# a"]) {
-    assert.match(shell.split(line).error, /no shell/, line);
+    assert.match(shell.split(line).error, /would need a shell/, line);
   }
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });
 
-test("words that are joined are split into the same words", () => {
+test("joined words split into the same words", () => {
   const list = ["a", "", "it's", "b c", "$x", "\"", "\\", "new\nline", "ü", "-", "*"];
   assert.deepEqual(shell.split(shell.join(list)), { words: list, error: null });
 });
 
-test("escape codes leave a log, and a progress bar shows its last word", () => {
+test("escape codes are removed, and a progress bar shows its last text", () => {
   assert.equal(plain("\x1b[1;32mok\x1b[0m \x1b]0;title\x07x\x1b(By\x1bcz"), "ok xyz");
   assert.equal(plain("10%\r20%\r30%"), "30%");
   assert.equal(plain("30%\r"), "30%");
@@ -48,7 +48,7 @@ test("escape codes leave a log, and a progress bar shows its last word", () => {
   assert.equal(plain("<script>x</script>"), "<script>x</script>");
 });
 
-test("an escape code that comes in two pieces leaves nothing behind", () => {
+test("an escape code split in two pieces is removed", () => {
   const text = new LogText();
   assert.deepEqual(text.add("a\x1b[3"), []);
   assert.equal(text.open, "a");
@@ -56,7 +56,7 @@ test("an escape code that comes in two pieces leaves nothing behind", () => {
   assert.equal(text.open, "c");
 });
 
-test("a line without an end does not grow, and the next one is whole again", () => {
+test("an endless line is bounded, and the next one is complete", () => {
   const text = new LogText();
   for (let i = 0; i < 2000; i++) text.add("x".repeat(1000));
   assert.ok(text.open.length < 5000);
@@ -64,11 +64,11 @@ test("a line without an end does not grow, and the next one is whole again", () 
   assert.deepEqual(text.add("\nnext\n").slice(1), ["next"]);
 });
 
-test("text of others stays on its line and in its direction", () => {
+test("foreign text stays on its line and keeps its direction", () => {
   assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
-test("a week of samples is kept in few points, with its extremes and its end", () => {
+test("a week of samples is merged into few points with its extremes", () => {
   const week = 7 * 86400;
   const s = new Series(["low", "high", "last"]);
   for (let t = 0; t < week; t++) s.add(t, [t === 12345 ? -7 : 100, t === 543210 ? 999 : 100, t]);
@@ -82,7 +82,7 @@ test("a week of samples is kept in few points, with its extremes and its end", (
   assert.ok(longest < week / 400);
 });
 
-test("a sample that was read before is not added again, and no value is not 0", () => {
+test("old samples are ignored, and a missing value is not 0", () => {
   const s = new Series(["high"]);
   s.add(1, [5]);
   s.add(1, [6]);
@@ -92,7 +92,7 @@ test("a sample that was read before is not added again, and no value is not 0", 
   assert.deepEqual([s.t, s.columns[0]], [[1, 2], [5, null]]);
 });
 
-test("what came live while the recording was read is not lost", () => {
+test("live samples during a reading are not lost", () => {
   const data = new JobData();
   data.add({ id: 1, t_s: 8, job_bytes: 80 });
   data.add({ id: 1, t_s: 12, job_bytes: 120 });
@@ -103,7 +103,7 @@ test("what came live while the recording was read is not lost", () => {
   assert.equal(data.until_s, 12);
 });
 
-test("processes and marks that come and go do not pile up", () => {
+test("the numbers of processes and marks are bounded", () => {
   const data = new JobData();
   for (let t = 0; t < 20000; t++) {
     data.add({ id: 1, t_s: t, job_bytes: 1, processes: [{ pid: 1, name: "main", rss_bytes: 1000 }, { pid: 2 + Math.floor(t / 20), name: "short", rss_bytes: 10 }] });
@@ -115,7 +115,7 @@ test("processes and marks that come and go do not pile up", () => {
   assert.equal(data.marks.at(-1).t_s, 19999);
 });
 
-test("each new life of a job is a happening at its time, beside what the guard did", () => {
+test("a restart is an event at its time, like the acts of the guard", () => {
   const list = happenings([
     { kind: "guard", t_s: 50, act: "warn", why: "x" },
     { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },
@@ -123,10 +123,10 @@ test("each new life of a job is a happening at its time, beside what the guard d
     { kind: "segment", segment: 2, started: "not a time" },
     { kind: "state", state: "running", t_s: 1.7e9 },
   ]);
-  assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "started again"], [50, "warn"]]);
+  assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "restarted"], [50, "warn"]]);
 });
 
-test("the cone reaches the limit at both ends of the interval, and is not there without a leak", () => {
+test("the forecast reaches the limit within the interval, and needs a leak", () => {
   const job = { state: "running", verdict: { verdict: "leaking", leak: true, oom_eta_s: { low: 100, high: 200 } } };
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });
@@ -138,12 +138,12 @@ test("the cone reaches the limit at both ends of the interval, and is not there 
   assert.deepEqual(forecastOf(byRate, 0, 5, null), { x: 0, y: 5, high: 2, low: 0.5 });
 });
 
-test("a sentence of the server finds its field", () => {
+test("an error of the server is shown at its field", () => {
   const cases = {
     'limit: "lots" is not a size': "limit",
     "command: it is empty": "command",
     'env: "1A" cannot be a variable\'s name': "env",
-    'options.resume-args: 5 is not a text': "resume-args",
+    'options.resume-args: 5 is not a string': "resume-args",
     'options.grace: "x" is not a time': "options",
     'unknown option "--graze"': "options",
     "the disk is full": null,
@@ -152,7 +152,7 @@ test("a sentence of the server finds its field", () => {
   for (const [message, key] of Object.entries(cases)) assert.equal(fieldOf(message), key, message);
 });
 
-test("durations and intervals are words", () => {
+test("durations and intervals are formatted", () => {
   assert.deepEqual([0.04, 9.96, 59, 119, 130, 7300, 200000].map(words.duration), ["0 s", "10 s", "59 s", "119 s", "2 min", "2 h 2 min", "2 d 7 h"]);
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200, high: 1500 } }), "in 20 min to 25 min");
   assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200 } }), "in 20 min or later");

@@ -1,4 +1,4 @@
-// The page of `ebb report`: draws what the program has written into it.
+// The page of `ebb report`: draws the data that the program has embedded in it.
 
 import { PackedRun, unpack } from "./report_data";
 import { addFlame } from "./report_flame";
@@ -41,9 +41,9 @@ function addTools(): void {
   document.getElementById("whole")?.addEventListener("click", () => group?.zoom(null, null));
 }
 
-// On paper nothing can be opened: every explanation is told there, and the stacks of what leaks.
+// On paper nothing can be opened, so explanations and the stacks of leaking call sites are shown.
 function openForPaper(): void {
-  const folded = "#diagnosis details, #heap tr:has(td.bad) details";
+  const folded = "#diagnosis details, #heap tr:has(td.bad) details, #gpu tr:has(td.bad) details";
   if (isOnPaper()) document.querySelectorAll<HTMLDetailsElement>(folded).forEach((d) => (d.open = true));
 }
 
@@ -51,7 +51,9 @@ labelCells();
 addTools();
 draw();
 const flame = document.getElementById("flame");
-if (flame && runs[0].flame) addFlame(flame, runs[0].flame);
+if (flame && runs[0].flame) addFlame(flame, runs[0].flame, "memory");
+const flameGpu = document.getElementById("flame-gpu");
+if (flameGpu && runs[0].flameGpu) addFlame(flameGpu, runs[0].flameGpu, "GPU memory");
 let waiting = 0;
 addEventListener("resize", () => {
   cancelAnimationFrame(waiting);

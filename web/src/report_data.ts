@@ -1,4 +1,4 @@
-// The data of the page as the program packed it: differences, which are added up here.
+// The data of the page as packed by the program: differences, which are summed up here.
 
 export interface Packed {
   of: "job" | "process" | "machine" | "gpu" | "figure";
@@ -36,6 +36,7 @@ export interface PackedRun {
   segments?: number[];
   pid?: number | null;
   flame?: Frame;
+  flame_gpu?: Frame;
 }
 
 export interface Series {
@@ -46,9 +47,9 @@ export interface Series {
   id: number;
   name: string;
   t: number[]; // seconds
-  v: number[]; // bytes, or what the unit says
+  v: number[]; // bytes, or as UNIT says
 }
-// Steps that only rise: a job that is started again counts some of them twice.
+// Steps in increasing order: a restarted job repeats some of them.
 export interface Clock {
   t: number[];
   step: number[];
@@ -62,6 +63,7 @@ export interface Run {
   segments: number[];
   pid: number | null;
   flame: Frame | null;
+  flameGpu: Frame | null;
 }
 
 function sum(list: number[], unit: number): number[] {
@@ -105,10 +107,11 @@ export function unpack(p: PackedRun): Run {
     segments: p.segments ?? [],
     pid: p.pid ?? null,
     flame: p.flame ?? null,
+    flameGpu: p.flame_gpu ?? null,
   };
 }
 
-// The step at T, with a fraction; null before the first and after the last.
+// The step at T, interpolated; null before the first and after the last.
 export function stepAt(clock: Clock, t: number): number | null {
   const n = clock.t.length;
   if (t < clock.t[0] || t > clock.t[n - 1]) return null;
@@ -124,7 +127,7 @@ export function stepAt(clock: Clock, t: number): number | null {
   return clock.step[low] + part * (clock.step[high] - clock.step[low]);
 }
 
-// A series over the steps of one clock: what was read before and after it is left out.
+// A series over the steps of one clock; values before and after the clock are omitted.
 export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [number[], number[]] {
   const x: number[] = [];
   const y: number[] = [];

@@ -1,10 +1,10 @@
-// The flame graph: what lives, by the calls that allocated it, the outermost on top.
+// The flame graph: live memory by the calls that allocated it, the outermost on top.
 
 import { Frame } from "./report_data";
 import * as format from "./shared/format";
 
 const rowHeight = 20;
-const least = 0.01; // of the width: what is narrower cannot be read, and opens when its parent does
+const least = 0.01; // of the width: narrower frames are unreadable, and shown when their parent is zoomed
 
 interface Box {
   frame: Frame;
@@ -32,31 +32,31 @@ function nameOf(frame: Frame): string {
   return frame.n || "all";
 }
 
-function tell(box: Box, whole: number): string {
+function describe(box: Box, whole: number): string {
   const share = whole > 0 ? ((box.frame.b / whole) * 100).toFixed(1) : "0";
   return `${nameOf(box.frame)}${box.frame.w ? `, ${box.frame.w}` : ""}: ${format.size(box.frame.b)}, ${share} %`;
 }
 
-// The same name has the same shade, so that a function is found again elsewhere.
+// The same name always has the same shade, so that a function can be recognised.
 function shade(name: string): number {
   let h = 0;
   for (let i = 0; i < name.length; i++) h = (h * 31 + name.charCodeAt(i)) >>> 0;
   return h % 4;
 }
 
-export function addFlame(into: HTMLElement, root: Frame): void {
+export function addFlame(into: HTMLElement, root: Frame, memory: string): void {
   if (!root.c?.length) return;
   const title = document.createElement("h3");
-  title.textContent = "Flame graph of what lives";
+  title.textContent = `Flame graph of live ${memory}`;
   const help = document.createElement("p");
   help.className = "quiet";
-  help.textContent = "Outermost call on top, as wide as what lives of it; Python in blue, and what is narrower than 1 % left blank. Choose a frame to look closer, the top one to go back.";
-  const told = document.createElement("p");
-  told.className = "told";
-  told.setAttribute("aria-live", "polite");
+  help.textContent = "The outermost call is on top; widths show live memory; Python is blue, and frames below 1 % are left out. Click a frame to zoom in, the top one to zoom out.";
+  const frameText = document.createElement("p");
+  frameText.className = "frame-text";
+  frameText.setAttribute("aria-live", "polite");
   const graph = document.createElement("div");
   graph.className = "flame";
-  into.append(title, help, graph, told);
+  into.append(title, help, graph, frameText);
 
   const show = (from: Frame, path: Frame[]) => {
     const rows = layout(from);
@@ -70,10 +70,10 @@ export function addFlame(into: HTMLElement, root: Frame): void {
       b.style.left = `${box.left * 100}%`;
       b.style.width = `${box.wide * 100}%`;
       b.style.top = `${row * rowHeight}px`;
-      b.title = tell(box, root.b);
-      const say = () => (told.textContent = tell(box, root.b));
-      b.addEventListener("mouseenter", say);
-      b.addEventListener("focus", say);
+      b.title = describe(box, root.b);
+      const showText = () => (frameText.textContent = describe(box, root.b));
+      b.addEventListener("mouseenter", showText);
+      b.addEventListener("focus", showText);
       b.addEventListener("click", choose);
       graph.append(b);
     };
@@ -86,7 +86,7 @@ export function addFlame(into: HTMLElement, root: Frame): void {
         const way = [...path.slice(0, -1), ...box.path];
         button(box, path.length - 1 + depth, false, () => {
           show(box.frame, way);
-          told.textContent = tell(box, root.b);
+          frameText.textContent = describe(box, root.b);
         });
       }
     });

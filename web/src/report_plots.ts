@@ -1,10 +1,10 @@
-// Which plots a report has, of which series, and what is marked in them.
+// The plots of a report, their series and markers.
 
 import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
 import { Kind, Marker } from "./shared/markers";
 import { Line, Plot } from "./shared/plot";
 
-const most = 12; // lines that a plot's legend has room for
+const most = 12; // lines that fit in a plot's legend
 
 function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
@@ -23,7 +23,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   if (!clocks) return (t) => t;
   return (t) => {
     for (const clock of clocks) {
-      if (t < clock.t[0]) return clock.step[0]; // between two lives of the job
+      if (t < clock.t[0]) return clock.step[0]; // between two segments of the job
       const step = stepAt(clock, t);
       if (step !== null) return step;
     }
@@ -31,7 +31,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   };
 }
 
-// The same for every plot of a page, so that they can be read one below the other.
+// The same x range for every plot of a page, so that they can be compared vertically.
 export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
@@ -67,7 +67,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
   });
   return {
     title: clocks ? "Memory over steps" : "Memory over time",
-    note: "Of the job, what its processes share is counted once; of a process it is what is resident.",
+    note: "Job: shared memory is counted once. Process: resident memory.",
     lines,
     unit: "B",
     byStep: !!clocks,
@@ -77,7 +77,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
   };
 }
 
-// What the resident memory of one process is made of, from the bottom up.
+// The parts of the resident memory of one process, from the bottom up.
 function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const rss = find(run, "process", "rss", run.pid);
   const anon = find(run, "process", "anon", run.pid);
@@ -87,7 +87,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // What is resident is read more often than what it is made of: the rest is anonymous.
+  // RSS is sampled more often than its parts: the rest is anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));
@@ -110,7 +110,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const x = lines[0]?.x;
   lines.forEach((line) => (line.x = x));
   return {
-    title: `What the memory of process ${run.pid} ${rss.name} is`,
+    title: `Memory of process ${run.pid} ${rss.name} by kind`,
     lines,
     stacked: true,
     unit: "B",
@@ -119,23 +119,27 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   };
 }
 
-// By the job for each, and what others use of it where there is room for that.
+const gpuLabels: Record<string, string> = {
+  used: "used", job: "used by the job", allocated: "allocated by PyTorch", reserved: "reserved by PyTorch", outside: "outside PyTorch",
+};
+
+// The judged series of each GPU, and the others if there is room in the legend.
 function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
   const ids = [...new Set(gpus.map((s) => s.id))];
   const names = [...new Set(gpus.map((s) => s.name))];
-  const hasJob = (id: number) => gpus.some((s) => s.id === id && s.field === "job");
-  const shown = gpus.filter((s) => s.field === "job" || ids.length <= most / 2 || !hasJob(s.id));
+  const has = (id: number, field: string) => gpus.some((s) => s.id === id && s.field === field);
+  const judged = (id: number) => ["allocated", "job", "used"].find((field) => has(id, field));
+  const shown = gpus.filter((s) => s.field === judged(s.id) || gpus.length <= most);
   const isOneKind = names.length === 1;
   const lines = shown.slice(0, most).flatMap((s) => {
-    const isJob = s.field === "job";
-    const label = `GPU ${s.id}${isOneKind ? "" : ` ${s.name}`} ${isJob ? "by the job" : "in use"}`;
-    return linesOf(s, label, s.id, clocks, { thin: !isJob });
+    const label = `GPU ${s.id}${isOneKind ? "" : ` ${s.name}`} ${gpuLabels[s.field] ?? s.field}`;
+    return linesOf(s, label, s.id, clocks, { thin: s.field !== judged(s.id) });
   });
   return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
 }
 
-// Of the process in question first; one colour for a figure, also of other processes.
+// Figures of the selected process first; a figure has the same colour for all processes.
 function figureLines(run: Run, clocks: Clock[] | null): Line[] {
   const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
   const nameOf = (s: Series) => s.name.replace(/@.*/, "");
@@ -150,7 +154,7 @@ function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
   const markers = markersOf(run, xOf(clocks));
   const plots: [string, Line[]][] = [
     gpuPlot(run, clocks),
-    ["What the job says of itself", figureLines(run, clocks)],
+    ["Figures reported by the job", figureLines(run, clocks)],
   ];
   return plots.filter(([, lines]) => lines.length).map(([title, lines]) => ({ title, lines, unit: "B", byStep: !!clocks, markers }));
 }

@@ -1,4 +1,4 @@
-// The page of `ebb serve`: which view is shown, who is logged in, how the page is connected.
+// The page of `ebb serve`: routing, login, and the connection to the server.
 
 import { ApiError, get, send, whenLoggedOut } from "./serve/api";
 import { App, View } from "./serve/app";
@@ -13,18 +13,18 @@ import { keepSecrets } from "./serve/session";
 import { SubmitDialog } from "./serve/submit";
 
 const main = document.getElementById("main") as HTMLElement;
-const told = document.getElementById("told") as HTMLElement;
+const announcements = document.getElementById("announcements") as HTMLElement;
 const nav = document.getElementById("nav") as HTMLElement;
 const link = document.getElementById("link") as HTMLElement;
 const trouble = document.getElementById("trouble") as HTMLElement;
 const logout = document.getElementById("logout") as HTMLButtonElement;
 
-const mostTold = 5; // at once: what is not read out by then is old
+const mostAnnouncements = 5; // announcements for screen readers at the same time
 const healthEvery_ms = 60000;
 const modes: Record<Mode, [string, string]> = {
   live: ["live", "good"],
-  asking: ["no live stream: asking every few seconds", "open"],
-  away: ["the server does not answer: trying again", "bad"],
+  asking: ["no live stream: polling every few seconds", "open"],
+  away: ["the server does not answer: retrying", "bad"],
   waiting: ["", "quiet"],
 };
 
@@ -48,13 +48,13 @@ const app: App = {
     main.focus({ preventScroll: true });
     scrollTo(0, 0);
   },
-  tell(text) {
-    told.append(h("p", {}, text));
-    while (told.childElementCount > mostTold) told.firstElementChild?.remove();
+  announce(text) {
+    announcements.append(h("p", {}, text));
+    while (announcements.childElementCount > mostAnnouncements) announcements.firstElementChild?.remove();
   },
   changed() {
     if (view) document.title = `${view.title} – ebb`;
-    live.say();
+    live.subscribe();
   },
 };
 
@@ -71,7 +71,7 @@ function route(): void {
   view = viewOf(location.pathname);
   nav.querySelectorAll("a").forEach((a) => (a.pathname === location.pathname ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current")));
   if (!view) {
-    main.replaceChildren(h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "/" }, "To the jobs")));
+    main.replaceChildren(h("h1", {}, "Page not found"), h("p", {}, h("a", { href: "/" }, "Show all jobs")));
     return;
   }
   main.replaceChildren(view.root);
@@ -91,7 +91,7 @@ function askForToken(): void {
   main.querySelector("input")?.focus();
 }
 
-// After a restart of the server its sessions may be gone.
+// A session may have ended with a restart of the server.
 async function checkSession(): Promise<void> {
   try {
     canWrite = (await get<{ write?: boolean }>("/session")).write === true;
@@ -101,7 +101,7 @@ async function checkSession(): Promise<void> {
   }
 }
 
-// What the server itself says is wrong with it: a full disk, a store that cannot be written.
+// Shows the problems that the server reports: a full disk, for example.
 async function checkHealth(): Promise<void> {
   if (!isLoggedIn || document.hidden) return;
   try {
@@ -134,7 +134,7 @@ async function begin(): Promise<void> {
   void checkHealth();
 }
 
-// Links of the page itself are followed without loading it again.
+// Links within the page are followed without reloading it.
 document.addEventListener("click", (e) => {
   const a = (e.target as Element).closest?.("a");
   if (!a || !isLoggedIn || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;

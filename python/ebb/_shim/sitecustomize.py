@@ -1,10 +1,10 @@
-"""What `ebb run` puts in front of PYTHONPATH: waits for torch, transformers and lightning, and
-steps aside for the user's own sitecustomize.
+"""`ebb run` puts the folder of this file in front of PYTHONPATH. It waits for torch, transformers
+and lightning, and then runs the user's own sitecustomize.
 
 Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
 here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.
 """
-# Annotations need a new Python.
+# Old Pythons do not support annotations, so there are none here for mypy to check.
 # mypy: ignore-errors
 
 import os
@@ -14,7 +14,7 @@ _folder = os.path.dirname(__file__)
 
 
 class _Watcher(object):
-    """First of all finders. Finds nothing by itself, but sees what is looked for."""
+    """The first finder. Finds nothing itself, but sees which modules are imported."""
 
     names = (
         "torch.optim.optimizer",
@@ -32,7 +32,8 @@ class _Watcher(object):
 
 
 class _Package(object):
-    """`import ebb` where the user has no ebb: last of all finders, so that it shadows nothing."""
+    """Makes `import ebb` work if the user has not installed ebb. The last finder, so that it
+    shadows nothing."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -50,10 +51,78 @@ def _watch():
         spec = spec_from_file_location("_ebb_watch", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception:  # an installation that was removed under a job that runs
+    except Exception:  # the installation was removed while the job runs
         return None
     sys.modules["_ebb_watch"] = module
     return module
+
+
+def _resident_bytes():
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except Exception:
+        return 0
+
+
+class _Memory(object):
+    """A thread that follows the memory of this process: its allocators and growing containers. It
+    ends during a fork, because Python warns about threads at a fork."""
+
+    bell = None  # a lock; releasing it ends the thread
+
+    @classmethod
+    def start(cls):
+        try:
+            from _thread import allocate_lock, start_new_thread
+
+            bell = allocate_lock()
+            bell.acquire()
+            start_new_thread(cls.run, (bell,))
+            cls.bell = bell
+        except Exception:  # no more threads can be started
+            pass
+
+    @classmethod
+    def run(cls, bell):
+        is_asked = False
+        while not bell.acquire(True, 2.0):
+            if "threading" in sys.modules:
+                watch = _watch()
+                if watch:
+                    watch.follow_memory(bell)
+                return
+            if not is_asked and _resident_bytes() >= 48 << 20:
+                is_asked = True
+                cls.import_threading()
+
+    @classmethod
+    def import_threading(cls):
+        """Lets the main thread import threading: it takes the first thread that imports it for the
+        main thread, and waits for that one at exit."""
+        try:
+            import ctypes
+
+            def call(_):
+                try:
+                    import threading  # noqa: F401
+                except Exception:
+                    pass
+                return 0
+
+            cls.call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+            ctypes.pythonapi.Py_AddPendingCall(cls.call, None)
+        except Exception:  # a Python without ctypes
+            pass
+
+    @classmethod
+    def before_fork(cls):
+        bell, cls.bell = cls.bell, None
+        if bell:
+            bell.release()
+            watch = sys.modules.get("_ebb_watch")
+            if watch:
+                watch.wait_for_follower()
 
 
 sys.path[:] = [place for place in sys.path if place != _folder]
@@ -61,8 +130,11 @@ if sys.version_info >= (3, 9) and os.environ.get("EBB_SHIM") != "0":
     sys.meta_path.append(_Package)
     if os.environ.get("EBB_SOCKET"):
         sys.meta_path.insert(0, _Watcher)
+        if os.environ.get("EBB_KEEPERS") != "0" or os.environ.get("EBB_TRUTH") != "0":
+            _Memory.start()
+            os.register_at_fork(before=_Memory.before_fork, after_in_parent=_Memory.start)
 
-# Python imports what it finds next under this name, and reports its errors or its absence, as if
-# this file were not here. The reference keeps Python 2 from emptying a module that still runs.
+# Python now imports the next module of this name and reports its errors or its absence, as if this
+# file did not exist. The reference keeps Python 2 from clearing a module that is still running.
 _self = sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402,F401

@@ -1,4 +1,4 @@
-/* The tokens, the sessions of the page, and the names that this server may be called by. */
+/* Tokens, sessions of the page, and the host names that requests may use for this server. */
 #include "server/http/auth.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,8 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-static const uint64_t wrong_every_ns = 6 * NS_PER_S; /* one more may be wrong */
+/* one more wrong token is allowed after this time */
+static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
 /* ---- secrets ---- */
@@ -76,8 +77,9 @@ static int check_token(char *token, size_t len)
     return 0;
 }
 
-/* The token in DIRFD/NAME: one line of 32 to 256 visible characters. Made where MAY_MAKE and it
- * does not exist, else -ENOENT. -EPERM where others may read it. PATH is for the sentence. */
+/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. A missing file is
+ * created if MAY_MAKE; otherwise -ENOENT. -EPERM: other users may read it. PATH is for the error
+ * message. */
 static int read_token(int dirfd, const char *name, const char *path, bool may_make,
                       char ret[TOKEN_MAX + 1], struct err *err)
 {
@@ -88,23 +90,24 @@ static int read_token(int dirfd, const char *name, const char *path, bool may_ma
     if (fd < 0 && errno == ENOENT && may_make) {
         int r = make_token_file(dirfd, name);
         if (r < 0)
-            return err_set(err, r, "cannot make %s/%s: %s", path, name, strerror(-r));
+            return err_set(err, r, "cannot create %s/%s: %s", path, name, strerror(-r));
         fd = openat(dirfd, name, flags);
     }
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_set(err, -errno, "cannot open %s/%s: %s", path, name, strerror(errno));
     if (!S_ISREG(st.st_mode) || (st.st_mode & 077) || (st.st_uid != geteuid() && st.st_uid != 0))
-        return err_set(err, -EPERM,
-                       "%s/%s must be a file that only the server's user can read; `chmod 600` it, "
-                       "or remove it and a new one is made",
-                       path, name);
+        return err_set(
+            err, -EPERM,
+            "%s/%s must be readable by the server's user only; run `chmod 600` on it, or "
+            "remove it and a new one is created",
+            path, name);
     ssize_t n = io_pread_small(fd, text, sizeof text);
     if (n < 0)
         return err_set(err, (int)n, "cannot read %s/%s: %s", path, name, strerror((int)-n));
     if (check_token(text, (size_t)n) < 0)
         return err_set(err, -EINVAL,
-                       "%s/%s holds no token: one line of %d to %d visible characters; remove it "
-                       "and a new one is made",
+                       "%s/%s is not one line of %d to %d visible characters; remove it and a new "
+                       "one is created",
                        path, name, TOKEN_MIN, TOKEN_MAX);
     memcpy(ret, text, strlen(text) + 1);
     return 0;
@@ -113,10 +116,10 @@ static int read_token(int dirfd, const char *name, const char *path, bool may_ma
 /* ---- sessions ---- */
 
 struct session {
-    char name[AUTH_SECRET_SIZE]; /* the cookie's value; "" is free */
+    char name[AUTH_SECRET_SIZE]; /* the cookie's value; "": unused */
     char key[AUTH_SECRET_SIZE], view[AUTH_SECRET_SIZE];
     enum http_rank rank;
-    uint64_t since_ns, used_ns; /* wall clock: they outlive the server */
+    uint64_t since_ns, used_ns; /* wall clock, because sessions survive a restart */
 };
 
 struct auth {
@@ -124,11 +127,11 @@ struct auth {
     char token[TOKEN_MAX + 1], token_read[TOKEN_MAX + 1];
     const char *const *hosts;
     struct session sessions[AUTH_SESSIONS_MAX];
-    unsigned wrong;
-    uint64_t wrong_ns; /* when one was last forgiven */
+    unsigned wrong;    /* number of wrong tokens, reduced by one every wrong_every_ns */
+    uint64_t wrong_ns; /* when WRONG was last reduced */
 };
 
-/* Not worth failing for: without it a restart asks for the token again. */
+/* A failure is ignored; users then have to log in again after a restart. */
 static void save_sessions(const struct auth *a)
 {
     struct buf text = {0};
@@ -144,7 +147,8 @@ static void save_sessions(const struct auth *a)
     buf_fini(&text);
 }
 
-/* Every one is looked at, whichever it is. A clock that was set back ends none. */
+/* Compares with every session, so that the time does not depend on the name. A clock that is set
+ * back ends no session. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -156,9 +160,9 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     return found;
 }
 
-/* A free place, or that of the one that was used longest ago. Half of the places are for readers:
- * who may read alone cannot log out those who may write. */
-static struct session *session_place(struct auth *a, enum http_rank rank)
+/* Returns an unused entry, or the least recently used one. Half of the entries are for readers, so
+ * that readers cannot log out the owner. */
+static struct session *session_slot(struct auth *a, enum http_rank rank)
 {
     struct session *first = a->sessions + (rank == HTTP_OWNER ? 0 : AUTH_SESSIONS_MAX / 2);
     struct session *oldest = first;
@@ -171,7 +175,8 @@ static struct session *session_place(struct auth *a, enum http_rank rank)
     return oldest;
 }
 
-/* When the token was made: sessions from before are of another, which somebody took away. */
+/* When the token file was written: sessions that are older belong to an earlier token and are
+ * invalid. */
 static uint64_t token_since_ns(const struct auth *a, enum http_rank rank)
 {
     struct stat st;
@@ -197,7 +202,7 @@ static void parse_sessions(struct auth *a, char *text)
         s.since_ns = s.used_ns = since;
         if (since < token_since_ns(a, s.rank))
             continue;
-        *session_place(a, s.rank) = s;
+        *session_slot(a, s.rank) = s;
     }
 }
 
@@ -210,10 +215,11 @@ static int load_sessions(struct auth *a, struct err *err)
     buf_fini(&text);
     if (r == 0 || r == -ENOENT)
         return 0;
-    return err_set(err, r,
-                   "%s in the state folder cannot be read: %s; remove it, and who is logged in "
-                   "on the page logs in again",
-                   sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
+    return err_set(
+        err, r,
+        "cannot read %s in the state folder: %s; remove it, and users of the page log in "
+        "again",
+        sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
 }
 
 /* ---- tokens ---- */
@@ -234,7 +240,7 @@ static int read_tokens(struct auth *a, const char *state_dir, bool may_make, str
     if (r == 0)
         r = read_token(a->dirfd, "token.read-only", state_dir, may_make, a->token_read, err);
     if (r == 0 && strcmp(a->token, a->token_read) == 0)
-        r = err_set(err, -EINVAL, "%s/token and token.read-only are the same; remove one of them",
+        r = err_set(err, -EINVAL, "%s: token and token.read-only are the same; remove one of them",
                     state_dir);
     return r;
 }
@@ -279,8 +285,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* The key, from a header or, as a browser sets none for a WebSocket, from the protocols that the
- * client offers. */
+/* Compares KEY with a header, or with a protocol that the client offers, because a browser cannot
+ * set headers of a WebSocket. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];
@@ -294,7 +300,7 @@ static bool has_key(const struct http_request *r, const char *key)
     return given && auth_secret_equal(given, key);
 }
 
-/* The session of R's cookie, if R also holds one of its secrets. NULL: none. */
+/* The session that R's cookie names, if R also contains one of the session's secrets; or NULL. */
 static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
                                   enum http_rank *ret)
 {
@@ -329,8 +335,8 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
     return rank;
 }
 
-/* Ten wrong ones at once, then one in six seconds. The right one is taken at any time: a token is
- * too long to be guessed, and a stranger must not keep its owner out. */
+/* Token bucket: ten wrong tokens at once, then one every six seconds. The right token is accepted
+ * at any time: it is too long to be guessed, and a stranger must not lock the owner out. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;
@@ -355,7 +361,7 @@ enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
     }
     if (secret_make(s.name) < 0 || secret_make(s.key) < 0 || secret_make(s.view) < 0)
         return HTTP_STRANGER;
-    *session_place(a, s.rank) = s;
+    *session_slot(a, s.rank) = s;
     save_sessions(a);
     snprintf(ret->cookie, sizeof ret->cookie,
              COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,
@@ -377,9 +383,9 @@ void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[A
              COOKIE "=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
 }
 
-/* ---- names ---- */
+/* ---- host names ---- */
 
-/* "name", "name:80", "1.2.3.4:80", "[::1]:80": the name without the rest. False: none of these. */
+/* Copies the name from "name", "name:80", "1.2.3.4:80" or "[::1]:80". False: invalid. */
 static bool split_host(const char *host, char ret[256])
 {
     size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
@@ -393,7 +399,7 @@ static bool split_host(const char *host, char ret[256])
     return true;
 }
 
-/* No name server had a say in these. */
+/* Whether NAME is a literal address, which DNS cannot redirect. */
 static bool is_literal(char *name)
 {
     struct in6_addr address;
@@ -437,10 +443,11 @@ bool auth_origin_ok(const struct auth *a, const struct http_request *r, const ch
     const char *mode = http_header(r, "Sec-Fetch-Mode");
     if (http_is_unix(r))
         return true;
-    *ret_why = "this server is not called by that name; --allow-host adds one";
-    if (host && !auth_host_ok(a->hosts, host)) /* HTTP/1.0 need not say; a browser always does */
+    *ret_why = "unknown host name; allow it with --allow-host";
+    /* Host is optional in HTTP/1.0; browsers always send it */
+    if (host && !auth_host_ok(a->hosts, host))
         return false;
-    *ret_why = "the request comes from another site's page";
+    *ret_why = "the request comes from a page of another site";
     if (origin && (!host || !auth_origin_is_host(origin, host)))
         return false;
     return !site || strcmp(site, "cross-site") != 0 || (mode && strcmp(mode, "navigate") == 0);

@@ -1,4 +1,4 @@
-/* Child processes that read recordings for the server, and their answers. */
+/* Child processes that read recordings for the server, and the cache of their answers. */
 #include "server/http/children.h"
 
 #include <errno.h>
@@ -44,19 +44,20 @@ struct child {
     uint64_t stamp;
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
-    bool is_guest; /* all its waiters are */
-    pid_t pid;     /* 0: queued */
+    bool is_guest; /* all waiters are guests */
+    pid_t pid;     /* 0: queued, not started */
     int pidfd;
     struct loop_source *pid_source, *limit;
     struct child_stream streams[2];
-    int status; /* -ETIMEDOUT, -EFBIG while it is being killed; then as its waiters get it */
+    int status; /* -ETIMEDOUT or -EFBIG while it is being killed; at the end, the status for its
+                   waiters */
 };
 
 struct children {
     struct loop *loop;
     struct children_options options;
-    TAILQ_HEAD(child_list, child) pending; /* running or queued, in the order of their turn */
-    struct child_list ended;               /* the cache, last used first */
+    TAILQ_HEAD(child_list, child) pending; /* running children, then queued ones in order */
+    struct child_list ended;               /* cached answers, most recently used first */
     unsigned running, queued;
     size_t ended_bytes;
 };
@@ -70,7 +71,7 @@ static void stream_close(struct child_stream *s)
     s->fd = -1;
 }
 
-/* Frees all but the answer. */
+/* Frees everything except the answer. */
 static void child_close(struct child *c)
 {
     for (int i = 0; i < 2; i++)
@@ -144,7 +145,7 @@ static void cache_add(struct children *all, struct child *c)
     if (old)
         cache_drop(all, old);
     child_close(c);
-    buf_str(text); /* makes room for the NUL */
+    buf_str(text); /* appends a NUL */
     char *exact = text->data ? realloc(text->data, text->len + 1) : NULL;
     if (exact)
         *text = (struct buf){.data = exact, .len = text->len, .cap = text->len + 1};
@@ -167,7 +168,8 @@ static void remove_pending(struct child *c)
 
 static void start_queued(struct children *all);
 
-/* Callbacks may ask and cancel: the child is in no list meanwhile. */
+/* Callbacks may call children_ask and child_waiter_cancel, so the child is removed from its list
+ * first. */
 static void child_end(struct child *c, int status)
 {
     struct children *all = c->all;
@@ -191,10 +193,11 @@ static void child_kill(struct child *c, int why)
 {
     if (c->status == 0)
         c->status = why;
-    kill(-c->pid, SIGKILL); /* a group of its own, and it is not reaped yet */
+    /* the child's own process group, which exists until the child is reaped */
+    kill(-c->pid, SIGKILL);
 }
 
-/* True while there may be more. */
+/* Returns whether there may be more to read. */
 static bool stream_read(struct child_stream *s)
 {
     char piece[16 << 10];
@@ -226,7 +229,7 @@ static void on_child_exit(void *user, int fd, uint32_t events)
     if (waitpid(c->pid, &status, WNOHANG) == 0)
         return;
     for (int i = 0; i < 2; i++) {
-        /* bounded by what a pipe holds: the writer is gone */
+        /* the child has exited, so at most one pipe buffer is left */
         for (int n = 0; n < 64 && c->streams[i].fd >= 0 && stream_read(&c->streams[i]); n++)
             ;
     }
@@ -284,7 +287,7 @@ static int stream_open(struct child_stream *s, int *ret_other)
     return loop_add_fd(s->child->all->loop, s->fd, EPOLLIN, on_stream, s, &s->source);
 }
 
-/* Where it cannot be followed it is ended at once. */
+/* Watches the child's exit and its time limit. A child that cannot be watched is killed. */
 static int child_follow(struct child *c)
 {
     struct loop *loop = c->all->loop;
@@ -324,7 +327,7 @@ static int child_start(struct child *c)
     return r;
 }
 
-/* One at a time, from the top: waiters that are answered may change the list. */
+/* Starts again from the head of the list each time, because answering waiters may change it. */
 static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {
@@ -374,7 +377,7 @@ static bool queue_has_room(const struct children *all, bool is_guest)
             (!is_guest || guests < (all->options.queue_max + 1) / 2));
 }
 
-/* Behind all that run or came before, but before those of guests that wait. */
+/* Appends to the queue, but before queued requests of guests. */
 static void enqueue(struct child *c, bool is_guest)
 {
     struct child_list *list = &c->all->pending;
@@ -427,12 +430,13 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     }
     *w = (struct child_waiter){.child = c, .fn = fn, .user = user};
     LIST_INSERT_HEAD(&c->waiters, w, link);
-    start_queued(all); /* one that cannot be started is answered, and gone, in here */
+    start_queued(all); /* if the child cannot be started, this answers and frees it */
     *ret = find_pending(all, key, stamp) ? w : NULL;
     return 0;
 }
 
-/* A child that runs goes on, for the next who asks; one that is queued does not start. */
+/* A running child continues, so that its answer is cached; a queued one without waiters is dropped.
+ */
 void child_waiter_cancel(struct child_waiter *w)
 {
     struct child *c = w->child;

@@ -1,5 +1,5 @@
-/* The daemons, one for each listener: their epoll in our loop, connections and how long they may
- * take, and the calls that MHD makes for a request. */
+/* The MHD daemons, one per listener: their epoll in our loop, the deadlines of connections, and
+ * MHD's callbacks for a request. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -15,7 +15,7 @@
 #include "base/loop.h"
 #include "server/http/http_private.h"
 
-/* Rounds in a row before the loop's other sources have their turn. */
+/* Calls of MHD_run in a row before the loop serves its other sources. */
 enum { ROUNDS_MAX = 4 };
 
 static void run_daemon(struct http_daemon *d)
@@ -43,15 +43,15 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
         run_daemon(&h->daemons[i]);
 }
 
-/* MHD does not see the end of a client that came together with its last bytes (its epoll reports
- * once): such a connection would stay until its time is over. */
+/* MHD misses an end of stream that arrives together with the client's last bytes, because its epoll
+ * is edge-triggered. Such a connection would stay open until its deadline. */
 static bool connection_has_ended(const struct http_connection *c)
 {
     char byte;
     return c->state == CONNECTION_READING && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* MHD counts its own time from the last byte either way; ours is for the whole. */
+/* MHD's own timeout restarts with every byte; our deadline applies to the whole request. */
 static void on_http_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
@@ -117,7 +117,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     }
 }
 
-/* The first thing that is known of a request: its address, as it came. */
+/* MHD's first callback for a request; URI is as received, not decoded. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_daemon *d = cls;
@@ -145,9 +145,9 @@ static enum http_method method_of(const char *s)
     return HTTP_OTHER;
 }
 
-/* Refused here, the body is never read, and the connection ends with the answer: so what has none
- * is refused later. */
-static void take_headers(struct http_request *r, const char *method, const char *version)
+/* A request refused here is answered before its body is read, and its connection is closed.
+ * Requests without a body are therefore refused later, so that their connection stays open. */
+static void read_headers(struct http_request *r, const char *method, const char *version)
 {
     struct http *h = r->http;
     const char *why = NULL;
@@ -162,9 +162,9 @@ static void take_headers(struct http_request *r, const char *method, const char 
         r->state = REQUEST_DRAINING;
 }
 
-/* What is too much is read and thrown away, as MHD takes no answer before the end; but not for
- * ever. */
-static enum MHD_Result take_body(struct http_request *r, const char *data, size_t *len)
+/* MHD accepts no answer before the end of the body, so the rest of an oversized body is read and
+ * discarded, up to four times the limit. */
+static enum MHD_Result read_body(struct http_request *r, const char *data, size_t *len)
 {
     struct http *h = r->http;
     r->body_seen += *len;
@@ -197,13 +197,13 @@ static void handle_request(struct http_request *r)
     if (r->body_seen > HTTP_BODY_MAX)
         http_answer_error(r, 413, "the body is larger than 1 MiB");
     else if (r->body.failed)
-        http_answer_error(r, 503, "too much is being sent at once; try again");
+        http_answer_error(r, 503, "too many large requests at the same time; try again");
     else if (o->admit && !r->has_body)
         o->admit(o->user, r);
     if (r->state == REQUEST_BODY)
         o->handle(o->user, r);
     if (r->state == REQUEST_BODY)
-        http_answer_error(r, 500, "the server has no answer to this");
+        http_answer_error(r, 500, "internal error: the request was not answered");
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -217,9 +217,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     if (r->state == REQUEST_ADDRESS) {
         r->state = REQUEST_BODY;
         r->method = method_of(method);
-        take_headers(r, method, version);
+        read_headers(r, method, version);
     } else if (*len > 0 && r->state != REQUEST_ANSWERED) {
-        return take_body(r, data, len);
+        return read_body(r, data, len);
     } else if (r->state == REQUEST_DRAINING) {
         r->state = REQUEST_ANSWERED;
     } else if (r->state == REQUEST_BODY) {
@@ -271,7 +271,8 @@ static int start_daemon(struct http *h, const struct http_listener *l, struct er
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->mhd, MHD_DAEMON_INFO_EPOLL_FD);
     int r = info ? loop_add_fd(h->loop, info->epoll_fd, EPOLLIN, on_epoll, d, &d->source) : -EIO;
     h->daemon_count++;
-    return r < 0 ? err_set(err, r, "cannot watch the HTTP server: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(err, r, "cannot add the HTTP server to the event loop: %s", strerror(-r))
+                 : 0;
 }
 
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
@@ -286,7 +287,7 @@ int http_start(struct loop *loop, const struct http_options *options, struct htt
     if (r == 0)
         r = loop_add_timer(loop, 0, 0, on_soon, h, &h->soon);
     if (r < 0)
-        err_set(err, r, "cannot make a timer: %s", strerror(-r));
+        err_set(err, r, "cannot create a timer: %s", strerror(-r));
     for (size_t i = 0; r == 0 && i < options->listener_count; i++)
         r = start_daemon(h, &options->listeners[i], err);
     if (r < 0) {

@@ -1,5 +1,5 @@
-/* Answers: JSON, text, files, what is packed in the program, errors; each with the headers that
- * keep a browser from taking it for something else. */
+/* Answers: JSON, text, files, embedded assets and errors, all with headers that restrict what a
+ * browser may do with them. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -51,7 +51,7 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
     }
 }
 
-/* RESPONSE is taken; NULL: there was no memory for it, and the connection is closed. */
+/* Takes ownership of RESPONSE. NULL (out of memory) closes the connection. */
 static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
 {
     assert(r->state < REQUEST_DRAINING);
@@ -76,7 +76,7 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
-/* Readers that do not read cost what they were sent: together no more than this. */
+/* Answers that slow clients have not read yet stay in memory, so their total size is bounded. */
 static bool has_room(struct http_request *r, size_t len)
 {
     struct http *h = r->http;
@@ -88,13 +88,13 @@ static bool has_room(struct http_request *r, size_t len)
     return true;
 }
 
-/* DATA is taken. */
+/* Takes ownership of DATA. */
 static void answer_bytes(struct http_request *r, unsigned status, const char *type, char *data,
                          size_t len)
 {
     if (!has_room(r, len)) {
         free(data);
-        http_answer_error(r, 503, "too much is on its way to slow readers; try again");
+        http_answer_error(r, 503, "too many large answers are being sent; try again");
         return;
     }
     struct MHD_Response *response =
@@ -226,7 +226,7 @@ void http_answer_stream(struct http_request *r, unsigned status, const char *typ
     answer(r, status, response);
 }
 
-/* "gzip" among what the client takes, and not with q=0. */
+/* Whether the client accepts gzip, and not with q=0. */
 static bool takes_gzip(const struct http_request *r)
 {
     const char *accept = http_header(r, MHD_HTTP_HEADER_ACCEPT_ENCODING);
@@ -242,7 +242,7 @@ static bool takes_gzip(const struct http_request *r)
     return !q || (comma && q > comma) || strtod(q + 2, NULL) > 0;
 }
 
-/* NULL: there is no memory for it, or no room now. */
+/* Decompresses an asset. NULL: out of memory, or too many large answers are being sent. */
 static struct MHD_Response *unpack(struct http_request *r, const void *gz, size_t len)
 {
     struct buf out = {0};

@@ -1,4 +1,4 @@
-/* The head of a request: everything in it that could have two meanings is refused. */
+/* Checks the head of a request: refuses everything that two parsers could read differently. */
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 enum { LINE_END = 2 }; /* CR LF */
 
-/* Headers of which two would be two meanings. */
+/* Headers that must not be repeated, because parsers disagree on which of two counts. */
 static const char *const single[] = {"Host",
                                      "Content-Length",
                                      "Transfer-Encoding",
@@ -26,14 +26,14 @@ static const char *const single[] = {"Host",
                                      "Upgrade"};
 enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
-struct census {
-    const char *at; /* where a strict request has its next header */
+struct head_check {
+    const char *at; /* where the next header of a strict request would begin */
     bool is_strict, has_odd_key, has_control;
     unsigned count[SINGLES];
     const char *value[SINGLES];
 };
 
-/* "Content-Length : 5" is a Content-Length to some, and none to others. */
+/* Only some parsers read "Content-Length : 5" as a Content-Length. */
 static bool is_token(const char *key)
 {
     static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
@@ -54,7 +54,7 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
                                     const char *value)
 {
     (void)kind;
-    struct census *c = cls;
+    struct head_check *c = cls;
     value = value ? value : "";
     const char *text = key + strlen(key) + 1;
     c->is_strict = c->is_strict && key == c->at && value == text + strspn(text, " \t");
@@ -70,14 +70,13 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* libmicrohttpd 0.9 puts a NUL behind every part of the head, in place. So it takes a NUL of the
- * client's for the end of a part, and what follows is lost; it also accepts lines that end in LF
- * alone, and lines that continue the one before, whose text it appends to the header's name. These
- * do not leave the parts where a strict request has them: each right behind the one before, and the
- * end of the last where the head ends. What is not seen: "\0\n" in the place of a CR LF, and "\0\n"
- * or ":\n" in the place of the empty line; they end the line or the head, and hide nothing in it.
- */
-static bool is_strict(const struct http_request *r, const struct census *c, const char *method,
+/* libmicrohttpd 0.9 writes a NUL after every part of the head, in place. So a NUL sent by the
+ * client ends a part, and the rest of that part is lost. It also accepts lines that end in LF
+ * alone, and folded lines, whose text it appends to the header's name. All of these shift the
+ * parts: in a strict request each part begins right after the one before, and the last ends where
+ * the head ends. Not detected: "\0\n" instead of CR LF, and "\0\n" or ":\n" instead of the empty
+ * line; they end the line or the head and hide nothing in it. */
+static bool is_strict(const struct http_request *r, const struct head_check *c, const char *method,
                       const char *version)
 {
     static const char end[2 * LINE_END] = {0};
@@ -89,8 +88,8 @@ static bool is_strict(const struct http_request *r, const struct census *c, cons
            memcmp(c->at - LINE_END, end, sizeof end) == 0;
 }
 
-/* What is wrong with the headers themselves. NULL: nothing. */
-static const char *check_census(const struct census *c)
+/* Returns why the headers are invalid, or NULL. */
+static const char *check_headers(const struct head_check *c)
 {
     if (c->has_odd_key)
         return "invalid character in a header name";
@@ -107,7 +106,8 @@ static const char *check_census(const struct census *c)
     return NULL;
 }
 
-static unsigned check_length(struct http_request *r, const struct census *c, const char **ret_why)
+static unsigned check_length(struct http_request *r, const struct head_check *c,
+                             const char **ret_why)
 {
     int64_t length = 0;
     const char *text = c->value[LENGTH];
@@ -131,32 +131,33 @@ bool http_head_is_lenient(void)
 unsigned http_head_check(struct http_request *r, const char *method, const char *version,
                          const char **ret_why)
 {
-    struct census c = {.at = version + strlen(version) + LINE_END, .is_strict = true};
+    struct head_check c = {.at = version + strlen(version) + LINE_END, .is_strict = true};
     MHD_get_connection_values(r->connection->mhd, MHD_HEADER_KIND, count_header, &c);
     *ret_why = NULL;
     if (http_head_is_lenient() && !is_strict(r, &c, method, version))
-        *ret_why = "the request has a NUL, a line that does not end in CR LF, or a folded header";
+        *ret_why =
+            "the request contains a NUL, a line that does not end in CR LF, or a folded header";
     else if (!c.count[HOST] && strcmp(version, "HTTP/1.0") != 0)
         *ret_why = "Host is missing";
     else
-        *ret_why = check_census(&c);
+        *ret_why = check_headers(&c);
     if (!*ret_why)
         *ret_why = r->refusal;
     return *ret_why ? 400 : check_length(r, &c, ret_why);
 }
 
-/* ---- heads that are answered twice ---- */
+/* ---- errors that MHD would answer twice ---- */
 
-/* Where libmicrohttpd 0.9 itself refuses a head whose headers are all there (a Content-Length that
- * is not a number), it sends the head of its answer twice. It logs an error before that, and the
- * logger is the one place where we are called: we answer, and close the socket before it does. */
+/* If libmicrohttpd 0.9 itself refuses a complete head (a Content-Length that is not a number), it
+ * sends the head of its answer twice. It logs an error before that, and its logger is the only
+ * callback we have there: so the logger answers and shuts the socket down. */
 static void refuse(struct http_connection *c)
 {
-    struct census census = {0};
+    struct head_check check = {0};
     struct buf text = {0};
-    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, count_header, &census);
-    const char *why = check_census(&census);
-    unsigned status = why ? 400 : check_length(c->request, &census, &why);
+    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, count_header, &check);
+    const char *why = check_headers(&check);
+    unsigned status = why ? 400 : check_length(c->request, &check, &why);
     http_answer_print(&text, status ? status : 431, why ? why : "the headers are too large");
     if (!text.failed)
         send(c->fd, text.data, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -173,7 +174,7 @@ void http_head_error(void *cls, const char *fmt, va_list ap)
         return;
     LIST_FOREACH(c, &d->http->connections, link)
     {
-        /* this size is known from the last header on, and the handler is called right after that */
+        /* header_size is set after all headers are read, right before the handler is called */
         if (c->daemon == d && c->request && c->request->state == REQUEST_ADDRESS &&
             c->state != CONNECTION_CUT &&
             MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) {

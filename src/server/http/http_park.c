@@ -1,4 +1,4 @@
-/* Requests that wait for their answer, and connections that are no longer HTTP. */
+/* Parked requests, and connections that were upgraded from HTTP. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -31,7 +31,8 @@ static void on_client(void *user, int fd, uint32_t events)
     http_request_leave(user);
 }
 
-/* MHD does not look at the socket of a suspended connection: we do, for its end. */
+/* MHD does not watch the socket of a suspended connection, so the loop watches it for a disconnect.
+ */
 void http_request_wait(struct http_request *r)
 {
     struct http *h = r->http;
@@ -52,7 +53,7 @@ void http_request_resume(struct http_request *r)
     loop_remove(r->watch);
     r->watch = NULL;
     MHD_resume_connection(r->connection->mhd);
-    loop_set_timer(h->soon, 0, 0); /* its epoll does not report a resumed one */
+    loop_set_timer(h->soon, 0, 0); /* MHD's epoll does not report resumed connections */
 }
 
 void http_request_leave(struct http_request *r)

@@ -1,5 +1,4 @@
-/* Strangers, readers and the owner beside each other: none of the former can use up what the server
- * has for the latter. */
+/* Limits by rank: strangers and readers cannot use up the resources that the owner needs. */
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -28,7 +27,7 @@ void http_share_return(struct http_share *s, enum http_rank rank, size_t n)
 
 /* ---- connections ---- */
 
-/* A socket that is shut down is closed by MHD when it sees the end of it. */
+/* MHD closes a socket that was shut down when it reads the end of the stream. */
 void http_connection_cut(struct http_connection *c)
 {
     if (c->state == CONNECTION_CUT)
@@ -39,9 +38,9 @@ void http_connection_cut(struct http_connection *c)
     c->daemon->held[c->rank]--;
 }
 
-/* Every connection begins as a stranger's. Where these are more than a quarter, the one that has
- * gone longest without a whole request gives way to the new one: a client with a token shows it
- * long before its turn comes. */
+/* Every connection begins as a stranger's. If strangers have more than a quarter of the
+ * connections, the one that has been without a complete request for longest is cut: a client with a
+ * token sends its request long before that. */
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
@@ -64,8 +63,8 @@ void http_connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* MHD does not listen while it has as many as it may, and looks whether it can again when it is
- * called: at the next event of a connection, which may be long after. */
+/* MHD stops listening at its connection limit. It checks whether it may listen again only when it
+ * is called, which without this may be much later, at the next event of a connection. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -1,4 +1,4 @@
-/* A request: its address taken apart, and what a handler can ask of it. */
+/* A request: parses its address, and gives handlers access to its parts. */
 #include "server/http/http.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* In place. NULL, or what is wrong: broken escapes, blanks, and control characters, which no
- * address of ours has. */
+/* Decodes S in place. Returns NULL, or why S is invalid: broken escapes, spaces or control
+ * characters. */
 static const char *decode(char *s, bool is_query)
 {
     char *to = s;
@@ -28,12 +28,12 @@ static const char *decode(char *s, bool is_query)
         if (*from == '%') {
             int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
             if (low < 0)
-                return "the address has a broken % escape";
+                return "the address contains an invalid % escape";
             *to = (char)(high << 4 | low);
             from += 2;
         }
         if ((unsigned char)*to < ' ' || *to == 0x7f)
-            return "the address has a control character";
+            return "the address contains a control character";
     }
     *to = '\0';
     uint32_t c;
@@ -45,18 +45,18 @@ static const char *decode(char *s, bool is_query)
     return NULL;
 }
 
-/* After decoding: what would climb, or be two names for one thing. */
+/* Refuses paths that leave their folder or are another name for the same resource. */
 static const char *check_path(const char *path)
 {
     if (path[0] != '/')
         return "the address does not begin with /";
     if (strchr(path, '\\'))
-        return "the address has a backslash";
+        return "the address contains a backslash";
     for (const char *p = path; (p = strchr(p, '/')) != NULL; p++) {
         size_t len = strcspn(p + 1, "/");
         if ((len == 0 && p[1]) || (len == 1 && p[1] == '.') ||
             (len == 2 && p[1] == '.' && p[2] == '.'))
-            return "the address has an empty or a dotted part";
+            return "the address contains an empty, . or .. part";
     }
     return NULL;
 }
@@ -68,7 +68,7 @@ static const char *split_query(struct http_request *r, char *query)
         if (!*pair)
             continue;
         if (r->query_count == HTTP_QUERY_MAX)
-            return "the address asks for too many things";
+            return "too many query parameters; at most 16";
         char *value = strchr(pair, '=');
         if (value)
             *value++ = '\0';
@@ -78,7 +78,7 @@ static const char *split_query(struct http_request *r, char *query)
         if (why)
             return why;
         if (http_query(r, pair))
-            return "the address says something twice";
+            return "a query parameter is repeated";
         r->query[r->query_count++] = (struct http_pair){pair, value ? value : ""};
     }
     return NULL;
@@ -103,7 +103,7 @@ struct http_request *http_request_new(struct http *h, const char *uri)
     bool has_slash = strcasestr(r->path, "%2f") != NULL;
     r->refusal = decode(r->path, false);
     if (!r->refusal)
-        r->refusal = has_slash ? "the address has an escaped /" : check_path(r->path);
+        r->refusal = has_slash ? "the address contains an escaped /" : check_path(r->path);
     if (!r->refusal && query)
         r->refusal = split_query(r, query);
     return r;

@@ -60,8 +60,7 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *err)
         }
     }
     return err_set(err, -EINVAL,
-                   "\"%.100s\" is no address to listen on; write one like 127.0.0.1:7433, [::1]:0 "
-                   "or none",
+                   "invalid address \"%.100s\"; use one like 127.0.0.1:7433 or [::1]:0, or none",
                    text);
 }
 
@@ -90,14 +89,14 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
     int one = 1;
     int fd = socket(a->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
+        return err_set(err, -errno, "cannot create a socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (a->address.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, (const struct sockaddr *)&a->address, a->len) < 0 || listen(fd, BACKLOG) < 0) {
         int r = -errno;
         close(fd);
-        return err_set(err, r, "cannot listen there: %s; --listen takes another address",
+        return err_set(err, r, "cannot listen: %s; choose another address with --listen",
                        strerror(-r));
     }
     socket_name(fd, ret_name);
@@ -110,8 +109,8 @@ static int unix_address(const char *path, struct sockaddr_un *ret, struct err *e
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof ret->sun_path)
         return err_set(err, -ENAMETOOLONG,
-                       "%.200s is too long for a unix socket, at most %zu bytes; --socket takes "
-                       "another path",
+                       "path %.200s is too long for a unix socket (at most %zu bytes); choose "
+                       "another with --socket",
                        path, sizeof ret->sun_path - 1);
     memcpy(ret->sun_path, path, strlen(path) + 1);
     return 0;
@@ -127,17 +126,16 @@ int listen_unix_check(const char *path, struct err *err)
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? 0 : err_set(err, -errno, "%s: %s", path, strerror(errno));
     if (!S_ISSOCK(st.st_mode))
-        return err_set(err, -EEXIST, "%s is there and no socket; --socket takes another path",
-                       path);
+        return err_set(err, -EEXIST,
+                       "%s exists and is not a socket; choose another path with --socket", path);
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
-    /* EAGAIN: it listens, and its queue is full */
+        return err_set(err, -errno, "cannot create a socket: %s", strerror(errno));
+    /* EAGAIN: a server listens there, and its backlog is full */
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN)
-        return err_set(err, -EADDRINUSE, "another server answers on %s", path);
+        return err_set(err, -EADDRINUSE, "another server is running on %s", path);
     if (errno != ECONNREFUSED)
-        return err_set(err, -errno, "cannot tell whether somebody answers on %s: %s", path,
-                       strerror(errno));
+        return err_set(err, -errno, "cannot connect to %s: %s", path, strerror(errno));
     return 0;
 }
 
@@ -151,7 +149,7 @@ int listen_unix(const char *path, int *ret_fd, struct err *err)
         return r;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
+        return err_set(err, -errno, "cannot create a socket: %s", strerror(errno));
     unlink(path);
     mode_t mask = umask(0177);
     r = bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;

@@ -1,4 +1,4 @@
-/* Where the server listens: an address of TCP, and a unix socket for its own user. */
+/* The sockets that the server listens on: a TCP address, and a unix socket for its own user. */
 #pragma once
 
 #include <netinet/in.h>
@@ -16,13 +16,13 @@ struct listen_address {
 
 enum { LISTEN_NAME_MAX = 80 };
 
-/* "127.0.0.1:7433", "[::1]:0", "localhost:80": literal addresses, no names but localhost. -EINVAL
- * with a sentence. */
+/* Parses "127.0.0.1:7433", "[::1]:0" or "localhost:80": literal addresses, and localhost as the
+ * only name. 0 or -EINVAL. */
 int listen_parse(const char *text, struct listen_address *ret, struct err *err);
-/* A socket that listens, not blocking; NAME gets "127.0.0.1:40123". */
+/* Makes a non-blocking listening socket; ret_name is its address, such as "127.0.0.1:40123". */
 int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], int *ret_fd,
                struct err *err);
-/* Mode 0600. What lies there is replaced where it is a socket on which nobody answers. */
+/* Makes a unix socket of mode 0600. Replaces an existing socket if no server answers on it. */
 int listen_unix(const char *path, int *ret_fd, struct err *err);
-/* Whether it could be: -EADDRINUSE where somebody answers, -ENAMETOOLONG, -EEXIST. */
+/* Whether listen_unix would succeed: 0; -EADDRINUSE: a server answers; -ENAMETOOLONG; -EEXIST. */
 int listen_unix_check(const char *path, struct err *err);

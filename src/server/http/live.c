@@ -1,4 +1,5 @@
-/* The hub: what happens is made into one message and given to every viewer that wants it. */
+/* The hub: makes one message of each news item, and sends it to every viewer that subscribed to it.
+ */
 #include "server/http/live.h"
 
 #include <errno.h>
@@ -62,9 +63,9 @@ struct live_message *live_message_skipped(int64_t id, enum live_kind kind)
         json_pack("{s:s, s:I, s:s}", "type", "skipped", "id", (json_int_t)id, "what", words[kind]));
 }
 
-/* ---- who gets it ---- */
+/* ---- publishing ---- */
 
-static bool wants(const struct live_viewer *v, enum live_kind kind, int64_t id)
+static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int64_t id)
 {
     if (v->state != VIEWER_OPEN)
         return false;
@@ -81,13 +82,13 @@ static bool wants(const struct live_viewer *v, enum live_kind kind, int64_t id)
     }
 }
 
-/* What nobody wants need not be made. */
+/* Whether any viewer is subscribed to such a message; otherwise it is not built. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;
     LIST_FOREACH(v, &l->viewers, link)
     {
-        if (wants(v, kind, id))
+        if (is_subscribed(v, kind, id))
             return true;
     }
     return false;
@@ -99,7 +100,7 @@ void live_publish(struct live *l, struct live_message *m)
     l->busy++;
     LIST_FOREACH(v, &l->viewers, link)
     {
-        if (wants(v, m->kind, m->id))
+        if (is_subscribed(v, m->kind, m->id))
             live_viewer_send(v, m);
     }
     l->busy--;
@@ -131,9 +132,9 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    if (news->kind == JOBS_NEWS_ANSWER) /* for the one who asked */
+    if (news->kind == JOBS_NEWS_ANSWER) /* this news is only for a waiting request */
         return;
-    /* the last of a job's log comes with its end */
+    /* the end of a job may come together with the last output in its log */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))
         live_tail_read(l, news->id);
     if (kind != LIVE_LOG && is_wanted(l, kind, news->id))
@@ -181,8 +182,8 @@ static int read_subscription(const json_t *doc, struct subscription *ret, struct
     json_t *value;
     if (!json_is_object(doc))
         return err_set(err, -EINVAL,
-                       "a viewer says what it wants in an object like {\"jobs\": "
-                       "true, \"job\": 17, \"log\": true}");
+                       "a subscription is an object like {\"jobs\": true, \"job\": 17, \"log\": "
+                       "true}");
     json_object_foreach((json_t *)(uintptr_t)doc, key, value)
     {
         bool is_job = strcmp(key, "job") == 0, is_null = json_is_null(value);
@@ -191,12 +192,12 @@ static int read_subscription(const json_t *doc, struct subscription *ret, struct
                      : strcmp(key, "log") == 0     ? &w.log
                                                    : NULL;
         if (!flag && !is_job)
-            return err_set(err, -EINVAL,
-                           "there is no key \"%.60s\"; there are jobs, machine, job and log", key);
+            return err_set(err, -EINVAL, "unknown key \"%.60s\"; use jobs, machine, job or log",
+                           key);
         if (flag && !json_is_boolean(value) && !is_null)
-            return err_set(err, -EINVAL, "%s: it is true or false", key);
+            return err_set(err, -EINVAL, "%s: must be true or false", key);
         if (is_job && !is_null && (!json_is_integer(value) || json_integer_value(value) < 1))
-            return err_set(err, -EINVAL, "job: it is the number of a job or null");
+            return err_set(err, -EINVAL, "job: must be a job id or null");
         if (flag)
             *flag = json_is_true(value);
         else
@@ -228,7 +229,7 @@ void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len)
     int r = doc ? read_subscription(doc, &w, &err) : -EINVAL;
     json_decref(doc);
     if (r == 0 && w.job && !(m = live_message_of_job(v->live, w.job)))
-        r = err_set(&err, -EIO, "job %lld cannot be read now", (long long)w.job);
+        r = err_set(&err, -EIO, "cannot read job %lld; try again", (long long)w.job);
     if (r < 0)
         m = live_message_of(
             LIVE_ERROR, 0,
@@ -266,7 +267,7 @@ int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, voi
         r = loop_add_timer(loop, clock_mono_ns() + l->times.check_ns, l->times.check_ns, on_check,
                            l, &l->timer);
         if (r < 0)
-            err_set(err, r, "cannot make a timer: %s", strerror(-r));
+            err_set(err, r, "cannot create a timer: %s", strerror(-r));
     }
     if (r < 0) {
         live_free(l);
@@ -285,7 +286,7 @@ void live_free(struct live *l)
     jobs_listen(l->jobs, NULL, l);
     LIST_FOREACH(v, &l->viewers, link)
     {
-        live_viewer_close(v, WSLAY_CODE_GOING_AWAY, "the server ends");
+        live_viewer_close(v, WSLAY_CODE_GOING_AWAY, "the server is shutting down");
         live_viewer_flush(v);
     }
     while (!LIST_EMPTY(&l->viewers))

@@ -1,5 +1,4 @@
-/* The opening handshake of RFC 6455: what the client must have sent, and the proof that we read it.
- */
+/* The opening handshake of RFC 6455: checks the client's headers and computes the accept key. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +69,7 @@ void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
 
 /* ---- the handshake ---- */
 
-/* Whether WORD is in the list with commas, in any case. */
+/* Whether the comma-separated list contains WORD, ignoring case. */
 static bool has_list_word(const char *list, const char *word)
 {
     size_t len = strlen(word);
@@ -84,7 +83,7 @@ static bool has_list_word(const char *list, const char *word)
     return false;
 }
 
-/* Sixteen bytes in base64. */
+/* Whether KEY is sixteen bytes in base64. */
 static bool is_websocket_key(const char *key)
 {
     return key && strlen(key) == KEY_LEN && strspn(key, digits) == KEY_LEN - 2 &&
@@ -102,37 +101,38 @@ static void make_accept(const char *key, char ret[ACCEPT_LEN + 1])
         for (int k = 0; k < 4; k++)
             ret[4 * i + k] = digits[v >> (18 - 6 * k) & 63];
     }
-    ret[ACCEPT_LEN - 1] = '='; /* twenty bytes are two thirds of a byte short */
+    ret[ACCEPT_LEN - 1] = '='; /* padding, because 20 is not a multiple of three */
     ret[ACCEPT_LEN] = '\0';
 }
 
-void live_take(struct live *l, struct http_request *r)
+void live_upgrade(struct live *l, struct http_request *r)
 {
     const char *key = http_header(r, "Sec-WebSocket-Key");
     const char *version = http_header(r, "Sec-WebSocket-Version");
     char accept[ACCEPT_LEN + 1];
     if (http_method(r) != HTTP_GET) {
-        http_answer_error(r, 405, "the live stream is opened with GET");
+        http_answer_error(r, 405, "the live stream requires GET");
     } else if (!has_list_word(http_header(r, "Upgrade"), "websocket") ||
                !has_list_word(http_header(r, "Connection"), "upgrade")) {
         http_add_header(r, "Upgrade", "websocket");
-        http_answer_error(r, 426, "the live stream is a WebSocket: Upgrade: websocket is missing");
+        http_answer_error(
+            r, 426,
+            "the live stream is a WebSocket; the headers Upgrade and Connection are missing");
     } else if (!version || strcmp(version, "13") != 0) {
         http_add_header(r, "Sec-WebSocket-Version", "13");
-        http_answer_error(r, 426, "Sec-WebSocket-Version \"%.20s\" is not known; 13 is",
+        http_answer_error(r, 426, "unsupported Sec-WebSocket-Version \"%.20s\"; use 13",
                           version ? version : "");
     } else if (!is_websocket_key(key)) {
         http_answer_error(r, 400, "Sec-WebSocket-Key \"%.40s\" is not 16 bytes in base64",
                           key ? key : "");
     } else if (!http_share_has_room(&l->places, http_rank(r), 1, l->viewers_max)) {
-        http_answer_error(r, 503, "there are %u viewers already; that is all there may be",
-                          l->counts.viewers);
+        http_answer_error(r, 503, "too many viewers (%u); try again later", l->counts.viewers);
     } else {
         make_accept(key, accept);
         if (has_list_word(http_header(r, "Sec-WebSocket-Protocol"), "ebb"))
             http_add_header(r, "Sec-WebSocket-Protocol", "ebb");
         http_add_header(r, "Upgrade", "websocket");
         http_add_header(r, "Sec-WebSocket-Accept", accept);
-        http_upgrade(r, live_viewer_take, l);
+        http_upgrade(r, live_viewer_new, l);
     }
 }

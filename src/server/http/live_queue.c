@@ -1,4 +1,4 @@
-/* Messages as frames, and the queue of one viewer. */
+/* WebSocket frames, and the queue of one viewer. */
 #include "server/http/live_queue.h"
 
 #include <assert.h>
@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* ---- messages ---- */
 
-/* RFC 6455, 5.2: FIN and text; a server does not mask. */
+/* RFC 6455, section 5.2: FIN and a text frame; servers do not mask. */
 static size_t frame_head(uint8_t head[10], size_t len)
 {
     head[0] = 0x81;
@@ -55,21 +57,16 @@ static struct live_message **at(const struct live_queue *q, unsigned i)
     return (struct live_message **)(uintptr_t)&q->items[(q->first + i) % LIVE_QUEUE_ITEMS];
 }
 
-static void pop(struct live_queue *q)
-{
-    q->bytes -= (*at(q, 0))->len;
-    live_message_drop(*at(q, 0));
-    q->first = (q->first + 1) % LIVE_QUEUE_ITEMS;
-    q->count--;
-    q->sent = 0;
-}
-
-/* Takes out the I-th; those behind it move up. */
+/* Removes the I-th message; later ones move up. */
 static void take_out(struct live_queue *q, unsigned i)
 {
     q->bytes -= (*at(q, i))->len;
     live_message_drop(*at(q, i));
-    for (; i + 1 < q->count; i++)
+    if (i == 0) {
+        q->first = (q->first + 1) % LIVE_QUEUE_ITEMS;
+        q->sent = 0;
+    }
+    for (; i > 0 && i + 1 < q->count; i++)
         *at(q, i) = *at(q, i + 1);
     q->count--;
 }
@@ -77,7 +74,7 @@ static void take_out(struct live_queue *q, unsigned i)
 void live_queue_fini(struct live_queue *q)
 {
     while (q->count > 0)
-        pop(q);
+        take_out(q, 0);
     free(q->late);
     *q = (struct live_queue){0};
 }
@@ -90,7 +87,7 @@ void live_queue_clear(struct live_queue *q)
     q->skipped = 0;
 }
 
-/* Beside the messages about single moments there is always room for one of what is newest. */
+/* Keeps SPARE slots free, so that messages that must not be skipped always fit. */
 static bool has_room(const struct live_queue *q, size_t len, unsigned spare)
 {
     return q->count == 0 ||
@@ -99,7 +96,8 @@ static bool has_room(const struct live_queue *q, size_t len, unsigned spare)
 
 static void append(struct live_queue *q, struct live_message *m)
 {
-    assert(q->count < LIVE_QUEUE_ITEMS && "has_room keeps enough for those that do not ask");
+    assert(q->count < LIVE_QUEUE_ITEMS &&
+           "has_room keeps slots free for messages that are always queued");
     *at(q, q->count++) = live_message_hold(m);
     q->bytes += m->len;
 }
@@ -112,7 +110,7 @@ static void replace(struct live_queue *q, unsigned i, struct live_message *m)
     live_message_drop(old);
 }
 
-/* The waiting message of KIND and ID that nothing has been written of; -1. */
+/* The index of the queued message of KIND and ID, unless it is partly written; or -1. */
 static int find(const struct live_queue *q, enum live_kind kind, int64_t id)
 {
     for (unsigned i = q->sent > 0; i < q->count; i++) {
@@ -121,24 +119,6 @@ static int find(const struct live_queue *q, enum live_kind kind, int64_t id)
             return (int)i;
     }
     return -1;
-}
-
-static int add_late(struct live_queue *q, int64_t id)
-{
-    for (size_t i = 0; i < q->late_count; i++) {
-        if (q->late[i] == id)
-            return 0;
-    }
-    if (q->late_count == q->late_size) {
-        size_t size = q->late_size ? 2 * q->late_size : 16;
-        int64_t *more = size > LIVE_LATE_MAX ? NULL : realloc(q->late, size * sizeof *more);
-        if (!more)
-            return -ENOBUFS;
-        q->late = more;
-        q->late_size = size;
-    }
-    q->late[q->late_count++] = id;
-    return 0;
 }
 
 static bool is_late(const struct live_queue *q, int64_t id)
@@ -150,7 +130,17 @@ static bool is_late(const struct live_queue *q, int64_t id)
     return false;
 }
 
-/* Of these only the newest counts, and that is never lost. */
+static int add_late(struct live_queue *q, int64_t id)
+{
+    if (is_late(q, id))
+        return 0;
+    if (q->late_count == LIVE_LATE_MAX || !ARRAY_ROOM(q->late, q->late_count, q->late_size))
+        return -ENOBUFS;
+    q->late[q->late_count++] = id;
+    return 0;
+}
+
+/* Queues a message that replaces an earlier one about the same subject and is never lost. */
 static int add_newest(struct live_queue *q, struct live_message *m)
 {
     int i = find(q, m->kind, m->id);
@@ -159,7 +149,8 @@ static int add_newest(struct live_queue *q, struct live_message *m)
     if (i >= 0)
         replace(q, (unsigned)i, m);
     else if (m->id == 0 || (has_room(q, m->len, 4) && !is_late(q, m->id)))
-        append(q, m); /* of no job: one of each kind at most, for which the four are kept */
+        /* messages without a job: at most one of each kind, in the four spare slots */
+        append(q, m);
     else
         return add_late(q, m->id);
     return 0;
@@ -186,7 +177,8 @@ int live_queue_add(struct live_queue *q, struct live_message *m)
             replace(q, (unsigned)i, m);
         break;
     default:
-        /* once one was left out, so are those behind it until that has been said */
+        /* once a message was skipped, later ones are skipped, too, until the skip has been reported
+         */
         if (!(q->skipped & 1u << m->kind) && has_room(q, m->len, 8)) {
             append(q, m);
             return 0;
@@ -226,7 +218,7 @@ void live_queue_written(struct live_queue *q, size_t bytes)
             return;
         }
         bytes -= left;
-        pop(q);
+        take_out(q, 0);
     }
 }
 

@@ -1,5 +1,5 @@
-/* What waits for one viewer: shared messages, of which older ones give way where a newer one stands
- * for them, so that the queue is short whatever happens. */
+/* The queue of one viewer; messages are shared by all viewers. A newer message about the same
+ * subject replaces an older one, so that the queue stays short. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,48 +21,47 @@ enum live_kind {
     LIVE_SKIPPED,
 };
 
-/* A whole WebSocket frame. Counted by whoever holds it; one thread. */
+/* A complete WebSocket frame with a reference count; used by one thread only. */
 struct live_message {
     unsigned holders;
     enum live_kind kind;
-    int64_t id; /* of the job; 0 */
+    int64_t id; /* id of the job; 0: not about a job */
     size_t len;
     uint8_t bytes[];
 };
-/* The frame of LEN bytes of TEXT, held once. NULL: out of memory. */
+/* Makes a frame from LEN bytes of TEXT, with one reference. NULL: out of memory. */
 struct live_message *live_message_new(enum live_kind kind, int64_t id, const char *text,
                                       size_t len);
 struct live_message *live_message_hold(struct live_message *m);
-void live_message_drop(struct live_message *m); /* NULL is fine */
+void live_message_drop(struct live_message *m); /* accepts NULL */
 
 enum {
     LIVE_QUEUE_ITEMS = 64,
     LIVE_QUEUE_BYTES = 64 << 10,
-    LIVE_LATE_MAX = 8192, /* jobs; 64 KiB */
+    LIVE_LATE_MAX = 8192, /* number of jobs; 64 KiB */
 };
 
 struct live_queue {
     struct live_message *items[LIVE_QUEUE_ITEMS];
     unsigned first, count;
-    size_t bytes; /* of all that is queued */
-    size_t sent;  /* of the first */
-    /* jobs for whose newest state there was no room: it is asked for when there is */
+    size_t bytes; /* size of all queued messages */
+    size_t sent;  /* bytes of the first message that are already written */
+    /* jobs whose latest state did not fit; their messages are built when there is space again */
     int64_t *late;
     size_t late_count, late_size;
-    unsigned skipped; /* bits, 1 << LIVE_SAMPLE…: some were left out and it was not said yet */
+    unsigned skipped; /* bits (1 << LIVE_SAMPLE…) of kinds with an unreported skip */
 };
 
-void live_queue_fini(struct live_queue *q); /* accepts a zeroed one */
-/* Borrows M. 1 where something was left out, 0, or -ENOBUFS: more jobs are late than can be
- * remembered. */
+void live_queue_fini(struct live_queue *q); /* accepts a zeroed struct */
+/* Adds a reference to M. 0; 1: a message was skipped; -ENOBUFS: too many jobs are late. */
 int live_queue_add(struct live_queue *q, struct live_message *m);
-/* All but what is half written. */
+/* Drops all messages except one that is partly written. */
 void live_queue_clear(struct live_queue *q);
-/* What is of a job that is looked at no more. */
+/* Drops messages about a job to which the viewer is no longer subscribed. */
 void live_queue_leave(struct live_queue *q, int64_t id);
-/* The next pieces to write: how many of RET are filled in. */
+/* Fills RET with the next pieces to write, and returns their number. */
 int live_queue_next(const struct live_queue *q, struct iovec *ret, int max);
 void live_queue_written(struct live_queue *q, size_t bytes);
-bool live_queue_is_between(const struct live_queue *q); /* not within a frame */
-/* One that is late, no longer: its id, or 0. */
+bool live_queue_is_between(const struct live_queue *q); /* whether no frame is partly written */
+/* Removes one of the late jobs and returns its id; 0: none is late. */
 int64_t live_queue_take_late(struct live_queue *q);

@@ -1,4 +1,4 @@
-/* The logs that somebody watches: what is new in one is read once, for all who watch it. */
+/* Logs that viewers follow: new output is read once for all of them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "trace/logs.h"
 
 enum {
-    PIECE_BYTES = 32 << 10, /* as JSON it may become six times that */
-    PIECES_MAX = 4,         /* at one news; who writes faster is not shown whole */
+    PIECE_BYTES = 32 << 10, /* JSON escapes may make it six times as long */
+    PIECES_MAX = 4,         /* per notification; the log of a faster job is not sent completely */
 };
 
 static uint64_t log_end_of(const struct live *l, int64_t id)
@@ -32,7 +32,8 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        live_tail_read(l, id); /* so that for the new one it begins at the end, too */
+        /* read to the present end, so that the new viewer starts there, too */
+        live_tail_read(l, id);
         tail->watchers++;
         return tail;
     }
@@ -56,7 +57,7 @@ void live_tail_leave(struct live *l, struct live_tail *tail)
     free(tail);
 }
 
-/* LEN less what is the beginning of a character whose end has not come yet. */
+/* LEN minus the bytes of an incomplete UTF-8 character at the end of S. */
 static size_t whole_characters(const char *s, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -78,7 +79,7 @@ static void publish_piece(struct live *l, int64_t id, uint64_t offset, const cha
         live_publish(l, m);
 }
 
-/* A job that writes faster than its log can be sent: from near the end on. */
+/* Skips most of the log if a job writes faster than its log can be sent. */
 static void catch_up(struct live *l, struct live_tail *tail)
 {
     uint64_t end = log_end_of(l, tail->id);
@@ -92,7 +93,7 @@ static void catch_up(struct live *l, struct live_tail *tail)
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
-        live_viewer_flush(v); /* it is said before what comes behind the gap */
+        live_viewer_flush(v); /* report the skip before the output that follows it */
     }
     l->busy--;
 }
@@ -111,7 +112,7 @@ void live_tail_read(struct live *l, int64_t id)
         if (n <= 0)
             return;
         size_t whole = whole_characters(text, (size_t)n);
-        if (whole == 0) /* the rest of it comes with the next news */
+        if (whole == 0) /* the rest of the character is read next time */
             return;
         tail->offset = at + whole;
         publish_piece(l, id, at, text, whole);

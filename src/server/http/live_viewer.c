@@ -1,5 +1,5 @@
-/* One viewer's connection: wslay reads what it says and writes control frames; messages, which all
- * viewers share, are written here, between those. */
+/* One viewer's connection: wslay reads its frames and writes control frames. Messages, which all
+ * viewers share, are written here between control frames. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,20 +17,20 @@
 #include "version.h"
 
 enum {
-    MESSAGE_MAX = 64 << 10, /* that a viewer may send */
-    TURN_BYTES = 4 << 10,   /* read of one viewer before the others come */
-    PIECES = 16,            /* written at once */
-    PONGS_MAX = 32,         /* that may wait: who asks for more is not read */
-    FRAMES_PER_CHECK = 100, /* between two checks of the viewers, 2 s */
-    FRAGMENTS_MAX = 64,     /* of one message */
-    REFILL_MAX = 32,        /* messages made anew in one turn */
-    SEND_BUFFER = 64 << 10, /* the kernel's, which doubles it */
-    CLOSE_TRY_AGAIN = 1013, /* of the registry of close codes, later than RFC 6455 */
+    MESSAGE_MAX = 64 << 10, /* size of a message from a viewer */
+    TURN_BYTES = 4 << 10,   /* bytes read from one viewer before the next viewer is served */
+    PIECES = 16,            /* iovecs per sendmsg */
+    PONGS_MAX = 32,         /* queued pongs; a viewer with more is not read until they are sent */
+    FRAMES_PER_CHECK = 100, /* frames received between two checks of the viewers, 2 s */
+    FRAGMENTS_MAX = 64,     /* fragments of one message */
+    REFILL_MAX = 32,        /* messages about late jobs that are built in one round */
+    SEND_BUFFER = 64 << 10, /* SO_SNDBUF; the kernel doubles it */
+    CLOSE_TRY_AGAIN = 1013, /* "try again later", which was registered after RFC 6455 */
 };
 
-/* ---- ends ---- */
+/* ---- closing ---- */
 
-static void viewer_die(struct live_viewer *v)
+static void viewer_kill(struct live_viewer *v)
 {
     v->state = VIEWER_DEAD;
     v->live->has_dead = true;
@@ -64,13 +64,13 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
     viewer_begin_closing(v, VIEWER_CLOSING);
     live_queue_clear(&v->queue);
     if (v->live->wslay.queue_close(v->ws, (uint16_t)code, (const uint8_t *)why, strlen(why)) != 0)
-        viewer_die(v);
+        viewer_kill(v);
 }
 
 /* ---- writing ---- */
 
-/* For what was left out it is said so; of jobs that are late the newest is made. False: nothing is
- * left to send. */
+/* Queues reports of skipped messages, and messages about late jobs. False: nothing is left to send.
+ */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};
@@ -96,7 +96,7 @@ static bool refill(struct live_viewer *v, unsigned *may_make)
     return q->count > 0;
 }
 
-/* 1 all that was asked for is written, 0 the socket is full, -1 it is broken. */
+/* 1: written; 0: the socket is full; -1: the socket is broken. */
 static int write_pieces(struct live_viewer *v, int max)
 {
     struct iovec pieces[PIECES];
@@ -111,7 +111,7 @@ static int write_pieces(struct live_viewer *v, int max)
     return 1;
 }
 
-/* So that a control frame can come next, however much waits behind. */
+/* Completes a partly written message, so that a control frame can follow. */
 static int write_rest_of_frame(struct live_viewer *v)
 {
     int r = 1;
@@ -126,7 +126,7 @@ static int write_messages(struct live_viewer *v)
     int r = 1;
     while (r == 1 && (v->queue.count > 0 || (v->state == VIEWER_OPEN && refill(v, &may_make))))
         r = write_pieces(v, PIECES);
-    return r == 1 ? v->queue.late_count == 0 : r; /* the rest of them in the next turn */
+    return r == 1 ? v->queue.late_count == 0 : r; /* the other late jobs follow in the next round */
 }
 
 static int write_control(struct live_viewer *v)
@@ -147,7 +147,7 @@ static void set_events(struct live_viewer *v, bool is_full)
         v->events = events;
 }
 
-/* For a frame that is wrong in itself wslay has no close code. 1002, by hand. */
+/* Sends close code 1002, which wslay does not send for an invalid frame. */
 static int write_refusal(struct live_viewer *v)
 {
     static const uint8_t close_1002[] = {0x88, 0x02, 0x03, 0xEA};
@@ -155,12 +155,12 @@ static int write_refusal(struct live_viewer *v)
     return n == (ssize_t)sizeof close_1002 ? 1 : -1;
 }
 
-/* When nothing more is to be said. To close at once, with something unread, would make the kernel
- * take back what was said last. */
+/* Ends the output. If a socket with unread input were closed, the kernel would send a reset and the
+ * client could lose the last messages. */
 static void viewer_shut(struct live_viewer *v)
 {
     if (v->state == VIEWER_LEFT || shutdown(v->fd, SHUT_WR) < 0) {
-        viewer_die(v);
+        viewer_kill(v);
         return;
     }
     if (v->state == VIEWER_OPEN)
@@ -181,7 +181,7 @@ void live_viewer_flush(struct live_viewer *v)
     if (r == 1 && !is_refused)
         r = write_messages(v);
     if (r < 0)
-        viewer_die(v);
+        viewer_kill(v);
     else if (r == 1 && (is_refused || (!ws->want_read(v->ws) && !ws->want_write(v->ws))))
         viewer_shut(v);
     if (v->state >= VIEWER_SHUT)
@@ -201,7 +201,7 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
         v->live->counts.skipped++;
     if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
-    if (!(v->events & EPOLLOUT)) /* else the loop says when */
+    if (!(v->events & EPOLLOUT)) /* otherwise the loop calls when the socket is writable */
         live_viewer_flush(v);
 }
 
@@ -250,7 +250,7 @@ static ssize_t on_recv(wslay_event_context_ptr ws, uint8_t *buf, size_t len, int
     }
     bool is_lost = n == 0 || (errno != EAGAIN && errno != EINTR);
     if (is_lost)
-        viewer_die(v);
+        viewer_kill(v);
     v->live->wslay.set_error(ws, is_lost ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
     return -1;
 }
@@ -265,11 +265,11 @@ static void on_frame(wslay_event_context_ptr ws,
     else if (!wslay_is_ctrl_frame(f->opcode))
         v->fragments = 0;
     if (f->payload_length > MESSAGE_MAX)
-        live_viewer_close(v, WSLAY_CODE_MESSAGE_TOO_BIG, "at most 64 KiB are read");
+        live_viewer_close(v, WSLAY_CODE_MESSAGE_TOO_BIG, "message larger than 64 KiB");
     else if (v->fragments > FRAGMENTS_MAX)
-        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "a message of too many pieces");
+        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "message of too many fragments");
     else if (v->frames_left == 0)
-        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "too many messages at once");
+        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "too many messages");
     else
         v->frames_left--;
 }
@@ -282,26 +282,26 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
     if (v->state == VIEWER_OPEN && m->opcode == WSLAY_TEXT_FRAME)
         live_viewer_subscribe(v, (const char *)m->msg, m->msg_length);
     else if (m->opcode == WSLAY_BINARY_FRAME)
-        live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "text alone is understood");
+        live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "only text messages are supported");
     else if (v->state == VIEWER_OPEN && m->opcode == WSLAY_CONNECTION_CLOSE)
-        viewer_begin_closing(v, VIEWER_LEFT); /* wslay answers it */
+        viewer_begin_closing(v, VIEWER_LEFT); /* wslay answers the close frame */
     else if (v->state == VIEWER_CLOSING && m->opcode == WSLAY_CONNECTION_CLOSE)
         v->state = VIEWER_LEFT;
 }
 
-/* What comes after the last word. */
-static void throw_away(struct live_viewer *v)
+/* Reads and discards input after the last frame. */
+static void discard_input(struct live_viewer *v)
 {
     char piece[TURN_BYTES];
     ssize_t n = recv(v->fd, piece, sizeof piece, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        viewer_die(v);
+        viewer_kill(v);
 }
 
 static void viewer_read(struct live_viewer *v)
 {
     if (v->state >= VIEWER_REFUSED) {
-        throw_away(v);
+        discard_input(v);
         return;
     }
     v->may_read = TURN_BYTES;
@@ -321,13 +321,13 @@ static void on_ready(void *user, int fd, uint32_t events)
     if (v->state != VIEWER_DEAD && events & EPOLLIN)
         viewer_read(v);
     else if (events & (EPOLLHUP | EPOLLERR))
-        viewer_die(v);
+        viewer_kill(v);
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);
 }
 
-/* ---- time ---- */
+/* ---- timeouts ---- */
 
 void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
 {
@@ -338,11 +338,11 @@ void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
     v->frames_left = FRAMES_PER_CHECK;
     if (v->state != VIEWER_OPEN) {
         if (now_ns - v->closing_ns >= t->closing_ns)
-            viewer_die(v);
+            viewer_kill(v);
         return;
     }
     if (v->stuck_ns && now_ns > v->stuck_ns && now_ns - v->stuck_ns >= t->stuck_ns) {
-        live_viewer_close(v, CLOSE_TRY_AGAIN, "nothing was read");
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "nothing was read for too long");
     } else if (now_ns > v->received_ns && now_ns - v->received_ns >= t->silent_ns) {
         live_viewer_close(v, CLOSE_TRY_AGAIN, "no answer to pings");
     } else if (now_ns - v->pinged_ns >= t->ping_ns) {
@@ -355,7 +355,7 @@ void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
     live_viewer_flush(v);
 }
 
-/* ---- the beginning ---- */
+/* ---- opening ---- */
 
 static int set_up(struct live_viewer *v)
 {
@@ -387,8 +387,8 @@ static void greet(struct live_viewer *v)
     live_viewer_send_new(v, live_message_of(LIVE_HELLO, 0, doc));
 }
 
-void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *extra,
-                      size_t extra_len)
+void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *extra,
+                     size_t extra_len)
 {
     struct live *l = user;
     enum http_rank rank = http_upgraded_rank(u);
@@ -415,7 +415,7 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
     v->early_len = extra_len;
     if (extra_len > 0)
         viewer_read(v);
-    v->early_len = 0; /* not ours any longer */
+    v->early_len = 0; /* the caller owns EXTRA */
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);

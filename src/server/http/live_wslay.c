@@ -23,13 +23,13 @@ int wslay_load(struct wslay_table *ret, struct err *err)
     struct wslay_table t = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
     if (!t.library)
         return err_set(err, -ENOENT,
-                       "libwslay.so.1 is not on this machine, and without it there is no live "
-                       "stream; install libwslay1");
+                       "libwslay.so.1 is not installed, and the live stream requires it; install "
+                       "libwslay1");
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(t.library, functions[i].name);
         if (!f) {
             wslay_unload(&t);
-            return err_set(err, -ENOENT, "libwslay.so.1 has no %s; install libwslay1 1.1 or newer",
+            return err_set(err, -ENOENT, "libwslay.so.1 lacks %s; install libwslay1 1.1 or newer",
                            functions[i].name);
         }
         memcpy((char *)&t + functions[i].offset, &f, sizeof f);

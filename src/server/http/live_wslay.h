@@ -1,12 +1,11 @@
-/* The functions of wslay that are used, found when the server starts: the program needs the library
- * for `ebb serve` alone. */
+/* The functions of wslay, loaded when the server starts: only `ebb serve` needs the library. */
 #pragma once
 
 #include <wslay/wslay.h>
 
 struct err;
 
-/* Member of the table, and the function's name in the library. */
+/* For each function: the member of the table, and the name in the library. */
 #define WSLAY_FUNCTIONS(X)                                                                         \
     X(server_init, wslay_event_context_server_init)                                                \
     X(free, wslay_event_context_free)                                                              \
@@ -27,6 +26,6 @@ struct wslay_table {
     WSLAY_FUNCTIONS(WSLAY_MEMBER)
 };
 
-/* -ENOENT with a sentence that says what to install. */
+/* 0, or -ENOENT with a message that says what to install. */
 int wslay_load(struct wslay_table *ret, struct err *err);
-void wslay_unload(struct wslay_table *t); /* accepts a zeroed one */
+void wslay_unload(struct wslay_table *t); /* accepts a zeroed struct */

@@ -1,4 +1,4 @@
-/* Lines of the log, as JSON or for a person. */
+/* Lines of the log, as JSON or as text. */
 #include "server/http/log.h"
 
 #include <jansson.h>
@@ -19,15 +19,15 @@
 
 enum {
     MESSAGE_MAX = 1024,
-    BURST = 20,  /* lines of one kind about one job that are written at once */
-    EVERY_S = 5, /* and then one so often */
+    BURST = 20,  /* lines per event and job that may be written at once */
+    EVERY_S = 5, /* seconds per line after the burst */
 };
 
-/* Lines of one event about one job: a token bucket, and what it held back. */
+/* The token bucket of one event and job. */
 struct log_bucket {
     int64_t job;
     const char *event;
-    uint64_t full_ns; /* when the bucket is full again; monotonic */
+    uint64_t full_ns; /* when the bucket will be full again; monotonic clock */
     unsigned long suppressed;
 };
 
@@ -84,7 +84,7 @@ static void put_json(struct buf *line, const char *t, enum log_level level, cons
     json_decref(doc);
 }
 
-/* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
+/* A pipe that poll() reports as writable takes PIPE_BUF bytes without blocking. */
 __attribute__((format(printf, 4, 0))) static void
 write_line(enum log_level level, const char *event, int64_t job, const char *fmt, va_list ap)
 {
@@ -111,7 +111,7 @@ __attribute__((format(printf, 3, 4))) static void write_warning(const char *even
     va_end(ap);
 }
 
-static void put_lost(void)
+static void log_lost_lines(void)
 {
     unsigned long lost = out.lost;
     if (!lost)
@@ -121,17 +121,17 @@ static void put_lost(void)
     out.lost += out.lost ? lost - 1 : 0;
 }
 
-/* ---- how many lines there may be ---- */
+/* ---- token buckets ---- */
 
-static void put_suppressed(struct log_bucket *b)
+static void log_suppressed_lines(struct log_bucket *b)
 {
     if (b->suppressed)
         write_warning("log_limited", b->job, "%lu %s lines suppressed", b->suppressed, b->event);
     b->suppressed = 0;
 }
 
-/* A bucket that is full is as good as a new one, so its place can be another's. NULL: out of
- * memory. */
+/* Returns the bucket of EVENT and JOB. A full bucket equals a new one, so its entry may be reused.
+ * NULL: out of memory. */
 static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t now_ns)
 {
     struct log_bucket *full = NULL;
@@ -143,7 +143,7 @@ static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t n
             full = b;
     }
     if (full) {
-        put_suppressed(full);
+        log_suppressed_lines(full);
     } else {
         struct log_bucket *more =
             realloc(out.buckets, (out.bucket_count + 1) * sizeof *out.buckets);
@@ -156,7 +156,7 @@ static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t n
     return full;
 }
 
-/* Whether one more line of EVENT about JOB may be written now. */
+/* Whether another line of EVENT about JOB may be written now. */
 static bool take_token(const char *event, int64_t job)
 {
     uint64_t now_ns = clock_mono_ns();
@@ -167,7 +167,7 @@ static bool take_token(const char *event, int64_t job)
         b->suppressed++;
         return false;
     }
-    put_suppressed(b);
+    log_suppressed_lines(b);
     b->full_ns = (b->full_ns > now_ns ? b->full_ns : now_ns) + EVERY_S * NS_PER_S;
     return true;
 }
@@ -179,7 +179,7 @@ void log_job_over(int64_t job)
             i++;
             continue;
         }
-        put_suppressed(&out.buckets[i]);
+        log_suppressed_lines(&out.buckets[i]);
         out.buckets[i] = out.buckets[--out.bucket_count];
     }
 }
@@ -188,7 +188,7 @@ void log_line(enum log_level level, const char *event, int64_t job, const char *
 {
     if (out.fd < 0 || level < out.least)
         return;
-    put_lost();
+    log_lost_lines();
     if (!take_token(event, job))
         return;
     va_list ap;

@@ -1,17 +1,18 @@
-/* The server's log: one line each on standard error, JSON where that is no terminal:
- * {"t", "level", "event", "job"?, "message"}. A reader that stalls loses lines, and gets to know
- * how many; the server never waits for it. Of one event about one job only so many lines are
- * written, and then how many were suppressed: jobs must not be able to fill the disk with it. */
+/* The server's log on standard error, one line per event; as JSON unless standard error is a
+ * terminal: {"t", "level", "event", "job"?, "message"}. The server never waits for the reader of
+ * the log: it drops lines and logs their number. A token bucket limits the lines per event and job,
+ * so that jobs cannot fill the disk; the number of suppressed lines is logged. */
 #pragma once
 
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Nothing is written before this. */
+/* Nothing is logged before this call. */
 void log_start(int fd, enum log_level least, int as_json);
-/* EVENT is a literal ("job_state", "listening"); JOB 0: none. */
+/* EVENT is a string literal ("job_state", "listening"); JOB 0: not about a job. */
 void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* JOB has ended: writes how many of its lines were suppressed; the next one is not. */
+/* To be called when JOB has ended: logs the number of its suppressed lines, and resets its limits.
+ */
 void log_job_over(int64_t job);

@@ -1,4 +1,4 @@
-/* The machine as GET /api/v1/machine has it: a few small files, read on request. */
+/* The facts for GET /api/v1/machine: a few small files of /proc and /sys, read on request. */
 #include "server/http/machine.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct machine_facts {
     struct machine_limit limit;
     bool limit_known;
     uint64_t limit_ns;
-    struct gpu *gpu; /* NULL: none here */
+    struct gpu *gpu; /* NULL: no driver */
     struct gpu_snapshot snapshot;
 };
 

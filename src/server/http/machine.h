@@ -1,4 +1,4 @@
-/* The machine for the API: its memory, the effective limit, load and GPUs. */
+/* Facts about the machine for the API: memory, the effective limit, load and GPUs. */
 #pragma once
 
 #include <jansson.h>
@@ -8,10 +8,10 @@ struct err;
 struct machine_facts;
 
 int machine_facts_new(struct machine_facts **ret, struct err *err);
-void machine_facts_free(struct machine_facts *m); /* NULL is fine */
-/* GPUs that the driver reports; 0 where there is none or it does not answer within WAIT_NS. */
+void machine_facts_free(struct machine_facts *m); /* accepts NULL */
+/* The number of GPUs that the driver reports; 0 if it does not answer within WAIT_NS. */
 unsigned machine_facts_gpus(struct machine_facts *m, uint64_t wait_ns);
-/* What a share of memory is of: the limit that binds us. 0: not known. */
+/* The effective memory limit, of which --memory N% is a share. 0: unknown. */
 uint64_t machine_facts_limit_bytes(struct machine_facts *m);
 /* A new document: memory, swap, limit, load, cpus, gpus, pressure. */
 json_t *machine_facts_json(struct machine_facts *m, uint64_t now_ns);

@@ -1,4 +1,4 @@
-/* From a request to its handler: the name it was called by, the path, the rights, the body. */
+/* Finds and calls the handler of a request: checks Host and Origin, the route, rank and body. */
 #include "server/http/routes.h"
 
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include "server/http/routes_private.h"
 #include "server/jobs/jobs.h"
 
-enum { VALUES_MAX = 20000 }; /* in a body; a request may have five thousand texts */
+enum {
+    VALUES_MAX = 20000
+}; /* JSON values in a body; a job request may contain five thousand strings */
 
 /* ---- the table ---- */
 
@@ -56,14 +58,14 @@ const struct route route_table[] = {
 
 /* ---- from a request to its route ---- */
 
-/* {id} is a number from 1 without a sign or zeroes before it; {name} any one part. */
+/* {id} matches a number from 1 on without sign or leading zeros; {name} matches any single part. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
                        struct route_call *c)
 {
     if (pattern[0] != '{')
         return pattern_len == len && memcmp(pattern, part, len) == 0;
     if (pattern[1] == 'n') {
-        c->name = part; /* always the last */
+        c->name = part; /* {name} is always the last part */
         return len > 0;
     }
     return part[0] >= '1' && part[0] <= '9' && number_parse_i64(part, len, &c->id) == 0;
@@ -84,7 +86,7 @@ static bool match_path(const char *pattern, const char *path, struct route_call 
 static const char *const method_words[] = {
     [HTTP_GET] = "GET, HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
 
-/* NULL: answered, with 404 or 405. */
+/* NULL: no such route, and the request was answered with 404 or 405. */
 static const struct route *find_route(struct http_request *r, struct route_call *c)
 {
     char allow[64] = "";
@@ -99,11 +101,11 @@ static const struct route *find_route(struct http_request *r, struct route_call 
                  method_words[route->method]);
     }
     if (!allow[0]) {
-        http_answer_error(r, 404, "there is nothing at %.100s", http_path(r));
+        http_answer_error(r, 404, "no such path: %.100s", http_path(r));
         return NULL;
     }
     http_add_header(r, "Allow", allow);
-    http_answer_error(r, 405, "%.100s can be asked with %s alone", http_path(r), allow);
+    http_answer_error(r, 405, "%.100s: method not allowed; use %s", http_path(r), allow);
     return NULL;
 }
 
@@ -127,7 +129,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-/* A misspelt parameter would be one that is not heeded. */
+/* Refuses unknown parameters; otherwise a misspelt one would be ignored silently. */
 static void check_params(struct http_request *r, const struct route *route)
 {
     const char *key;
@@ -135,13 +137,13 @@ static void check_params(struct http_request *r, const struct route *route)
         return;
     for (size_t i = 0; (key = http_query_key(r, i)) != NULL; i++) {
         if (!has_word(route->params, key)) {
-            http_answer_error(r, 400, "there is no parameter \"%.100s\" here", key);
+            http_answer_error(r, 400, "unknown parameter \"%.100s\"", key);
             return;
         }
     }
 }
 
-/* Host and Origin, the path, the rights, the type of the body, the parameters. */
+/* Checks Host and Origin, path, rank, content type and parameters. */
 void routes_admit(void *user, struct http_request *r)
 {
     struct routes *routes = user;
@@ -163,9 +165,7 @@ void routes_admit(void *user, struct http_request *r)
     } else if (http_rank(r) < c->route->rank) {
         http_answer_error(r, 403, "this token is read-only");
     } else if (c->route->method != HTTP_GET && !is_json(r)) {
-        http_answer_error(r, 415,
-                          "a request that changes something needs Content-Type: "
-                          "application/json");
+        http_answer_error(r, 415, "Content-Type must be application/json");
     } else {
         check_params(r, c->route);
     }
@@ -178,7 +178,7 @@ void routes_handle(void *user, struct http_request *r)
     c->route->fn(c);
 }
 
-/* ---- what handlers need ---- */
+/* ---- helpers of the request handlers ---- */
 
 void route_fail(struct http_request *r, int error, const struct err *err)
 {
@@ -208,7 +208,7 @@ json_t *route_body(struct http_request *r)
     const char *text = http_body(r, &len);
     struct err err = {""};
     if (json_is_crowded(text, len, VALUES_MAX)) {
-        http_answer_error(r, 400, "the body has too many values");
+        http_answer_error(r, 400, "the body has more than %d values", VALUES_MAX);
         return NULL;
     }
     json_t *doc = len ? json_parse(text, len, &err) : json_object();
@@ -235,7 +235,7 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
     return false;
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static void wake_waiters(void *user, const struct jobs_news *news)
 {
@@ -245,7 +245,7 @@ static void wake_waiters(void *user, const struct jobs_news *news)
     routes->generation += is_job;
     if (is_job)
         route_wake(routes, news->id, WAIT_STATE);
-    /* a job that has ended neither answers nor writes any more */
+    /* an ended job sends no answer and writes no more log */
     if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
         route_wake(routes, news->id, WAIT_CHECKPOINT);
     if (news->kind == JOBS_NEWS_LOG || is_job)
@@ -261,7 +261,7 @@ int routes_new(const struct routes_options *options, struct routes **ret, struct
     int r = route_wait_init(routes);
     if (r < 0) {
         free(routes);
-        return err_set(err, r, "cannot make a timer: %s", strerror(-r));
+        return err_set(err, r, "cannot create a timer: %s", strerror(-r));
     }
     jobs_listen(options->jobs, wake_waiters, routes);
     *ret = routes;

@@ -1,4 +1,4 @@
-/* Every path of the API and of the page: the rights it needs, its parameters, and the answer. */
+/* All routes of the API and of the page: rank, parameters and handler of each. */
 #pragma once
 
 #include <jansson.h>
@@ -20,21 +20,21 @@ struct routes_options {
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    bool no_auth; /* whoever reaches us may do all */
-    /* What others of the server know; USER is theirs. */
+    bool no_auth; /* every client is the owner */
+    /* Callbacks into other parts of the server, called with USER. */
     json_t *(*machine)(void *user);                   /* a new document */
-    void (*live)(void *user, struct http_request *r); /* NULL: there is no live stream */
+    void (*live)(void *user, struct http_request *r); /* NULL: no live stream */
     void (*metrics)(void *user, struct buf *out);
-    const char *no_live; /* why there is none */
+    const char *no_live; /* why there is no live stream */
     void *user;
 };
 
-/* Listens to the jobs from here on. */
+/* Subscribes to the news of the jobs. */
 int routes_new(const struct routes_options *options, struct routes **ret, struct err *err);
-/* After http_stop: nobody waits any more. NULL is fine. */
+/* To be called after http_stop, when no request waits any more. Accepts NULL. */
 void routes_free(struct routes *routes);
 
-/* For struct http_options; USER is the struct routes. All that can be decided before the body has
- * come is decided once, in routes_admit. */
+/* For struct http_options; USER is the struct routes. routes_admit makes every check that does not
+ * need the body. */
 void routes_admit(void *user, struct http_request *r);
 void routes_handle(void *user, struct http_request *r);

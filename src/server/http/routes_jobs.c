@@ -1,4 +1,4 @@
-/* Jobs: the list, one of them, a new one, and what can be asked of one that runs. */
+/* Request handlers for jobs: list, get, submit, rerun, cancel and checkpoint. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -9,11 +9,12 @@
 #include "server/jobs/state.h"
 #include "server/http/routes_private.h"
 
-enum { ANSWER_S = 5 }; /* that a supervisor is waited for */
+enum { ANSWER_S = 5 }; /* how long to wait for the supervisor's answer to a checkpoint request */
 
 /* ---- the list ---- */
 
-/* One word: a state, "active" or "ended". 0: none of these. */
+/* Returns the states that a word names, as bits: the name of a state, "active" or "ended". 0:
+ * unknown. */
 static unsigned states_of(const char *word)
 {
     enum job_state state;
@@ -35,7 +36,7 @@ static bool read_states(struct http_request *r, const char *list, unsigned *ret)
         word[n] = '\0';
         unsigned states = len < sizeof word ? states_of(word) : 0;
         if (!states) {
-            http_answer_error(r, 400, "state: there is no state \"%.100s\"", word);
+            http_answer_error(r, 400, "state: unknown state \"%.100s\"", word);
             return false;
         }
         *ret |= states;
@@ -63,7 +64,7 @@ void route_jobs_list(const struct route_call *c)
     route_answer_and_cache(c, r, doc, &err);
 }
 
-/* ---- one ---- */
+/* ---- one job ---- */
 
 static void answer_job(const struct route_call *c, unsigned status)
 {
@@ -133,7 +134,7 @@ void route_job_rerun(const struct route_call *c)
     route_answer(c, 201, r, doc, &err);
 }
 
-/* "reason" and "grace_s" of a cancel. False: answered. */
+/* Reads "reason" and "grace_s" of a cancel. False: invalid, and the request was answered. */
 static bool read_cancel(struct http_request *r, const json_t *body, const char **ret_reason,
                         uint64_t *ret_grace_ns)
 {
@@ -143,12 +144,12 @@ static bool read_cancel(struct http_request *r, const json_t *body, const char *
     *ret_grace_ns = UINT64_MAX;
     if (reason && !json_is_null(reason) &&
         (!json_is_string(reason) || json_string_length(reason) > 256)) {
-        http_answer_error(r, 400, "reason: it must be a text of at most 256 bytes");
+        http_answer_error(r, 400, "reason: must be a string of at most 256 bytes");
         return false;
     }
     if (grace && !json_is_null(grace)) {
         if (!json_is_number(grace) || !(s >= 0 && s <= 86400)) {
-            http_answer_error(r, 400, "grace_s: it must be a number of seconds from 0 to 86400");
+            http_answer_error(r, 400, "grace_s: must be a number from 0 to 86400");
             return false;
         }
         *ret_grace_ns = (uint64_t)(s * (double)NS_PER_S);
@@ -176,7 +177,8 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
-/* The supervisor knows whether the job can be asked; one that does not answer may still do it. */
+/* The supervisor knows whether the job accepts the request. A supervisor that has not answered in
+ * time may still get the checkpoint written, so the request succeeds. */
 bool route_answer_checkpoint(const struct route_waiter *w, bool is_last)
 {
     struct err err = {""};

@@ -1,4 +1,4 @@
-/* The job's output: ranges of it, its tail, and what comes next. */
+/* The request handler for a job's log: ranges, the tail, and new output from an offset on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 enum { TAIL_MAX = 1 << 20 };
 static const char type[] = "text/plain; charset=utf-8";
 
-static void put_offsets(struct http_request *r, uint64_t offset, uint64_t end)
+static void add_offset_headers(struct http_request *r, uint64_t offset, uint64_t end)
 {
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)offset);
@@ -28,14 +28,14 @@ static void put_offsets(struct http_request *r, uint64_t offset, uint64_t end)
     http_add_header(r, "X-Log-End", text);
 }
 
-static void answer_none(struct http_request *r, uint64_t offset, uint64_t end)
+static void answer_empty(struct http_request *r, uint64_t offset, uint64_t end)
 {
-    put_offsets(r, offset, end);
+    add_offset_headers(r, offset, end);
     http_answer_text(r, 200, type, "", 0);
 }
 
-/* At most LEN bytes from OFFSET on, of the one file that has them: who wants more asks again behind
- * it. -ENODATA: there is nothing from there on, and nothing was answered. */
+/* Answers with at most LEN bytes from OFFSET on, all from one file of the log; the client then asks
+ * for the next bytes. -ENODATA: the log ends before OFFSET, and nothing was answered. */
 static int answer_piece(struct http_request *r, int folder, unsigned status, uint64_t offset,
                         uint64_t len)
 {
@@ -47,7 +47,7 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     uint64_t at = offset > piece.start ? offset : piece.start;
     uint64_t left = piece.start + piece.bytes - at;
     uint64_t n = left < len ? left : len;
-    put_offsets(r, at, end);
+    add_offset_headers(r, at, end);
     if (status == 206) {
         char range[80];
         snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)at,
@@ -58,7 +58,7 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     return 0;
 }
 
-/* "bytes=A-B", "bytes=A-", "bytes=-N": one range alone. False: not to be heeded. */
+/* Parses "bytes=A-B", "bytes=A-" or "bytes=-N", a single range. False: the header is ignored. */
 static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
 {
     int64_t a, b;
@@ -82,9 +82,10 @@ static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint
     return *ret_last >= *ret_first;
 }
 
-/* ---- to the very end, of as many files as there are ---- */
+/* ---- the whole log, from several files ---- */
 
-/* Where the next bytes are: offsets of the log and of the answer differ by what was dropped. */
+/* Positions in the log and in the answer, which differ because parts of the log may have been
+ * dropped. */
 struct log_stream {
     int folder;
     uint64_t pos, at;
@@ -111,8 +112,8 @@ static void free_log_stream(void *user)
     free(w);
 }
 
-/* Bytes from *FROM on in all files, each up to where it is now. IS_WHOLE: without a gap, so *FROM
- * moves behind the last. */
+/* The number of bytes from *FROM on in all files, up to their present ends. IS_WHOLE: the answer
+ * must not have gaps, so *FROM moves to the end of the last gap. */
 static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;
@@ -140,16 +141,16 @@ static void answer_from(struct http_request *r, int folder, uint64_t from, uint6
     int fd = w ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd < 0) {
         free(w);
-        http_answer_error(r, 503, "the log cannot be read now");
+        http_answer_error(r, 503, "cannot read the log: %s", strerror(errno));
         return;
     }
     *w = (struct log_stream){.folder = fd, .at = from};
-    if (count == 0) { /* MHD asks for none of nothing */
+    if (count == 0) { /* MHD does not call the reader of an empty answer */
         free_log_stream(w);
-        answer_none(r, from, end);
+        answer_empty(r, from, end);
         return;
     }
-    put_offsets(r, from, end);
+    add_offset_headers(r, from, end);
     http_answer_stream(r, 200, type, count, read_log_stream, w, free_log_stream);
 }
 
@@ -165,10 +166,12 @@ static void answer_range(struct http_request *r, int folder)
     char range[40];
     snprintf(range, sizeof range, "bytes */%llu", (unsigned long long)end);
     http_add_header(r, "Content-Range", range);
-    http_answer_error(r, 416, "the log has %llu bytes", (unsigned long long)end);
+    http_answer_error(r, 416, "range not satisfiable: the log has %llu bytes",
+                      (unsigned long long)end);
 }
 
-/* What is there from an offset on. IS_LAST or ended: also when that is nothing. */
+/* Answers with the log from an offset on. The answer is empty only if IS_LAST or the job has ended.
+ */
 bool route_answer_log(const struct route_waiter *w, bool is_last)
 {
     struct jobs *jobs = w->call->routes->options.jobs;
@@ -179,7 +182,7 @@ bool route_answer_log(const struct route_waiter *w, bool is_last)
         return true;
     if (!is_last && state != JOB_STATES && !job_state_is_final(state))
         return false;
-    answer_none(r, w->offset, folder >= 0 ? logs_end(folder) : 0);
+    answer_empty(r, w->offset, folder >= 0 ? logs_end(folder) : 0);
     return true;
 }
 
@@ -197,12 +200,12 @@ void route_job_log(const struct route_call *c)
     enum job_state state = jobs_state(jobs, c->id);
     double tail;
     if (state == JOB_STATES) {
-        http_answer_error(c->r, 404, "there is no job %lld", (long long)c->id);
+        http_answer_error(c->r, 404, "no such job: %lld", (long long)c->id);
         return;
     }
     AUTO_CLOSE int folder = jobs_folder(jobs, c->id, NULL, 0);
     if (folder < 0 && job_state_is_final(state)) {
-        http_answer_error(c->r, 404, "job %lld has no run folder any more", (long long)c->id);
+        http_answer_error(c->r, 404, "the run folder of job %lld was removed", (long long)c->id);
         return;
     }
     if (http_query(c->r, "offset") || http_query(c->r, "wait_s")) {
@@ -210,7 +213,7 @@ void route_job_log(const struct route_call *c)
     } else if (!route_number(c->r, "tail", 1, TAIL_MAX, 0, &tail)) {
         return;
     } else if (folder < 0) {
-        answer_none(c->r, 0, 0);
+        answer_empty(c->r, 0, 0);
     } else if (tail > 0) {
         uint64_t end = logs_end(folder);
         answer_from(c->r, folder, end > (uint64_t)tail ? end - (uint64_t)tail : 0, end, true);

@@ -1,4 +1,4 @@
-/* The page and its files, sessions, and facts about the server itself. */
+/* Request handlers for the page, its sessions, and the server itself. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +16,14 @@ static void answer_asset(const struct route_call *c, const char *name)
 {
     struct asset_file file;
     if (asset_find(name, &file) < 0) {
-        http_answer_error(c->r, 404, "there is no file %.100s", name);
+        http_answer_error(c->r, 404, "no such file: %.100s", name);
         return;
     }
     http_add_header(c->r, "Content-Security-Policy", ASSET_POLICY);
     http_answer_gzip(c->r, file.type, file.etag, file.gzip, file.len);
 }
 
-/* One page for all addresses; it looks at its own. */
+/* All addresses of the page return the same HTML, whose script reads the address. */
 void route_page(const struct route_call *c)
 {
     answer_asset(c, "serve.html");
@@ -38,7 +38,8 @@ void route_health(const struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
-    if (http_rank(c->r) == HTTP_STRANGER) { /* sentences name folders: not for everybody */
+    /* messages contain paths of folders, which are private */
+    if (http_rank(c->r) == HTTP_STRANGER) {
         json_decref(trouble);
         trouble = json_array();
     }
@@ -83,7 +84,7 @@ void route_live(const struct route_call *c)
     if (o->live)
         o->live(o->user, c->r);
     else
-        http_answer_error(c->r, 503, "there is no live stream: %s", o->no_live);
+        http_answer_error(c->r, 503, "the live stream is not available: %s", o->no_live);
 }
 
 /* ---- sessions ---- */
@@ -96,7 +97,7 @@ static json_t *session_json(enum http_rank rank)
 void route_session_get(const struct route_call *c)
 {
     if (http_rank(c->r) == HTTP_STRANGER)
-        http_answer_error(c->r, 401, "there is no session; POST the token");
+        http_answer_error(c->r, 401, "not logged in; POST the token to /api/v1/session");
     else
         http_answer_json(c->r, 200, session_json(http_rank(c->r)));
 }
@@ -110,7 +111,7 @@ void route_session_post(const struct route_call *c)
         return;
     const char *token = json_string_value(json_object_get(body, "token"));
     if (!token) {
-        http_answer_error(c->r, 400, "token: it must be a text");
+        http_answer_error(c->r, 400, "token: must be a string");
         json_decref(body);
         return;
     }
@@ -118,12 +119,12 @@ void route_session_post(const struct route_call *c)
         auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
     json_decref(body);
     if (again) {
-        http_answer_error(c->r, 429, "too many wrong tokens; try again in some seconds");
+        http_answer_error(c->r, 429, "too many wrong tokens; try again in a few seconds");
     } else if (rank == HTTP_STRANGER) {
-        log_line(LOG_WARN, "login", 0, "a wrong token");
+        log_line(LOG_WARN, "login", 0, "login with a wrong token");
         http_answer_error(c->r, 401,
-                          "that is not the token; it is in the file token of the "
-                          "server's state folder");
+                          "wrong token; the right one is in the file token in the server's "
+                          "state folder");
     } else {
         json_t *doc = session_json(rank);
         json_object_set_new(doc, "key", json_string(grant.key));

@@ -1,4 +1,4 @@
-/* What is in a run's folder: its recording, read by children, and run.json. */
+/* Request handlers for a run folder: its recording, which child processes read, and run.json. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,10 +20,10 @@
 #include "server/jobs/jobs.h"
 
 enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
-/* The recording of a job that runs changes with every tick; it is read again this often. */
+/* The recording of a running job changes with every sample; it is read again at most this often. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
-/* The report brings its own style and scripts; in a sandbox they have no origin to speak for. */
+/* The report has inline styles and scripts; in a sandbox they run without our origin. */
 static const char report_policy[] =
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'";
@@ -42,8 +42,8 @@ static void on_gone(void *user)
     free(a);
 }
 
-/* `ebb: verdict: why` on one line, without what only a terminal needs. */
-static void fail_with(struct http_request *r, int status, const char *output, size_t len)
+/* Answers with the child's error line "ebb: verdict: REASON", without "ebb: ". */
+static void answer_child_error(struct http_request *r, int status, const char *output, size_t len)
 {
     static const char prefix[] = "ebb: ";
     size_t begin = len >= sizeof prefix - 1 && memcmp(output, prefix, sizeof prefix - 1) == 0
@@ -51,24 +51,25 @@ static void fail_with(struct http_request *r, int status, const char *output, si
                        : 0;
     size_t line = strcspn(output + begin, "\n");
     if (status == -ETIMEDOUT)
-        http_answer_error(r, 503, "reading the recording took too long");
+        http_answer_error(r, 503, "reading the recording took more than a minute");
     else if (status == -EFBIG)
-        http_answer_error(r, 503, "there is too much in the recording to be sent");
+        http_answer_error(r, 503,
+                          "the answer is too large; ask for a shorter range or fewer points");
     else if (status < 0 || status > 3)
-        http_answer_error(r, 503, "the recording could not be read: %s",
-                          status < 0 ? strerror(-status) : "the reader crashed");
+        http_answer_error(r, 503, "cannot read the recording: %s",
+                          status < 0 ? strerror(-status) : "the child process crashed");
     else
         http_answer_error(r, 404, "%.*s", (int)(line < 500 ? line : 500), output + begin);
 }
 
-/* Of `ebb verdict` 1 and 3 are verdicts too; 2 is what could not be carried out. */
-static void on_done(void *user, int status, const char *output, size_t len)
+/* `ebb verdict` exits with 0, 1 or 3 if there is a verdict; 2 is an error. */
+static void on_child_done(void *user, int status, const char *output, size_t len)
 {
     struct child_call *a = user;
     struct http_request *r = a->call->r;
     bool is_well = status == 0 || status == 1 || status == 3;
     if (!is_well || len == 0) {
-        fail_with(r, status, output, len);
+        answer_child_error(r, status, output, len);
     } else if (a->call->route->fn == route_job_report) {
         http_add_header(r, "Content-Security-Policy", report_policy);
         http_answer_text(r, 200, "text/html; charset=utf-8", output, len);
@@ -78,20 +79,21 @@ static void on_done(void *user, int status, const char *output, size_t len)
     free(a);
 }
 
-/* Opens the run's folder. -1: answered, there is none. */
+/* Opens the run folder. -1: it does not exist, and the request was answered. */
 static int open_run_folder(const struct route_call *c, char path[PATH_MAX])
 {
     struct jobs *jobs = c->routes->options.jobs;
     enum job_state state = jobs_state(jobs, c->id);
     if (state == JOB_STATES) {
-        http_answer_error(c->r, 404, "there is no job %lld", (long long)c->id);
+        http_answer_error(c->r, 404, "no such job: %lld", (long long)c->id);
         return -1;
     }
     int fd = jobs_folder(jobs, c->id, path, PATH_MAX);
     if (fd < 0)
-        http_answer_error(c->r, 404, "job %lld %s", (long long)c->id,
-                          job_state_is_final(state) ? "has no run folder any more"
-                                                    : "has not been started yet");
+        http_answer_error(c->r, 404,
+                          job_state_is_final(state) ? "the run folder of job %lld was removed"
+                                                    : "job %lld has not been started yet",
+                          (long long)c->id);
     return fd < 0 ? -1 : fd;
 }
 
@@ -106,7 +108,7 @@ static uint64_t stamp_of(const struct route_call *c, int folder)
            << 1;
 }
 
-/* ARGV[1] becomes the run's folder. */
+/* Sets ARGV[1] to the run's folder and asks a child process. */
 static void ask_child(const struct route_call *c, const char **argv, const char *key)
 {
     char path[PATH_MAX];
@@ -124,13 +126,14 @@ static void ask_child(const struct route_call *c, const char **argv, const char 
     argv[1] = path;
     http_park(c->r, on_gone, a);
     int r = children_ask(c->routes->options.children, argv, key, stamp_of(c, folder),
-                         http_rank(c->r) != HTTP_OWNER, on_done, a, &waiter);
+                         http_rank(c->r) != HTTP_OWNER, on_child_done, a, &waiter);
     if (r < 0) {
         free(a);
-        err_set(&err, r, r == -EAGAIN ? "too many recordings are being read; try again" : "%s",
+        err_set(&err, r,
+                r == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
                 strerror(-r));
         route_fail(c->r, r, &err);
-    } else if (waiter) { /* else A is freed */
+    } else if (waiter) { /* without a waiter, on_child_done was called and freed A */
         a->waiter = waiter;
     }
 }
@@ -144,7 +147,7 @@ void route_job_samples(const struct route_call *c)
         !route_number(c->r, "points", 16, 4000, 600, &points))
         return;
     if (to_s <= from_s) {
-        http_answer_error(c->r, 400, "to_s must be behind from_s");
+        http_answer_error(c->r, 400, "to_s must be greater than from_s");
         return;
     }
     snprintf(from, sizeof from, "%.3f", from_s);
@@ -215,7 +218,7 @@ static json_t *read_run_json(int folder)
     return doc;
 }
 
-/* Each of LIST with its kind, in the order in which they are there. */
+/* Appends the objects of LIST to EVENTS and adds KIND to each. */
 static void add_events(json_t *events, const json_t *list, const char *kind)
 {
     size_t i;
@@ -232,7 +235,7 @@ static void add_events(json_t *events, const json_t *list, const char *kind)
     }
 }
 
-/* A job that has never been started, or whose folder is gone, still has its changes. */
+/* A job without a run folder still has state changes. */
 void route_job_events(const struct route_call *c)
 {
     struct jobs *jobs = c->routes->options.jobs;

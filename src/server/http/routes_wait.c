@@ -1,4 +1,4 @@
-/* Requests that wait until a job is in some state, its log has grown or its supervisor answers. */
+/* Waiters: requests that wait for a job's state, new log output, or its supervisor's answer. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -85,8 +85,8 @@ void route_wait(const struct route_call *c, const struct route_waiter *waiter, d
     set_wait_timer(routes);
 }
 
-/* Whoever brings the news is in the middle of something: waiters are answered in the loop's next
- * round, when it is on disk. */
+/* The caller may be in the middle of a change. Waiters are therefore answered in the next round of
+ * the loop, when the change is on disk. */
 void route_wake(struct routes *routes, int64_t id, enum route_wait what)
 {
     bool is_any = false;

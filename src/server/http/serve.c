@@ -1,4 +1,4 @@
-/* The server: jobs, HTTP and what they need, from the first check to the last connection. */
+/* The server: opens jobs, HTTP and the live stream in order, and closes them in reverse. */
 #include "server/http/serve.h"
 
 #include <errno.h>
@@ -38,23 +38,23 @@ static const uint64_t child_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_P
 
 struct serve {
     const struct serve_options *options;
-    uint64_t files_given; /* soft limit of open files before it was raised; 0: it was not */
+    uint64_t files_given; /* soft limit of open files before it was raised; 0: it was not raised */
     struct loop *loop;
     struct machine_facts *machine;
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    struct live *live; /* NULL: the library for it is not on this machine */
+    struct live *live; /* NULL: libwslay is not installed */
     struct err no_live;
     struct routes *routes;
     struct http *http;
     uint64_t started_wall_ns;
     char socket[PATH_MAX];
     bool has_socket;
-    char name[LISTEN_NAME_MAX]; /* of the TCP address; "" where there is none */
+    char name[LISTEN_NAME_MAX]; /* name of the TCP address; "": no TCP */
 };
 
-/* ---- what is checked before anything is done ---- */
+/* ---- checks ---- */
 
 static bool has_tcp(const struct serve_options *o)
 {
@@ -65,7 +65,10 @@ static int socket_path(const struct serve_options *o, char ret[PATH_MAX], struct
 {
     int n = o->socket ? snprintf(ret, PATH_MAX, "%s", o->socket)
                       : snprintf(ret, PATH_MAX, "%s/sock", o->jobs.state_dir);
-    return n >= PATH_MAX ? err_set(err, -ENAMETOOLONG, "the socket's path is too long") : 0;
+    return n >= PATH_MAX
+               ? err_set(err, -ENAMETOOLONG,
+                         "the path of the unix socket is too long; choose another with --socket")
+               : 0;
 }
 
 static int check_address(const struct serve_options *o, struct listen_address *ret, struct err *err)
@@ -77,14 +80,15 @@ static int check_address(const struct serve_options *o, struct listen_address *r
     if (r < 0)
         return err_prefix(err, r, "--listen");
     if (o->no_auth && !ret->is_loopback)
-        return err_set(err, -EPERM,
-                       "--no-auth is for loopback alone; on %s whoever reaches it could run "
-                       "anything, so leave it out",
-                       o->listen);
+        return err_set(
+            err, -EPERM,
+            "--no-auth requires a loopback address: on %s anyone who can connect could run "
+            "commands",
+            o->listen);
     return 0;
 }
 
-/* What is not there yet is made later; the nearest folder that is there must let us. */
+/* A missing folder will be created later, so its nearest existing parent must be writable. */
 static int check_state_dir(const char *path, struct err *err)
 {
     char parent[PATH_MAX];
@@ -99,8 +103,7 @@ static int check_state_dir(const char *path, struct err *err)
     if (!S_ISDIR(st.st_mode))
         return err_set(err, -ENOTDIR, "--state-dir: %s is not a folder", parent);
     if (access(parent, W_OK | X_OK) < 0)
-        return err_set(err, -errno, "--state-dir: cannot write into %s: %s", parent,
-                       strerror(errno));
+        return err_set(err, -errno, "--state-dir: cannot write to %s: %s", parent, strerror(errno));
     return strcmp(parent, path) == 0 ? auth_check(path, err) : 0;
 }
 
@@ -120,7 +123,7 @@ int serve_check(const struct serve_options *o, struct err *err)
     return r;
 }
 
-/* ---- what others ask of the server ---- */
+/* ---- callbacks ---- */
 
 static json_t *machine_json(void *user)
 {
@@ -155,17 +158,17 @@ static void print_metrics(void *user, struct buf *out)
     jobs_metrics_fini(&jobs);
 }
 
-static void take_live(void *user, struct http_request *r)
+static void upgrade_live(void *user, struct http_request *r)
 {
     struct serve *s = user;
-    live_take(s->live, r);
+    live_upgrade(s->live, r);
 }
 
 static void log_news(void *user, const struct jobs_news *news)
 {
     (void)user;
     if (news->kind == JOBS_NEWS_REMOVED)
-        log_line(LOG_INFO, "job_removed", news->id, "beyond what is kept");
+        log_line(LOG_INFO, "job_removed", news->id, "removed by --keep");
     if (news->kind != JOBS_NEWS_JOB || !news->is_change)
         return;
     if (job_state_is_final(news->state))
@@ -177,7 +180,7 @@ static void log_news(void *user, const struct jobs_news *news)
 static void on_end(void *user, const struct signalfd_siginfo *info)
 {
     struct serve *s = user;
-    log_line(LOG_INFO, "ending", 0, "%s; jobs run on",
+    log_line(LOG_INFO, "ending", 0, "received %s; jobs continue to run",
              info->ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
     loop_stop(s->loop);
 }
@@ -185,12 +188,13 @@ static void on_end(void *user, const struct signalfd_siginfo *info)
 static void on_hangup(void *user, const struct signalfd_siginfo *info)
 {
     (void)user, (void)info;
-    log_line(LOG_INFO, "hangup", 0, "SIGHUP does nothing; a restart reads the configuration anew");
+    log_line(LOG_INFO, "hangup", 0,
+             "SIGHUP is ignored; restart the server to reload its configuration");
 }
 
-/* ---- one thing after another ---- */
+/* ---- start ---- */
 
-/* Every connection is a descriptor. Jobs get what we were given. */
+/* Every connection needs a file descriptor. Jobs are started with the original limit. */
 static void raise_files(struct serve *s)
 {
     const struct serve_options *o = s->options;
@@ -203,7 +207,7 @@ static void raise_files(struct serve *s)
         limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < wanted)
         log_line(LOG_WARN, "few_files", 0,
-                 "only %llu files can be open: fewer viewers than asked for",
+                 "only %llu files can be open, so fewer clients can connect than configured",
                  (unsigned long long)limit.rlim_cur);
 }
 
@@ -243,21 +247,21 @@ static int open_parts(struct serve *s, struct err *err)
         return err_set(err, r, "out of memory");
     if (live_new(s->loop, s->jobs, machine_json, s, s->options->viewers_max, &s->live,
                  &s->no_live) < 0)
-        log_line(LOG_WARN, "no_live", 0, "there is no live stream: %s", s->no_live.text);
+        log_line(LOG_WARN, "no_live", 0, "the live stream is not available: %s", s->no_live.text);
     struct routes_options routes = {.loop = s->loop,
                                     .jobs = s->jobs,
                                     .auth = s->auth,
                                     .children = s->children,
                                     .no_auth = s->options->no_auth,
                                     .machine = machine_json,
-                                    .live = s->live ? take_live : NULL,
+                                    .live = s->live ? upgrade_live : NULL,
                                     .no_live = s->no_live.text,
                                     .metrics = print_metrics,
                                     .user = s};
     return routes_new(&routes, &s->routes, err);
 }
 
-/* Where MHD cannot be started the sockets go with the process. */
+/* If MHD cannot be started, the process exits, which closes the sockets. */
 static int open_http(struct serve *s, struct err *err)
 {
     const struct serve_options *o = s->options;
@@ -293,12 +297,12 @@ static int import_jobs(struct serve *s, struct err *err)
     int n = jobs_import(s->jobs, s->options->import, err);
     if (n < 0)
         return n;
-    log_line(LOG_INFO, "imported", 0, "%d jobs of %s", n, s->options->import);
+    log_line(LOG_INFO, "imported", 0, "%d jobs from %s", n, s->options->import);
     return 0;
 }
 
-/* What systemd wants to know of a service: a datagram to $NOTIFY_SOCKET, where there is one.
- * Failure is not reported: whoever started us has a timeout. */
+/* sd_notify: sends a datagram to $NOTIFY_SOCKET, if that is set. A failure is not reported, because
+ * systemd has a timeout. */
 static void notify_systemd(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -351,7 +355,7 @@ static int serve_start(struct serve *s, struct err *err)
     if (r == 0)
         r = add_signals(s);
     if (r < 0)
-        return err_set(err, r, "cannot make the event loop: %s", strerror(-r));
+        return err_set(err, r, "cannot create the event loop: %s", strerror(-r));
     r = machine_facts_new(&s->machine, err);
     if (r == 0)
         r = open_jobs(s, err);

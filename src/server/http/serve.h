@@ -1,4 +1,4 @@
-/* ebb serve: everything of the server put together on one loop. */
+/* ebb serve: jobs, HTTP and the live stream on one event loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,19 +10,20 @@ struct err;
 
 struct serve_options {
     struct jobs_options jobs;
-    bool gpus_auto;   /* as many as the driver reports */
-    bool memory_auto; /* jobs.memory_bytes is memory_permyriad of the limit that binds us */
+    bool gpus_auto;   /* use as many GPUs as the driver reports */
+    bool memory_auto; /* set jobs.memory_bytes to memory_permyriad of the effective limit */
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
     const char *socket; /* unix socket; NULL: STATE/sock */
     const char *const *hosts;
-    bool no_auth; /* loopback only */
+    bool no_auth; /* allowed only for loopback addresses */
     unsigned viewers_max, connections_max;
-    const char *import;     /* a job file to take in first; NULL */
-    const char *ready_file; /* gets one line with the address when the server listens; NULL */
+    const char *import;     /* a job file to import at the start; or NULL */
+    const char *ready_file; /* a file that gets one line with the address once the server listens;
+                               or NULL */
 };
 
-/* Only what --check can know: folders, addresses, tokens. 0, or -errno with a sentence. */
+/* --check: whether folders, addresses and tokens can be used. 0 or -errno. */
 int serve_check(const struct serve_options *options, struct err *err);
-/* Until SIGTERM or SIGINT; jobs run on. 0, or -errno with a sentence. */
+/* Runs until SIGTERM or SIGINT; jobs continue to run afterwards. 0 or -errno. */
 int serve_run(const struct serve_options *options, struct err *err);

@@ -1,4 +1,4 @@
-/* Starting a job: the lock, `ebb run --detached`, and what it said if it could not. */
+/* Starts a job: the lock, `ebb run --detached`, and its error message. */
 #include "server/jobs/executor.h"
 
 #include <errno.h>
@@ -17,16 +17,17 @@
 #include "base/io.h"
 #include "base/loop.h"
 #include "server/jobs/executor_private.h"
+#include "server/jobs/plan.h"
 
-enum { LOCK_AT = 3 }; /* the child's number for the lock */
+enum { LOCK_AT = 3 }; /* number of the lock's fd in the child */
 
-/* ---- the child has ended ---- */
+/* ---- exit of the child ---- */
 
-/* Its last line, without "ebb: " before it. */
-static void take_words(struct executor_run *run)
+/* Reads the last line of the child's standard error, without "ebb: ". */
+static void read_error_line(struct executor_run *run)
 {
     char text[4096];
-    ssize_t n = read(run->words_fd, text, sizeof text - 1);
+    ssize_t n = read(run->stderr_fd, text, sizeof text - 1);
     size_t len = n > 0 ? (size_t)n : 0;
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
         len--;
@@ -38,16 +39,16 @@ static void take_words(struct executor_run *run)
     snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, line);
 }
 
-static void child_gone(struct executor_run *run, const siginfo_t *info)
+static void child_exited(struct executor_run *run, const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED && info->si_status == 0)
         run->is_started = true;
     else if (info->si_code == CLD_EXITED)
-        take_words(run);
-    else /* the job may live all the same: the lock shows it */
+        read_error_line(run);
+    else /* the job may still run: the lock decides that */
         run->child_signal = info->si_status ? info->si_status : SIGKILL;
     if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
-        snprintf(run->no_start, sizeof run->no_start, "ebb run ended with status %d",
+        snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d",
                  info->si_status);
 }
 
@@ -65,9 +66,9 @@ static void on_child(void *user, int fd, uint32_t events)
     close(run->child_fd);
     run->child_fd = -1;
     if (!was_sweep)
-        child_gone(run, &info);
-    close(run->words_fd);
-    run->words_fd = -1;
+        child_exited(run, &info);
+    close(run->stderr_fd);
+    run->stderr_fd = -1;
     executor_check(run);
 }
 
@@ -83,31 +84,32 @@ static int open_null(int at, int flags)
     return r;
 }
 
-/* In the child of fork, until it is the program: makes only calls that are safe there. -errno. */
+/* Runs between fork and exec, so it makes only async-signal-safe calls. Returns -errno if exec
+ * fails. */
 static int exec_child(const struct executor *x, const struct job_launch *launch, const char *cwd,
-                      int words, int lock, const sigset_t *mask)
+                      int error_fd, int lock, const sigset_t *mask)
 {
     struct rlimit files;
 
-    /* Signals as a program expects them: the loop blocks some, and the server ignores SIGPIPE. */
+    /* Restores default signal handling: the loop blocks some signals, and the server ignores
+     * SIGPIPE. */
     for (int n = 1; n < NSIG; n++)
         signal(n, SIG_DFL);
-    setsid(); /* Ctrl-C at the server's terminal is not for the jobs */
-    /* Programs that use select() do not bear more files than they expect. */
+    setsid(); /* Ctrl-C in the server's terminal must not reach the jobs */
+    /* Programs that use select() fail with a higher limit than usual. */
     if (x->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > x->files_max) {
         files.rlim_cur = (rlim_t)x->files_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
     if (open_null(STDIN_FILENO, O_RDONLY) < 0 || open_null(STDOUT_FILENO, O_WRONLY) < 0 ||
-        dup2(words, STDERR_FILENO) < 0 || dup2(lock, LOCK_AT) < 0 || chdir(cwd) < 0)
+        dup2(error_fd, STDERR_FILENO) < 0 || dup2(lock, LOCK_AT) < 0 || chdir(cwd) < 0)
         return -errno;
     pthread_sigmask(SIG_SETMASK, mask, NULL);
     execve(x->program, launch->argv, launch->env);
     return -errno;
 }
 
-/* Away from the numbers that the child's own streams and lock get: a dup2 there would overwrite it
- * before it is used. */
+/* Moves FD above the numbers that the child assigns with dup2, which would close it. */
 static int move_up(int fd)
 {
     if (fd > LOCK_AT)
@@ -118,10 +120,10 @@ static int move_up(int fd)
     return r;
 }
 
-/* posix_spawn has a new session and a folder only since glibc 2.26 and 2.29. A pipe that exec
- * closes says what failed. */
+/* Not posix_spawn, because it can set a session only since glibc 2.26 and a working folder only
+ * since 2.29. A close-on-exec pipe reports a failed exec. */
 static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
-                 int words, int lock, pid_t *ret)
+                 int error_fd, int lock, pid_t *ret)
 {
     int result[2], r = 0;
     sigset_t all, own, mask;
@@ -134,10 +136,10 @@ static int spawn(const struct executor *x, const struct job_launch *launch, cons
     }
     loop_original_mask(x->loop, &mask);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own); /* no handler of ours runs in the child */
+    pthread_sigmask(SIG_SETMASK, &all, &own); /* our signal handlers must not run in the child */
     pid_t pid = fork();
     if (pid == 0) {
-        r = exec_child(x, launch, cwd, words, lock, &mask);
+        r = exec_child(x, launch, cwd, error_fd, lock, &mask);
         _exit(write(result[1], &r, sizeof r) < 0 ? 126 : 127);
     }
     if (pid < 0)
@@ -155,14 +157,14 @@ static int spawn(const struct executor *x, const struct job_launch *launch, cons
 static int launch_child(struct executor_run *run, const struct job_launch *launch, const char *cwd,
                         int lock)
 {
-    int words[2];
-    if (pipe2(words, O_CLOEXEC | O_NONBLOCK) < 0)
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
-    run->words_fd = words[0];
-    int theirs = move_up(words[1]);
+    run->stderr_fd = ends[0];
+    int theirs = move_up(ends[1]);
     if (theirs < 0)
         return theirs;
-    fcntl(theirs, F_SETFL, 0); /* the child writes as to any file */
+    fcntl(theirs, F_SETFL, 0); /* the child expects a blocking pipe */
     int r = spawn(run->x, launch, cwd, theirs, lock, &run->child);
     close(theirs);
     if (r < 0)
@@ -171,11 +173,12 @@ static int launch_child(struct executor_run *run, const struct job_launch *launc
     return run->child_fd < 0 ? run->child_fd : 0;
 }
 
-/* The lock is the child's from here on; what we keep is a description of our own to ask by. */
+/* The child inherits the lock. The server keeps its own open file description, to test whether the
+ * lock is held. */
 static int start_locked(struct executor_run *run, const struct job_spec *spec, int lock,
-                        const int *gpus, size_t gpu_count)
+                        uint64_t gpus)
 {
-    char path[4096];
+    char path[4096], gpu_text[PLAN_GPU_TEXT];
     struct job_launch launch = {0};
     const struct executor *x = run->x;
     if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->run_dir) >= (int)sizeof path)
@@ -188,14 +191,15 @@ static int start_locked(struct executor_run *run, const struct job_spec *spec, i
                                     .lock_fd = LOCK_AT,
                                     .interval_ns = x->interval_ns,
                                     .log_bytes = x->log_bytes};
-    int r = job_spec_launch(spec, x->program, &place, gpus, gpu_count, &launch);
+    plan_gpu_text(gpus, gpu_text);
+    int r = job_spec_launch(spec, x->program, &place, gpu_text, &launch);
     if (r == 0)
         r = launch_child(run, &launch, spec->cwd, lock);
     job_launch_fini(&launch);
     return r;
 }
 
-/* ---- what nobody watches any more ---- */
+/* ---- ebb sweep ---- */
 
 static int launch_sweep(struct executor_run *run, int lock)
 {
@@ -232,8 +236,8 @@ bool executor_sweep(struct executor_run *run)
 }
 
 int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
-                   const struct executor_folder *folder, const int *gpus, size_t gpu_count,
-                   struct executor_run **ret, struct err *err)
+                   const struct executor_folder *folder, uint64_t gpus, struct executor_run **ret,
+                   struct err *err)
 {
     struct executor_run *run = executor_run_new(x, id, folder);
     if (!run)
@@ -241,14 +245,14 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
     int lock = executor_lock_take(x, id);
     if (lock >= 0)
         lock = move_up(lock);
-    int r = lock < 0 ? lock : start_locked(run, spec, lock, gpus, gpu_count);
+    int r = lock < 0 ? lock : start_locked(run, spec, lock, gpus);
     if (lock >= 0)
         close(lock);
     bool is_running = run->child > 0;
     if (r == 0)
         r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    if (r < 0 && is_running) { /* it is under way: without a pidfd the lock alone shows it */
-        run->is_blind = true;
+    if (r < 0 && is_running) { /* the child runs, but has no pidfd: only the lock is watched */
+        run->has_no_pidfd = true;
         executor_check_at(run, clock_mono_ns());
         r = 0;
     }
@@ -260,7 +264,7 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
     return 0;
 }
 
-/* Takes LOCK. */
+/* Follows a job that an earlier server started. Takes ownership of LOCK. */
 static int take_over(struct executor *x, int64_t id, const struct executor_folder *folder, int lock,
                      struct executor_run **ret, struct err *err)
 {
@@ -275,23 +279,25 @@ static int take_over(struct executor *x, int64_t id, const struct executor_folde
     return 0;
 }
 
-/* Nobody holds its lock. */
+/* Finds out what became of a job whose lock is free. */
 static enum executor_found found_free(const struct executor *x,
                                       const struct executor_folder *folder, bool was_signed,
                                       json_t **ret_json)
 {
     json_t *doc = NULL;
+    struct outcome o = {0};
     AUTO_CLOSE int dir = executor_open_folder(x, folder);
     if (dir == -ENOENT)
-        /* its folder was made before the lock was signed: somebody has removed it since */
+        /* The folder is created before the lock is signed, so a user has removed it since. */
         return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
-    executor_read_json(x, folder, EXECUTOR_JSON_MAX, &doc);
-    if (doc && executor_json_is_ended(doc)) {
+    executor_read_run(x, folder, EXECUTOR_JSON_MAX, &doc, &o);
+    bool is_ended = executor_is_ended(&o);
+    outcome_fini(&o);
+    if (is_ended)
         *ret_json = doc;
-        return EXECUTOR_ENDED;
-    }
-    json_decref(doc);
-    return EXECUTOR_LOST;
+    else
+        json_decref(doc);
+    return is_ended ? EXECUTOR_ENDED : EXECUTOR_LOST;
 }
 
 int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
@@ -305,11 +311,11 @@ int executor_find(struct executor *x, int64_t id, const struct executor_folder *
     if (held < 0) {
         if (lock >= 0)
             close(lock);
-        return err_set(err, held, "cannot look at the lock of job %lld: %s", (long long)id,
+        return err_set(err, held, "cannot read the lock of job %lld: %s", (long long)id,
                        strerror(-held));
     }
     *found = held ? EXECUTOR_ALIVE : found_free(x, folder, was_signed, ret_json);
-    /* of a lost one processes may live on: it is over when those have been ended */
+    /* Processes of a lost job may still run: the job has ended once `ebb sweep` has killed them. */
     if (*found == EXECUTOR_LOST && was_signed)
         *found = EXECUTOR_ALIVE;
     if (*found == EXECUTOR_ALIVE)

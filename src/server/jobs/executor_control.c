@@ -1,5 +1,5 @@
-/* The supervisor's control socket, from the server's side: connected again and again while the job
- * lives, and nothing that comes from it is believed unseen. */
+/* The server's side of the supervisor's control socket: reconnects while the job runs, and limits
+ * and checks everything it receives. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,17 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "server/jobs/executor_private.h"
+#include "supervise/message.h"
 
 enum {
     WAIT_FIRST_MS = 20,
     WAIT_MAX_MS = 2000,
-    ANSWER_MS = 1000,      /* an answer to a cancel is waited for before anything is done */
-    FRAMES_MAX = 1000,     /* a second; the rest waits in the socket */
-    BYTES_MAX = 2 << 20,   /* the same */
-    FACTS_MAX = 512 << 10, /* of run.json while it runs */
+    ANSWER_MS = 1000,      /* time from a cancel to the first SIGCONT */
+    FRAMES_MAX = 1000,     /* frames per second; further frames wait in the socket */
+    BYTES_MAX = 2 << 20,   /* bytes per second */
+    FACTS_MAX = 512 << 10, /* size of run.json while the job runs */
     UNSENT_MAX = 64 << 10,
 };
 
@@ -65,29 +67,34 @@ static void flush(struct executor_run *run)
         loop_change_fd(run->channel_source, wanted_events(run));
 }
 
-static int request(struct executor_run *run, json_t *doc)
+static int send_request(struct executor_run *run, const struct job_request *request)
 {
-    if (run->channel.fd < 0 || !doc) {
-        json_decref(doc);
-        return run->channel.fd < 0 ? -ENOTCONN : -ENOMEM;
+    struct buf text = {0};
+    if (run->channel.fd < 0)
+        return -ENOTCONN;
+    json_t *doc = job_request_json(request);
+    int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
+    if (r == 0) {
+        channel_queue(&run->channel, CHANNEL_REQUEST, text.data, text.len);
+        flush(run);
+        r = run->channel.fd < 0 ? -ENOTCONN : 0;
     }
-    char *text = json_dumps(doc, JSON_COMPACT);
+    buf_fini(&text);
     json_decref(doc);
-    if (!text)
-        return -ENOMEM;
-    channel_queue(&run->channel, CHANNEL_REQUEST, text, strlen(text));
-    free(text);
-    flush(run);
-    return run->channel.fd < 0 ? -ENOTCONN : 0;
+    return r;
 }
 
 static int send_cancel(struct executor_run *run)
 {
     struct executor_cancel *c = &run->cancel;
+    struct job_request request = {.action = "cancel",
+                                  .has_reason = true,
+                                  .has_grace_s = true,
+                                  .grace_s = (double)c->grace_ns / 1e9};
     if (!c->wanted || c->is_sent)
         return 0;
-    int r = request(run, json_pack("{s:s,s:o,s:f}", "do", "cancel", "reason", json_text0(c->reason),
-                                   "grace_s", (double)c->grace_ns / 1e9));
+    text_copy(request.reason, sizeof request.reason, c->reason);
+    int r = send_request(run, &request);
     c->is_sent = r == 0;
     return r;
 }
@@ -98,7 +105,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     if (!c->wanted)
         snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
     else if (grace_ns >= c->grace_ns)
-        return 0; /* it can only become shorter */
+        return 0; /* a grace period can only be shortened */
     c->wanted = true;
     c->is_sent = false;
     c->grace_ns = grace_ns;
@@ -110,7 +117,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
 
 int executor_checkpoint(struct executor_run *run)
 {
-    return request(run, json_pack("{s:s}", "do", "checkpoint"));
+    return send_request(run, &(struct job_request){.action = "checkpoint"});
 }
 
 /* ---- receiving ---- */
@@ -129,8 +136,7 @@ static void on_frame(struct executor_run *run, const char *data, size_t len)
     json_decref(message);
 }
 
-/* Whole frames that have come, as many as this second allows; false: the connection is of no use.
- */
+/* Handles complete frames, as many as this second allows. False: the connection must be dropped. */
 static bool take_frames(struct executor_run *run)
 {
     enum channel_type type;
@@ -185,23 +191,24 @@ static void on_channel(void *user, int fd, uint32_t events)
 
 /* ---- connecting ---- */
 
-/* Where the socket is, and whether the job has been started. */
+/* Reads the path of the socket from run.json, and whether the job has been started. */
 static void read_facts(struct executor_run *run)
 {
     const struct executor_folder folder = executor_folder_of(run);
     json_t *doc = NULL;
-    if (executor_read_json(run->x, &folder, FACTS_MAX, &doc) < 0)
+    struct outcome o;
+    if (executor_read_run(run->x, &folder, FACTS_MAX, &doc, &o) < 0)
         return;
-    const char *path = json_string_value(json_object_get(doc, "control"));
-    if (json_integer_value(json_object_get(doc, "pid")) > 0)
+    const char *path = o.about.control;
+    if (o.about.pid > 0)
         run->is_started = true;
-    if (path && path[0] == '/' && strlen(path) < sizeof run->control &&
-        !executor_json_is_ended(doc))
+    if (path && path[0] == '/' && strlen(path) < sizeof run->control && !executor_is_ended(&o))
         memcpy(run->control, path, strlen(path) + 1);
+    outcome_fini(&o);
     json_decref(doc);
 }
 
-/* Only processes of our own user may report about a job. */
+/* Only processes of the server's own user may report on a job. */
 static bool is_ours(struct executor_run *run, int fd)
 {
     struct ucred peer;
@@ -242,7 +249,7 @@ void executor_control_check(struct executor_run *run, uint64_t now_ns)
     if (run->channel.fd < 0)
         connect_now(run);
     else if (is_paused(run))
-        receive(run, false); /* what waited for the next second */
+        receive(run, false); /* frames that exceeded the last second's limit */
     if (run->channel.fd >= 0)
         send_cancel(run);
 }

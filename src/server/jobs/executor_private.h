@@ -1,4 +1,4 @@
-/* What the executor's files share: one job under way, from its start to its end. */
+/* Shared by the files of the executor, which follows a job from its start to its end. */
 #pragma once
 
 #include <jansson.h>
@@ -9,6 +9,7 @@
 #include "supervise/channel.h"
 #include "server/jobs/executor.h"
 #include "proc/sample.h"
+#include "run/outcome.h"
 
 struct loop_source;
 
@@ -16,11 +17,11 @@ enum {
     EXECUTOR_NAME_MAX = 256,
     EXECUTOR_SENTENCE_MAX = 512,
     EXECUTOR_PATH_MAX = 108,       /* sun_path */
-    EXECUTOR_JSON_MAX = 2 << 20,   /* of a run.json */
-    EXECUTOR_FRAME_MAX = 64 << 10, /* of the supervisor's */
+    EXECUTOR_JSON_MAX = 2 << 20,   /* size of run.json */
+    EXECUTOR_FRAME_MAX = 64 << 10, /* size of a supervisor's message */
 };
 
-/* Whoever holds the lock: its first process writes its pid and start into it. */
+/* The holder of the lock is the sentinel, which writes its pid and start time into the file. */
 struct executor_holder {
     pid_t pid;
     uint64_t start_ticks;
@@ -30,8 +31,8 @@ struct executor_cancel {
     bool wanted, is_sent;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
-    uint64_t asked_ns; /* when it was wanted; an answer changes nothing: the end counts */
-    uint64_t wake_ns;  /* when a supervisor that was stopped is woken next */
+    uint64_t asked_ns; /* when the cancel was requested */
+    uint64_t wake_ns;  /* when SIGCONT is sent next, to a supervisor that may be stopped */
 };
 
 struct executor_run {
@@ -39,76 +40,77 @@ struct executor_run {
     int64_t id;
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
 
-    /* `ebb run --detached`, until it has ended */
-    pid_t child;  /* 0: another server's */
-    int child_fd; /* a pidfd; negative: it has ended, or there is none */
-    int words_fd; /* its standard error */
+    /* `ebb run --detached`, until it has exited */
+    pid_t child;   /* 0: started by an earlier server */
+    int child_fd;  /* pidfd of CHILD; negative: it has exited, or the pidfd could not be opened */
+    int stderr_fd; /* standard error of CHILD */
     struct loop_source *child_source;
-    bool is_blind;    /* it is ours, but no pidfd could be had */
-    int child_signal; /* that ended it; 0 none */
-    bool is_swept;    /* the child is, or was, `ebb sweep` */
+    bool has_no_pidfd; /* CHILD is our child, but its pidfd could not be opened */
+    int child_signal;  /* signal that killed CHILD; 0: none */
+    bool is_swept;     /* CHILD is, or was, `ebb sweep` */
 
     bool is_started, is_start_reported;
-    char no_start[EXECUTOR_SENTENCE_MAX]; /* why it could not be; "" */
+    char no_start[EXECUTOR_SENTENCE_MAX]; /* why the job could not be started; "": no reason */
 
-    /* the lock: free once nothing of the job is left */
-    int lock_fd;   /* a description of our own of the same file */
-    int holder_fd; /* a pidfd of the sentinel; -1: not known, or gone */
-    pid_t holder;  /* 0: not known yet */
+    /* the lock, which is free once no process of the job is left */
+    int lock_fd;   /* our own open file description, to test the lock */
+    int holder_fd; /* a pidfd of the sentinel; -1: unknown, or it has exited */
+    pid_t holder;  /* pid of the sentinel; 0: not known yet */
     struct loop_source *holder_source;
-    struct loop_source *timer; /* looks again, connects again */
+    struct loop_source *timer; /* for the next executor_check */
     uint64_t timer_ns;         /* UINT64_MAX: not set */
 
     /* the control socket */
-    char control[EXECUTOR_PATH_MAX]; /* "" not known yet */
+    char control[EXECUTOR_PATH_MAX]; /* "": not known yet */
     struct channel channel;          /* fd -1: not connected */
     struct loop_source *channel_source;
-    uint64_t wait_ns, retry_ns; /* before the next try, and when that is */
-    uint64_t second_ns;         /* in which FRAMES came */
+    uint64_t wait_ns, retry_ns; /* delay before the next connect, and the time of it */
+    uint64_t second_ns;         /* start of the second in which FRAMES and BYTES are counted */
     unsigned frames;
     size_t bytes;
     struct executor_cancel cancel;
-    struct process_id supervisor; /* who listens there; pid 0: not known */
+    struct process_id supervisor; /* pid 0: unknown */
 };
 
 /* ---- executor.c ---- */
 
-/* Nobody has the lock, and nobody has said how the job ended: its processes may live on. True: they
- * are being ended, which holds the lock; it is looked at again afterwards. */
+/* To be called if the lock is free but run.json does not contain the end, so that processes of the
+ * job may still run. True: `ebb sweep` is killing them, and holds the lock until it is done. */
 bool executor_sweep(struct executor_run *run);
 
 /* ---- executor_run.c: the lock ---- */
 
-/* Opens or makes the lock and takes it. fd, -EBUSY where it is held, -errno. */
+/* Opens or creates the lock and takes it: an fd; -EBUSY: it is held; -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
-int executor_lock_open(const struct executor *x, int64_t id); /* without taking it */
-/* 1 somebody holds it, 0 nobody, -errno. */
+int executor_lock_open(const struct executor *x, int64_t id); /* does not take it */
+/* 1: held; 0: free; -errno. */
 int executor_lock_is_held(int lock_fd);
-/* Reads who holds it: 0, -ENOENT (not written yet), -EBADMSG. */
+/* Reads the holder: 0; -ENOENT: not written yet; -EBADMSG. */
 int executor_lock_read(int lock_fd, struct executor_holder *ret);
 
 /* ---- executor_run.c ---- */
 
-/* run.json in the job's own folder, bounded and checked to be an object: 0 and the caller's
- * document, -ENOENT, -EBADMSG, -errno. */
-int executor_read_json(const struct executor *x, const struct executor_folder *folder, size_t max,
-                       json_t **ret);
+/* Reads run.json in the job's folder: an object of at most MAX bytes. The caller frees both
+ * results. 0, -ENOENT, -EBADMSG or -errno. */
+int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
+                      json_t **ret_json, struct outcome *ret);
 struct executor_folder executor_folder_of(const struct executor_run *run);
-bool executor_json_is_ended(const json_t *doc);
+bool executor_is_ended(const struct outcome *o);
 struct executor_run *executor_run_new(struct executor *x, int64_t id,
                                       const struct executor_folder *folder);
 void executor_run_free(struct executor_run *run);
-/* Looks who holds the lock, whether the job is over, and whether it can be reached. May end in
- * `over`, after which RUN is gone. */
+/* Checks which process holds the lock, whether the job has ended, and the control socket. May call
+ * `over`, which frees RUN. */
 void executor_check(struct executor_run *run);
-/* When to look again, at the latest. */
+/* Schedules the next check at AT_NS, unless one is scheduled earlier. */
 void executor_check_at(struct executor_run *run, uint64_t at_ns);
 
 /* ---- executor_control.c ---- */
 
-/* Connects where it is time to; sends what waits. */
+/* Connects when a connect is due, and sends a pending cancel. */
 void executor_control_check(struct executor_run *run, uint64_t now_ns);
 void executor_control_drop(struct executor_run *run);
 
-/* PID listens at the control socket: the supervisor, if it is the sentinel's child. */
+/* Notes PID, the peer of the control socket, as the supervisor, if it is a child of the sentinel.
+ */
 void executor_note_supervisor(struct executor_run *run, pid_t pid);

@@ -1,4 +1,4 @@
-/* Following a job: who holds its lock, and what run.json says once nobody does. */
+/* Follows a job: the holder of its lock and, once the lock is free, its run.json. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,9 +25,8 @@
 #include "trace/rundir.h"
 
 enum {
-    EARLY_MS = 50,       /* between two looks while its sentinel is not known */
-    LATE_MS = 500,       /* ... and when the sentinel is gone but somebody has the lock */
-    VALUES_MAX = 200000, /* in a run.json */
+    EARLY_MS = 50, /* time between checks while the sentinel is not known yet */
+    LATE_MS = 500, /* time between checks after the sentinel has exited but the lock is held */
 };
 
 /* ---- the lock ---- */
@@ -58,7 +57,7 @@ int executor_lock_take(const struct executor *x, int64_t id)
     if (fd < 0)
         return fd;
     int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-    if (r == 0 && ftruncate(fd, 0) < 0) /* who held it before is of no interest */
+    if (r == 0 && ftruncate(fd, 0) < 0) /* removes the previous holder's pid */
         r = -errno;
     if (r < 0) {
         close(fd);
@@ -94,8 +93,9 @@ int executor_lock_read(int lock_fd, struct executor_holder *ret)
     return 0;
 }
 
-/* The pidfd first: what /proc says afterwards is of the same process, or of none. */
-/* A pidfd of exactly that process, or -ESRCH (another has its pid by now), -errno. */
+/* Opens a pidfd of exactly that process; -ESRCH if its pid was reused, or -errno. The pidfd is
+ * opened before the start time is compared, so that /proc cannot describe a later process with the
+ * same pid. */
 static int executor_holder_open(const struct executor_holder *holder)
 {
     char path[40], text[1024];
@@ -112,13 +112,14 @@ static int executor_holder_open(const struct executor_holder *holder)
     return -ESRCH;
 }
 
-/* ---- a supervisor that does not do its part ---- */
+/* ---- supervisors that do not react to a cancel ---- */
 
 enum {
-    WAKE_S = 2, /* between two wakes */
+    WAKE_S = 2, /* time between two SIGCONT */
 };
 
-/* A process of the job can have the supervisor's name, but not its parent while that lives. */
+/* A process of the job can imitate the supervisor's name, but cannot be a child of a live sentinel.
+ */
 static bool is_child_of_sentinel(const struct executor_run *run, const struct proc_stat *stat)
 {
     struct executor_holder holder;
@@ -140,7 +141,7 @@ void executor_note_supervisor(struct executor_run *run, pid_t pid)
     run->supervisor = (struct process_id){.pid = (int32_t)pid, .start_ticks = stat.start_ticks};
 }
 
-/* It has never been connected to: it is the sentinel's child. */
+/* Finds a supervisor to which the server was never connected: it is a child of the sentinel. */
 static void find_supervisor(struct executor_run *run, const struct executor_holder *holder)
 {
     char path[64], text[256];
@@ -152,7 +153,8 @@ static void find_supervisor(struct executor_run *run, const struct executor_hold
         executor_note_supervisor(run, pids[i]);
 }
 
-/* The sentinel is woken as well: with the supervisor gone it ends the job. */
+/* Signals the supervisor, and wakes the sentinel, which ends the job once the supervisor is dead.
+ */
 static void force(struct executor_run *run, const struct proc_root *root, bool is_over)
 {
     struct executor_holder holder;
@@ -166,8 +168,9 @@ static void force(struct executor_run *run, const struct proc_root *root, bool i
         guard_signal(root, &run->supervisor, is_over ? SIGKILL : SIGCONT);
 }
 
-/* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
- * the former, whatever it answered: then the sentinel ends the job. */
+/* After a cancel: sends SIGCONT to the supervisor and the sentinel, which may be stopped. If the
+ * job outlives the grace period by force_ns, kills the supervisor, and the sentinel ends the job.
+ */
 static void executor_force_check(struct executor_run *run, uint64_t now_ns)
 {
     struct executor_cancel *c = &run->cancel;
@@ -194,37 +197,16 @@ int executor_open_folder(const struct executor *x, const struct executor_folder 
     return rundir_open_signed(x->runs_fd, folder->name, folder->id);
 }
 
-/* Neither a link nor a pipe is followed or waited for. */
-static int read_bounded(const struct executor *x, const struct executor_folder *folder, size_t max,
-                        struct buf *ret)
+int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
+                      json_t **ret_json, struct outcome *ret)
 {
     AUTO_CLOSE int dir = executor_open_folder(x, folder);
-    return dir < 0 ? dir : io_read_plain(dir, "run.json", max, ret);
+    return dir < 0 ? dir : outcome_read_folder(dir, max, ret_json, ret);
 }
 
-int executor_read_json(const struct executor *x, const struct executor_folder *folder, size_t max,
-                       json_t **ret)
+bool executor_is_ended(const struct outcome *o)
 {
-    struct buf text = {0};
-    json_t *doc = NULL;
-    int r = read_bounded(x, folder, max, &text);
-    if (r == 0 && !json_is_crowded(text.data, text.len, VALUES_MAX))
-        doc = json_parse(text.data, text.len, NULL);
-    buf_fini(&text);
-    if (r < 0)
-        return r;
-    if (!json_is_object(doc)) {
-        json_decref(doc);
-        return -EBADMSG;
-    }
-    *ret = doc;
-    return 0;
-}
-
-bool executor_json_is_ended(const json_t *doc)
-{
-    const char *state = json_string_value(json_object_get(doc, "state"));
-    return state && strcmp(state, "ended") == 0 && json_is_object(json_object_get(doc, "end"));
+    return o->has_end && o->about.state && strcmp(o->about.state, "ended") == 0;
 }
 
 /* ---- the run ---- */
@@ -251,7 +233,7 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id,
         return NULL;
     run->x = x;
     run->id = id;
-    run->child_fd = run->words_fd = run->lock_fd = run->holder_fd = -1;
+    run->child_fd = run->stderr_fd = run->lock_fd = run->holder_fd = -1;
     run->timer_ns = UINT64_MAX;
     channel_init(&run->channel, -1);
     if (strlen(folder->name) >= sizeof run->run_dir ||
@@ -274,7 +256,7 @@ void executor_run_free(struct executor_run *run)
     loop_remove(run->holder_source);
     loop_remove(run->timer);
     close_fd(&run->child_fd);
-    close_fd(&run->words_fd);
+    close_fd(&run->stderr_fd);
     close_fd(&run->lock_fd);
     close_fd(&run->holder_fd);
     free(run);
@@ -290,53 +272,51 @@ void executor_check_at(struct executor_run *run, uint64_t at_ns)
 
 /* ---- the end ---- */
 
-/* Whether it was ever a job: a program that could not be executed is none. What is swept had signed
- * its lock. */
-static bool was_started(const struct executor_run *run, const json_t *doc)
+/* Sets the reason why the command was never executed. O is the end in run.json; NULL: unknown. */
+static void set_no_start(struct executor_run *run, const struct outcome *o)
 {
-    const char *kind = json_string_value(json_object_get(json_object_get(doc, "end"), "kind"));
-    return run->is_started || run->is_swept || (kind && strcmp(kind, "not_started") != 0);
-}
-
-static void why_no_start(struct executor_run *run, const json_t *doc)
-{
-    const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     const struct executor_folder folder = executor_folder_of(run);
-    if (was_started(run, doc) && doc) /* `ebb run` does not know once its supervisor is killed */
+    const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
+    /* The lock was signed before the job was swept, so a swept job was started. */
+    const bool is_started = run->is_started || run->is_swept || has_run;
+    if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
         run->no_start[0] = '\0';
-    if (run->no_start[0] || was_started(run, doc))
+    if (run->no_start[0] || is_started)
         return;
     AUTO_CLOSE int dir = executor_open_folder(run->x, &folder);
-    if (error)
-        snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, error);
-    else if (doc)
-        snprintf(run->no_start, sizeof run->no_start, "it could not be started");
+    if (o && o->end.error)
+        snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1,
+                 o->end.error);
+    else if (o)
+        snprintf(run->no_start, sizeof run->no_start, "the job could not be started");
     else if (dir == -ENOENT)
         snprintf(run->no_start, sizeof run->no_start,
-                 "ebb run was ended by signal %d before it had started anything",
-                 run->child_signal);
+                 "ebb run was killed by signal %d before it started the job", run->child_signal);
 }
 
 static void finish(struct executor_run *run)
 {
     json_t *doc = NULL;
+    struct outcome o = {0};
     const struct executor_callbacks callbacks = run->x->callbacks;
     const int64_t id = run->id;
     const struct executor_folder folder = executor_folder_of(run);
     char no_start[EXECUTOR_SENTENCE_MAX];
-    executor_read_json(run->x, &folder, EXECUTOR_JSON_MAX, &doc);
-    if (doc && !executor_json_is_ended(doc)) {
+    if (executor_read_run(run->x, &folder, EXECUTOR_JSON_MAX, &doc, &o) == 0 &&
+        !executor_is_ended(&o)) {
+        outcome_fini(&o);
         json_decref(doc);
         doc = NULL;
     }
     if (!doc && executor_sweep(run))
         return;
-    why_no_start(run, doc);
+    set_no_start(run, doc ? &o : NULL);
+    outcome_fini(&o);
     memcpy(no_start, run->no_start, sizeof no_start);
     bool is_new = !run->is_start_reported && !no_start[0];
-    if (run->holder > 0) /* where we are everybody's parent it is ours to take in */
+    if (run->holder > 0) /* as pid 1 or a subreaper the server must reap the sentinel */
         waitpid(run->holder, NULL, WNOHANG);
-    if (run->is_blind)
+    if (run->has_no_pidfd)
         waitpid(run->child, NULL, WNOHANG);
     executor_run_free(run);
     if (is_new)
@@ -345,7 +325,7 @@ static void finish(struct executor_run *run)
     json_decref(doc);
 }
 
-/* ---- looking ---- */
+/* ---- checks ---- */
 
 static void on_holder(void *user, int fd, uint32_t events)
 {
@@ -397,7 +377,7 @@ void executor_check(struct executor_run *run)
         }
         executor_check_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
     }
-    if (run->is_blind) /* nobody else waits for it */
+    if (run->has_no_pidfd) /* reaps the child, because there is no pidfd to watch */
         waitpid(run->child, NULL, WNOHANG);
     executor_control_check(run, now_ns);
     executor_force_check(run, now_ns);

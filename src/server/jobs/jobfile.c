@@ -1,4 +1,4 @@
-/* The job file, written: jobs of the API in the words that other servers use. */
+/* Writes the job file: jobs as in the API, with the keys and words that other servers use. */
 #include "server/jobs/jobfile.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "server/jobs/state.h"
 
-/* The five words that every such front end knows. */
+/* The five words for a job's status that other front ends know. */
 static const char *status_of(const char *word)
 {
     enum job_state state;
@@ -38,7 +38,7 @@ static json_t *time_of(const json_t *job, const char *key)
     return s > 0 && s < 4e9 ? json_local_time((uint64_t)(s * 1e9)) : json_null();
 }
 
-/* In percent; null where the job has not said how far it has to go. */
+/* Progress in percent; null while the number of steps is unknown. */
 static json_t *progress_of(const json_t *job, const char *status)
 {
     const json_t *progress = json_object_get(job, "progress");
@@ -51,35 +51,42 @@ static json_t *progress_of(const json_t *job, const char *status)
     return json_real(step > all ? 100 : 100 * step / all);
 }
 
-static int copy(json_t *to, const char *key, const json_t *from, const char *key_from)
-{
-    json_t *value = json_object_get(from, key_from);
-    return value ? json_object_set(to, key, value) : json_object_set_new(to, key, json_null());
-}
+/* Values that are copied unchanged. */
+static const struct {
+    const char *key, *part, *from; /* part NULL: a key of the job itself */
+} copied[] = {
+    {"name", NULL, "name"},
+    {"message", NULL, "reason"},
+    {"command", NULL, "command"},
+    {"cwd", NULL, "cwd"},
+    {"current_step", "progress", "step"},
+    {"total_steps", "progress", "max_steps"},
+    {"epoch", "progress", "epoch"},
+    {"eta_seconds", "progress", "eta_s"},
+    {"exit_status", NULL, "status"},
+    {"memory_bytes", "memory", "job_bytes"},
+    {"peak_memory_bytes", "memory", "peak_bytes"},
+    {"output_dir", NULL, "run_dir"},
+    {"error", NULL, "reason"},
+};
 
 static json_t *entry_of(const json_t *job, const char *id)
 {
     const char *state = json_string_value(json_object_get(job, "state"));
     const char *status = status_of(state);
-    const json_t *progress = json_object_get(job, "progress");
-    const json_t *memory = json_object_get(job, "memory");
-    bool has_failed = strcmp(status, "failed") == 0;
     json_t *e = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "job_id", id, "status", status,
                           "state", state ? state : "lost", "progress", progress_of(job, status),
                           "created_at", time_of(job, "submitted_s"), "started_at",
                           time_of(job, "started_s"), "completed_at", time_of(job, "ended_s"));
-    if (!e || copy(e, "name", job, "name") < 0 || copy(e, "message", job, "reason") < 0 ||
-        copy(e, "command", job, "command") < 0 || copy(e, "cwd", job, "cwd") < 0 ||
-        copy(e, "current_step", progress, "step") < 0 ||
-        copy(e, "total_steps", progress, "max_steps") < 0 ||
-        copy(e, "epoch", progress, "epoch") < 0 || copy(e, "eta_seconds", progress, "eta_s") < 0 ||
-        copy(e, "exit_status", job, "status") < 0 ||
-        copy(e, "memory_bytes", memory, "job_bytes") < 0 ||
-        copy(e, "peak_memory_bytes", memory, "peak_bytes") < 0 ||
-        copy(e, "output_dir", job, "run_dir") < 0 ||
-        copy(e, "error", has_failed ? job : NULL, "reason") < 0) {
-        json_decref(e);
-        return NULL;
+    for (size_t i = 0; e && i < sizeof copied / sizeof *copied; i++) {
+        const json_t *from = copied[i].part ? json_object_get(job, copied[i].part) : job;
+        json_t *value = json_object_get(from, copied[i].from);
+        if (strcmp(copied[i].key, "error") == 0 && strcmp(status, "failed") != 0)
+            value = NULL;
+        if (json_object_set_new(e, copied[i].key, value ? json_incref(value) : json_null()) < 0) {
+            json_decref(e);
+            return NULL;
+        }
     }
     return e;
 }
@@ -97,6 +104,6 @@ int jobfile_put(struct buf *out, const json_t *job)
     if (r < 0)
         out->len = before;
     else
-        out->len--; /* without its newline: a comma may follow */
+        out->len--; /* without the newline, because a comma may follow */
     return r;
 }

@@ -1,5 +1,5 @@
-/* A job file (training_jobs.json) as the front ends of other servers read it: read once, and kept
- * current by replacing it atomically. docs/job-file.md has the shape. */
+/* The job file (training_jobs.json) of other servers and their front ends: imported once, or
+ * written by replacing it atomically. docs/reference/job-file.md describes the format. */
 #pragma once
 
 #include <jansson.h>
@@ -11,19 +11,18 @@
 struct buf;
 struct err;
 
-/* Appends the member of JOB, as the API has it: "JOB_ID": {"job_id", "status", "progress", …}, in
- * one line without its end. 0 or -ENOMEM. */
+/* Appends JOB, a job as in the API, as one line without a newline: "JOB_ID": {"job_id", "status",
+ * "progress", …}. 0 or -ENOMEM. */
 int jobfile_put(struct buf *out, const json_t *job);
-/* One job of a file; borrowed. */
+/* One job of a file; the reader owns it, and it is valid only during the callback. */
 struct jobfile_entry {
     const char *name;
-    enum job_state state;                        /* JOB_LOST: of a word that nobody knows */
-    uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: not known */
-    json_t *request;                             /* for job_spec_read; NULL: not known */
+    enum job_state state;                        /* JOB_LOST if the status is unknown */
+    uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: unknown */
+    json_t *request; /* for job_spec_read; NULL: the file has no command */
 };
 typedef int jobfile_fn(void *user, const struct jobfile_entry *entry, struct err *err);
-/* TEXT may have any of the shapes people have: an object by id or a list, either perhaps in "jobs".
- * Calls FN for each job, in the file's order, until it fails. PATH is for the sentence. 0, -EINVAL,
- * or what FN returned. */
+/* Reads TEXT, an object by id or a list; either may be the value of a key "jobs". Calls FN for each
+ * job in order, until it fails. PATH is for the error message. 0, -EINVAL, or the result of FN. */
 int jobfile_read(const char *path, const char *text, size_t len, jobfile_fn *fn, void *user,
                  struct err *err);

@@ -1,8 +1,9 @@
-/* The job file, read: whatever shape and words the server before us had. */
+/* Reads job files in the formats and with the words of various servers. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,7 +21,7 @@ enum { RECORDS_MAX = 100000 };
 
 static const struct {
     enum job_state state;
-    const char *words; /* a blank before and behind each */
+    const char *words; /* each with a space before and after it */
 } meanings[] = {
     {JOB_QUEUED, " queued pending waiting scheduled created submitted new not_started "},
     {JOB_RUNNING, " running starting started training in_progress active initializing loading "
@@ -30,7 +31,7 @@ static const struct {
     {JOB_CANCELLED, " cancelled canceled stopped aborted interrupted killed terminated "},
 };
 
-/* JOB_LOST: a word that nobody knows. */
+/* JOB_LOST if the word is unknown. */
 static enum job_state state_of(const char *word)
 {
     char wanted[64];
@@ -44,26 +45,10 @@ static enum job_state state_of(const char *word)
     return JOB_LOST;
 }
 
-/* "+01:00", "-0530", "Z" in seconds; false where there is none. */
-static bool read_offset(const char *s, int *ret)
-{
-    int hours = 0, minutes = 0;
-    if (*s == 'Z' || *s == 'z') {
-        *ret = 0;
-        return true;
-    }
-    if ((*s != '+' && *s != '-') || (sscanf(s + 1, "%2d:%2d", &hours, &minutes) < 2 &&
-                                     sscanf(s + 1, "%2d%2d", &hours, &minutes) < 1))
-        return false;
-    *ret = (hours * 60 + minutes) * 60 * (*s == '-' ? -1 : 1);
-    return true;
-}
-
-/* ISO 8601 as Python and JavaScript write it; without an offset it is local time. */
+/* Reads ISO 8601 as Python and JavaScript write it; without an offset it is local time. */
 static bool read_iso(const char *s, double *ret)
 {
-    struct tm tm = {.tm_isdst = -1};
-    int offset = 0;
+    struct tm tm = {.tm_isdst = -1}, zone = {0};
     double fraction = 0;
     const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end)
@@ -71,17 +56,16 @@ static bool read_iso(const char *s, double *ret)
     if (!end)
         return false;
     if (*end == '.' && isdigit((unsigned char)end[1])) {
-        double scale = 0.1;
-        for (end++; isdigit((unsigned char)*end); end++, scale /= 10)
-            fraction += (*end - '0') * scale;
+        size_t len = 1 + strspn(end + 1, "0123456789");
+        fraction = strtod(end, NULL);
+        end += len;
     }
-    bool has_offset = read_offset(end, &offset);
-    time_t t = has_offset ? timegm(&tm) - offset : mktime(&tm);
+    time_t t = strptime(end, "%z", &zone) ? timegm(&tm) - zone.tm_gmtoff : mktime(&tm);
     *ret = (double)t + fraction;
     return t > 0;
 }
 
-/* Since 1970, from a number (of seconds or milliseconds) or a text; 0: none. */
+/* Reads Unix time in ns from a number (of seconds or milliseconds) or a text; 0: missing. */
 static uint64_t time_at(const json_t *record, const char *const *keys)
 {
     for (; *keys; keys++) {
@@ -116,7 +100,7 @@ static const char *text_of(const json_t *record, const char *const *keys)
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* A list as it is; one text as a shell would split it. NULL where there is none. */
+/* Returns the command as a list; a single text is split like in a shell. NULL: missing. */
 static json_t *command_of(const json_t *record)
 {
     json_t *command = first_of(record, KEYS("command", "cmd", "argv"));
@@ -132,7 +116,7 @@ static json_t *command_of(const json_t *record)
     return list;
 }
 
-/* What can be asked of us again; NULL where the file does not say what was run. */
+/* Makes a request that would run the job again; NULL: the file has no command. */
 static json_t *request_of(const json_t *record, const char *name)
 {
     static const char *const same[] = {"env",      "gpus",    "memory", "limit",
@@ -155,13 +139,13 @@ static json_t *request_of(const json_t *record, const char *name)
     return request;
 }
 
-/* 0, or what FN returns. */
+/* 0, or the result of FN. */
 static int read_record(const json_t *record, const char *key, const char *path, jobfile_fn *fn,
                        void *user, struct err *err)
 {
     char number[32];
     if (!json_is_object(record))
-        return err_set(err, -EINVAL, "the job file %s: entry %s%s is not an object", path,
+        return err_set(err, -EINVAL, "job file %s: entry %s%s is not an object", path,
                        key ? "" : "of the list", key ? key : "");
     const json_t *id = first_of(record, KEYS("job_id", "id", "uuid"));
     const char *name = text_of(record, KEYS("name", "job_name", "title", "run_name"));
@@ -172,7 +156,7 @@ static int read_record(const json_t *record, const char *key, const char *path, 
         key = number;
     }
     if (!key)
-        return err_set(err, -EINVAL, "the job file %s: an entry has no job_id", path);
+        return err_set(err, -EINVAL, "job file %s: an entry has no job_id", path);
     struct jobfile_entry entry = {
         .name = name     ? name
                 : key[0] ? key
@@ -202,10 +186,9 @@ static int read_records(const json_t *doc, const char *path, jobfile_fn *fn, voi
     if (json_is_array(jobs) || json_is_object(jobs))
         doc = jobs;
     if (json_array_size(doc) > RECORDS_MAX || json_object_size(doc) > RECORDS_MAX)
-        return err_set(err, -EINVAL, "the job file %s has more than %d jobs", path, RECORDS_MAX);
+        return err_set(err, -EINVAL, "job file %s has more than %d jobs", path, RECORDS_MAX);
     if (!json_is_array(doc) && !json_is_object(doc))
-        return err_set(err, -EINVAL, "the job file %s is neither an object by job_id nor a list",
-                       path);
+        return err_set(err, -EINVAL, "job file %s is neither an object by job_id nor a list", path);
     json_array_foreach(doc, i, record)
     {
         if (r == 0)
@@ -224,7 +207,7 @@ int jobfile_read(const char *path, const char *text, size_t len, jobfile_fn *fn,
 {
     json_t *doc = json_parse(text, len, err);
     int r = doc ? read_records(doc, path, fn, user, err)
-                : err_prefix(err, -EINVAL, "the job file %s", path);
+                : err_prefix(err, -EINVAL, "job file %s", path);
     json_decref(doc);
     return r;
 }

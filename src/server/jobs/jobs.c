@@ -1,4 +1,4 @@
-/* The jobs of a server: opened, looked after once a second, closed, and what is asked of one. */
+/* Opens and closes the jobs; the tick every second; cancel and checkpoint requests. */
 #include "server/jobs/jobs.h"
 
 #include <dirent.h>
@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
@@ -22,13 +23,14 @@
 
 enum {
     REASON_MAX = 300,
-    TRIM_AFTER = 64, /* ended jobs */
-    UNSURE_S = 10,   /* between two looks for a job */
+    TRIM_AFTER = 64, /* number of ended jobs */
+    UNSURE_S = 10,   /* time between searches for jobs of which it is unknown whether they run */
 };
 
 /* ---- opening ---- */
 
-/* An empty folder, or one that a server has used: nobody else has anything in it. */
+/* Whether the folder is empty or was used by a server before, so that it contains no other files.
+ */
 static bool is_for_us(int fd)
 {
     bool is_empty = true, is_ours = false;
@@ -43,7 +45,7 @@ static bool is_for_us(int fd)
     return is_ours || is_empty;
 }
 
-/* For us alone. A folder of others, /tmp say, is not closed to them. */
+/* Makes the state folder private, unless others use the folder, such as /tmp. */
 static int close_to_others(int fd, const char *path, struct err *err)
 {
     struct stat st;
@@ -52,13 +54,12 @@ static int close_to_others(int fd, const char *path, struct err *err)
     if (!(st.st_mode & 077))
         return 0;
     if (is_for_us(fd))
-        return fchmod(fd, 0700) < 0
-                   ? err_set(err, -errno, "cannot close the folder %s to others: %s", path,
-                             strerror(errno))
-                   : 0;
+        return fchmod(fd, 0700) < 0 ? err_set(err, -errno, "cannot make the folder %s private: %s",
+                                              path, strerror(errno))
+                                    : 0;
     return st.st_mode & 022 ? err_set(err, -EPERM,
-                                      "others write into the folder %s, too; give the server one "
-                                      "of its own",
+                                      "other users can write to the folder %s; choose another with "
+                                      "--state-dir",
                                       path)
                             : 0;
 }
@@ -113,7 +114,7 @@ static int open_all(struct jobs *j, struct err *err)
 
 static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed);
 
-/* Texts of the options are the caller's. */
+/* The caller keeps ownership of the strings in OPTIONS. */
 static int take_options(struct jobs *j, const struct jobs_options *options)
 {
     char cwd[4096], runs[4096];
@@ -144,7 +145,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     if (r == 0 && j->options.job_file)
         r = jobs_file_new(j, &j->file);
     if (r < 0)
-        err_set(err, r, "the jobs cannot be opened: %s", strerror(-r));
+        err_set(err, r, "cannot open the jobs: %s", strerror(-r));
     else
         r = open_all(j, err);
     if (r < 0) {
@@ -192,7 +193,6 @@ void jobs_close(struct jobs *j)
         job_free(j->active[i]);
     free(j->active);
     free(j->queue);
-    free(j->news);
     loop_remove(j->kick_timer);
     loop_remove(j->tick_timer);
     store_close(j->store);
@@ -218,7 +218,7 @@ void jobs_listen(struct jobs *j, jobs_news_fn *fn, void *user)
     }
 }
 
-/* ---- once a second ---- */
+/* ---- tick ---- */
 
 void jobs_tick_on(struct jobs *j)
 {
@@ -228,7 +228,8 @@ void jobs_tick_on(struct jobs *j)
     loop_set_timer(j->tick_timer, clock_mono_ns() + NS_PER_S, NS_PER_S);
 }
 
-/* Those of whom there is something new, at most once a second. True: some run. */
+/* Publishes jobs with new facts, each at most once per second. True: at least one job has been
+ * started. */
 static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
 {
     bool is_any = false;
@@ -243,7 +244,7 @@ static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
     return is_any;
 }
 
-/* Many short jobs leave holes; what is free at the top goes back to the machine. */
+/* Many short jobs fragment the heap; malloc_trim returns free memory to the system. */
 static void trim(struct jobs *j, bool is_any)
 {
     if (j->ended == 0 || (is_any && j->ended < TRIM_AFTER))
@@ -259,7 +260,7 @@ static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
     bool is_left = jobs_sync_all(j);
     bool is_any = publish_new_facts(j, now_ns);
     if (j->is_unsettled && !is_left)
-        jobs_check_all_after(j);
+        jobs_kick(j);
     if (j->is_unsure && now_ns >= j->unsure_ns) {
         j->unsure_ns = now_ns + UNSURE_S * NS_PER_S;
         jobs_adopt_again(j);
@@ -272,14 +273,14 @@ static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed)
     loop_disarm_timer(j->tick_timer);
 }
 
-/* ---- what is asked of a job ---- */
+/* ---- requests ---- */
 
 static int find_active(struct jobs *j, int64_t id, struct job **ret, struct err *err)
 {
     struct job *job = jobs_find(j, id);
     enum job_state state = jobs_state(j, id);
     if (state == JOB_STATES)
-        return err_set(err, -ENOENT, "there is no job %lld", (long long)id);
+        return err_set(err, -ENOENT, "no such job: %lld", (long long)id);
     if (!job || job_state_is_final(state))
         return err_set(err, -EALREADY, "job %lld has ended: %s", (long long)id,
                        job_state_word(state));
@@ -294,7 +295,7 @@ int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_n
     int r = find_active(j, id, &job, err);
     if (!job)
         return r;
-    facts_copy_text(why, sizeof why, reason && reason[0] ? reason : "by request");
+    text_copy(why, sizeof why, reason && reason[0] ? reason : "by request");
     if (!job->live)
         return jobs_end_queued(j, job, JOB_CANCELLED, why, err);
     jobs_ask_end(j, job, why, grace_ns == UINT64_MAX ? j->options.grace_ns : grace_ns);
@@ -308,13 +309,12 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
     if (!job)
         return r;
     if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
-        return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
+        return err_set(err, -EALREADY, "job %lld is not running, but %s", (long long)id,
                        job_state_word(job->state));
     job->live->checkpoint = CHECKPOINT_UNANSWERED;
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
-        return err_set(err, -ENOTCONN,
-                       "the supervisor of job %lld cannot be reached now: try again",
+        return err_set(err, -ENOTCONN, "cannot reach the supervisor of job %lld; try again",
                        (long long)id);
     return 0;
 }
@@ -330,8 +330,8 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
     if (job->live->checkpoint == CHECKPOINT_UNDER_WAY)
         return 0;
     const char *why = job->live->checkpoint_error;
-    return err_set(err, -EALREADY, "job %lld cannot be asked: %s", (long long)id,
-                   why[0] ? why : "nobody listens");
+    return err_set(err, -EALREADY, "job %lld cannot write a checkpoint: %s", (long long)id,
+                   why[0] ? why : "none of its processes accepts requests");
 }
 
 int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)

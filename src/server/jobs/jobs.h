@@ -1,5 +1,5 @@
-/* The jobs of a server: accepted, queued, started, followed, ended, kept. On one loop. Everything
- * that was answered with "yes" is on disk. */
+/* The jobs of a server, from submission to removal, on one event loop. When a call returns 0, its
+ * change is on disk. */
 #pragma once
 
 #include <jansson.h>
@@ -17,35 +17,35 @@ struct err;
 struct jobs;
 struct loop;
 
-/* --keep: what ended and goes beyond any of these is removed, oldest first; 0: no bound. */
+/* --keep: ended jobs that exceed any of these are removed, oldest first; 0: no limit. */
 struct jobs_keep {
     uint64_t age_ns, bytes;
     unsigned count;
 };
 
-/* Texts must live as long as the jobs. */
+/* The strings must outlive the jobs. */
 struct jobs_options {
-    const char *state_dir; /* absolute; made with mode 0700 */
+    const char *state_dir; /* absolute; created with mode 0700 */
     unsigned slots;
-    uint64_t memory_bytes; /* for all jobs; 0: not limited */
+    uint64_t memory_bytes; /* for all jobs together; 0: no limit */
     unsigned gpus;
     struct jobs_keep keep;
-    uint64_t log_bytes;   /* cap of a job's log */
-    uint64_t interval_ns; /* of samples where a request does not say */
-    uint64_t grace_ns;    /* of a cancel that does not say */
-    const char *job_file; /* kept current; NULL: none */
+    uint64_t log_bytes;   /* maximum size of a job's log */
+    uint64_t interval_ns; /* default sampling interval */
+    uint64_t grace_ns;    /* default grace period of a cancel */
+    const char *job_file; /* --job-file; NULL: none */
     const char *program;
     uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
-    uint64_t force_ns; /* a job that outlives a cancel's grace by so much: its supervisor is killed;
-                          0: half a minute */
+    uint64_t
+        force_ns; /* how long after a cancel's grace period the supervisor is killed; 0: 30 s */
 };
 
-/* What happens, as it happens, on the loop. */
+/* Changes of jobs, published on the loop when they happen. */
 enum jobs_news_kind {
-    JOBS_NEWS_JOB,     /* DOC is the job as the API has it; STATE and the two after it are set */
+    JOBS_NEWS_JOB,     /* DOC is the job as in the API; STATE, REASON and IS_CHANGE are set */
     JOBS_NEWS_REMOVED, /* no DOC */
-    JOBS_NEWS_ANSWER,  /* to a request for a checkpoint; no DOC */
-    /* messages of a supervisor, with the job's id */
+    JOBS_NEWS_ANSWER,  /* the supervisor answered a checkpoint request; no DOC */
+    /* messages from a supervisor, with the job's id added */
     JOBS_NEWS_SAMPLE,
     JOBS_NEWS_MARK,
     JOBS_NEWS_VERDICT,
@@ -57,53 +57,55 @@ struct jobs_news {
     int64_t id;
     const json_t *doc; /* borrowed */
     enum job_state state;
-    const char *reason; /* "": none */
-    bool is_change;     /* of state or verdict */
+    const char *reason; /* "": no reason */
+    bool is_change;     /* the state or the verdict has changed */
 };
 typedef void jobs_news_fn(void *user, const struct jobs_news *news);
 
 int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
               struct err *err);
-/* Adopts, accounts, starts: after this the queue moves. */
+/* Adopts the jobs that an earlier server started, then starts queued ones. */
 int jobs_start(struct jobs *jobs, struct err *err);
-void jobs_close(struct jobs *jobs); /* lets go of what runs: it runs on */
-/* At most 8. FN NULL: USER listens no more. */
+void jobs_close(struct jobs *jobs); /* running jobs continue */
+/* Adds a listener, at most 8. FN NULL: removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* REQUEST borrowed. *RET is the job as the API has it, the caller's. -EINVAL the request, -ENOSPC
- * and others: not accepted. */
+/* Borrows REQUEST. *RET is the job as in the API, and the caller owns it. -EINVAL: the request is
+ * invalid; -ENOSPC and others: it was not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* -ENOENT, -EALREADY (it has ended). A queued one is cancelled at once, or not at all (-ENOSPC and
- * others). One that is stopping already may be given less time. GRACE_NS UINT64_MAX: as
- * configured. */
+/* Cancels a job. -ENOENT; -EALREADY: the job has ended. A queued job is cancelled at once, or not
+ * at all if that cannot be stored (-ENOSPC and others). A second cancel can shorten the grace
+ * period. GRACE_NS UINT64_MAX: the default. */
 int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grace_ns,
                 struct err *err);
-/* -ENOENT, -EALREADY (it does not run), -ENOTCONN (its supervisor cannot be reached now). */
+/* Requests a checkpoint. -ENOENT; -EALREADY: the job is not running; -ENOTCONN: its supervisor
+ * cannot be reached. */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
-/* What came of it: 0 it is under way, -EINPROGRESS (nobody has answered yet), -EALREADY and why
- * not.
- */
+/* The supervisor's answer. 0: it has requested the checkpoint from the job; -EINPROGRESS: no answer
+ * yet; -EALREADY: refused, for the reason in ERR. */
 int jobs_checkpoint_answer(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
-/* What was asked for, whole, with the values of its variables: *RET is the caller's. */
+/* The complete request, including the values of its environment variables. The caller owns *RET. */
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 struct jobs_query {
-    unsigned states; /* bits; 0: all */
+    unsigned states; /* bits of the states to list; 0: all */
     const char *name;
     int64_t before;
     unsigned limit;
 };
 int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
-enum job_state jobs_state(struct jobs *jobs, int64_t id); /* JOB_STATES: there is none */
-/* The run folder: an fd, the caller's, or -ENOENT. PATH_SIZE bytes of its absolute path. */
+enum job_state jobs_state(struct jobs *jobs, int64_t id); /* JOB_STATES: no such job */
+/* Opens the run folder: an fd that the caller owns, or -ENOENT. Writes its absolute path to
+ * ret_path. */
 int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size);
 
-/* Slots, memory and GPUs in use and in all, and trouble worth a sentence (a full disk). */
+/* Slots, memory and GPUs: totals, and how many of them are in use. */
 json_t *jobs_room_json(const struct jobs *jobs);
-json_t *jobs_trouble(const struct jobs *jobs); /* list of sentences */
-/* For metrics; pointers are valid until the loop goes on. */
+json_t *
+jobs_trouble(const struct jobs *jobs); /* present problems, such as a full disk, as messages */
+/* For metrics; the pointers are valid until control returns to the loop. */
 struct jobs_metrics {
     uint64_t by_state[JOB_STATES];
     const struct plan_room *room;
@@ -111,7 +113,7 @@ struct jobs_metrics {
     size_t counter_count;
     struct jobs_running {
         int64_t id;
-        uint64_t started_ns; /* wall clock; 0: not known */
+        uint64_t started_ns; /* wall clock; 0: unknown */
         const struct job_facts *facts;
     } * running;
     size_t running_count;
@@ -119,7 +121,7 @@ struct jobs_metrics {
 void jobs_metrics(struct jobs *jobs, struct jobs_metrics *ret);
 void jobs_metrics_fini(struct jobs_metrics *m);
 
-/* A job file as other servers keep it ({"ID": {"status", …}} or a list): ended and running ones are
- * taken over as history, queued ones with a command are queued: all of them or, where that fails,
- * none. The same content is taken in once. Returns how many. */
+/* Imports a job file of another server ({"ID": {"status", …}} or a list). Ended and running jobs
+ * become history; queued ones with a command are queued. Imports all of them or none; a file with
+ * the same content is imported only once. Returns the number of jobs. */
 int jobs_import(struct jobs *jobs, const char *path, struct err *err);

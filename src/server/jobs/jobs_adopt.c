@@ -1,4 +1,5 @@
-/* After a start of the server: what became of the jobs of the one before. */
+/* Adoption: at its start the server finds out what became of the jobs that an earlier server
+ * started. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,8 @@
 
 /* ---- reading ---- */
 
-/* What it asked for is needed even where its folder is gone by now, so the request is not checked
- * anew. */
+/* The request is not validated again, because it is needed even if the working folder no longer
+ * exists. */
 static void read_request(const json_t *request, struct job_spec *ret)
 {
     const json_t *after = json_object_get(request, "after");
@@ -39,7 +40,7 @@ static const char *known_source(const char *word)
     return NULL;
 }
 
-static bool was_asked(const char *end)
+static bool is_cancelled(const char *end)
 {
     json_t *doc = end ? json_parse(end, strlen(end), NULL) : NULL;
     bool is_asked = json_is_true(json_object_get(doc, "asked"));
@@ -57,9 +58,9 @@ static int add_live(struct job *job, const struct store_job *row, json_t *reques
     else
         job_spec_folder(row->id, row->name, live->folder);
     snprintf(live->folder_id, sizeof live->folder_id, "%s", row->folder_id ? row->folder_id : "");
-    live->gpus = job_gpu_bits(row->gpus);
+    live->gpus = plan_gpu_bits(row->gpus);
     live->started_ns = row->started_ns;
-    live->was_asked = was_asked(row->end);
+    live->is_cancelled = is_cancelled(row->end);
     snprintf(live->reason, sizeof live->reason, "%s", row->reason ? row->reason : "");
     job->live = live;
     return 0;
@@ -74,7 +75,7 @@ static int adopt_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
-    if (jobs_find(reading->j, row->id)) /* it was submitted already */
+    if (jobs_find(reading->j, row->id)) /* the job was submitted to this server */
         return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
     read_request(request, &spec);
@@ -87,13 +88,13 @@ static int adopt_row(void *user, const struct store_job *row)
     json_decref(request);
     if (r == 0)
         r = jobs_insert(reading->j, job);
-    else
+    if (r < 0)
         job_free(job);
     reading->result = r;
     return r < 0;
 }
 
-/* ---- each by what is left of it ---- */
+/* ---- adopting ---- */
 
 static void end_found(struct jobs *j, struct job *job, const json_t *run_json, const char *no_start)
 {
@@ -102,7 +103,7 @@ static void end_found(struct jobs *j, struct job *job, const json_t *run_json, c
         jobs_end(j, job, ending);
 }
 
-/* It waits again, unless it was to end. */
+/* Returns the job to the queue, unless it was cancelled. */
 static void never_started(struct jobs *j, struct job *job)
 {
     if (job->state != JOB_STARTING) {
@@ -121,17 +122,18 @@ static void adopt_one(struct jobs *j, struct job *job)
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
-    if (r < 0) { /* nobody can say: it is neither run again nor given up, but looked for later */
-        jobs_trouble_set(j, TROUBLE_START, "job %lld cannot be looked for: %s", (long long)job->id,
-                         err.text);
+    /* Unknown: the job is neither started again nor given up, but searched for later. */
+    if (r < 0) {
+        jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
+                         (long long)job->id, err.text);
         jobs_occupy(j, job);
         j->is_unsure = true;
         return;
     }
-    job->live->is_alone = false; /* nobody saw who else ran */
+    job->live->is_alone = false; /* other jobs may have run while there was no server */
     if (found == EXECUTOR_ALIVE) {
         jobs_occupy(j, job);
-        if (job->live->was_asked)
+        if (job->live->is_cancelled)
             executor_cancel(job->live->run, job->live->reason, j->options.grace_ns);
     } else if (found == EXECUTOR_NEVER_STARTED) {
         never_started(j, job);
@@ -143,15 +145,15 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* ---- locks of jobs that have ended ---- */
 
-/* A lock that is held belongs to a job that runs, although the store has no row of it: the store
- * may have been moved away. Once it is put back, the job must be found. */
+/* A held lock belongs to a running job, even if the store has no row for it: the store may have
+ * been moved away. The lock is kept, so that the job is found once the store is restored. */
 static void report_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)
         jobs_trouble_set(
             j, TROUBLE_STRAYS,
-            "running jobs that are not in the job store: %u, for example job %lld; their "
-            "memory is not counted",
+            "%u running jobs are not in the job store, for example job %lld; their memory is "
+            "not counted",
             count, (long long)one);
     else
         jobs_trouble_clear(j, TROUBLE_STRAYS);
@@ -169,7 +171,8 @@ void jobs_sweep_locks(struct jobs *j)
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
             continue;
         int held = executor_is_held(&j->executor, id);
-        if (held == 0 || held == -ELOOP || held == -EBADMSG) { /* the latter two are no locks */
+        /* the lock is free, or the file is not a lock */
+        if (held == 0 || held == -ELOOP || held == -EBADMSG) {
             unlinkat(j->locks_fd, e->d_name, 0);
         } else if (held > 0) {
             strays++;
@@ -183,7 +186,8 @@ void jobs_sweep_locks(struct jobs *j)
 static void adopt_all(struct jobs *j)
 {
     j->is_unsure = false;
-    for (size_t i = 0; i < j->active_count;) { /* one that has ended is taken out */
+    for (size_t i = 0; i < j->active_count;) { /* an ended job is removed from the table, and the
+                                                  next one takes its index */
         struct job *job = j->active[i];
         int64_t id = job->id;
         if (job->live && !job->live->run && !job->live->ending)
@@ -192,7 +196,7 @@ static void adopt_all(struct jobs *j)
     }
 }
 
-/* Jobs of the queue again, in order: those that come after others behind those. */
+/* Fills the queue by id, so that jobs follow the jobs that they wait for. */
 static void fill_queue(struct jobs *j)
 {
     for (size_t i = 0; i < j->active_count;) {
@@ -201,7 +205,7 @@ static void fill_queue(struct jobs *j)
         if (job->state == JOB_QUEUED && !jobs_is_queued(j, job)) {
             jobs_learn_memory(j, job);
             jobs_enqueue(j, job);
-            jobs_check_after(j, job);
+            (void)jobs_settle(j, job);
         }
         i += i < j->active_count && j->active[i]->id == id;
     }
@@ -221,7 +225,7 @@ int jobs_adopt(struct jobs *j, struct err *err)
     const struct store_filter filter = {.states = JOB_ACTIVE, .oldest_first = true};
     int r = store_list(j->store, &filter, adopt_row, &reading, err);
     if (r >= 0 && reading.result < 0)
-        r = err_set(err, reading.result, "the jobs cannot be read: %s", strerror(-reading.result));
+        r = err_set(err, reading.result, "cannot read the jobs: %s", strerror(-reading.result));
     if (r < 0)
         return r;
     jobs_sweep_locks(j);

@@ -1,9 +1,10 @@
-/* How a job ended: from its run.json, which the job itself could have written, to what is kept. */
+/* How a job ended, from its run.json to the store. The job itself may have written run.json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "run/outcome.h"
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
@@ -13,20 +14,20 @@ static const double year_s = 366.0 * 24 * 3600;
 static void set_end_state(struct job_ending *e, enum job_state state, const char *reason)
 {
     e->state = state;
-    facts_copy_text(e->reason, sizeof e->reason, reason);
+    text_copy(e->reason, sizeof e->reason, reason);
 }
 
 static void choose_end_state(struct job_ending *e, const struct job_live *live,
                              const struct outcome *o, const char *no_start)
 {
     const struct job_facts *f = &e->facts;
-    if (live->was_asked)
+    if (live->is_cancelled)
         set_end_state(e, JOB_CANCELLED, live->reason);
     else if (no_start)
         set_end_state(e, JOB_FAILED, no_start);
     else if (!o->has_end)
         set_end_state(e, JOB_LOST,
-                      "nothing of it is left, and its run.json does not say how it ended");
+                      "all its processes exited, and its run.json does not say how it ended");
     else if (o->end.kind == OUTCOME_LOST)
         set_end_state(e, JOB_LOST, "its supervisor was killed");
     else if (strcmp(f->cause_kind, "cancelled") == 0)
@@ -36,7 +37,7 @@ static void choose_end_state(struct job_ending *e, const struct job_live *live,
     else if (f->cause[0])
         set_end_state(e, JOB_FAILED, f->cause);
     else
-        set_end_state(e, JOB_FAILED, "it failed, and its run.json does not say why");
+        set_end_state(e, JOB_FAILED, "failed for an unknown reason");
 }
 
 /* ---- counters ---- */
@@ -49,7 +50,7 @@ static void count(struct job_ending *e, const char *key, double by)
     e->counts[e->count_count++].by = by;
 }
 
-/* Foreign words do not become names of counters. */
+/* Words that a job may have invented do not become counters. */
 static const char *known_key(const char *const (*table)[2], size_t n, const char *word,
                              const char *other)
 {
@@ -104,15 +105,16 @@ static void count_end(struct job_ending *e, const struct job_live *live, const s
         count(e, "starts", 1);
         count(e, "start_seconds", (double)live->start_took_ns / 1e9);
     }
-    if (cpu_s > 0 && cpu_s <= job_s) { /* the cost of watching, beside the time that was watched */
+    if (cpu_s > 0 && cpu_s <= job_s) { /* ebb's own CPU time, and the run time to compare it with */
         count(e, "overhead.cpu_seconds", cpu_s);
         count(e, "overhead.job_seconds", job_s);
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the ending ---- */
 
-/* For the store, and for the API. Of one that ended unseen run.json alone has the spark. */
+/* The facts for the store and the API. The series in run.json is preferred, because it also covers
+ * the time without a server. */
 static json_t *end_json(const struct job_facts *f, const struct job_live *live, const json_t *run)
 {
     struct series read = {0};
@@ -120,7 +122,7 @@ static json_t *end_json(const struct job_facts *f, const struct job_live *live, 
     bool is_read = spark_unpack(json_object_get(run, "spark"), &read);
     json_t *spark = spark_json(is_read ? &read : &live->spark);
     series_fini(&read);
-    if (job_facts_put(f, doc) == 0 && json_object_set_new(doc, "spark", spark) == 0)
+    if (codec_put(job_facts_codec, f, doc) == 0 && json_object_set_new(doc, "spark", spark) == 0)
         return doc;
     json_decref(doc);
     return NULL;
@@ -140,8 +142,8 @@ struct job_ending *job_ending_new(const struct job_live *live, const json_t *run
     job_facts_end(f, run, &o, live->gpus, live->is_alone);
     if (no_start) {
         f->has_cause = f->has_cause_kind = true;
-        facts_copy_text(f->cause, sizeof f->cause, no_start);
-        facts_copy_text(f->cause_kind, sizeof f->cause_kind, "not started");
+        text_copy(f->cause, sizeof f->cause, no_start);
+        text_copy(f->cause_kind, sizeof f->cause_kind, "not started");
     }
     double duration_s = o.measured.duration_s;
     if (duration_s > 0 && duration_s < 100 * year_s)

@@ -1,4 +1,5 @@
-/* Messages of supervisors: checked, kept and passed on. */
+/* Handles messages from supervisors: checks them, stores them in the job's facts, and publishes
+ * them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 static const double year_s = 366.0 * 24 * 3600;
 
-/* ---- started, and asked to end ---- */
+/* ---- start and cancel ---- */
 
 static void on_started(void *user, int64_t id)
 {
@@ -33,19 +34,15 @@ static void on_started(void *user, int64_t id)
 
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns)
 {
-    bool is_first = !job->live->was_asked;
-    job->live->was_asked = true;
+    bool is_first = !job->live->is_cancelled;
+    job->live->is_cancelled = true;
     if (is_first)
         jobs_change(j, job, JOB_STOPPING, reason);
-    if (job->live->run) /* where it cannot be reached now, the executor sees to it */
+    if (job->live->run) /* the executor repeats a cancel that cannot be sent now */
         executor_cancel(job->live->run, job->live->reason, grace_ns);
 }
 
 /* ---- messages ---- */
-
-/* What FROM has of M replaces what TO has. */
-#define TAKE(to, from, m)                                                                          \
-    ((from)->has_##m ? (void)((to)->m = (from)->m, (to)->has_##m = true) : (void)0)
 
 static void raise_peak(struct job_facts *f, uint64_t bytes)
 {
@@ -54,62 +51,63 @@ static void raise_peak(struct job_facts *f, uint64_t bytes)
         f->memory.peak_bytes = bytes;
 }
 
-static void take_verdict(struct jobs *j, struct job *job, const struct job_message *m)
+static void take_verdict(struct jobs *j, struct job *job, const struct job_verdict *verdict)
 {
     struct job_facts *f = &job->live->facts;
-    if (!m->has_verdict || !m->verdict.verdict[0]) /* none yet is no change */
+    if (!verdict->verdict[0]) /* no verdict yet */
         return;
-    bool is_change = strcmp(f->verdict.verdict, m->verdict.verdict) != 0;
+    bool is_change = strcmp(f->verdict.verdict, verdict->verdict) != 0;
     f->has_verdict = true;
-    f->verdict = m->verdict;
+    f->verdict = *verdict;
     job->live->has_news = true;
     if (is_change)
         jobs_publish_verdict(j, job);
 }
 
-static void take_state(struct jobs *j, struct job *job, const struct job_message *m)
+static void take_state(struct jobs *j, struct job *job, const struct job_message_state *m)
 {
     enum job_state state;
     if (job_state_parse(m->state, &state) < 0 || job->state == JOB_STARTING ||
         (state != JOB_RUNNING && state != JOB_CHECKPOINTING && state != JOB_STOPPING))
         return;
-    /* a supervisor may not have received the cancel yet */
-    if (job->live->was_asked || (state == job->state && strcmp(m->reason, job->live->reason) == 0))
+    /* the supervisor may not have received the cancel yet */
+    if (job->live->is_cancelled ||
+        (state == job->state && strcmp(m->reason, job->live->reason) == 0))
         return;
     jobs_change_soft(j, job, state, m->reason[0] ? m->reason : NULL);
 }
 
-static void on_state(struct jobs *j, struct job *job, const struct job_message *m)
+static void on_state(struct jobs *j, struct job *job, const struct job_message_state *m)
 {
     struct job_live *live = job->live;
     struct job_facts *f = &live->facts;
     if (m->pid > 0)
-        TAKE(f, m, pid);
+        FACTS_TAKE(f, m, pid);
     if (m->segment >= 0)
-        TAKE(f, m, segment);
+        FACTS_TAKE(f, m, segment);
     if (!live->started_ns && m->started_s > 0 && m->started_s < 200 * year_s)
         live->started_ns = (uint64_t)(m->started_s * 1e9);
     f->has_progress = m->has_progress;
     f->progress = m->progress;
-    TAKE(&f->memory, &m->memory, limit_bytes);
+    FACTS_TAKE(&f->memory, m, limit_bytes);
     if (m->has_peak_bytes)
         raise_peak(f, m->peak_bytes);
-    TAKE(f, m, log_bytes);
+    FACTS_TAKE(f, m, log_bytes);
     live->has_news = true;
-    take_verdict(j, job, m);
+    take_verdict(j, job, &m->verdict);
     take_state(j, job, m);
 }
 
-static void on_sample(struct job *job, const struct job_message *m)
+static void on_sample(struct job *job, const struct job_message_sample *m)
 {
     struct job_facts *f = &job->live->facts;
     struct job_memory *memory = &f->memory;
     uint64_t gpu_bytes = 0;
     bool has_gpu = false;
-    TAKE(memory, &m->memory, job_bytes);
-    TAKE(memory, &m->memory, unique_bytes);
-    TAKE(memory, &m->memory, limit_bytes);
-    TAKE(memory, &m->memory, headroom_bytes);
+    FACTS_TAKE(memory, m, job_bytes);
+    FACTS_TAKE(memory, m, unique_bytes);
+    FACTS_TAKE(memory, m, limit_bytes);
+    FACTS_TAKE(memory, m, headroom_bytes);
     for (size_t i = 0; i < m->gpu_count && i < PLAN_GPUS_MAX; i++) {
         has_gpu = has_gpu || m->gpus[i].has_job_bytes;
         gpu_bytes += m->gpus[i].job_bytes;
@@ -121,14 +119,15 @@ static void on_sample(struct job *job, const struct job_message *m)
     f->has_memory = f->has_memory || memory->has_unique_bytes || memory->has_headroom_bytes ||
                     memory->has_gpu_bytes;
     job->live->has_news = true;
-    if (!m->memory.has_job_bytes)
+    if (!m->has_job_bytes)
         return;
-    raise_peak(f, m->memory.job_bytes);
+    raise_peak(f, m->job_bytes);
     if (m->t_s >= 0 && m->t_s < 100 * year_s)
-        (void)series_add(&job->live->spark, (uint64_t)(m->t_s * 1e9), m->memory.job_bytes);
+        (void)series_add(&job->live->spark, (uint64_t)(m->t_s * 1e9), m->job_bytes);
 }
 
-static void on_checkpoint_answer(struct jobs *j, struct job *job, const struct job_message *m)
+static void on_checkpoint_answer(struct jobs *j, struct job *job,
+                                 const struct job_message_answer *m)
 {
     struct job_live *live = job->live;
     live->checkpoint = m->ok ? CHECKPOINT_UNDER_WAY : CHECKPOINT_REFUSED;
@@ -148,26 +147,26 @@ static void take_message(struct jobs *j, struct job *job, const struct job_messa
 {
     switch (m->type) {
     case MESSAGE_SAMPLE:
-        on_sample(job, m);
+        on_sample(job, &m->sample);
         break;
     case MESSAGE_STATE:
-        on_state(j, job, m);
+        on_state(j, job, &m->state);
         break;
     case MESSAGE_VERDICT:
-        take_verdict(j, job, m);
+        take_verdict(j, job, &m->verdict.verdict);
         break;
     case MESSAGE_LOG:
-        if (m->has_bytes)
-            job->live->facts.log_bytes = m->bytes;
+        if (m->log.has_bytes)
+            job->live->facts.log_bytes = m->log.bytes;
         break;
-    case MESSAGE_SPARK: /* all of it, from the one who has followed the whole run */
+    case MESSAGE_SPARK: /* the complete series, which the supervisor keeps */
         if (spark_unpack(doc, &job->live->spark))
             job->live->has_news = true;
         break;
     case MESSAGE_ANSWER:
-        if (strcmp(m->answers, "checkpoint") == 0)
-            on_checkpoint_answer(j, job, m);
-        else if (strcmp(m->answers, "cancel") == 0 && !m->ok)
+        if (strcmp(m->answer.request, "checkpoint") == 0)
+            on_checkpoint_answer(j, job, &m->answer);
+        else if (strcmp(m->answer.request, "cancel") == 0 && !m->answer.ok)
             executor_cancel_again(job->live->run);
         break;
     default:
@@ -195,9 +194,9 @@ static void on_news(void *user, int64_t id, json_t *doc)
     job_message_fini(&m);
 }
 
-/* ---- over ---- */
+/* ---- end ---- */
 
-/* A disk without room keeps every job from its folder: that is no fault of theirs. */
+/* On a full disk no run folder can be created, which is not the job's fault. */
 static bool is_disk_full(const struct jobs *j)
 {
     struct statvfs fs;
@@ -213,7 +212,7 @@ static void on_over(void *user, int64_t id, const json_t *run_json, const char *
         return;
     job->live->run = NULL;
     j->ended++;
-    if (no_start && !job->live->was_asked && !job_has_folder(j, job) && is_disk_full(j)) {
+    if (no_start && !job->live->is_cancelled && !job_has_folder(j, job) && is_disk_full(j)) {
         jobs_requeue(j, job, no_start);
         return;
     }

@@ -1,5 +1,5 @@
-/* Ids never come again, not even after jobs.db was moved away or an older copy was put in its
- * place: beside it STATE/last-id has the largest that was ever given. */
+/* Ids are never reused, not even if jobs.db was moved away or replaced by an older copy:
+ * STATE/last-id contains the largest id so far. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 #include "server/jobs/jobs_queue.h"
 
 static const char mark_name[] = "last-id";
-static const int64_t id_max = INT64_C(1) << 52; /* a file that says more is damaged */
+static const int64_t id_max = INT64_C(1) << 52; /* a file with a larger id is damaged */
 
-/* ---- where there is no such file ---- */
+/* ---- without last-id: the ids of run folders and locks ---- */
 
 static void raise_to(int64_t *max, const char *digits, size_t len)
 {
@@ -27,8 +27,7 @@ static void raise_to(int64_t *max, const char *digits, size_t len)
         *max = id;
 }
 
-/* A run folder of a job: a user's own folder that only looks like one by its name does not count.
- */
+/* A run folder contains run.json; other folders with such a name are a user's own. */
 static bool is_run_folder(int runs_fd, const char *name)
 {
     char path[NAME_MAX + 16];
@@ -76,8 +75,8 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);
 }
 
-/* Not synced: what the store holds is, and the two are needed together only where a machine has
- * failed and the store was then lost. */
+/* The file is not synced: it is needed only if the machine crashes and the store is lost as well.
+ */
 int jobs_ids_note(struct jobs *j, int64_t id, struct err *err)
 {
     char text[32];

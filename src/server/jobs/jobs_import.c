@@ -1,4 +1,4 @@
-/* The jobs of another server's file: taken in whole, in one commit, and once. */
+/* Imports another server's job file: in one commit, and only once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,11 +29,11 @@ static int import_row(struct jobs *j, struct store_job *row, const json_t *reque
     return r;
 }
 
-/* What it was is known; what became of one that had not ended is not: nobody here has run it. */
+/* A job that had not ended is stored as lost, because this server has not run it. */
 static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {
     struct store_job row = {.state = job_state_is_final(e->state) ? e->state : JOB_LOST,
-                            .reason = "taken over from a job file",
+                            .reason = "imported from a job file",
                             .name = e->name,
                             .submitted_ns = e->submitted_ns ? e->submitted_ns : clock_wall_ns(),
                             .started_ns = e->started_ns,
@@ -43,14 +43,15 @@ static int take_history(struct jobs *j, const struct jobfile_entry *e, struct er
     return import_row(j, &row, e->request, err);
 }
 
-/* -EINVAL: it cannot be run here. */
+/* -EINVAL: the job cannot run here. */
 static int take_queued(struct jobs *j, const json_t *request, struct err *err)
 {
     struct job_spec spec = {0};
     int r = job_spec_read(request, j->cwd, &spec, err);
     if (r < 0)
         return r;
-    json_object_set_new(spec.doc, "after", json_array()); /* its numbers are not ours */
+    /* ids in "after" are those of the other server */
+    json_object_set_new(spec.doc, "after", json_array());
     struct store_job row = {.state = JOB_QUEUED,
                             .name = spec.name,
                             .priority = spec.priority,
@@ -77,7 +78,7 @@ static int take_entry(void *user, const struct jobfile_entry *e, struct err *err
     return r;
 }
 
-/* A server that is started with --import again must not run its jobs again. */
+/* A restart with the same --import must not run the jobs again. */
 static int import_once(struct importing *to, const char *path, const struct buf *text,
                        struct err *err)
 {
@@ -97,10 +98,7 @@ static int import_once(struct importing *to, const char *path, const struct buf 
     r = jobfile_read(path, text->data, text->len, take_entry, to, err);
     if (r == 0)
         r = store_count_up(store, key, 1, err);
-    if (r == 0)
-        return store_commit(store, err);
-    store_cancel(store);
-    return r;
+    return store_end(store, r, err);
 }
 
 int jobs_import(struct jobs *j, const char *path, struct err *err)
@@ -109,7 +107,7 @@ int jobs_import(struct jobs *j, const char *path, struct err *err)
     struct importing to = {.j = j};
     int r = io_read_all(AT_FDCWD, path, FILE_MAX, &text);
     if (r < 0)
-        err_set(err, r, "the job file %s cannot be read: %s", path, strerror(-r));
+        err_set(err, r, "cannot read the job file %s: %s", path, strerror(-r));
     else
         r = import_once(&to, path, &text, err);
     buf_fini(&text);

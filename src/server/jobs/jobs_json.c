@@ -1,5 +1,5 @@
-/* Jobs as the API has them: from the store, with what is in memory of those that have not ended.
- */
+/* Jobs as in the API: rows of the store; for jobs that have not ended, with newer values from
+ * memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 enum {
     LIST_MAX = 500,
     LIST_DEFAULT = 100,
-    LIST_BYTES_MAX = 1 << 20, /* of requests: five hundred of the largest would keep the loop */
+    LIST_BYTES_MAX = 1 << 20, /* total size of requests and ends in a list: 500 of the largest would
+                                 stall the loop */
 };
 
 /* ---- one job ---- */
@@ -24,7 +25,7 @@ static json_t *time_json(uint64_t wall_ns)
     return wall_ns ? json_seconds(wall_ns) : json_null();
 }
 
-/* Values may be secrets: readers get the names alone. */
+/* Values may be secret, so readers get only the names. */
 static json_t *names_json(json_t *env)
 {
     json_t *names = json_array(), *value;
@@ -57,21 +58,6 @@ static json_t *gpu_bits_json(uint64_t gpus)
     return list;
 }
 
-uint64_t job_gpu_bits(const char *text)
-{
-    uint64_t gpus = 0;
-    while (text && *text) {
-        char *end;
-        unsigned long i = strtoul(text, &end, 10);
-        if (end == text)
-            break;
-        if (i < PLAN_GPUS_MAX)
-            gpus |= UINT64_C(1) << i;
-        text = *end == ',' ? end + 1 : "";
-    }
-    return gpus;
-}
-
 static json_t *run_dir_json(const struct jobs *j, const char *folder)
 {
     char path[4096];
@@ -92,7 +78,7 @@ static json_t *row_json(const struct jobs *j, const struct store_job *row)
                      (json_int_t)row->id, "name", json_text0(row->name), "state",
                      job_state_word(row->state), "reason", json_text0(row->reason), "waits_for",
                      "memory_bytes", memory, "memory_from", from, "gpus",
-                     gpu_bits_json(job_gpu_bits(row->gpus)), "submitted_s",
+                     gpu_bits_json(plan_gpu_bits(row->gpus)), "submitted_s",
                      time_json(row->submitted_ns), "started_s", time_json(row->started_ns),
                      "ended_s", time_json(ended_ns), "run_dir", run_dir_json(j, row->run_dir),
                      "rerun_of", row->rerun_of ? json_integer(row->rerun_of) : json_null());
@@ -111,7 +97,7 @@ static void put_end(json_t *doc, const json_t *end)
     }
 }
 
-/* What is in memory is newer than the row. */
+/* Replaces values of the row by those in memory, which are newer. */
 static void overlay(struct store_job *row, const struct job *job)
 {
     const struct job_live *live = job->live;
@@ -130,7 +116,7 @@ static json_t *build(struct jobs *j, const struct store_job *row, const json_t *
     json_t *doc = row_json(j, row);
     put_request(doc, request);
     if (job && job->live && !job->live->ending) {
-        job_facts_put(&job->live->facts, doc);
+        codec_put(job_facts_codec, &job->live->facts, doc);
         json_object_set_new(doc, "spark", spark_json(&job->live->spark));
     } else {
         put_end(doc, end);
@@ -164,7 +150,7 @@ json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct 
     return doc;
 }
 
-/* One that has been started needs nothing of the store. */
+/* A job that has been started needs nothing from the store. */
 json_t *jobs_job_json(struct jobs *j, const struct job *job)
 {
     struct store_job row;
@@ -216,18 +202,18 @@ enum job_state jobs_state(struct jobs *j, int64_t id)
     return store_get(j->store, id, &row, NULL) < 0 ? JOB_STATES : row.state;
 }
 
-/* ---- many ---- */
+/* ---- lists ---- */
 
 struct listing {
     struct jobs *j;
     json_t *list;
     unsigned states;
     unsigned limit;
-    size_t bytes; /* of requests and ends so far */
+    size_t bytes; /* total size of requests and ends so far */
     bool is_more;
 };
 
-/* The text of a row that a client or a job chose the length of. */
+/* Size of those texts of a row whose length a client or a job chooses. */
 static size_t row_bytes(const struct store_job *row)
 {
     return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
@@ -254,7 +240,7 @@ int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, stru
                                   .name = query->name,
                                   .before = query->before,
                                   .limit = l.limit + 1};
-    jobs_plan(j); /* list_row must not: it may not call the store */
+    jobs_plan(j); /* list_row must not call the store */
     int r = store_list(j->store, &filter, list_row, &l, err);
     if (r < 0) {
         json_decref(l.list);
@@ -264,7 +250,7 @@ int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, stru
     return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-/* ---- of the server ---- */
+/* ---- the server ---- */
 
 json_t *jobs_room_json(const struct jobs *j)
 {

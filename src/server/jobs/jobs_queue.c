@@ -1,4 +1,4 @@
-/* The queue: what may start, is started; what cannot, waits, and says for what. */
+/* The queue: plans and starts jobs, and reports what queued jobs wait for. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    BURST = 8, /* starts in one go; the loop has others to serve */
-    NEXT = 20, /* of the queue, of which it is published what they wait for */
+    BURST = 8, /* jobs started in one round of the loop */
+    NEXT = 20, /* number of jobs at the head of the queue whose reason for waiting is published */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
 };
@@ -28,7 +28,7 @@ void jobs_kick(struct jobs *j)
         loop_set_timer(j->kick_timer, now_ns > j->hold_ns ? now_ns : j->hold_ns, 0);
 }
 
-/* Starting goes wrong for a reason that may pass: later again. */
+/* A start failed for a temporary reason: waits before the next one, twice as long each time. */
 static void hold(struct jobs *j)
 {
     uint64_t wait_ns = j->hold_wait_ns ? j->hold_wait_ns * 2 : HOLD_FIRST_MS * NS_PER_MS;
@@ -44,15 +44,13 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
     uint64_t all = j->room.memory_bytes;
     bool is_guess = job->memory_from && strcmp(job->memory_from, "learned") == 0;
     return (struct plan_job){
-        .id = job->id,
-        .priority = job->priority,
-        /* what was learned is no reason never to start it */
+        /* a learned size is a guess, and must not keep the job from ever starting */
         .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
         .gpus = job->gpus_wanted,
         .waits = job->after_count > 0};
 }
 
-/* Remembers the verdicts; the one that starts, or NULL. */
+/* Plans the whole queue. Returns the job that may start, or NULL. */
 static struct job *plan_queue(struct jobs *j)
 {
     size_t count = j->queue_count;
@@ -96,18 +94,14 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 
 static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, struct err *err)
 {
-    int gpus[PLAN_GPUS_MAX];
-    size_t count = 0;
-    for (int i = 0; i < PLAN_GPUS_MAX; i++)
-        if (job->live->gpus >> i & 1)
-            gpus[count++] = i;
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     job->live->spawned_ns = clock_mono_ns();
-    return executor_start(&j->executor, job->id, spec, &folder, gpus, count, &job->live->run, err);
+    return executor_start(&j->executor, job->id, spec, &folder, job->live->gpus, &job->live->run,
+                          err);
 }
 
-/* No later try would fare better; somebody else's file or lock in its place (the last two) is the
- * matter of this job alone, and must not hold up those behind it. */
+/* Whether a retry would not help. The last two errors mean that another file is in the place of the
+ * job's lock, which must not delay other jobs. */
 static bool is_hopeless(int r)
 {
     return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
@@ -123,7 +117,7 @@ static void end_unstarted(struct jobs *j, struct job *job, const char *why)
 
 void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 {
-    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", why);
+    jobs_trouble_set(j, TROUBLE_START, "cannot start jobs: %s", why);
     jobs_vacate(j, job);
     job_unlive(job);
     jobs_enqueue(j, job);
@@ -131,9 +125,10 @@ void jobs_requeue(struct jobs *j, struct job *job, const char *why)
     hold(j);
 }
 
-static void start_taken(struct jobs *j, struct job *job, const struct job_spec *spec)
+void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     struct err err;
+    jobs_publish_job(j, job, true);
     int r = launch(j, job, spec, &err);
     if (r == 0) {
         j->hold_wait_ns = 0;
@@ -145,7 +140,7 @@ static void start_taken(struct jobs *j, struct job *job, const struct job_spec *
     }
 }
 
-/* The request again, from the store. */
+/* Reads the request from the store. */
 static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret, struct err *err)
 {
     struct store_job row;
@@ -160,7 +155,7 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
     return r;
 }
 
-/* From the queue to `starting`, durably. False: it stays there. */
+/* Moves JOB from the queue to `starting`, on disk. False: it stays queued. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(json_incref(spec->doc));
@@ -181,23 +176,28 @@ static bool take_from_queue(struct jobs *j, struct job *job, const struct job_sp
     return false;
 }
 
+bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    return job->after_count == 0 && j->is_started && clock_mono_ns() >= j->hold_ns &&
+           plan_queue(j) == job && take_from_queue(j, job, spec);
+}
+
 static void start_one(struct jobs *j, struct job *job)
 {
     struct job_spec spec = {0};
     struct err why, err;
     int r = read_spec(j, job, &spec, &why);
-    if (r == -EINVAL) /* its folder is gone, say */
+    if (r == -EINVAL) /* for example, its working folder was removed */
         r = jobs_end_queued(j, job, JOB_FAILED, why.text, &err);
     else if (r == 0 && take_from_queue(j, job, &spec))
-        start_taken(j, job, &spec);
+        jobs_launch(j, job, &spec);
     if (r < 0)
         hold(j);
     job_spec_fini(&spec);
 }
 
-/* What those wait for that are next. Not of all: a queue of thousands would be published at every
- * end.
- */
+/* Publishes what the first jobs of the queue wait for. Not all of them, because a queue of
+ * thousands would be published whenever a job ends. */
 static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);
@@ -210,7 +210,7 @@ static void publish_waits(struct jobs *j)
     }
 }
 
-/* True: there may be more. */
+/* True: more jobs may be able to start. */
 static bool start_some(struct jobs *j, uint64_t now_ns)
 {
     for (int i = 0; i < BURST; i++) {
@@ -223,22 +223,6 @@ static bool start_some(struct jobs *j, uint64_t now_ns)
         now_ns = clock_mono_ns();
     }
     return true;
-}
-
-void jobs_start_queued(struct jobs *j)
-{
-    if (!j->is_started)
-        return;
-    bool is_more = jobs_after_some(j);
-    if (start_some(j, clock_mono_ns()) || is_more)
-        jobs_kick(j);
-    publish_waits(j);
-}
-
-void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
-{
-    (void)now_ns, (void)missed;
-    jobs_start_queued(user);
 }
 
 /* ---- memory ---- */
@@ -265,113 +249,71 @@ void jobs_relearn(struct jobs *j, const char *name)
             set_learned(j, j->queue[i], bytes);
 }
 
-/* ---- those that come after others: they go on when those have succeeded, and are cancelled when
- * not. A little at a time: a chain of thousands must not keep the loop. ---- */
+/* ---- jobs that wait for others: they start once those have succeeded, and are cancelled if one
+ * has not ---- */
 
 enum {
-    CANCELS = 16,     /* in one go: each is a commit */
-    NEWS_MAX = 65536, /* of ended ones that nobody has looked at yet */
-};
+    CANCELS = 16
+}; /* cancelled at a time, because each is a commit and a chain may have thousands of jobs */
 
-/* JOB waits for after[AT], which is in STATE (JOB_STATES: there is none). False: JOB is gone. */
-static bool settle(struct jobs *j, struct job *job, size_t at, enum job_state state)
+static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_state state)
 {
     char reason[JOBS_SENTENCE_MAX];
     struct err err;
-    long long id = (long long)job->after[at];
-    if (state != JOB_STATES && !job_state_is_final(state))
-        return true;
-    if (state == JOB_SUCCEEDED) {
-        job->after[at] = job->after[--job->after_count];
+    snprintf(reason, sizeof reason, "job %lld, which it waited for, %s", (long long)id,
+             state == JOB_FAILED      ? "failed"
+             : state == JOB_CANCELLED ? "was cancelled"
+             : state == JOB_LOST      ? "was lost"
+                                      : "no longer exists");
+    return jobs_end_queued(j, job, JOB_CANCELLED, reason, &err);
+}
+
+int jobs_settle(struct jobs *j, struct job *job)
+{
+    for (size_t at = job->after_count; at > 0; at--) {
+        int64_t id = job->after[at - 1];
+        enum job_state state = jobs_state(j, id);
+        if (state != JOB_STATES && !job_state_is_final(state))
+            continue;
+        if (state != JOB_SUCCEEDED) {
+            int r = cancel_after(j, job, id, state);
+            return r < 0 ? r : 1;
+        }
+        job->after[at - 1] = job->after[--job->after_count];
         j->is_planned = false;
-        return true;
     }
-    if (state == JOB_STATES)
-        snprintf(reason, sizeof reason, "job %lld, which comes before it, is not known any more",
-                 id);
-    else
-        snprintf(reason, sizeof reason, "job %lld, which comes before it, %s", id,
-                 state == JOB_FAILED      ? "failed"
-                 : state == JOB_CANCELLED ? "was cancelled"
-                                          : "was lost");
-    if (jobs_end_queued(j, job, JOB_CANCELLED, reason, &err) == 0)
-        return false;
-    j->is_unsettled = true;
-    return true;
+    return 0;
 }
 
-void jobs_after_ended(struct jobs *j, int64_t id, enum job_state state)
+/* True: there is more to do at once. Changes that could not be stored are tried again in a second.
+ */
+static bool settle_queue(struct jobs *j)
 {
-    if (j->queue_count == 0)
-        return;
-    if (j->news_count == j->news_cap) {
-        size_t cap = j->news_cap ? j->news_cap * 2 : 16;
-        struct jobs_ended *grown = cap <= NEWS_MAX ? realloc(j->news, cap * sizeof *grown) : NULL;
-        if (!grown) {
-            j->is_unsettled = true;
-            jobs_tick_on(j);
-            return;
-        }
-        j->news = grown;
-        j->news_cap = cap;
-    }
-    j->news[j->news_count++] = (struct jobs_ended){.id = id, .state = state};
-    jobs_kick(j);
-}
-
-static size_t index_of(const struct job *job, int64_t id)
-{
-    size_t at = 0;
-    while (at < job->after_count && job->after[at] != id)
-        at++;
-    return at;
-}
-
-bool jobs_after_some(struct jobs *j)
-{
-    int cancels = 0;
-    while (j->news_count > 0 && cancels < CANCELS) {
-        const struct jobs_ended first = j->news[0];
-        while (j->news_at < j->queue_count && cancels < CANCELS) {
-            struct job *job = j->queue[j->news_at];
-            size_t at = index_of(job, first.id);
-            if (at == job->after_count || settle(j, job, at, first.state))
-                j->news_at++;
-            else
-                cancels++;
-        }
-        if (j->news_at < j->queue_count)
-            break;
-        j->news_at = 0;
-        memmove(j->news, j->news + 1, --j->news_count * sizeof *j->news);
-    }
-    if (j->news_count == 0 && j->news_cap > 0) {
-        free(j->news);
-        j->news = NULL;
-        j->news_cap = 0;
-    }
-    return j->news_count > 0;
-}
-
-void jobs_check_all_after(struct jobs *j)
-{
-    int cancels = 0;
+    int cancels = 0, r = 0;
     size_t i = 0;
-    j->is_unsettled = false;
-    while (i < j->queue_count && !j->is_unsettled && cancels < CANCELS) {
-        if (jobs_check_after(j, j->queue[i]))
-            i++;
-        else
-            cancels++;
+    while (j->is_unsettled && i < j->queue_count && cancels < CANCELS && r >= 0) {
+        r = jobs_settle(j, j->queue[i]);
+        i += r == 0;
+        cancels += r > 0;
     }
-    if (i < j->queue_count)
-        j->is_unsettled = true;
+    j->is_unsettled = j->is_unsettled && i < j->queue_count;
+    if (r < 0)
+        jobs_tick_on(j);
+    return j->is_unsettled && r >= 0;
 }
 
-bool jobs_check_after(struct jobs *j, struct job *job)
+void jobs_start_queued(struct jobs *j)
 {
-    for (size_t at = job->after_count; at > 0; at--)
-        if (!settle(j, job, at - 1, jobs_state(j, job->after[at - 1])))
-            return false;
-    return true;
+    if (!j->is_started)
+        return;
+    bool is_more = settle_queue(j);
+    if (start_some(j, clock_mono_ns()) || is_more)
+        jobs_kick(j);
+    publish_waits(j);
+}
+
+void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)now_ns, (void)missed;
+    jobs_start_queued(user);
 }

@@ -1,5 +1,4 @@
-/* Changes of state: in memory at once, on disk when the disk allows, and published to listeners.
- */
+/* State changes: made in memory at once, stored as soon as possible, and published. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,12 +15,13 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    SOFT_MAX = 1000,  /* changes of one job, reported by its supervisor, that are kept */
-    PUBLISH_MS = 100, /* between two changes of a verdict that are published at once */
-    JOB_GPU_LIST = PLAN_GPUS_MAX * 3,
+    /* number of changes reported by a supervisor that are each stored; later ones … */
+    SOFT_EACH = 100,
+    SOFT_MAX = 1000,  /* … are stored at most once per second, and from here on not at all */
+    PUBLISH_MS = 100, /* minimum time between verdicts that are published at once */
 };
 
-/* ---- trouble ---- */
+/* ---- problems to report ---- */
 
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
 {
@@ -38,11 +38,11 @@ void jobs_trouble_clear(struct jobs *j, enum trouble kind)
 
 static void store_trouble(struct jobs *j, const struct err *err)
 {
-    jobs_trouble_set(j, TROUBLE_STORE, "what happens cannot be written down now: %s", err->text);
+    jobs_trouble_set(j, TROUBLE_STORE, "cannot store state changes: %s", err->text);
     jobs_tick_on(j);
 }
 
-/* ---- telling ---- */
+/* ---- publishing ---- */
 
 static void publish_news(struct jobs *j, const struct jobs_news *news)
 {
@@ -103,7 +103,7 @@ void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const js
     publish_news(j, &(struct jobs_news){.kind = kind, .id = id, .doc = message, .reason = ""});
 }
 
-/* ---- writing down ---- */
+/* ---- storing ---- */
 
 uint64_t job_now_ns(const struct job *job)
 {
@@ -111,74 +111,29 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* "0,1", or NULL: none */
-static const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST])
-{
-    size_t len = 0;
-    for (unsigned i = 0; i < PLAN_GPUS_MAX; i++)
-        if (gpus >> i & 1)
-            len += (size_t)snprintf(ret + len, JOB_GPU_LIST - len, "%s%u", len ? "," : "", i);
-    return len ? ret : NULL;
-}
-
-/* That it was asked to end must outlive us: by its end alone it could not be distinguished from a
- * failure.
- */
+/* Stored with a cancelled job. Otherwise its end would look like a failure after a restart. */
 static const char asked_mark[] = "{\"asked\":true}";
 
 static int write_change(struct jobs *j, struct job *job, struct err *err)
 {
     const struct job_live *live = job->live;
-    char gpus[JOB_GPU_LIST];
+    char gpus[PLAN_GPU_TEXT];
     struct store_change change = {.state = job->state, .at_ns = job->changed_ns};
     if (live && job->state != JOB_QUEUED) {
         change.reason = live->reason[0] ? live->reason : NULL;
         change.run_dir = live->folder;
         change.folder_id = live->folder_id[0] ? live->folder_id : NULL;
-        change.gpus = job_gpu_list(live->gpus, gpus);
+        plan_gpu_text(live->gpus, gpus);
+        change.gpus = gpus[0] ? gpus : NULL;
         change.memory_bytes = job->memory_bytes;
         change.memory_from = job->memory_from;
         change.started_ns = live->started_ns;
-        change.end = live->was_asked ? asked_mark : NULL;
+        change.end = live->is_cancelled ? asked_mark : NULL;
     }
     return store_change(j->store, job->id, &change, err);
 }
 
-/* Those that came before the newest, in a transaction of the caller's. */
-static int write_notes(struct jobs *j, const struct job *job, struct err *err)
-{
-    const struct job_live *live = job->live;
-    int r = 0;
-    for (unsigned i = 0; r == 0 && live && i < live->note_count; i++) {
-        const struct job_note *n = &live->notes[i];
-        struct store_change change = {
-            .state = n->state, .at_ns = n->at_ns, .reason = n->reason[0] ? n->reason : NULL};
-        r = store_change(j->store, job->id, &change, err);
-    }
-    return r;
-}
-
-static int write_changes(struct jobs *j, struct job *job, struct err *err)
-{
-    if (!job->live || !job->live->note_count)
-        return write_change(j, job, err);
-    int r = store_begin(j->store, err);
-    if (r < 0)
-        return r;
-    r = write_notes(j, job, err);
-    if (r == 0)
-        r = write_change(j, job, err);
-    if (r < 0) {
-        store_cancel(j->store);
-        return r;
-    }
-    r = store_commit(j->store, err);
-    if (r == 0)
-        job->live->note_count = 0;
-    return r;
-}
-
-static bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB is gone */
+static bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB was freed */
 
 static bool write_down(struct jobs *j, struct job *job)
 {
@@ -187,7 +142,7 @@ static bool write_down(struct jobs *j, struct job *job)
         return true;
     if (job->live && job->live->ending)
         return jobs_write_end(j, job);
-    if (write_changes(j, job, &err) < 0) {
+    if (write_change(j, job, &err) < 0) {
         store_trouble(j, &err);
         return false;
     }
@@ -196,25 +151,11 @@ static bool write_down(struct jobs *j, struct job *job)
     return true;
 }
 
-/* A change that is not on disk yet is written before the one that follows it. */
-static void note_present(struct job *job)
+static void set_state(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
-    struct job_live *live = job->live;
-    if (!job->is_dirty || !live || job->state <= JOB_STARTING || job_state_is_final(job->state))
-        return;
-    if (!live->notes)
-        live->notes = calloc(JOB_NOTES, sizeof *live->notes);
-    if (!live->notes || live->note_count == JOB_NOTES)
-        return;
-    struct job_note *n = &live->notes[live->note_count++];
-    n->state = job->state;
-    n->at_ns = job->changed_ns;
-    memcpy(n->reason, live->reason, sizeof n->reason);
-}
-
-static void set_state(struct job *job, enum job_state state, const char *reason)
-{
-    note_present(job);
+    /* a change that is not stored yet gets its own entry in the list of changes */
+    if (job->live && job->state > JOB_STARTING && job->live->changes <= SOFT_EACH)
+        write_down(j, job);
     job->state = state;
     job->is_dirty = true;
     job->changed_ns = job_now_ns(job);
@@ -224,7 +165,7 @@ static void set_state(struct job *job, enum job_state state, const char *reason)
 
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
-    set_state(job, state, reason);
+    set_state(j, job, state, reason);
     write_down(j, job);
     jobs_publish_job(j, job, true);
 }
@@ -234,11 +175,9 @@ bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
     const enum job_state state_before = job->state;
     const uint64_t changed_before = job->changed_ns;
     const bool was_dirty = job->is_dirty;
-    set_state(job, state, NULL);
-    if (write_down(j, job)) {
-        jobs_publish_job(j, job, true);
+    set_state(j, job, state, NULL);
+    if (write_down(j, job))
         return true;
-    }
     job->state = state_before;
     job->changed_ns = changed_before;
     job->is_dirty = was_dirty;
@@ -248,7 +187,7 @@ bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason)
 {
     bool was_dirty = job->is_dirty;
-    set_state(job, state, reason);
+    set_state(j, job, state, reason);
     if (++job->live->changes > SOFT_MAX)
         job->is_dirty = was_dirty;
     jobs_tick_on(j);
@@ -268,11 +207,9 @@ int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const
     jobs_trouble_clear(j, TROUBLE_STORE);
     job->state = state;
     job->changed_ns = change.at_ns;
-    int64_t id = job->id;
-    jobs_dequeue(j, job);
     jobs_publish_job(j, job, true);
     jobs_delete(j, job);
-    jobs_after_ended(j, id, state);
+    j->is_unsettled = true;
     jobs_keeper_wake(j->keeper);
     jobs_kick(j);
     return 0;
@@ -296,13 +233,13 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
 {
     if (!e->peak_bytes)
         return 0;
-    /* what ended early shows what it needs at least, and no more */
+    /* the peak of a job that ended early is only a lower bound */
     if (e->state != JOB_SUCCEEDED && e->peak_bytes <= store_learned(j->store, job->name))
         return 0;
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
 }
 
-/* Jobs that fail before they make it have none. */
+/* Jobs that fail before they create their run folder have none. */
 bool job_has_folder(const struct jobs *j, const struct job *job)
 {
     AUTO_CLOSE int fd = jobs_open_folder(j, job->live->folder, job->live->folder_id);
@@ -325,17 +262,12 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
                                   .end = end};
     int r = end ? store_begin(j->store, err) : err_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
-        r = write_notes(j, job, err);
-        if (r == 0)
-            r = store_change(j->store, job->id, &change, err);
+        r = store_change(j->store, job->id, &change, err);
         if (r == 0)
             r = learn_peak(j, job, e, err);
         if (r == 0)
             r = count_end(j, e, err);
-        if (r == 0)
-            r = store_commit(j->store, err);
-        else
-            store_cancel(j->store);
+        r = store_end(j->store, r, err);
     }
     free(end);
     return r;
@@ -350,13 +282,13 @@ static bool jobs_write_end(struct jobs *j, struct job *job)
     }
     jobs_trouble_clear(j, TROUBLE_STORE);
     int64_t id = job->id;
-    enum job_state state = job->state;
     bool is_learned = job->live->ending->peak_bytes > 0;
     executor_forget(&j->executor, id);
     if (is_learned)
         jobs_relearn(j, job->name);
     jobs_delete(j, job);
-    jobs_after_ended(j, id, state);
+    j->is_unsettled = true;
+    jobs_kick(j);
     jobs_keeper_wake(j->keeper);
     return true;
 }
@@ -365,10 +297,11 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
 {
     struct job_live *live = job->live;
     uint64_t before_ns = job->changed_ns;
-    live->ending = ending;
     live->run = NULL;
-    set_state(job, ending->state, ending->reason);
-    /* by the monotonic clock where that is known: the wall clock may have jumped */
+    set_state(j, job, ending->state, ending->reason);
+    live->ending = ending;
+    /* Computed from the monotonic duration, if that is known, because the wall clock may have been
+     * set. */
     if (ending->duration_ns && live->started_ns) {
         uint64_t at_ns = live->started_ns + ending->duration_ns;
         job->changed_ns = at_ns > before_ns ? at_ns : before_ns;
@@ -376,7 +309,8 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* published when it is on disk, and by then there may be no JOB any more */
+    /* The end is published once it is on disk; JOB may have been freed by then, so its texts are
+     * copied. */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
     struct jobs_news news = {.kind = JOBS_NEWS_JOB,
@@ -396,12 +330,12 @@ bool jobs_sync_all(struct jobs *j)
 {
     bool is_left = false;
     for (size_t i = j->active_count; i > 0; i--) {
-        if (i > j->active_count) /* an end takes others along */
+        if (i > j->active_count) /* storing an end may remove several jobs */
             continue;
         struct job *job = j->active[i - 1];
         if (job->is_dirty && !write_down(j, job)) {
             is_left = true;
-            break; /* the next would fare no better */
+            break; /* the next write would fail as well */
         }
     }
     return is_left;

@@ -1,4 +1,4 @@
-/* A job comes in: checked, kept on disk, queued, and started from there. */
+/* Submission of a job: checks, stores and queues it, and starts it if it can start at once. */
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
@@ -17,7 +17,7 @@ static int check_after(struct jobs *j, const struct job_spec *spec, struct err *
 {
     for (size_t i = 0; i < spec->after_count; i++)
         if (jobs_state(j, spec->after[i]) == JOB_STATES)
-            return err_set(err, -EINVAL, "after: there is no job %lld", (long long)spec->after[i]);
+            return err_set(err, -EINVAL, "after: no such job: %lld", (long long)spec->after[i]);
     return 0;
 }
 
@@ -25,11 +25,10 @@ static int check_room(const struct jobs *j, const struct job_spec *spec, struct 
 {
     char sentence[JOBS_SENTENCE_MAX];
     const struct plan_room *room = &j->room;
-    const struct plan_job job = {
-        .id = 1, .memory_bytes = spec->memory_bytes, .gpus = (unsigned)spec->gpus};
+    const struct plan_job job = {.memory_bytes = spec->memory_bytes, .gpus = (unsigned)spec->gpus};
     const struct plan_verdict never = {.why = PLAN_NEVER};
     if (j->queue_count >= QUEUE_MAX)
-        return err_set(err, -EAGAIN, "%d jobs wait already; submit it later", QUEUE_MAX);
+        return err_set(err, -EAGAIN, "the queue is full (%d jobs); submit again later", QUEUE_MAX);
     if (job.gpus <= room->gpus && (!room->memory_bytes || job.memory_bytes <= room->memory_bytes))
         return 0;
     plan_sentence(room, &job, &never, sentence, sizeof sentence);
@@ -38,18 +37,27 @@ static int check_room(const struct jobs *j, const struct job_spec *spec, struct 
 
 static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_id, struct err *err)
 {
-    int r = store_begin(j->store, err);
-    if (r < 0)
-        return r;
-    r = store_add(j->store, row, ret_id, err);
+    int r = store_add(j->store, row, ret_id, err);
     if (r == 0)
         r = jobs_ids_note(j, *ret_id, err);
     if (r == 0)
         r = store_count_up(j->store, "submitted", 1, err);
-    if (r == 0)
-        return store_commit(j->store, err);
-    store_cancel(j->store);
     return r;
+}
+
+/* Stores and queues JOB and, if it can start at once, takes it from the queue again: one commit for
+ * all of it. */
+static int accept_job(struct jobs *j, struct job *job, struct store_job *row,
+                      const struct job_spec *spec, bool *ret_taken, struct err *err)
+{
+    int r = store_begin(j->store, err);
+    if (r < 0)
+        return r;
+    r = store_new(j, row, &job->id, err);
+    if (r == 0 && (jobs_insert(j, job) < 0 || jobs_enqueue(j, job) < 0))
+        r = err_set(err, -ENOMEM, "out of memory");
+    *ret_taken = r == 0 && jobs_take_new(j, job, spec);
+    return store_end(j->store, r, err);
 }
 
 static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t rerun_of,
@@ -62,6 +70,7 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
                             .rerun_of = rerun_of,
                             .request = request,
                             .submitted_ns = clock_wall_ns()};
+    bool is_taken = false;
     int r = check_after(j, spec, err);
     if (r == 0)
         r = check_room(j, spec, err);
@@ -73,20 +82,22 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
     jobs_learn_memory(j, job);
     row.memory_bytes = job->memory_bytes;
     row.memory_from = job->memory_from;
-    r = store_new(j, &row, &job->id, err);
+    r = accept_job(j, job, &row, spec, &is_taken, err);
     if (r < 0) {
         if (r != -EINVAL)
             jobs_trouble_set(j, TROUBLE_STORE, "a job could not be accepted: %s", err->text);
-        job_free(job);
+        jobs_vacate(j, job);
+        jobs_delete(j, job);
         return r;
     }
     jobs_trouble_clear(j, TROUBLE_STORE);
     *ret_id = job->id;
-    if (jobs_insert(j, job) < 0)
+    if (is_taken) {
+        jobs_launch(j, job, spec);
         return 0;
-    jobs_enqueue(j, job);
+    }
     jobs_publish_job(j, job, true);
-    if (jobs_check_after(j, job))
+    if (jobs_settle(j, job) == 0)
         jobs_start_queued(j);
     return 0;
 }
@@ -116,9 +127,9 @@ int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
         return r;
     if (json_array_size(json_object_get(request, "command")) == 0) {
         json_decref(request);
-        return err_set(err, -EINVAL, "job %lld was taken over without its command", (long long)id);
+        return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
     }
-    /* those it came after have had their turn */
+    /* the jobs that the first run waited for have ended */
     json_object_set_new(request, "after", json_array());
     r = submit(j, request, id, ret, err);
     json_decref(request);

@@ -12,7 +12,7 @@
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
-/* Index of the first entry of V that does not come before JOB. */
+/* The index of the first entry of V that does not precede JOB. */
 static size_t job_place(struct job *const *v, size_t count, const struct job *job,
                         bool (*comes_before)(const struct job *a, const struct job *b))
 {
@@ -51,7 +51,7 @@ static void take_out_job(struct job ***v, size_t *count, size_t *cap, size_t at)
 {
     --*count;
     memmove(*v + at, *v + at + 1, (*count - at) * sizeof(struct job *));
-    if (*cap > 64 && *count < *cap / 4) { /* a queue that was long once must not stay so */
+    if (*cap > 64 && *count < *cap / 4) { /* frees memory of a queue that was once long */
         struct job **less = realloc(*v, *cap / 2 * sizeof(struct job *));
         if (less) {
             *v = less;
@@ -70,10 +70,7 @@ struct job *jobs_find(const struct jobs *j, int64_t id)
 int jobs_insert(struct jobs *j, struct job *job)
 {
     size_t at = job_place(j->active, j->active_count, job, by_id);
-    int r = put_job(&j->active, &j->active_count, &j->active_cap, at, job);
-    if (r < 0)
-        job_free(job);
-    return r;
+    return put_job(&j->active, &j->active_count, &j->active_cap, at, job);
 }
 
 void jobs_delete(struct jobs *j, struct job *job)
@@ -89,7 +86,6 @@ int jobs_enqueue(struct jobs *j, struct job *job)
 {
     size_t at = job_place(j->queue, j->queue_count, job, by_turn);
     j->is_planned = false;
-    j->news_at = 0;
     return put_job(&j->queue, &j->queue_count, &j->queue_cap, at, job);
 }
 
@@ -105,7 +101,6 @@ void jobs_dequeue(struct jobs *j, struct job *job)
     if (!jobs_is_queued(j, job))
         return;
     j->is_planned = false;
-    j->news_at = 0;
     take_out_job(&j->queue, &j->queue_count, &j->queue_cap, at);
 }
 
@@ -162,7 +157,7 @@ struct job_live *job_live_new(json_t *request)
     return live;
 }
 
-/* What else has the name stays, and the job's folder has a name of its own. */
+/* If the name is in use, for example by a user's own folder, part of the signature is appended. */
 int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live)
 {
     struct stat st;
@@ -193,7 +188,6 @@ void job_unlive(struct job *job)
         executor_release(live->run);
     json_decref(live->request);
     job_ending_free(live->ending);
-    free(live->notes);
     series_fini(&live->spark);
     free(live);
 }
@@ -208,7 +202,7 @@ void job_free(struct job *job)
     free(job);
 }
 
-/* ---- room ---- */
+/* ---- slots, memory and GPUs ---- */
 
 void jobs_occupy(struct jobs *j, struct job *job)
 {
@@ -222,7 +216,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1)
         return;
-    for (size_t i = 0; i < j->active_count; i++) /* what the machine gets back is not one's alone */
+    for (size_t i = 0; i < j->active_count; i++) /* these jobs now share the machine */
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;
     job->live->is_alone = false;

@@ -1,14 +1,14 @@
-/* The order of the queue, what each job keeps from those behind it, and why it waits, in words. */
+/* Plans the queue: which resources each waiting job reserves, and a message about what it waits
+ * for. */
 #include "server/jobs/plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
 
-/* What is free: in truth, and for those behind the jobs that were looked at. */
+/* Resources that are left: free now, or free and not reserved by earlier jobs. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;
@@ -67,41 +67,15 @@ static uint64_t pick_gpus(const struct plan_room *room, unsigned count)
     return picked;
 }
 
-static int by_turn(const void *a, const void *b)
-{
-    const struct plan_job *const *x = a, *const *y = b;
-    if ((*x)->priority != (*y)->priority)
-        return (*x)->priority > (*y)->priority ? -1 : 1;
-    return (*x)->id < (*y)->id ? -1 : (*x)->id > (*y)->id;
-}
-
-static void sort(const struct plan_job **order, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        if (by_turn(&order[i - 1], &order[i]) > 0) {
-            qsort(order, count, sizeof(void *), by_turn);
-            return;
-        }
-    }
-}
-
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret)
 {
-    AUTO_FREE const struct plan_job **order = calloc(count ? count : 1, sizeof(void *));
-    for (size_t i = 0; i < count; i++) {
-        ret[i] = (struct plan_verdict){PLAN_WAITS_TURN, 0};
-        if (order)
-            order[i] = &jobs[i];
-    }
-    if (!order)
-        return;
-    sort(order, count);
     struct left truly = left_of(room), kept = truly;
     bool has_started = false, is_one_waiting = false;
     for (size_t i = 0; i < count; i++) {
-        const struct plan_job *job = order[i];
-        struct plan_verdict *v = &ret[job - jobs];
+        const struct plan_job *job = &jobs[i];
+        struct plan_verdict *v = &ret[i];
+        v->gpus = 0;
         v->why = job->waits ? PLAN_WAITS_AFTER : fits_never(room, job) ? PLAN_NEVER : PLAN_STARTS;
         if (v->why != PLAN_STARTS)
             continue;
@@ -115,8 +89,9 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* Of what it is short of it keeps all there is, of the rest what it wants. Before the first
-         * can start somebody must end, and that one's slot is enough for it. */
+        /* The job reserves the resources that are sufficient, and all that is left of those it is
+         * short of. Before the first waiting job can start, a running one must end, whose slot it
+         * then uses. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;
     }
@@ -130,10 +105,12 @@ static void memory_sentence(const struct plan_room *room, const struct plan_job 
     text_size(all, room->memory_bytes);
     text_size(idle, over(room->memory_bytes, room->memory_used));
     if (is_never)
-        snprintf(ret, size, "can never start: %s of memory wanted, all jobs together may have %s",
+        snprintf(ret, size,
+                 "can never start: it needs %s of memory, and the server has %s for "
+                 "jobs",
                  wanted, all);
     else
-        snprintf(ret, size, "waits for memory: %s wanted, %s of %s free", wanted, idle, all);
+        snprintf(ret, size, "waits for memory: needs %s, %s of %s free", wanted, idle, all);
 }
 
 void plan_sentence(const struct plan_room *room, const struct plan_job *job,
@@ -144,7 +121,7 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
         snprintf(ret, size, "starts now");
         return;
     case PLAN_WAITS_AFTER:
-        snprintf(ret, size, "waits for jobs that come before it");
+        snprintf(ret, size, "waits for other jobs to succeed");
         return;
     case PLAN_WAITS_SLOT:
         snprintf(ret, size, "waits for a slot: %u of %u in use", room->slots_used, room->slots);
@@ -153,18 +130,42 @@ void plan_sentence(const struct plan_room *room, const struct plan_job *job,
         memory_sentence(room, job, false, ret, size);
         return;
     case PLAN_WAITS_GPU:
-        snprintf(ret, size, "waits for GPUs: %u wanted, %u of %u free", job->gpus,
+        snprintf(ret, size, "waits for GPUs: needs %u, %u of %u free", job->gpus,
                  left_of(room).gpus, room->gpus);
         return;
     case PLAN_WAITS_TURN:
-        snprintf(ret, size, "waits for its turn: what it needs is kept for an earlier job");
+        snprintf(ret, size, "waits for its turn: its resources are reserved for an earlier job");
         return;
     case PLAN_NEVER:
         if (job->gpus > room->gpus)
-            snprintf(ret, size, "can never start: %u GPUs wanted, the server has %u", job->gpus,
-                     room->gpus);
+            snprintf(ret, size, "can never start: it needs %u GPUs, and the server has %u",
+                     job->gpus, room->gpus);
         else
             memory_sentence(room, job, true, ret, size);
         return;
     }
+}
+
+void plan_gpu_text(uint64_t gpus, char ret[PLAN_GPU_TEXT])
+{
+    size_t len = 0;
+    ret[0] = '\0';
+    for (unsigned i = 0; i < PLAN_GPUS_MAX; i++)
+        if (gpus >> i & 1)
+            len += (size_t)snprintf(ret + len, PLAN_GPU_TEXT - len, "%s%u", len ? "," : "", i);
+}
+
+uint64_t plan_gpu_bits(const char *text)
+{
+    uint64_t gpus = 0;
+    while (text && *text) {
+        char *end;
+        unsigned long i = strtoul(text, &end, 10);
+        if (end == text)
+            break;
+        if (i < PLAN_GPUS_MAX)
+            gpus |= UINT64_C(1) << i;
+        text = *end == ',' ? end + 1 : "";
+    }
+    return gpus;
 }

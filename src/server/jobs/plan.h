@@ -1,9 +1,7 @@
-/* Which job starts next. Pure: no I/O, no clock.
- *
- * Jobs are looked at by priority, then by age. One that cannot start yet keeps what it waits for: a
- * later one may start only where that leaves the earlier one no worse off, so that small jobs pass
- * a large one where they do not take its place, and nobody waits for ever but behind others of a
- * higher priority. */
+/* Decides which job starts next. Pure: no I/O, no clock. Jobs are considered by priority, then by
+ * age. A job that cannot start yet reserves the resources it waits for: a later job may start only
+ * if that does not delay the earlier one. So small jobs overtake a large one if they do not need
+ * its resources, and only jobs of a higher priority can delay a job indefinitely. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,21 +11,19 @@
 enum { PLAN_GPUS_MAX = 64 };
 
 struct plan_room {
-    unsigned slots;        /* in all */
-    uint64_t memory_bytes; /* for all jobs together; 0: not limited */
-    unsigned gpus;         /* in all, at most PLAN_GPUS_MAX */
-    /* in use by jobs that run */
+    unsigned slots;
+    uint64_t memory_bytes; /* for all jobs together; 0: no limit */
+    unsigned gpus;         /* at most PLAN_GPUS_MAX */
+    /* used by running jobs: */
     unsigned slots_used;
     uint64_t memory_used;
-    uint64_t gpus_used; /* bits */
+    uint64_t gpus_used; /* as bits */
 };
 
 struct plan_job {
-    int64_t id;
-    int priority;
-    uint64_t memory_bytes; /* 0: not known, counts nothing */
+    uint64_t memory_bytes; /* 0: unknown; reserves nothing */
     unsigned gpus;
-    bool waits; /* for jobs before it, or held: takes no place in the queue */
+    bool waits; /* waits until other jobs have succeeded; reserves nothing */
 };
 
 enum plan_why {
@@ -36,18 +32,24 @@ enum plan_why {
     PLAN_WAITS_SLOT,
     PLAN_WAITS_MEMORY,
     PLAN_WAITS_GPU,
-    PLAN_WAITS_TURN, /* it would fit, but for an earlier one */
-    PLAN_NEVER       /* more than there is at all */
+    PLAN_WAITS_TURN, /* there is room, but an earlier job has reserved it */
+    PLAN_NEVER       /* needs more than the server has */
 };
 struct plan_verdict {
     enum plan_why why;
-    uint64_t gpus; /* bits, of one that starts */
+    uint64_t gpus; /* bits, if it starts */
 };
 
-/* JOBS in any order (fastest in that of the queue: priority, then id); RET has an entry for each,
- * in the same order. At most one starts per call: the first that can. */
+/* JOBS are in the order of the queue: by priority, then by id. RET has an entry for each. At most
+ * one job starts per call: the first that can. */
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret);
-/* "waits for memory: 24.0 GiB wanted, 11.2 of 58.0 GiB free" */
+/* Converts a set of GPUs to "0,2", the format of CUDA_VISIBLE_DEVICES ("" if empty), and back; NULL
+ * is the empty set. */
+enum { PLAN_GPU_TEXT = PLAN_GPUS_MAX * 3 };
+void plan_gpu_text(uint64_t gpus, char ret[PLAN_GPU_TEXT]);
+uint64_t plan_gpu_bits(const char *text);
+
+/* Writes a reason such as "waits for memory: needs 24.0 GiB, 11.2 of 58.0 GiB free". */
 void plan_sentence(const struct plan_room *room, const struct plan_job *job,
                    const struct plan_verdict *verdict, char *ret, size_t size);

@@ -1,4 +1,4 @@
-/* A request for a job, checked key by key; what is wrong is said with the key and its value. */
+/* Validates a job request key by key; errors contain the key and its value. */
 #include "server/jobs/spec.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, PRIORITY_MAX = 100 };
 
-/* What a key is read into, and with. */
+/* Arguments of the functions that read a key. */
 struct spec_input {
     struct job_spec *spec;
     const char *base_cwd;
@@ -47,20 +47,21 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
     size_t bytes = 0, n = json_array_size(v);
     if (!json_is_array(v) || n == 0)
         return json_refuse(in->err, key, v,
-                           "is not a list of texts like [\"python\", \"train.py\"]");
+                           "is not a list of strings like [\"python\", \"train.py\"]");
     for (size_t i = 0; i < n; i++) {
         const json_t *word = json_array_get(v, i);
         if (!is_plain_text(word))
-            return json_refuse(in->err, key, word, "is not a text that can be an argument");
+            return json_refuse(in->err, key, word, "is not a string without NUL");
         bytes += json_string_length(word) + 1;
     }
     if (json_string_length(json_array_get(v, 0)) == 0)
-        return json_refuse(in->err, key, v, "begins with an empty text; name the program there");
+        return json_refuse(in->err, key, v, "begins with an empty string; it must be the program");
     if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
-        return err_set(in->err, -EINVAL,
-                       "%s: %zu arguments of %zu bytes are too many; at most %d of %d bytes are "
-                       "taken, put more into a file",
-                       key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
+        return err_set(
+            in->err, -EINVAL,
+            "%s: %zu arguments of %zu bytes are too many; the limit is %d arguments and %d "
+            "bytes; put more into a file",
+            key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
 
@@ -71,7 +72,7 @@ static const char *program_name(const json_t *command)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* The last of a long name's bytes must not be half a character. */
+/* The program's name, truncated between UTF-8 characters. */
 static json_t *default_name(const json_t *command)
 {
     const char *name = program_name(command);
@@ -89,7 +90,7 @@ static int spec_read_name(struct spec_input *in, const char *key, const json_t *
     if (!v)
         return spec_set(in, key, default_name(json_object_get(in->spec->doc, "command")));
     if (!is_plain_text(v) || json_string_length(v) == 0 || json_string_length(v) > JOB_NAME_MAX)
-        return json_refuse(in->err, key, v, "is not a text of 1 to 128 bytes");
+        return json_refuse(in->err, key, v, "is not a string of 1 to 128 bytes");
     return spec_set(in, key, json_string(json_string_value(v)));
 }
 
@@ -98,19 +99,19 @@ static int spec_read_cwd(struct spec_input *in, const char *key, const json_t *v
     char path[PATH_MAX];
     struct stat st;
     if (v && (!is_plain_text(v) || json_string_length(v) == 0))
-        return json_refuse(in->err, key, v, "is not a folder's path");
+        return json_refuse(in->err, key, v, "is not a path");
     const char *asked = v ? json_string_value(v) : in->base_cwd;
     int n = asked[0] == '/' || !v ? snprintf(path, sizeof path, "%s", asked)
                                   : snprintf(path, sizeof path, "%s/%s", in->base_cwd, asked);
     if (n < 0 || (size_t)n >= sizeof path)
-        return json_refuse(in->err, key, v, "is too long for a path");
+        return json_refuse(in->err, key, v, "is longer than a path can be");
     if (stat(path, &st) < 0)
-        return err_set(in->err, -EINVAL, "%s: folder \"%s\" cannot be had: %s", key, path,
+        return err_set(in->err, -EINVAL, "%s: cannot use folder \"%s\": %s", key, path,
                        strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return err_set(in->err, -EINVAL, "%s: \"%s\" is not a folder", key, path);
     if (access(path, X_OK) < 0)
-        return err_set(in->err, -EINVAL, "%s: folder \"%s\" cannot be entered: %s", key, path,
+        return err_set(in->err, -EINVAL, "%s: cannot enter folder \"%s\": %s", key, path,
                        strerror(errno));
     return spec_set(in, key, json_string(path));
 }
@@ -127,20 +128,21 @@ static int spec_read_env(struct spec_input *in, const char *key, const json_t *v
     json_object_foreach((json_t *)(uintptr_t)v, name, value)
     {
         if (!name[0] || strchr(name, '='))
-            return err_set(in->err, -EINVAL, "%s: \"%.100s\" cannot be a variable's name", key,
+            return err_set(in->err, -EINVAL, "%s: \"%.100s\" is not a valid variable name", key,
                            name);
         if (!is_plain_text(value)) {
             char what[128];
             snprintf(what, sizeof what, "%s.%.100s", key, name);
-            return json_refuse(in->err, what, value, "is not a text");
+            return json_refuse(in->err, what, value, "is not a string");
         }
         bytes += strlen(name) + json_string_length(value) + 2;
     }
     if (json_object_size(v) > VARIABLES_MAX || bytes > JOB_ENV_MAX)
-        return err_set(in->err, -EINVAL,
-                       "%s: %zu variables of %zu bytes are too many; at most %d of %d bytes are "
-                       "taken",
-                       key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
+        return err_set(
+            in->err, -EINVAL,
+            "%s: %zu variables of %zu bytes are too many; the limit is %d variables and %d "
+            "bytes",
+            key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
     return spec_set(in, key, json_deep_copy(v));
 }
 
@@ -167,7 +169,7 @@ static int spec_read_priority(struct spec_input *in, const char *key, const json
     return spec_read_int(in, key, v, -PRIORITY_MAX, PRIORITY_MAX, &in->spec->priority);
 }
 
-/* "24G" or a number of bytes. */
+/* Reads "24G" or a number of bytes. */
 static int spec_read_size(struct spec_input *in, const char *key, const json_t *v, bool percent_too,
                           struct quantity_size *ret)
 {
@@ -217,14 +219,14 @@ static int spec_read_after(struct spec_input *in, const char *key, const json_t 
     if (!v)
         return spec_set(in, key, json_array());
     if (!json_is_array(v) || json_array_size(v) > JOB_AFTER_MAX)
-        return json_refuse(in->err, key, v, "is not a list of at most 64 jobs like [12, 13]");
+        return json_refuse(in->err, key, v, "is not a list of at most 64 job ids like [12, 13]");
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *id = json_array_get(v, i);
         if (!json_is_integer(id) || json_integer_value(id) < 1)
-            return json_refuse(in->err, key, id, "is not the number of a job");
+            return json_refuse(in->err, key, id, "is not a job id");
         for (size_t k = 0; k < s->after_count; k++) {
             if (s->after[k] == json_integer_value(id))
-                return json_refuse(in->err, key, v, "names a job twice");
+                return json_refuse(in->err, key, v, "contains a job twice");
         }
         s->after[s->after_count++] = json_integer_value(id);
     }
@@ -243,8 +245,8 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
         bytes += strlen(name) + json_string_length(value);
     }
     if (bytes > JOB_OPTIONS_MAX)
-        return err_set(in->err, -EINVAL, "%s: %zu bytes are too many; at most %d are taken", key,
-                       bytes, JOB_OPTIONS_MAX);
+        return err_set(in->err, -EINVAL, "%s: %zu bytes are too many; the limit is %d", key, bytes,
+                       JOB_OPTIONS_MAX);
     int r = spec_set(in, key, v ? json_deep_copy(v) : json_object());
     struct run_options o = {0};
     if (r == 0)
@@ -253,8 +255,8 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
     return r;
 }
 
-/* In the order in which they are read: a name may come from the command, and what to set aside
- * from `limit` only where there is no `memory`. */
+/* In the order of reading: the default name comes from the command, and `limit` is the memory to
+ * reserve only if there is no `memory`. */
 static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);
@@ -277,8 +279,8 @@ static int spec_check_keys(const json_t *doc, struct err *err)
             is_known = strcmp(key, keys[i].key) == 0;
         if (!is_known)
             return err_set(err, -EINVAL,
-                           "there is no key \"%.100s\" in a request; it may have command, name, "
-                           "cwd, env, gpus, memory, limit, priority, after and options",
+                           "unknown key \"%.100s\"; a request has command, name, cwd, env, gpus, "
+                           "memory, limit, priority, after and options",
                            key);
     }
     return 0;
@@ -288,7 +290,7 @@ static int spec_read_keys(const json_t *doc, struct spec_input *in)
 {
     for (size_t i = 0; i < KEYS; i++) {
         const json_t *v = json_object_get(doc, keys[i].key);
-        /* null is as good as nothing; a command there must be */
+        /* null is the same as a missing key, except for the command, which is required */
         int r = keys[i].read(in, keys[i].key, i > 0 && json_is_null(v) ? NULL : v);
         if (r == -ENOMEM)
             return err_set(in->err, r, "out of memory");
@@ -309,7 +311,7 @@ int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret,
                     "\"train.py\"]}");
     if (r == 0 && !json_object_get(doc, "command"))
         r = err_set(err, -EINVAL,
-                    "command: it is missing; a request is an object like "
+                    "command: missing; a request is an object like "
                     "{\"command\": [\"python\", \"train.py\"]}");
     if (r == 0)
         r = spec_check_keys(doc, err);

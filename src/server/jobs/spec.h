@@ -1,5 +1,5 @@
-/* What a job is asked to be (docs/api.md, "A request"): taken in from outside, checked whole, kept
- * as it was given. */
+/* A job request (docs/reference/api.md, "A request"): user input, validated completely, and stored
+ * as given. */
 #pragma once
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 
 struct err;
 
-/* Bytes, but for the first: entries. */
+/* Limits: the first is a number, the others are bytes. */
 enum {
     JOB_AFTER_MAX = 64,
     JOB_COMMAND_MAX = 128 << 10,
@@ -20,42 +20,44 @@ enum {
 };
 
 struct job_spec {
-    json_t *doc; /* owned: normalised, every key of a request there; may be read again */
-    /* views into it */
+    json_t *doc; /* owned: normalised, with every key of a request; can be read again */
+    /* pointers into DOC */
     const char *name;
     const char *cwd;
     int gpus;
     int priority;
     int64_t after[JOB_AFTER_MAX];
     size_t after_count;
-    uint64_t memory_bytes; /* what to set aside: "memory", else an absolute "limit"; 0: not told */
-    const char *memory_from;      /* "declared" or "limit"; NULL */
-    struct options_given options; /* of `ebb run`, --limit among them */
+    uint64_t memory_bytes;   /* memory to reserve: "memory", else an absolute "limit"; 0: unknown */
+    const char *memory_from; /* source of memory_bytes: "declared" or "limit"; or NULL */
+    struct options_given options; /* options of `ebb run`, including --limit */
 };
 
-/* Borrows DOC. -EINVAL with a sentence that names the key and the value. BASE_CWD is where relative
- * folders are; the folder must exist. Unknown keys are errors. */
+/* Borrows DOC. -EINVAL with an error that contains the key and the value. Relative folders are
+ * relative to BASE_CWD; the folder must exist. Unknown keys are errors. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
-void job_spec_fini(struct job_spec *spec); /* accepts a zeroed one */
-/* What `ebb` is to be called with: run --detached --lock-fd N --run-dir=PATH … -- COMMAND…; both
- * NULL-ended, each one allocation for free(). The environment is the server's own without EBB_* and
- * CUDA_VISIBLE_DEVICES, then the request's, then CUDA_VISIBLE_DEVICES with the numbers of GPUS. A
- * job that asked for none sees none, unless the request's own environment says otherwise. */
+void job_spec_fini(struct job_spec *spec); /* accepts a zeroed struct */
+/* The command line of `ebb`: run --detached --lock-fd N --run-dir=PATH … -- COMMAND…, and its
+ * environment; both are NULL-terminated, and each is one allocation for free(). The environment is
+ * the server's own without EBB_* and CUDA_VISIBLE_DEVICES, then the request's, then
+ * CUDA_VISIBLE_DEVICES=GPUS. A job that requests no GPUs ("") sees none, unless the request's own
+ * environment sets the variable. */
 struct job_launch {
     char **argv;
     char **env;
 };
 struct job_place {
-    const char *run_dir;   /* the folder's path */
-    const char *folder_id; /* what it is to be signed with */
+    const char *run_dir;   /* path of the folder */
+    const char *folder_id; /* signature of the folder */
     int lock_fd;
-    uint64_t interval_ns, log_bytes; /* where the request has none; 0: as `ebb run` does */
+    /* used if the request does not set them; 0: default of `ebb run` */
+    uint64_t interval_ns, log_bytes;
 };
-/* -ENOMEM */
+/* 0 or -ENOMEM. */
 int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
-                    const int *gpus, size_t gpu_count, struct job_launch *ret);
+                    const char *gpus, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
 
-/* Name of the run folder, "17-NAME": NAME by the rule of trace/rundir.h. */
+/* Makes the name of the run folder, "17-NAME"; NAME is cleaned as in trace/rundir.h. */
 enum { JOB_FOLDER_MAX = 96, JOB_FOLDER_ID_SIZE = 33 };
 void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX]);

@@ -1,4 +1,4 @@
-/* From a request to the command line and the environment of `ebb run`. */
+/* Makes the command line and the environment of `ebb run` from a request. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,22 +15,16 @@
 
 static const char visible[] = "CUDA_VISIBLE_DEVICES";
 
-/* Texts one after another, each with its NUL, and how many. */
+/* Strings one after another, each with its NUL, and their number. */
 struct texts {
     struct buf bytes;
     size_t count;
 };
 
-static void launch_end_text(struct texts *t)
-{
-    buf_add_byte(&t->bytes, 0);
-    t->count++;
-}
-
 static void launch_add(struct texts *t, const char *text)
 {
-    buf_add_str(&t->bytes, text);
-    launch_end_text(t);
+    buf_add(&t->bytes, text, strlen(text) + 1);
+    t->count++;
 }
 
 __attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, const char *fmt, ...)
@@ -39,10 +33,11 @@ __attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, c
     va_start(ap, fmt);
     buf_vprintf(&t->bytes, fmt, ap);
     va_end(ap);
-    launch_end_text(t);
+    buf_add_byte(&t->bytes, 0);
+    t->count++;
 }
 
-/* One allocation: the pointers, then what they point at. */
+/* Makes one allocation: the pointers, then the strings. */
 static char **list_of(struct texts *t)
 {
     size_t head = (t->count + 1) * sizeof(char *);
@@ -91,7 +86,8 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* Of our own: not what was meant for us, nor what the request or the server say otherwise. */
+/* Whether a variable of the server is passed on: not those of ebb, nor those that the request sets.
+ */
 static bool is_passed_on(const char *variable, const json_t *env)
 {
     size_t n = strcspn(variable, "=");
@@ -105,7 +101,7 @@ static bool is_passed_on(const char *variable, const json_t *env)
     return !json_object_get(env, name);
 }
 
-static char **make_env(const struct job_spec *spec, const int *gpus, size_t gpu_count)
+static char **make_env(const struct job_spec *spec, const char *gpus)
 {
     json_t *env = json_object_get(spec->doc, "env");
     struct texts t = {0};
@@ -117,25 +113,21 @@ static char **make_env(const struct job_spec *spec, const int *gpus, size_t gpu_
     }
     json_object_foreach(env, name, value)
     {
-        if (gpu_count > 0 && strcmp(name, visible) == 0)
+        if (gpus[0] && strcmp(name, visible) == 0)
             continue;
         launch_addf(&t, "%s=%s", name, json_string_value(value));
     }
-    if (gpu_count > 0 || !json_object_get(env, visible)) {
-        buf_printf(&t.bytes, "%s=", visible);
-        for (size_t i = 0; i < gpu_count; i++)
-            buf_printf(&t.bytes, "%s%d", i ? "," : "", gpus[i]);
-        launch_end_text(&t);
-    }
+    if (gpus[0] || !json_object_get(env, visible))
+        launch_addf(&t, "%s=%s", visible, gpus);
     return list_of(&t);
 }
 
 int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
-                    const int *gpus, size_t gpu_count, struct job_launch *ret)
+                    const char *gpus, struct job_launch *ret)
 {
     struct job_launch launch = {
         .argv = make_argv(spec, program, place),
-        .env = make_env(spec, gpus, gpu_count),
+        .env = make_env(spec, gpus),
     };
     if (!launch.argv || !launch.env) {
         job_launch_fini(&launch);

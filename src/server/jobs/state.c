@@ -1,4 +1,4 @@
-/* The words for a job's states, and the table of which may follow which. */
+/* The names of the states and the table of transitions. */
 #include "server/jobs/state.h"
 
 #include <errno.h>
@@ -10,16 +10,16 @@ enum {
 
 static const struct {
     const char *word;
-    int next; /* bits */
+    int next; /* states that may follow, as bits */
 } states[JOB_STATES] = {
-    /* one whose predecessors failed is never started */
+    /* A queued job is cancelled if a job that it waits for failed. */
     [JOB_QUEUED] = {"queued", 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_FAILED |
                                   1 << JOB_CANCELLED | 1 << JOB_LOST},
-    /* back to queued: a server died before anything was started */
+    /* Back to queued: the server was killed before it started the job. */
     [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
     [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
     [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
-    /* running again: the guard stopped it to start it anew */
+    /* Running again: the guard stopped the job to restart it. */
     [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},

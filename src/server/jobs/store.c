@@ -1,4 +1,4 @@
-/* The store's file: opened, checked and migrated, its transactions, and what its failures mean. */
+/* Opens, checks and migrates the store; its transactions and error messages. */
 #include "server/jobs/store.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "server/jobs/store_private.h"
 
 enum { NCP_MAGIC = 0x564c, CIFS_MAGIC_OLD = (int)0xFF534D42, SMB2_MAGIC = (int)0xFE534D42 };
-enum { BUSY_MS = 500 }; /* a server that was just killed may not be gone yet */
+enum { BUSY_MS = 500 }; /* a server that was just killed may not have exited yet */
 
-/* ---- what failures mean ---- */
+/* ---- errors ---- */
 
 static bool is_no_room(int errnum)
 {
@@ -37,26 +37,24 @@ int store_fail(struct store *s, struct err *err)
     case SQLITE_CANTOPEN:
         if (code == SQLITE_FULL || is_no_room(errnum))
             return err_set(err, -ENOSPC,
-                           "there is no room for the job store %s; nothing is accepted until there "
-                           "is on its disk",
+                           "no space left for the job store %s; free some space on its disk",
                            s->path);
-        return err_set(err, errnum == EACCES ? -EACCES : -EIO,
-                       "the job store %s cannot be read or written: %s", s->path,
-                       errnum ? strerror(errnum) : why);
+        return err_set(err, errnum == EACCES ? -EACCES : -EIO, "cannot access the job store %s: %s",
+                       s->path, errnum ? strerror(errnum) : why);
     case SQLITE_READONLY:
     case SQLITE_PERM:
-        return err_set(err, -EACCES, "the job store %s cannot be written: %s", s->path, why);
+        return err_set(err, -EACCES, "cannot write the job store %s: %s", s->path, why);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return err_set(err, -EBUSY,
-                       "the job store %s is in use by another server; end that one, or give this "
-                       "one a folder of its own",
+                       "the job store %s is in use by another server; stop that one, or choose "
+                       "another folder with --state-dir",
                        s->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return err_set(err, -EBADMSG,
-                       "the job store %s is damaged (%s); move it away to begin with an empty one, "
-                       "the runs stay in their folders",
+                       "the job store %s is damaged (%s); move it away to start with an empty one; "
+                       "run folders are not affected",
                        s->path, why);
     case SQLITE_NOMEM:
         return err_set(err, -ENOMEM, "out of memory");
@@ -95,7 +93,7 @@ int store_step(struct store *s, sqlite3_stmt *st, struct err *err)
 {
     errno = 0;
     int r = sqlite3_step(st);
-    s->errnum = errno; /* of a commit that fails sqlite3_system_errno knows nothing */
+    s->errnum = errno; /* sqlite3_system_errno does not report a failed commit */
     return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, err);
 }
 
@@ -105,7 +103,7 @@ static void bind_whole(sqlite3_stmt *st, int at, uint64_t v)
         sqlite3_bind_int64(st, at, (sqlite3_int64)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* Texts are the caller's until the statement is reset, and no call goes on longer than that. */
+/* Texts are not copied, because every call resets its statement before it returns. */
 static sqlite3_stmt *bind_all(struct store *s, enum store_statement which, struct err *err,
                               const char *types, va_list ap)
 {
@@ -156,84 +154,41 @@ uint64_t store_u64(sqlite3_stmt *st, int column)
 
 static void roll_back(struct store *s)
 {
-    if (!sqlite3_get_autocommit(s->db)) /* a full disk may have done it already */
+    if (!sqlite3_get_autocommit(s->db)) /* on a full disk SQLite has rolled back itself */
         store_run(s, SQL_ROLLBACK, NULL, "");
-}
-
-int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err)
-{
-    memcpy(turn->counts, s->counts, sizeof turn->counts);
-    if (s->group_lost)
-        return err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
-    return store_run(s, s->is_grouped ? SQL_SAVE : SQL_BEGIN, err, "");
-}
-
-/* Of one call between store_begin and store_commit. */
-static int end_part(struct store *s, int r, struct err *err)
-{
-    if (r == 0)
-        r = store_run(s, SQL_SAVE_RELEASE, err, "");
-    if (r == 0)
-        return 0;
-    if (sqlite3_get_autocommit(s->db))
-        s->group_lost = r;
-    else if (store_run(s, SQL_SAVE_ROLLBACK, NULL, "") == 0)
-        store_run(s, SQL_SAVE_RELEASE, NULL, "");
-    return r;
-}
-
-int store_turn_end(struct store *s, const struct store_turn *turn, int r, struct err *err)
-{
-    if (s->is_grouped) {
-        r = end_part(s, r, err);
-    } else {
-        if (r == 0)
-            r = store_run(s, SQL_COMMIT, err, "");
-        if (r < 0)
-            roll_back(s);
-    }
-    if (r < 0)
-        memcpy(s->counts, turn->counts, sizeof s->counts);
-    return r;
 }
 
 int store_begin(struct store *s, struct err *err)
 {
-    if (s->is_grouped)
-        return err_set(err, -EINVAL, "the job store %s is in a change already", s->path);
-    int r = store_run(s, SQL_BEGIN, err, "");
-    if (r == 0) {
-        s->is_grouped = true;
-        s->group_lost = 0;
+    if (s->failure)
+        return err_set(err, s->failure, "job store %s: the transaction has failed", s->path);
+    if (s->depth == 0) {
+        int r = store_run(s, SQL_BEGIN, err, "");
+        if (r < 0)
+            return r;
         s->last_id_before = s->last_id;
         memcpy(s->counts_before, s->counts, sizeof s->counts);
     }
-    return r;
+    s->depth++;
+    return 0;
 }
 
-void store_cancel(struct store *s)
+int store_end(struct store *s, int r, struct err *err)
 {
-    if (!s->is_grouped)
-        return;
-    roll_back(s);
-    s->is_grouped = false;
-    s->group_lost = 0;
-    s->last_id = s->last_id_before;
-    memcpy(s->counts, s->counts_before, sizeof s->counts);
-}
-
-int store_commit(struct store *s, struct err *err)
-{
-    int r = 0;
-    if (!s->is_grouped)
-        return err_set(err, -EINVAL, "the job store %s is in no change", s->path);
-    if (s->group_lost)
-        r = err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
-    else
+    if (--s->depth > 0) {
+        s->failure = r < 0 ? r : s->failure;
+        return r;
+    }
+    if (r == 0 && s->failure)
+        r = err_set(err, s->failure, "job store %s: the transaction has failed", s->path);
+    s->failure = 0;
+    if (r == 0)
         r = store_run(s, SQL_COMMIT, err, "");
-    if (r < 0)
-        store_cancel(s);
-    s->is_grouped = false;
+    if (r < 0) {
+        roll_back(s);
+        s->last_id = s->last_id_before;
+        memcpy(s->counts, s->counts_before, sizeof s->counts);
+    }
     return r;
 }
 
@@ -258,16 +213,16 @@ static int check_place(const char *path, struct err *err)
     if (slash)
         slash[slash == folder] = '\0';
     if (!folder || statfs(slash ? folder : ".", &fs) < 0)
-        return 0; /* opening it will say why */
+        return 0; /* sqlite3_open reports the error */
     if (!store_is_local((long)fs.f_type))
         return err_set(err, -EREMOTE,
-                       "the job store %s would be on a network file system, whose locks cannot be "
-                       "relied on; name a folder on a disk of this machine",
+                       "the job store %s would be on a network file system, whose locks are not "
+                       "reliable; choose a folder on a local disk with --state-dir",
                        path);
     return 0;
 }
 
-/* One whole number that a pragma or a query answers. */
+/* Reads the integer result of a pragma or a query. */
 static int ask(struct store *s, const char *sql, int64_t *ret, struct err *err)
 {
     sqlite3_stmt *st = NULL;
@@ -285,8 +240,8 @@ static int execute(struct store *s, const char *sql, struct err *err)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
 }
 
-/* A second server is refused by the first read: the lock is taken then and kept. The log is short,
- * and cut when it was not: it must not grow for years. */
+/* With exclusive locking the first read takes a lock and keeps it, so that a second server is
+ * refused. */
 static int set_up(struct store *s, struct err *err)
 {
     static const char before[] = "PRAGMA locking_mode = EXCLUSIVE;"
@@ -322,9 +277,9 @@ static int check_whole(struct store *s, struct err *err)
     const char *says = r == 1 ? (const char *)sqlite3_column_text(st, 0) : NULL;
     if (r == 1 && (!says || strcmp(says, "ok") != 0))
         r = err_set(err, -EBADMSG,
-                    "the job store %s is damaged (%.100s); move it away to begin with an empty "
-                    "one, the runs stay in their folders",
-                    s->path, says ? says : "no word from its check");
+                    "the job store %s is damaged (%.100s); move it away to start with an empty "
+                    "one; run folders are not affected",
+                    s->path, says ? says : "quick_check returned nothing");
     sqlite3_finalize(st);
     return r < 0 ? r : 0;
 }
@@ -346,7 +301,7 @@ static int migrate(struct store *s, int64_t version, struct err *err)
     return r;
 }
 
-/* Nothing is written to a file that is not ours, or is a newer ebb's. */
+/* Writes nothing to a file of another program or of a newer ebb. */
 static int check_and_migrate(struct store *s, struct err *err)
 {
     int64_t tables = 0, application = 0, version = 0;
@@ -358,13 +313,16 @@ static int check_and_migrate(struct store *s, struct err *err)
     if (r < 0)
         return r;
     if (tables > 0 && application != STORE_APPLICATION)
-        return err_set(err, -EBADMSG,
-                       "%s is a database, but no job store of ebb; name another file", s->path);
+        return err_set(
+            err, -EBADMSG,
+            "%s is a database of another program; move it away, or choose another folder "
+            "with --state-dir",
+            s->path);
     if (version > STORE_VERSION)
         return err_set(
             err, -ENOTSUP,
-            "the job store %s is of version %lld, this ebb knows up to %d; use the newer "
-            "ebb that wrote it",
+            "the job store %s has version %lld, this ebb supports up to %d; use the newer ebb "
+            "that wrote it",
             s->path, (long long)version, STORE_VERSION);
     r = start_log(s, err);
     if (r == 0 && tables > 0)
@@ -397,7 +355,8 @@ int store_open(const char *path, struct store **ret, struct err *err)
         free(s);
         return err_set(err, -ENOMEM, "out of memory");
     }
-    /* nobody else's to read; one that is there is not touched, for closing it would drop locks */
+    /* Creates the file with mode 0600. An existing file is not opened, because closing it would
+     * drop SQLite's locks. */
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);
@@ -409,7 +368,7 @@ int store_open(const char *path, struct store **ret, struct err *err)
         r = check_and_migrate(s, err);
     if (r == 0)
         r = count_states(s, err);
-    if (r == 0) /* of all that ever were: AUTOINCREMENT */
+    if (r == 0) /* the largest id ever used, from AUTOINCREMENT */
         r = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
     if (r < 0) {
         store_close(s);
@@ -424,7 +383,6 @@ void store_close(struct store *s)
     if (!s)
         return;
     settle_pending(s);
-    store_cancel(s);
     for (int i = 0; i < SQL_STATEMENTS; i++)
         sqlite3_finalize(s->statements[i]);
     for (int i = 0; i < STORE_LISTS; i++)

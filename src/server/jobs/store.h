@@ -1,9 +1,7 @@
-/* What was accepted, durably: SQLite (WAL, synchronous FULL, STRICT tables), one connection, in the
- * server. When a call that changes something returns 0 it is on disk; when it fails nothing has
- * changed, and the store can be used on (after a full disk has room again, for instance).
- *
- * Failures come with a sentence: -ENOSPC no room, -EIO the disk, -EBADMSG the file is damaged,
- * -ENOMEM. */
+/* The job store: SQLite (WAL, synchronous FULL, STRICT tables), one connection. When a call that
+ * changes something returns 0, the change is on disk. When it fails, nothing has changed, and the
+ * store remains usable, for instance once a full disk has space again. Failures have an error
+ * message: -ENOSPC, -EIO, -EBADMSG (the file is damaged), -ENOMEM. */
 #pragma once
 
 #include <jansson.h>
@@ -16,97 +14,94 @@
 struct err;
 struct store;
 
-/* One row. Pointers are valid until the next call on the store, unless it is said otherwise. */
+/* One row. Pointers are valid until the next call on the store. */
 struct store_job {
     int64_t id;
     enum job_state state;
-    const char *reason;  /* or NULL */
+    const char *reason;  /* may be NULL */
     const char *request; /* JSON, normalised (jobs/spec.h) */
     const char *name;
     int priority;
-    int64_t rerun_of; /* 0: none */
+    int64_t rerun_of; /* 0: not a rerun */
     uint64_t memory_bytes;
     const char *memory_from;
-    const char *gpus;      /* "0,1"; NULL */
-    const char *run_dir;   /* name of the folder below runs/; NULL: not started, or there is none */
-    const char *folder_id; /* what that is signed with; NULL: made by an ebb that did not sign */
+    const char *gpus;      /* "0,1"; may be NULL */
+    const char *run_dir;   /* name of the folder in runs/; NULL: none */
+    const char *folder_id; /* signature of the folder; NULL: created by an ebb that did not sign */
     uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: not yet */
-    uint64_t ended_age_ns; /* how long servers had run with this store when it ended */
-    const char *end; /* JSON of the facts of an ended job (status, cause, memory, verdict, …) */
+    uint64_t ended_age_ns; /* the store's age when the job ended (jobs_age_ns) */
+    const char *end;       /* facts of an ended job as JSON (status, cause, memory, verdict, …) */
 };
 
-/* Creates or opens PATH, migrates it by user_version; -EBUSY where another server has it; a newer
- * version (-ENOTSUP), a damaged or foreign file (-EBADMSG) and one on a network file system
- * (-EREMOTE: its locks cannot be relied on) are refused with a sentence. Nothing else in this
- * process may open and close the file: that would drop the lock. */
+/* Creates or opens PATH, and migrates it according to user_version. -EBUSY: another server uses it;
+ * -ENOTSUP: a newer version; -EBADMSG: damaged, or not a job store; -EREMOTE: on a network file
+ * system, whose locks are not reliable. No other code in this process may open and close the file:
+ * that would drop the lock. */
 int store_open(const char *path, struct store **ret, struct err *err);
-void store_close(struct store *store); /* NULL is fine */
+void store_close(struct store *store); /* accepts NULL */
 
-/* Several calls in one commit, each of them as it is alone: between these two a call that fails
- * changes nothing, the others hold, and nothing is on disk before store_commit has returned 0.
- * Where that fails, none of them has happened. */
+/* Put several calls into one commit. Transactions nest: the outermost store_end commits, or rolls
+ * everything back if any call in between failed. RESULT is the result of the calls so far;
+ * store_end returns it, or the error of the commit. */
 int store_begin(struct store *store, struct err *err);
-int store_commit(struct store *store, struct err *err);
-void store_cancel(struct store *store);
+int store_end(struct store *store, int result, struct err *err);
 
-/* Ids are never used twice: each is one above the largest that this store, or a caller of
- * store_ids_above, has known. */
-int64_t store_next_id(const struct store *store); /* what store_add will give */
+/* Ids are never reused: each is one above the largest that this store or a caller of
+ * store_ids_above has seen. */
+int64_t store_next_id(const struct store *store); /* the id that store_add will use next */
 void store_ids_above(struct store *store, int64_t id);
-/* Accepts a job in STATE (queued, or starting where it can start at once: one commit; another state
- * for one that is taken over as history). Its id is not read. */
+/* Adds a job that is queued or, if imported, in a final state. job->id is ignored. */
 int store_add(struct store *store, const struct store_job *job, int64_t *ret_id, struct err *err);
 
-/* What a change brings with it; zero and NULL leave things as they are. */
+/* A change of state. Columns whose member is 0 or NULL are unchanged. */
 struct store_change {
     enum job_state state;
-    const char *reason; /* that of the state: NULL takes away what was there */
+    const char *reason; /* reason of the state; NULL: none */
     uint64_t at_ns;
-    uint64_t started_ns; /* 0: at_ns, where it is the first of running, checkpointing, stopping */
-    const char *run_dir; /* "": there is none */
+    uint64_t started_ns; /* 0: use at_ns of the first of running, checkpointing and stopping */
+    const char *run_dir; /* "": clear the column */
     const char *folder_id, *gpus, *memory_from, *end;
     uint64_t memory_bytes;
-    uint64_t ended_age_ns; /* of a final state */
+    uint64_t ended_age_ns; /* for a final state */
 };
-/* State, its entry in the list of changes, and the rest, in one commit. Back to queued takes away
- * run_dir, folder_id, gpus and started_ns. -ENOENT; -EINVAL where STATE may not follow. */
+/* Changes the row and appends to the list of changes. A return to queued clears run_dir, folder_id,
+ * gpus and started_ns. -ENOENT; -EINVAL: STATE cannot follow the present one. */
 int store_change(struct store *store, int64_t id, const struct store_change *change,
                  struct err *err);
 int store_get(struct store *store, int64_t id, struct store_job *ret, struct err *err);
 
-/* A set of states as bits: 1 << JOB_QUEUED | … */
 struct store_filter {
-    unsigned states; /* 0: all */
+    unsigned states; /* bits, 1 << JOB_QUEUED | …; 0: all */
     const char *name;
-    int64_t before; /* ids below; 0: all */
-    unsigned limit; /* 0: none */
+    int64_t before; /* only smaller ids; 0: all */
+    unsigned limit; /* 0: no limit */
     bool oldest_first;
 };
-/* FN returns 0 to go on. It must not call the store. */
+/* Returns 0 to continue. It must not call the store. */
 typedef int store_job_fn(void *user, const struct store_job *job);
 int store_list(struct store *store, const struct store_filter *filter, store_job_fn *fn, void *user,
                struct err *err);
-/* The changes of one job, oldest first, as the API has them: [{t_s, state, reason}]. Of very many
- * the first and the latest are kept. */
+/* The changes of one job, oldest first, as in the API: [{t_s, state, reason}]. Only the first 100
+ * and the last 1000 are stored. */
 int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err);
-void store_count(const struct store *store, uint64_t ret[JOB_STATES]); /* from memory */
+void store_count(const struct store *store, uint64_t ret[JOB_STATES]); /* counted in memory */
 
-/* Learned peaks: what runs of NAME needed. The largest of the last five. */
+/* Learned memory: the largest peak of the last five runs of NAME. */
 int store_learn(struct store *store, const char *name, uint64_t peak_bytes, uint64_t at_ns,
                 struct err *err);
-uint64_t store_learned(struct store *store, const char *name); /* 0: nothing known */
+uint64_t store_learned(struct store *store, const char *name); /* 0: unknown */
 
-/* Counters that outlive a restart (metrics). KEY is one of a few words of ours, never from outside.
- */
+/* Counters that survive a restart (metrics). KEY is one of our own words, never user input. */
 int store_count_up(struct store *store, const char *key, double by, struct err *err);
 struct store_counter {
     char key[48];
     double value;
 };
-/* All of them: *RET is the caller's to free. */
+/* All counters; the caller frees *RET. */
 int store_counters(struct store *store, struct store_counter **ret, size_t *ret_count,
                    struct err *err);
-int store_counter(struct store *store, const char *key, double *ret, struct err *err); /* 0: none */
+/* *RET is 0 if there is no such counter */
+int store_counter(struct store *store, const char *key, double *ret, struct err *err);
 
-/* The row goes, with its changes. -ENOENT. */
+/* Removes the row and its changes. -ENOENT: no such row. */
 int store_remove(struct store *store, int64_t id, struct err *err);

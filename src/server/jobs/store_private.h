@@ -1,4 +1,4 @@
-/* Between the files of the store: its statements, its transactions, its sentences. */
+/* Shared by the files of the store: statements and error messages. */
 #pragma once
 
 #include <sqlite3.h>
@@ -7,14 +7,11 @@
 
 #include "server/jobs/store.h"
 
-/* Every statement that is kept, with its SQL in store_sql. */
+/* The prepared statements; their SQL is in store_sql. */
 enum store_statement {
     SQL_BEGIN,
     SQL_COMMIT,
     SQL_ROLLBACK,
-    SQL_SAVE,
-    SQL_SAVE_RELEASE,
-    SQL_SAVE_ROLLBACK,
     SQL_ADD,
     SQL_GET,
     SQL_CHANGE,
@@ -34,11 +31,11 @@ enum store_statement {
     SQL_STATEMENTS,
 };
 extern const char *const store_sql[SQL_STATEMENTS];
-enum { STORE_LISTS = 16 };                                  /* kinds of lists, see store_rows.c */
+enum { STORE_LISTS = 16 };                                  /* prepared lists (store_rows.c) */
 enum { STORE_VERSION = 2, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
-/* What leads from each version to the next; 0 is an empty file. */
+/* The SQL that migrates each version to the next; version 0 is an empty file. */
 extern const char *const store_schema[STORE_VERSION];
-/* A text of more would be ours to be ashamed of, and is a damaged file's to claim. */
+/* No text that ebb stores is longer, but a damaged file may claim otherwise. */
 enum { STORE_TEXT_MAX = 8 << 20 };
 
 struct store {
@@ -46,35 +43,30 @@ struct store {
     char *path;
     sqlite3_stmt *statements[SQL_STATEMENTS];
     sqlite3_stmt *lists[STORE_LISTS];
-    int errnum;            /* of the last step, where it failed */
-    sqlite3_stmt *pending; /* what the last call's pointers point into */
+    int errnum;            /* errno of the last step, if it failed */
+    sqlite3_stmt *pending; /* statement that owns the pointers which the last call returned */
     uint64_t counts[JOB_STATES];
-    uint64_t counts_before[JOB_STATES]; /* before store_begin */
-    bool is_grouped;                    /* between store_begin and store_commit */
-    int64_t last_id, last_id_before;    /* the largest in use; before store_begin */
-    int group_lost;                     /* why SQLite has rolled the whole of it back; 0 */
+    int64_t last_id; /* the largest id in use */
+    unsigned depth;  /* number of nested transactions */
+    int failure;     /* error of a nested transaction, with which the outermost fails */
+    uint64_t counts_before[JOB_STATES]; /* counts and last_id before the outermost store_begin */
+    int64_t last_id_before;
 };
 
-/* The statement with its values; NULL with a sentence. Ends what the last call left. TYPES has a
- * letter for each value: i int64_t, n uint64_t of which 0 is null, t text or NULL, d double. */
+/* Binds values to a statement; NULL: failed, with an error. Invalidates the pointers of the last
+ * call. TYPES has a letter for each value: i int64_t, n uint64_t (0: null), t text or NULL, d
+ * double. */
 sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
                          const char *types, ...);
-/* The same of one that returns no rows, from the first step to the reset. */
+/* Binds and runs a statement that returns no rows. */
 int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...);
 sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err);
-/* 1 a row, 0 done, or -errno with a sentence. */
+/* 1: a row; 0: done; or -errno. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *err);
 void store_reset(sqlite3_stmt *st);
 
-/* What a call changes between these two is kept together, or not at all. */
-struct store_turn {
-    uint64_t counts[JOB_STATES];
-};
-int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err);
-int store_turn_end(struct store *s, const struct store_turn *turn, int r, struct err *err);
-
 uint64_t store_u64(sqlite3_stmt *st, int column);
-/* What is wrong with the last call of SQLite, as -errno and a sentence. */
+/* The error of the last SQLite call, as -errno and a message. */
 int store_fail(struct store *s, struct err *err);
-/* Whether locks on such a file system (statfs' f_type) can be relied on. */
+/* Whether locks on such a file system (f_type of statfs) are reliable. */
 bool store_is_local(long file_system);

@@ -1,4 +1,4 @@
-/* The rows of the store: jobs, the changes of their states, learned peaks and counters. */
+/* The rows of the store: jobs, their state changes, learned peaks and counters. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const char *text_at(sqlite3_stmt *st, int column)
     return (const char *)sqlite3_column_text(st, column);
 }
 
-/* The columns in the order of SQL_GET and of the lists. */
+/* The columns are in the order of SQL_GET and of the lists. */
 static void read_row(sqlite3_stmt *st, struct store_job *ret)
 {
     int state = sqlite3_column_int(st, 1);
@@ -59,11 +59,10 @@ void store_ids_above(struct store *s, int64_t id)
 
 int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, struct err *err)
 {
-    struct store_turn turn;
     const int64_t id = store_next_id(s);
     if ((unsigned)job->state >= JOB_STATES)
         return err_set(err, -EINVAL, "%d is not a state of a job", (int)job->state);
-    int r = store_turn_begin(s, &turn, err);
+    int r = store_begin(s, err);
     if (r < 0)
         return r;
     r = store_run(s, SQL_ADD, err, "iitnntttinntttitn", (int64_t)job->state, (int64_t)job->priority,
@@ -76,10 +75,9 @@ int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, str
         r = note_change(s, id, job->ended_ns ? job->ended_ns : job->submitted_ns, job->state,
                         job->reason, err);
     }
-    r = store_turn_end(s, &turn, r, err);
     if (r == 0)
         *ret_id = s->last_id = id;
-    return r;
+    return store_end(s, r, err);
 }
 
 int store_get(struct store *s, int64_t id, struct store_job *ret, struct err *err)
@@ -94,7 +92,7 @@ int store_get(struct store *s, int64_t id, struct store_job *ret, struct err *er
         return 0;
     }
     store_reset(st);
-    return r < 0 ? r : err_set(err, -ENOENT, "there is no job %" PRId64, id);
+    return r < 0 ? r : err_set(err, -ENOENT, "no such job: %" PRId64, id);
 }
 
 static int update_row(struct store *s, int64_t id, const struct store_change *c, struct err *err)
@@ -114,14 +112,13 @@ static int update_row(struct store *s, int64_t id, const struct store_change *c,
 int store_change(struct store *s, int64_t id, const struct store_change *change, struct err *err)
 {
     struct store_job job = {0};
-    struct store_turn turn;
     int r = store_get(s, id, &job, err);
     if (r < 0)
         return r;
     if (!job_state_may_follow(job.state, change->state))
         return err_set(err, -EINVAL, "job %" PRId64 " is %s and cannot become %s", id,
                        job_state_word(job.state), job_state_word(change->state));
-    r = store_turn_begin(s, &turn, err);
+    r = store_begin(s, err);
     if (r < 0)
         return r;
     r = update_row(s, id, change, err);
@@ -129,12 +126,12 @@ int store_change(struct store *s, int64_t id, const struct store_change *change,
         r = note_change(s, id, change->at_ns, change->state, change->reason, err);
     s->counts[job.state]--;
     s->counts[change->state]++;
-    return store_turn_end(s, &turn, r, err);
+    return store_end(s, r, err);
 }
 
 /* ---- lists ---- */
 
-/* Which columns decide where to look: the few active ones, those of one state, those of a name. */
+/* Which index a list uses. */
 enum list_kind { LIST_ALL, LIST_ACTIVE, LIST_STATE, LIST_NAME };
 
 static enum list_kind kind_of(const struct store_filter *f)
@@ -226,8 +223,7 @@ void store_count(const struct store *s, uint64_t ret[JOB_STATES])
 int store_learn(struct store *s, const char *name, uint64_t peak_bytes, uint64_t at_ns,
                 struct err *err)
 {
-    struct store_turn turn;
-    int r = store_turn_begin(s, &turn, err);
+    int r = store_begin(s, err);
     if (r < 0)
         return r;
     r = store_run(s, SQL_LEARN, err, "tin", name, (int64_t)at_ns, peak_bytes);
@@ -235,7 +231,7 @@ int store_learn(struct store *s, const char *name, uint64_t peak_bytes, uint64_t
         r = store_run(s, SQL_LEARN_TRIM_NAME, err, "t", name);
     if (r == 0)
         r = store_run(s, SQL_LEARN_TRIM, err, "");
-    return store_turn_end(s, &turn, r, err);
+    return store_end(s, r, err);
 }
 
 uint64_t store_learned(struct store *s, const char *name)
@@ -248,12 +244,11 @@ uint64_t store_learned(struct store *s, const char *name)
 
 int store_count_up(struct store *s, const char *key, double by, struct err *err)
 {
-    struct store_turn turn;
-    int r = store_turn_begin(s, &turn, err);
+    int r = store_begin(s, err);
     if (r < 0)
         return r;
     r = store_run(s, SQL_COUNT_UP, err, "td", key, by);
-    return store_turn_end(s, &turn, r, err);
+    return store_end(s, r, err);
 }
 
 int store_counters(struct store *s, struct store_counter **ret, size_t *ret_count, struct err *err)
@@ -292,16 +287,15 @@ int store_counter(struct store *s, const char *key, double *ret, struct err *err
 int store_remove(struct store *s, int64_t id, struct err *err)
 {
     struct store_job job = {0};
-    struct store_turn turn;
     int r = store_get(s, id, &job, err);
     enum job_state state = job.state;
     if (r == 0)
-        r = store_turn_begin(s, &turn, err);
+        r = store_begin(s, err);
     if (r < 0)
         return r;
     r = store_run(s, SQL_REMOVE, err, "i", id);
     if (r == 0)
         r = store_run(s, SQL_REMOVE_CHANGES, err, "i", id);
     s->counts[state]--;
-    return store_turn_end(s, &turn, r, err);
+    return store_end(s, r, err);
 }

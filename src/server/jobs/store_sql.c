@@ -1,10 +1,11 @@
 /* The store's tables and statements. */
 #include "server/jobs/store_private.h"
 
-/* The numbers of the states are in every file. */
-_Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8, "a format of the past");
+/* Existing files contain the numbers of the states. */
+_Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8,
+               "states must keep their numbers");
 
-/* jobs_active makes it cheap to find the few that have not ended among all that ever were. */
+/* The index jobs_active makes it cheap to find the few active jobs among all. */
 static const char version_1[] = "CREATE TABLE jobs ("
                                 " id INTEGER PRIMARY KEY AUTOINCREMENT,"
                                 " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 8),"
@@ -55,9 +56,6 @@ const char *const store_sql[SQL_STATEMENTS] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_SAVE] = "SAVEPOINT one",
-    [SQL_SAVE_RELEASE] = "RELEASE one",
-    [SQL_SAVE_ROLLBACK] = "ROLLBACK TO one",
     [SQL_ADD] = "INSERT INTO jobs (id, state, priority, name, rerun_of, memory_bytes, memory_from,"
                 " gpus, run_dir, submitted_ns, started_ns, ended_ns, reason, request, \"end\","
                 " folder_id, ended_age_ns) VALUES"
@@ -78,7 +76,7 @@ const char *const store_sql[SQL_STATEMENTS] = {
                    " WHERE id = ?1",
     [SQL_NOTE] = "INSERT INTO changes (job, n, t_ns, state, reason) VALUES (?1,"
                  " (SELECT coalesce(max(n), 0) + 1 FROM changes WHERE job = ?1), ?2, ?3, ?4)",
-    /* the first hundred and the last thousand */
+    /* keeps the first 100 and the last 1000 */
     [SQL_NOTE_TRIM] = "DELETE FROM changes WHERE job = ?1 AND n > 100 AND n <="
                       " (SELECT max(n) FROM changes WHERE job = ?1) - 1000",
     [SQL_CHANGES] = "SELECT t_ns, state, reason FROM changes WHERE job = ?1 ORDER BY n",
@@ -86,7 +84,7 @@ const char *const store_sql[SQL_STATEMENTS] = {
     [SQL_LEARN] = "INSERT INTO peaks (name, t_ns, peak_bytes) VALUES (?1, ?2, ?3)",
     [SQL_LEARN_TRIM_NAME] = "DELETE FROM peaks WHERE name = ?1 AND n NOT IN"
                             " (SELECT n FROM peaks WHERE name = ?1 ORDER BY n DESC LIMIT 5)",
-    /* names come from outside: not one of each for ever */
+    /* names are user input, so their number must be bounded */
     [SQL_LEARN_TRIM] = "DELETE FROM peaks WHERE n <= (SELECT max(n) FROM peaks) - 20000",
     [SQL_LEARNED] = "SELECT max(peak_bytes) FROM peaks WHERE name = ?1",
     [SQL_COUNT_UP] = "INSERT INTO counters (key, value) VALUES (?1, ?2)"

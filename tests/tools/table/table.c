@@ -1,5 +1,5 @@
-/* Makes a recording of a table, as earlier versions of ebb did by `ebb import`: for tests that need
- * a recording of known content. Rows and marks are in order of time.
+/* Converts a CSV table to a recording, like `ebb import` of earlier versions: for tests that need a
+ * recording of known content. Rows and marks are ordered by time.
  * Usage: table FILE.csv OUT.ebb [MARKS.jsonl] */
 #include <fcntl.h>
 #include <math.h>
@@ -18,7 +18,7 @@ enum { GROUPS_MAX = 64, MARKS_MAX = 100000 };
 struct group {
     char name[32];
     size_t len;
-    uint64_t tick; /* the last with a row of it */
+    uint64_t tick; /* the last tick with a row of this series */
 };
 
 struct made {

@@ -1,4 +1,4 @@
-/* The buffer, its integers, hostile bytes under the cursor, and CRC-32C. */
+/* The buffer, its integers, the cursor over hostile bytes, and CRC-32C. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 
-static void a_zeroed_buffer_is_an_empty_string(void **state)
+static void zeroed_buffer_is_an_empty_string(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -24,7 +24,7 @@ static void a_zeroed_buffer_is_an_empty_string(void **state)
     buf_fini(&b);
 }
 
-static void what_is_added_comes_out_in_order(void **state)
+static void buffer_keeps_additions_in_order(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -42,7 +42,7 @@ static void what_is_added_comes_out_in_order(void **state)
     buf_fini(&b);
 }
 
-static void a_print_longer_than_the_room_is_whole(void **state)
+static void buf_printf_grows_for_long_text(void **state)
 {
     (void)state;
     char longer[5001];
@@ -59,7 +59,7 @@ static void a_print_longer_than_the_room_is_whole(void **state)
     }
 }
 
-static void a_failed_growth_sticks_until_cleared(void **state)
+static void failed_buffer_growth_sticks_until_cleared(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -77,7 +77,7 @@ static void a_failed_growth_sticks_until_cleared(void **state)
     buf_fini(&b);
 }
 
-static void a_reserve_that_would_wrap_around_is_refused(void **state)
+static void buffer_reserve_that_overflows_is_refused(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -86,7 +86,7 @@ static void a_reserve_that_would_wrap_around_is_refused(void **state)
     buf_fini(&b);
 }
 
-static void every_integer_survives_the_way_there_and_back(void **state)
+static void integers_survive_encoding_and_decoding(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -116,7 +116,7 @@ static void every_integer_survives_the_way_there_and_back(void **state)
     buf_fini(&b);
 }
 
-static void varints_are_as_short_as_leb128_says(void **state)
+static void varints_have_the_shortest_leb128_form(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -146,7 +146,7 @@ static void fixed_integers_are_little_endian(void **state)
     buf_fini(&b);
 }
 
-static void a_varint_that_never_ends_is_bad_not_endless(void **state)
+static void endless_varint_is_bad(void **state)
 {
     (void)state;
     uint8_t bytes[64];
@@ -156,7 +156,7 @@ static void a_varint_that_never_ends_is_bad_not_endless(void **state)
     assert_true(c.bad);
 }
 
-static void a_varint_of_more_than_64_bits_is_bad(void **state)
+static void varint_beyond_64_bits_is_bad(void **state)
 {
     (void)state;
     struct cur c = cur_of("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02", 10);
@@ -164,7 +164,7 @@ static void a_varint_of_more_than_64_bits_is_bad(void **state)
     assert_true(c.bad);
 }
 
-static void a_varint_cut_short_is_bad(void **state)
+static void truncated_varint_is_bad(void **state)
 {
     (void)state;
     struct cur c = cur_of("\xFF\xFF", 2);
@@ -172,7 +172,7 @@ static void a_varint_cut_short_is_bad(void **state)
     assert_true(c.bad);
 }
 
-static void nothing_can_be_read_after_the_first_bad_read(void **state)
+static void cursor_returns_nothing_after_a_bad_read(void **state)
 {
     (void)state;
     struct cur c = cur_of("\1\2\3", 3);
@@ -186,11 +186,12 @@ static void nothing_can_be_read_after_the_first_bad_read(void **state)
     assert_int_equal(len, 0);
 }
 
-static void reading_never_goes_past_the_end(void **state)
+static void cursor_never_reads_past_the_end(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 9; len++) {
-        uint8_t *exact = malloc(len ? len : 1); /* the sanitizer watches its end */
+        /* allocated exactly, so that the sanitizer detects a read past its end */
+        uint8_t *exact = malloc(len ? len : 1);
         memset(exact, 0xFF, len ? len : 1);
         size_t blob_len;
         struct cur c = cur_of(exact, len);
@@ -209,7 +210,7 @@ static void reading_never_goes_past_the_end(void **state)
     assert_true(nothing.bad);
 }
 
-static void a_blob_keeps_every_byte(void **state)
+static void blob_keeps_every_byte(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -226,7 +227,7 @@ static void a_blob_keeps_every_byte(void **state)
     buf_fini(&b);
 }
 
-static void a_blob_longer_than_what_is_left_is_bad(void **state)
+static void blob_longer_than_the_rest_is_bad(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -240,7 +241,7 @@ static void a_blob_longer_than_what_is_left_is_bad(void **state)
     buf_fini(&b);
 }
 
-/* One bit at a time, straight from the polynomial. */
+/* Computes one bit at a time, directly from the polynomial. */
 static uint32_t slow_crc32c(const uint8_t *p, size_t len)
 {
     uint32_t crc = UINT32_MAX;
@@ -252,7 +253,7 @@ static uint32_t slow_crc32c(const uint8_t *p, size_t len)
     return ~crc;
 }
 
-static void crc32c_knows_the_published_vectors(void **state)
+static void crc32c_matches_published_vectors(void **state)
 {
     (void)state;
     static const uint8_t zeros[32];
@@ -261,7 +262,7 @@ static void crc32c_knows_the_published_vectors(void **state)
     assert_int_equal(crc32c(0, zeros, 32), 0x8A9136AA); /* RFC 3720 B.4 */
 }
 
-static void crc32c_is_the_same_at_every_length_and_split(void **state)
+static void crc32c_is_independent_of_how_data_is_split(void **state)
 {
     (void)state;
     uint8_t data[100];
@@ -278,23 +279,23 @@ static void crc32c_is_the_same_at_every_length_and_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_zeroed_buffer_is_an_empty_string),
-        cmocka_unit_test(what_is_added_comes_out_in_order),
-        cmocka_unit_test(a_print_longer_than_the_room_is_whole),
-        cmocka_unit_test(a_failed_growth_sticks_until_cleared),
-        cmocka_unit_test(a_reserve_that_would_wrap_around_is_refused),
-        cmocka_unit_test(every_integer_survives_the_way_there_and_back),
-        cmocka_unit_test(varints_are_as_short_as_leb128_says),
+        cmocka_unit_test(zeroed_buffer_is_an_empty_string),
+        cmocka_unit_test(buffer_keeps_additions_in_order),
+        cmocka_unit_test(buf_printf_grows_for_long_text),
+        cmocka_unit_test(failed_buffer_growth_sticks_until_cleared),
+        cmocka_unit_test(buffer_reserve_that_overflows_is_refused),
+        cmocka_unit_test(integers_survive_encoding_and_decoding),
+        cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_integers_are_little_endian),
-        cmocka_unit_test(a_varint_that_never_ends_is_bad_not_endless),
-        cmocka_unit_test(a_varint_of_more_than_64_bits_is_bad),
-        cmocka_unit_test(a_varint_cut_short_is_bad),
-        cmocka_unit_test(nothing_can_be_read_after_the_first_bad_read),
-        cmocka_unit_test(reading_never_goes_past_the_end),
-        cmocka_unit_test(a_blob_keeps_every_byte),
-        cmocka_unit_test(a_blob_longer_than_what_is_left_is_bad),
-        cmocka_unit_test(crc32c_knows_the_published_vectors),
-        cmocka_unit_test(crc32c_is_the_same_at_every_length_and_split),
+        cmocka_unit_test(endless_varint_is_bad),
+        cmocka_unit_test(varint_beyond_64_bits_is_bad),
+        cmocka_unit_test(truncated_varint_is_bad),
+        cmocka_unit_test(cursor_returns_nothing_after_a_bad_read),
+        cmocka_unit_test(cursor_never_reads_past_the_end),
+        cmocka_unit_test(blob_keeps_every_byte),
+        cmocka_unit_test(blob_longer_than_the_rest_is_bad),
+        cmocka_unit_test(crc32c_matches_published_vectors),
+        cmocka_unit_test(crc32c_is_independent_of_how_data_is_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A struct written as JSON and read back; documents of others. */
+/* A struct written as JSON and read back, and foreign documents. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static void codec_writes_what_it_read(void **state)
     assert_null(w.parts);
 }
 
-static void absent_members_are_null_or_left_out(void **state)
+static void codec_absent_members_are_null_or_left_out(void **state)
 {
     const struct whole w = {.real = (double)NAN};
     (void)state;
@@ -100,7 +100,7 @@ static void absent_members_are_null_or_left_out(void **state)
     json_decref(doc);
 }
 
-static void members_of_a_wrong_type_are_read_as_absent(void **state)
+static void codec_members_of_a_wrong_type_are_absent(void **state)
 {
     (void)state;
     struct whole w =
@@ -118,7 +118,7 @@ static void members_of_a_wrong_type_are_read_as_absent(void **state)
     codec_fini(whole_codec, &w);
 }
 
-static void a_list_is_cut_at_its_maximum(void **state)
+static void codec_list_is_truncated_at_its_maximum(void **state)
 {
     struct whole w = {0};
     json_t *list = json_array(), *doc = json_pack("{s:o}", "parts", list);
@@ -135,9 +135,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codec_writes_what_it_read),
-        cmocka_unit_test(absent_members_are_null_or_left_out),
-        cmocka_unit_test(members_of_a_wrong_type_are_read_as_absent),
-        cmocka_unit_test(a_list_is_cut_at_its_maximum),
+        cmocka_unit_test(codec_absent_members_are_null_or_left_out),
+        cmocka_unit_test(codec_members_of_a_wrong_type_are_absent),
+        cmocka_unit_test(codec_list_is_truncated_at_its_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The stand-ins for functions of newer C libraries do what those do. */
+/* The replacements for functions of newer C libraries behave as the originals. */
 #include "base/compat.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Sentences about failures: cut, prefixed, and harmless to errno. */
+/* Error messages: truncated, prefixed, and without effect on errno. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-static void a_sentence_is_written_and_its_code_returned(void **state)
+static void err_set_writes_the_message_and_returns_the_code(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -18,14 +18,14 @@ static void a_sentence_is_written_and_its_code_returned(void **state)
     assert_string_equal(err.text, "--limit: \"x\" is 7");
 }
 
-static void nobody_listening_is_fine(void **state)
+static void err_set_accepts_null(void **state)
 {
     (void)state;
     assert_int_equal(err_set(NULL, -EIO, "lost"), -EIO);
     assert_int_equal(err_prefix(NULL, -EIO, "lost"), -EIO);
 }
 
-static void errno_survives_the_telling(void **state)
+static void err_set_preserves_errno(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -35,7 +35,7 @@ static void errno_survives_the_telling(void **state)
     assert_int_equal(errno, ENOSPC);
 }
 
-static void a_long_value_is_cut_not_overrun(void **state)
+static void long_error_message_is_truncated(void **state)
 {
     (void)state;
     struct {
@@ -54,7 +54,7 @@ static void a_long_value_is_cut_not_overrun(void **state)
     assert_memory_equal(s.guard, "GGGGGGGG", 8);
 }
 
-static void a_cut_never_tears_a_character(void **state)
+static void truncated_error_never_splits_a_character(void **state)
 {
     (void)state;
     char euros[3 * 300 + 1] = "";
@@ -73,7 +73,7 @@ static void a_cut_never_tears_a_character(void **state)
     }
 }
 
-static void a_prefix_comes_before_what_was_said(void **state)
+static void err_prefix_prepends_to_the_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -82,7 +82,7 @@ static void a_prefix_comes_before_what_was_said(void **state)
     assert_string_equal(err.text, "cannot open a.ebb: no such file");
 }
 
-static void a_prefix_to_silence_is_the_sentence(void **state)
+static void err_prefix_of_an_empty_message_is_the_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -90,7 +90,7 @@ static void a_prefix_to_silence_is_the_sentence(void **state)
     assert_string_equal(err.text, "cannot open");
 }
 
-static void a_sentence_may_quote_the_one_it_replaces(void **state)
+static void err_set_may_use_its_own_old_message(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -102,14 +102,14 @@ static void a_sentence_may_quote_the_one_it_replaces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sentence_is_written_and_its_code_returned),
-        cmocka_unit_test(nobody_listening_is_fine),
-        cmocka_unit_test(errno_survives_the_telling),
-        cmocka_unit_test(a_long_value_is_cut_not_overrun),
-        cmocka_unit_test(a_cut_never_tears_a_character),
-        cmocka_unit_test(a_prefix_comes_before_what_was_said),
-        cmocka_unit_test(a_prefix_to_silence_is_the_sentence),
-        cmocka_unit_test(a_sentence_may_quote_the_one_it_replaces),
+        cmocka_unit_test(err_set_writes_the_message_and_returns_the_code),
+        cmocka_unit_test(err_set_accepts_null),
+        cmocka_unit_test(err_set_preserves_errno),
+        cmocka_unit_test(long_error_message_is_truncated),
+        cmocka_unit_test(truncated_error_never_splits_a_character),
+        cmocka_unit_test(err_prefix_prepends_to_the_message),
+        cmocka_unit_test(err_prefix_of_an_empty_message_is_the_message),
+        cmocka_unit_test(err_set_may_use_its_own_old_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Files read and replaced whole, in a folder of their own. */
+/* Whole-file reads and replacements, in a folder of their own. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-/* A fresh folder, which is also the working directory; its path for the rm afterwards. */
+/* A new folder, which is also the working directory, and its path for removal. */
 struct folder {
     char path[64];
     int fd;
@@ -72,7 +72,7 @@ static int entries(const char *path)
     return n;
 }
 
-static void a_small_file_is_read_and_ended(void **state)
+static void read_small_terminates_the_text(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -89,7 +89,7 @@ static void a_small_file_is_read_and_ended(void **state)
     close(fd);
 }
 
-static void a_longer_file_is_cut(void **state)
+static void read_small_truncates_a_longer_file(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -103,7 +103,7 @@ static void a_longer_file_is_cut(void **state)
     assert_int_equal(io_read_small(f->fd, "a", buf, 0), -EINVAL);
 }
 
-static void a_missing_file_says_so(void **state)
+static void missing_file_is_enoent(void **state)
 {
     struct folder *f = *state;
     char buf[8];
@@ -115,7 +115,7 @@ static void a_missing_file_says_so(void **state)
     buf_fini(&b);
 }
 
-static void a_file_of_exactly_the_most_is_read_and_one_byte_more_is_refused(void **state)
+static void file_of_maximum_size_is_read_and_a_larger_one_refused(void **state)
 {
     struct folder *f = *state;
     make_file("a", "12345");
@@ -143,7 +143,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-static void a_write_larger_than_a_pipe_arrives_whole(void **state)
+static void write_larger_than_a_pipe_arrives_complete(void **state)
 {
     (void)state;
     int p[2];
@@ -163,7 +163,7 @@ static void a_write_larger_than_a_pipe_arrives_whole(void **state)
     buf_fini(&got);
 }
 
-static void a_full_pipe_that_does_not_block_is_an_error_not_a_spin(void **state)
+static void full_nonblocking_pipe_is_an_error(void **state)
 {
     (void)state;
     int p[2];
@@ -175,7 +175,7 @@ static void a_full_pipe_that_does_not_block_is_an_error_not_a_spin(void **state)
     close(p[1]);
 }
 
-static void a_replaced_file_holds_the_new_and_leaves_nothing_behind(void **state)
+static void replaced_file_has_the_new_content_and_no_leftovers(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(io_replace_file(f->fd, "run.json", "one", 3), 0);
@@ -187,7 +187,7 @@ static void a_replaced_file_holds_the_new_and_leaves_nothing_behind(void **state
     assert_int_equal(entries("."), 1);
 }
 
-static void a_replaced_file_has_the_mode_of_any_new_file(void **state)
+static void replaced_file_has_the_default_mode(void **state)
 {
     struct folder *f = *state;
     mode_t before = umask(027);
@@ -198,7 +198,7 @@ static void a_replaced_file_has_the_mode_of_any_new_file(void **state)
     assert_int_equal(st.st_mode & 07777, 0640);
 }
 
-static void a_file_in_a_folder_below_is_replaced_there(void **state)
+static void file_in_a_subfolder_is_replaced_there(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(mkdir("sub", 0777), 0);
@@ -212,7 +212,7 @@ static void a_file_in_a_folder_below_is_replaced_there(void **state)
     assert_int_equal(entries("."), 1);
 }
 
-/* What a hostile program in the folder could prepare for our pid, and crashes leave behind. */
+/* A hostile program can create these names for our pid, and crashes leave them behind. */
 static void replacement_ignores_taken_temporary_names(void **state)
 {
     struct folder *f = *state;
@@ -245,7 +245,7 @@ static void temporaries_of_killed_processes_are_removed(void **state)
         assert_int_equal(access(kept[i], F_OK), 0);
 }
 
-static void a_replacement_that_fails_cleans_up(void **state)
+static void failed_replacement_removes_its_temporary_file(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(mkdir("a", 0777), 0); /* a file cannot be renamed over a folder */
@@ -255,7 +255,7 @@ static void a_replacement_that_fails_cleans_up(void **state)
     assert_int_equal(io_replace_file(f->fd, "a/", "x", 1), -EISDIR);
 }
 
-static void folders_are_made_with_their_parents(void **state)
+static void mkdir_parents_creates_all_folders(void **state)
 {
     (void)state;
     struct stat st;
@@ -268,7 +268,7 @@ static void folders_are_made_with_their_parents(void **state)
     assert_int_equal(io_mkdir_parents(""), -ENOENT);
 }
 
-static void a_file_in_the_way_of_a_folder_is_an_error(void **state)
+static void mkdir_parents_fails_if_a_file_is_in_the_way(void **state)
 {
     (void)state;
     make_file("f", "");
@@ -276,7 +276,7 @@ static void a_file_in_the_way_of_a_folder_is_an_error(void **state)
     assert_int_equal(io_mkdir_parents("f/g"), -ENOTDIR);
 }
 
-static void a_link_to_a_folder_is_a_folder(void **state)
+static void mkdir_parents_accepts_a_link_to_a_folder(void **state)
 {
     (void)state;
     struct stat st;
@@ -286,7 +286,7 @@ static void a_link_to_a_folder_is_a_folder(void **state)
     assert_int_equal(stat("real/below", &st), 0);
 }
 
-static void a_pidfd_is_of_who_lives_and_not_for_children(void **state)
+static void pidfd_refers_to_a_live_process_and_closes_on_exec(void **state)
 {
     (void)state;
     int fd = io_pidfd_open(getpid());
@@ -305,22 +305,22 @@ static void a_pidfd_is_of_who_lives_and_not_for_children(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_A_FOLDER(a_small_file_is_read_and_ended),
-        IN_A_FOLDER(a_longer_file_is_cut),
-        IN_A_FOLDER(a_missing_file_says_so),
-        IN_A_FOLDER(a_file_of_exactly_the_most_is_read_and_one_byte_more_is_refused),
-        cmocka_unit_test(a_write_larger_than_a_pipe_arrives_whole),
-        cmocka_unit_test(a_full_pipe_that_does_not_block_is_an_error_not_a_spin),
-        IN_A_FOLDER(a_replaced_file_holds_the_new_and_leaves_nothing_behind),
-        IN_A_FOLDER(a_replaced_file_has_the_mode_of_any_new_file),
-        IN_A_FOLDER(a_file_in_a_folder_below_is_replaced_there),
+        IN_A_FOLDER(read_small_terminates_the_text),
+        IN_A_FOLDER(read_small_truncates_a_longer_file),
+        IN_A_FOLDER(missing_file_is_enoent),
+        IN_A_FOLDER(file_of_maximum_size_is_read_and_a_larger_one_refused),
+        cmocka_unit_test(write_larger_than_a_pipe_arrives_complete),
+        cmocka_unit_test(full_nonblocking_pipe_is_an_error),
+        IN_A_FOLDER(replaced_file_has_the_new_content_and_no_leftovers),
+        IN_A_FOLDER(replaced_file_has_the_default_mode),
+        IN_A_FOLDER(file_in_a_subfolder_is_replaced_there),
         IN_A_FOLDER(replacement_ignores_taken_temporary_names),
         IN_A_FOLDER(temporaries_of_killed_processes_are_removed),
-        IN_A_FOLDER(a_replacement_that_fails_cleans_up),
-        IN_A_FOLDER(folders_are_made_with_their_parents),
-        IN_A_FOLDER(a_file_in_the_way_of_a_folder_is_an_error),
-        IN_A_FOLDER(a_link_to_a_folder_is_a_folder),
-        cmocka_unit_test(a_pidfd_is_of_who_lives_and_not_for_children),
+        IN_A_FOLDER(failed_replacement_removes_its_temporary_file),
+        IN_A_FOLDER(mkdir_parents_creates_all_folders),
+        IN_A_FOLDER(mkdir_parents_fails_if_a_file_is_in_the_way),
+        IN_A_FOLDER(mkdir_parents_accepts_a_link_to_a_folder),
+        cmocka_unit_test(pidfd_refers_to_a_live_process_and_closes_on_exec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* JSON from any bytes, and from strangers. */
+/* JSON of arbitrary bytes, and untrusted JSON. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
-/* Takes DOC over. */
+/* Takes ownership of DOC. */
 static void printed_is(json_t *doc, int indent, const char *want)
 {
     struct buf b = {0};
@@ -26,7 +26,7 @@ static void printed_is(json_t *doc, int indent, const char *want)
     buf_fini(&b);
 }
 
-static void text_of_any_bytes_becomes_a_string(void **state)
+static void any_bytes_become_a_json_string(void **state)
 {
     (void)state;
     printed_is(json_text("a\xFF\xFE", 3), 0, "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"\n");
@@ -39,7 +39,7 @@ static void text_of_any_bytes_becomes_a_string(void **state)
     printed_is(json_text0(NULL), 0, "null\n");
 }
 
-static void every_pair_of_bytes_makes_a_string_that_parses_again(void **state)
+static void every_pair_of_bytes_makes_a_parsable_json_string(void **state)
 {
     (void)state;
     for (unsigned v = 0; v < 65536; v++) {
@@ -57,7 +57,7 @@ static void every_pair_of_bytes_makes_a_string_that_parses_again(void **state)
     }
 }
 
-static void counts_are_exact_up_to_63_bits_and_clamped_beyond(void **state)
+static void json_counts_are_exact_up_to_63_bits_then_clamped(void **state)
 {
     (void)state;
     printed_is(json_u64(0), 0, "0\n");
@@ -73,7 +73,7 @@ static void seconds_are(uint64_t ns, double want)
     json_decref(s);
 }
 
-static void seconds_have_microseconds_and_no_noise_behind(void **state)
+static void json_seconds_have_exactly_six_decimals(void **state)
 {
     (void)state;
     printed_is(json_seconds(0), 0, "0.0\n");
@@ -85,14 +85,14 @@ static void seconds_have_microseconds_and_no_noise_behind(void **state)
     seconds_are(1731661234123456789, 1731661234.123457);
 }
 
-static void a_document_is_compact_or_indented_and_ends_in_a_newline(void **state)
+static void json_document_is_compact_or_indented_with_a_newline(void **state)
 {
     (void)state;
     printed_is(json_pack("{s:i,s:[i,i]}", "b", 1, "a", 2, 3), 0, "{\"b\":1,\"a\":[2,3]}\n");
     printed_is(json_pack("{s:i}", "b", 1), 2, "{\n  \"b\": 1\n}\n");
 }
 
-static void a_document_is_written_to_an_fd(void **state)
+static void json_document_is_written_to_an_fd(void **state)
 {
     (void)state;
     int p[2];
@@ -109,7 +109,7 @@ static void a_document_is_written_to_an_fd(void **state)
     close(p[1]);
 }
 
-/* DEPTH arrays in one another, as text. */
+/* DEPTH nested arrays, as text. */
 static char *nested(size_t depth)
 {
     char *s = malloc(2 * depth + 1);
@@ -119,7 +119,7 @@ static char *nested(size_t depth)
     return s;
 }
 
-static void json_64_levels_deep_is_read_and_65_is_not(void **state)
+static void json_64_levels_deep_is_read_but_65_is_not(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -134,7 +134,7 @@ static void json_64_levels_deep_is_read_and_65_is_not(void **state)
     free(s);
 }
 
-static void a_million_levels_do_not_use_up_the_stack(void **state)
+static void json_with_a_million_levels_does_not_overflow_the_stack(void **state)
 {
     (void)state;
     char *s = nested(1000000);
@@ -142,7 +142,7 @@ static void a_million_levels_do_not_use_up_the_stack(void **state)
     free(s);
 }
 
-static void brackets_in_a_string_are_not_depth(void **state)
+static void brackets_in_a_json_string_are_not_depth(void **state)
 {
     (void)state;
     char s[300] = "[\"\\\"";
@@ -170,7 +170,7 @@ static void json_past_16_mib_is_refused(void **state)
     free(s);
 }
 
-static void values_are_counted_before_they_are_made(void **state)
+static void crowded_json_is_detected_before_parsing(void **state)
 {
     (void)state;
     const char text[] = "[[],{\"a\":1,\"b\":2}]";
@@ -179,7 +179,7 @@ static void values_are_counted_before_they_are_made(void **state)
     assert_false(json_is_crowded("", 0, 0));
 }
 
-static void what_is_not_json_is_refused_with_the_place(void **state)
+static void invalid_json_is_refused_with_line_and_column(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",           "{",    "[1,]",  "[1] x", "{\"a\":1,\"a\":2}",
@@ -187,7 +187,8 @@ static void what_is_not_json_is_refused_with_the_place(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct err err = {0};
         size_t len = strlen(wrong[i]);
-        char *exact = malloc(len ? len : 1); /* no NUL behind it; the sanitizer watches */
+        /* not followed by a NUL, so that the sanitizer detects a read past the end */
+        char *exact = malloc(len ? len : 1);
         memcpy(exact, wrong[i], len);
         json_t *doc = json_parse(exact, len, &err);
         free(exact);
@@ -201,18 +202,18 @@ static void what_is_not_json_is_refused_with_the_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_of_any_bytes_becomes_a_string),
-        cmocka_unit_test(every_pair_of_bytes_makes_a_string_that_parses_again),
-        cmocka_unit_test(counts_are_exact_up_to_63_bits_and_clamped_beyond),
-        cmocka_unit_test(seconds_have_microseconds_and_no_noise_behind),
-        cmocka_unit_test(a_document_is_compact_or_indented_and_ends_in_a_newline),
-        cmocka_unit_test(a_document_is_written_to_an_fd),
-        cmocka_unit_test(json_64_levels_deep_is_read_and_65_is_not),
-        cmocka_unit_test(a_million_levels_do_not_use_up_the_stack),
-        cmocka_unit_test(brackets_in_a_string_are_not_depth),
+        cmocka_unit_test(any_bytes_become_a_json_string),
+        cmocka_unit_test(every_pair_of_bytes_makes_a_parsable_json_string),
+        cmocka_unit_test(json_counts_are_exact_up_to_63_bits_then_clamped),
+        cmocka_unit_test(json_seconds_have_exactly_six_decimals),
+        cmocka_unit_test(json_document_is_compact_or_indented_with_a_newline),
+        cmocka_unit_test(json_document_is_written_to_an_fd),
+        cmocka_unit_test(json_64_levels_deep_is_read_but_65_is_not),
+        cmocka_unit_test(json_with_a_million_levels_does_not_overflow_the_stack),
+        cmocka_unit_test(brackets_in_a_json_string_are_not_depth),
         cmocka_unit_test(json_past_16_mib_is_refused),
-        cmocka_unit_test(values_are_counted_before_they_are_made),
-        cmocka_unit_test(what_is_not_json_is_refused_with_the_place),
+        cmocka_unit_test(crowded_json_is_detected_before_parsing),
+        cmocka_unit_test(invalid_json_is_refused_with_line_and_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

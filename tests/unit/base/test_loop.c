@@ -1,4 +1,4 @@
-/* The event loop: what fires, what must not fire any more, and signals given back. */
+/* The event loop: which events are delivered, which are not, and the restored signal mask. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,16 +38,16 @@ static int teardown(void **state)
     return 0;
 }
 
-/* What a callback is to do, and what it has seen. */
+/* Instructions for a callback, and the events that it received. */
 struct seen {
     int calls;
     uint32_t events;
     uint64_t now_ns;
     uint64_t missed;
-    uint64_t ticks; /* calls + all missed */
+    uint64_t ticks; /* calls plus all missed periods */
     int signo;
     int32_t value;
-    struct loop_source **victims; /* removed when called; ends in NULL */
+    struct loop_source **victims; /* sources that the callback removes; ends in NULL */
     bool should_stop;
     bool should_nest;
 };
@@ -116,7 +116,7 @@ static void sleep_ms(uint64_t ms)
         ;
 }
 
-static void a_round_in_which_nothing_happens_is_no_error(void **state)
+static void loop_round_without_events_succeeds(void **state)
 {
     (void)state;
     assert_int_equal(loop_once(loop, 0), 0);
@@ -125,7 +125,7 @@ static void a_round_in_which_nothing_happens_is_no_error(void **state)
     loop_remove(NULL);
 }
 
-static void a_readable_fd_is_told_and_a_removed_one_is_not(void **state)
+static void readable_fd_is_delivered_and_a_removed_one_is_not(void **state)
 {
     (void)state;
     int p[2];
@@ -141,12 +141,12 @@ static void a_readable_fd_is_told_and_a_removed_one_is_not(void **state)
     loop_remove(source);
     assert_int_equal(loop_once(loop, 0), 0);
     assert_int_equal(s.calls, 1);
-    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* the loop did not close it */
+    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* the loop did not close the fd */
     close(p[0]);
     close(p[1]);
 }
 
-static void a_hang_up_is_passed_on_unasked(void **state)
+static void hang_up_is_delivered_without_being_requested(void **state)
 {
     (void)state;
     int p[2];
@@ -166,7 +166,7 @@ static void a_hang_up_is_passed_on_unasked(void **state)
     close(p[1]);
 }
 
-static void what_epoll_refuses_is_passed_on(void **state)
+static void epoll_errors_are_returned(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-loop.XXXXXX";
@@ -207,7 +207,7 @@ static void two_close(struct two *t)
     close(t->b[1]);
 }
 
-static void a_source_removed_while_its_event_is_pending_is_not_called(void **state)
+static void source_removed_with_a_pending_event_is_not_called(void **state)
 {
     (void)state;
     struct two t;
@@ -223,12 +223,12 @@ static void a_source_removed_while_its_event_is_pending_is_not_called(void **sta
     two_close(&t);
 }
 
-static void a_callback_may_remove_every_source_its_own_included(void **state)
+static void callback_may_remove_every_source_including_its_own(void **state)
 {
     (void)state;
     struct two t;
     two_open(&t);
-    struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL}; /* one even twice */
+    struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL}; /* one of them twice */
     t.seen_a.victims = all;
     t.seen_b.victims = all;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
@@ -237,7 +237,7 @@ static void a_callback_may_remove_every_source_its_own_included(void **state)
     two_close(&t);
 }
 
-static void a_round_inside_a_callback_does_not_free_what_the_outer_one_needs(void **state)
+static void nested_loop_round_keeps_sources_of_the_outer_one(void **state)
 {
     (void)state;
     struct two t;
@@ -263,7 +263,7 @@ static void stop_asking(void *user, int fd, uint32_t events)
     assert_int_equal(loop_change_fd(t->source_b, 0), 0);
 }
 
-static void an_event_no_longer_asked_for_is_not_told(void **state)
+static void event_no_longer_requested_is_not_delivered(void **state)
 {
     (void)state;
     struct two t;
@@ -282,7 +282,7 @@ static void an_event_no_longer_asked_for_is_not_told(void **state)
     two_close(&t);
 }
 
-static void a_timer_fires_once_and_not_before_its_time(void **state)
+static void timer_fires_once_and_not_early(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -295,7 +295,7 @@ static void a_timer_fires_once_and_not_before_its_time(void **state)
     assert_int_equal(s.calls, 1);
 }
 
-static void a_time_in_the_past_means_at_once(void **state)
+static void timer_in_the_past_fires_at_once(void **state)
 {
     (void)state;
     struct seen zero = {0}, past = {0};
@@ -305,11 +305,11 @@ static void a_time_in_the_past_means_at_once(void **state)
     uint64_t now = clock_mono_ns(), first = now > 200 * period ? now - 200 * period : 0;
     assert_int_equal(loop_add_timer(loop, first, period, on_timer, &past, NULL), 0);
     run_until(&past.calls, 1);
-    /* periods before the timer was there were not slept over; a slow machine may miss a few */
+    /* periods before the timer was created are not missed; a slow machine may miss a few */
     assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
-static void periods_slept_over_are_counted_on_a_grid_that_does_not_move(void **state)
+static void missed_timer_periods_are_counted_on_a_fixed_grid(void **state)
 {
     (void)state;
     const uint64_t period = 10 * NS_PER_MS;
@@ -320,14 +320,14 @@ static void periods_slept_over_are_counted_on_a_grid_that_does_not_move(void **s
         sleep_ms(35);
         uint64_t before = clock_mono_ns();
         run_until(&s.calls, s.calls + 1);
-        /* as many ticks as grid points: not fewer than before the call, not more than at it */
+        /* as many ticks as grid points: not fewer than before the call, not more than after it */
         assert_true(s.ticks >= (before - first) / period + 1);
         assert_true(s.ticks <= (s.now_ns - first) / period + 1);
         assert_true(i > 1 || s.missed >= 1);
     }
 }
 
-static void a_disarmed_timer_is_silent_until_it_is_set_again(void **state)
+static void disarmed_timer_is_silent_until_set_again(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -344,14 +344,14 @@ static void a_disarmed_timer_is_silent_until_it_is_set_again(void **state)
     loop_remove(timer);
 }
 
-static void a_timer_removed_by_another_in_the_same_round_is_not_called(void **state)
+static void timer_removed_in_the_same_round_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
     struct loop_source *timer_a, *timer_b;
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &a, &timer_a), 0);
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &b, &timer_b), 0);
-    sleep_ms(2); /* both have expired: one batch */
+    sleep_ms(2); /* both have expired, so one batch has both */
     struct loop_source *both[] = {timer_a, timer_b, NULL};
     a.victims = b.victims = both;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
@@ -366,7 +366,7 @@ static bool is_blocked(int signo)
     return sigismember(&now, signo) == 1;
 }
 
-static void a_signal_is_delivered_with_who_sent_it(void **state)
+static void signal_is_delivered_with_its_sender(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -378,7 +378,7 @@ static void a_signal_is_delivered_with_who_sent_it(void **state)
     assert_int_equal(s.value, 42);
 }
 
-static void each_signal_reaches_its_own_source_only(void **state)
+static void each_signal_reaches_only_its_own_source(void **state)
 {
     (void)state;
     struct seen one = {0}, two = {0}, also_two = {0};
@@ -391,7 +391,7 @@ static void each_signal_reaches_its_own_source_only(void **state)
     assert_int_equal(one.calls, 0);
 }
 
-static void a_signal_source_removed_by_another_is_not_called(void **state)
+static void signal_source_removed_by_another_is_not_called(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -406,7 +406,7 @@ static void a_signal_source_removed_by_another_is_not_called(void **state)
     assert_false(is_blocked(SIGUSR1));
 }
 
-static void a_signal_keeps_coming_while_one_source_is_left(void **state)
+static void signal_is_delivered_while_one_source_is_left(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -420,7 +420,7 @@ static void a_signal_keeps_coming_while_one_source_is_left(void **state)
     assert_int_equal(a.calls, 0);
 }
 
-static void the_signal_mask_goes_back_to_what_it_was(void **state)
+static void loop_free_restores_the_signal_mask(void **state)
 {
     (void)state;
     sigset_t mine, before, original;
@@ -438,7 +438,7 @@ static void the_signal_mask_goes_back_to_what_it_was(void **state)
     assert_int_equal(sigismember(&original, SIGUSR1), 0);
     assert_int_equal(sigismember(&original, SIGUSR2), 1);
     loop_remove(usr2);
-    assert_true(is_blocked(SIGUSR2)); /* it was before us */
+    assert_true(is_blocked(SIGUSR2)); /* SIGUSR2 was blocked before the loop was created */
     loop_free(other);
     assert_false(is_blocked(SIGUSR1));
     assert_true(is_blocked(SIGUSR2));
@@ -451,7 +451,7 @@ static void masks_are_equal(const sigset_t *a, const sigset_t *b)
         assert_int_equal(sigismember(a, signo), sigismember(b, signo));
 }
 
-static void a_signal_that_cannot_be_caught_is_refused(void **state)
+static void uncatchable_signal_is_refused(void **state)
 {
     (void)state;
     struct seen s = {0};
@@ -466,7 +466,7 @@ static void a_signal_that_cannot_be_caught_is_refused(void **state)
     masks_are_equal(&before, &after);
 }
 
-static void the_end_of_a_child_wakes_the_loop(void **state)
+static void exit_of_a_child_wakes_the_loop(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -480,7 +480,7 @@ static void the_end_of_a_child_wakes_the_loop(void **state)
     assert_int_equal(WEXITSTATUS(status), 3);
 }
 
-static void run_ends_at_stop_and_can_begin_again(void **state)
+static void loop_run_ends_at_stop_and_can_run_again(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -504,7 +504,7 @@ static void on_alarm(int signo)
         abort();
 }
 
-static void an_interrupted_wait_is_not_the_end_of_the_loop(void **state)
+static void interrupted_wait_does_not_end_the_loop(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -529,28 +529,28 @@ static void an_interrupted_wait_is_not_the_end_of_the_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_LOOP(a_round_in_which_nothing_happens_is_no_error),
-        WITH_LOOP(a_readable_fd_is_told_and_a_removed_one_is_not),
-        WITH_LOOP(a_hang_up_is_passed_on_unasked),
-        WITH_LOOP(what_epoll_refuses_is_passed_on),
-        WITH_LOOP(a_source_removed_while_its_event_is_pending_is_not_called),
-        WITH_LOOP(a_callback_may_remove_every_source_its_own_included),
-        WITH_LOOP(a_round_inside_a_callback_does_not_free_what_the_outer_one_needs),
-        WITH_LOOP(an_event_no_longer_asked_for_is_not_told),
-        WITH_LOOP(a_timer_fires_once_and_not_before_its_time),
-        WITH_LOOP(a_time_in_the_past_means_at_once),
-        WITH_LOOP(periods_slept_over_are_counted_on_a_grid_that_does_not_move),
-        WITH_LOOP(a_disarmed_timer_is_silent_until_it_is_set_again),
-        WITH_LOOP(a_timer_removed_by_another_in_the_same_round_is_not_called),
-        WITH_LOOP(a_signal_is_delivered_with_who_sent_it),
-        WITH_LOOP(each_signal_reaches_its_own_source_only),
-        WITH_LOOP(a_signal_source_removed_by_another_is_not_called),
-        WITH_LOOP(a_signal_keeps_coming_while_one_source_is_left),
-        WITH_LOOP(the_signal_mask_goes_back_to_what_it_was),
-        WITH_LOOP(a_signal_that_cannot_be_caught_is_refused),
-        WITH_LOOP(the_end_of_a_child_wakes_the_loop),
-        WITH_LOOP(run_ends_at_stop_and_can_begin_again),
-        WITH_LOOP(an_interrupted_wait_is_not_the_end_of_the_loop),
+        WITH_LOOP(loop_round_without_events_succeeds),
+        WITH_LOOP(readable_fd_is_delivered_and_a_removed_one_is_not),
+        WITH_LOOP(hang_up_is_delivered_without_being_requested),
+        WITH_LOOP(epoll_errors_are_returned),
+        WITH_LOOP(source_removed_with_a_pending_event_is_not_called),
+        WITH_LOOP(callback_may_remove_every_source_including_its_own),
+        WITH_LOOP(nested_loop_round_keeps_sources_of_the_outer_one),
+        WITH_LOOP(event_no_longer_requested_is_not_delivered),
+        WITH_LOOP(timer_fires_once_and_not_early),
+        WITH_LOOP(timer_in_the_past_fires_at_once),
+        WITH_LOOP(missed_timer_periods_are_counted_on_a_fixed_grid),
+        WITH_LOOP(disarmed_timer_is_silent_until_set_again),
+        WITH_LOOP(timer_removed_in_the_same_round_is_not_called),
+        WITH_LOOP(signal_is_delivered_with_its_sender),
+        WITH_LOOP(each_signal_reaches_only_its_own_source),
+        WITH_LOOP(signal_source_removed_by_another_is_not_called),
+        WITH_LOOP(signal_is_delivered_while_one_source_is_left),
+        WITH_LOOP(loop_free_restores_the_signal_mask),
+        WITH_LOOP(uncatchable_signal_is_refused),
+        WITH_LOOP(exit_of_a_child_wakes_the_loop),
+        WITH_LOOP(loop_run_ends_at_stop_and_can_run_again),
+        WITH_LOOP(interrupted_wait_does_not_end_the_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Numbers in text: exactly what is written, in every locale, or refused. */
+/* Numbers in text: parsed exactly in every locale, or refused. */
 #include "base/number.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int decimal(const char *s, double *ret)
     return number_parse_double(s, strlen(s), ret);
 }
 
-static void whole_numbers_reach_to_both_ends_and_not_beyond(void **state)
+static void i64_parser_accepts_exactly_the_64_bit_range(void **state)
 {
     int64_t v = 77;
 
@@ -38,7 +38,7 @@ static void whole_numbers_reach_to_both_ends_and_not_beyond(void **state)
     assert_int_equal(v, 0);
 }
 
-static void what_is_not_a_whole_number_is_refused(void **state)
+static void i64_parser_refuses_anything_but_whole_numbers(void **state)
 {
     static const char *const bad[] = {"", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x1", "--1"};
     int64_t v = 77;
@@ -49,7 +49,7 @@ static void what_is_not_a_whole_number_is_refused(void **state)
     assert_int_equal(v, 77);
 }
 
-static void decimals_are_what_strtod_makes_of_them(void **state)
+static void double_parser_agrees_with_strtod(void **state)
 {
     static const char *const good[] = {
         "0",
@@ -85,7 +85,7 @@ static void decimals_are_what_strtod_makes_of_them(void **state)
     }
 }
 
-static void what_is_not_a_decimal_is_refused(void **state)
+static void double_parser_refuses_anything_but_decimals(void **state)
 {
     static const char *const bad[] = {"",    "-",   ".",   "-.", "e5", "1e",    "1e+",   "nan",
                                       "inf", "0x1", "1,5", "1 ", " 1", "1.5.2", "1e5.5", "1_000"};
@@ -98,7 +98,7 @@ static void what_is_not_a_decimal_is_refused(void **state)
     assert_true(v == 7);
 }
 
-static void a_million_random_decimals_agree_with_strtod(void **state)
+static void million_random_decimals_agree_with_strtod(void **state)
 {
     unsigned long long seed = 88172645463325252ull;
     double v, want;
@@ -116,7 +116,7 @@ static void a_million_random_decimals_agree_with_strtod(void **state)
     }
 }
 
-static void doubles_out_of_range_become_the_nearest_whole_number(void **state)
+static void double_out_of_range_becomes_the_nearest_integer(void **state)
 {
     (void)state;
     const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
@@ -135,12 +135,12 @@ static void doubles_out_of_range_become_the_nearest_whole_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_reach_to_both_ends_and_not_beyond),
-        cmocka_unit_test(what_is_not_a_whole_number_is_refused),
-        cmocka_unit_test(decimals_are_what_strtod_makes_of_them),
-        cmocka_unit_test(what_is_not_a_decimal_is_refused),
-        cmocka_unit_test(doubles_out_of_range_become_the_nearest_whole_number),
-        cmocka_unit_test(a_million_random_decimals_agree_with_strtod),
+        cmocka_unit_test(i64_parser_accepts_exactly_the_64_bit_range),
+        cmocka_unit_test(i64_parser_refuses_anything_but_whole_numbers),
+        cmocka_unit_test(double_parser_agrees_with_strtod),
+        cmocka_unit_test(double_parser_refuses_anything_but_decimals),
+        cmocka_unit_test(double_out_of_range_becomes_the_nearest_integer),
+        cmocka_unit_test(million_random_decimals_agree_with_strtod),
     };
 
     return cmocka_run_group_tests_name("number", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Sizes, times and numbers from a command line, and the sentences about the wrong ones. */
+/* Sizes, times and numbers on a command line, and the errors for invalid ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void size_is_refused(const char *s, int code)
     assert_int_equal(q.bytes, 77); /* untouched */
 }
 
-static void sizes_are_powers_of_1024_in_any_case(void **state)
+static void size_units_are_powers_of_1024_in_any_case(void **state)
 {
     (void)state;
     size_is("4096", 4096);
@@ -60,7 +60,7 @@ static void sizes_are_powers_of_1024_in_any_case(void **state)
     size_is("16383P", UINT64_C(16383) << 50);
 }
 
-static void a_share_is_in_hundredths_of_a_percent(void **state)
+static void percentage_is_stored_in_hundredths_of_a_percent(void **state)
 {
     (void)state;
     percent_is("80%", 8000);
@@ -70,7 +70,7 @@ static void a_share_is_in_hundredths_of_a_percent(void **state)
     percent_is("33.339%", 3333);
 }
 
-static void what_is_not_a_size_is_not_guessed(void **state)
+static void invalid_size_is_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",    "abc",   "-1",  "+1",  " 5G",  "5G ", "5 G",
@@ -81,7 +81,7 @@ static void what_is_not_a_size_is_not_guessed(void **state)
         size_is_refused(wrong[i], -EINVAL);
 }
 
-static void a_size_out_of_range_is_told_apart(void **state)
+static void size_out_of_range_is_erange(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"0",
@@ -100,7 +100,7 @@ static void a_size_out_of_range_is_told_apart(void **state)
         size_is_refused(wrong[i], -ERANGE);
 }
 
-static void the_sentence_about_a_size_says_how_to_write_it(void **state)
+static void size_error_shows_how_to_write_a_size(void **state)
 {
     (void)state;
     struct quantity_size q;
@@ -109,10 +109,10 @@ static void the_sentence_about_a_size_says_how_to_write_it(void **state)
     assert_string_equal(err.text,
                         "--limit: \"lots\" is not a size; write it like 512M, 24G, 1.5GiB or 80%");
     quantity_parse_size("--limit", "120%", &q, &err);
-    assert_string_equal(err.text, "--limit: \"120%\" is not a share between 0.01% and 100%");
+    assert_string_equal(err.text, "--limit: \"120%\" is not a percentage between 0.01% and 100%");
 }
 
-static void a_huge_value_does_not_push_the_advice_out(void **state)
+static void huge_value_does_not_displace_the_advice_in_the_error(void **state)
 {
     (void)state;
     char huge[2000];
@@ -139,7 +139,7 @@ static void time_is(const char *s, uint64_t want)
         fail_msg("\"%s\": %d, %llu ns; %s", s, r, (unsigned long long)ns, err.text);
 }
 
-static void times_have_a_unit(void **state)
+static void duration_requires_a_unit(void **state)
 {
     (void)state;
     time_is("500ms", 500 * NS_PER_MS);
@@ -153,7 +153,7 @@ static void times_have_a_unit(void **state)
     time_is("0.3333333333333333333333333s", 333333333);
 }
 
-static void what_is_not_a_time_is_not_guessed(void **state)
+static void invalid_duration_is_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",   "abc", "-1s", " 5s", "5s ", "5 s",  "1e3",  "1e3s",
@@ -179,7 +179,7 @@ static void time_is_refused(const char *s, uint64_t min, uint64_t max, int code,
     assert_string_equal(err.text, why);
 }
 
-static void the_sentence_about_a_time_names_the_limit(void **state)
+static void duration_error_names_the_limit(void **state)
 {
     (void)state;
     const uint64_t min = 50 * NS_PER_MS, max = 3600 * NS_PER_S;
@@ -188,20 +188,20 @@ static void the_sentence_about_a_time_names_the_limit(void **state)
     time_is_refused("10", min, max, -EINVAL,
                     "--interval: \"10\" has no unit; write it like 500ms, 10s or 5m");
     time_is_refused("1ms", min, max, -ERANGE,
-                    "--interval: \"1ms\" is too short; the least is 50ms");
-    time_is_refused("2d", min, max, -ERANGE, "--interval: \"2d\" is too long; the most is 1h");
+                    "--interval: \"1ms\" is too short; the minimum is 50ms");
+    time_is_refused("2d", min, max, -ERANGE, "--interval: \"2d\" is too long; the maximum is 1h");
     time_is_refused("3600.0000000001s", min, max, -ERANGE,
-                    "--interval: \"3600.0000000001s\" is too long; the most is 1h");
+                    "--interval: \"3600.0000000001s\" is too long; the maximum is 1h");
     time_is_refused("99999999999999999999d", min, max, -ERANGE,
-                    "--interval: \"99999999999999999999d\" is too long; the most is 1h");
+                    "--interval: \"99999999999999999999d\" is too long; the maximum is 1h");
     time_is_refused("999999999d", 0, UINT64_MAX, -ERANGE,
-                    "--interval: \"999999999d\" is too long; the most is about 500 years");
+                    "--interval: \"999999999d\" is too long; the maximum is about 500 years");
     time_is_refused("1ms", 1500001, max, -ERANGE,
-                    "--interval: \"1ms\" is too short; the least is 1.500001ms");
-    time_is_refused("1ms", 0, 0, -ERANGE, "--interval: \"1ms\" is too long; the most is 0s");
+                    "--interval: \"1ms\" is too short; the minimum is 1.500001ms");
+    time_is_refused("1ms", 0, 0, -ERANGE, "--interval: \"1ms\" is too long; the maximum is 0s");
 }
 
-static void the_limits_of_a_time_are_inside(void **state)
+static void duration_limits_are_inclusive(void **state)
 {
     (void)state;
     uint64_t ns = 0;
@@ -211,7 +211,7 @@ static void the_limits_of_a_time_are_inside(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void whole_numbers_reach_both_ends(void **state)
+static void int_option_accepts_both_ends_of_its_range(void **state)
 {
     (void)state;
     int64_t v = 0;
@@ -229,7 +229,7 @@ static void whole_numbers_reach_both_ends(void **state)
     assert_int_equal(v, 64);
 }
 
-static void what_is_not_a_whole_number_in_range_is_refused(void **state)
+static void int_option_refuses_values_out_of_range(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",  "-",   "+5", " 5",  "5 ", "1.5",
@@ -247,7 +247,7 @@ static void what_is_not_a_whole_number_in_range_is_refused(void **state)
     assert_string_equal(err.text, "--jobs: \"65\" is out of range; write a number from 1 to 64");
 }
 
-static void a_share_is_of_the_whole_and_does_not_overflow(void **state)
+static void percentage_of_a_size_does_not_overflow(void **state)
 {
     const struct quantity_size fixed = {.bytes = 42},
                                most = {.is_percent = true, .permyriad = 8000};
@@ -260,19 +260,19 @@ static void a_share_is_of_the_whole_and_does_not_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_share_is_of_the_whole_and_does_not_overflow),
-        cmocka_unit_test(sizes_are_powers_of_1024_in_any_case),
-        cmocka_unit_test(a_share_is_in_hundredths_of_a_percent),
-        cmocka_unit_test(what_is_not_a_size_is_not_guessed),
-        cmocka_unit_test(a_size_out_of_range_is_told_apart),
-        cmocka_unit_test(the_sentence_about_a_size_says_how_to_write_it),
-        cmocka_unit_test(a_huge_value_does_not_push_the_advice_out),
-        cmocka_unit_test(times_have_a_unit),
-        cmocka_unit_test(what_is_not_a_time_is_not_guessed),
-        cmocka_unit_test(the_sentence_about_a_time_names_the_limit),
-        cmocka_unit_test(the_limits_of_a_time_are_inside),
-        cmocka_unit_test(whole_numbers_reach_both_ends),
-        cmocka_unit_test(what_is_not_a_whole_number_in_range_is_refused),
+        cmocka_unit_test(percentage_of_a_size_does_not_overflow),
+        cmocka_unit_test(size_units_are_powers_of_1024_in_any_case),
+        cmocka_unit_test(percentage_is_stored_in_hundredths_of_a_percent),
+        cmocka_unit_test(invalid_size_is_refused),
+        cmocka_unit_test(size_out_of_range_is_erange),
+        cmocka_unit_test(size_error_shows_how_to_write_a_size),
+        cmocka_unit_test(huge_value_does_not_displace_the_advice_in_the_error),
+        cmocka_unit_test(duration_requires_a_unit),
+        cmocka_unit_test(invalid_duration_is_refused),
+        cmocka_unit_test(duration_error_names_the_limit),
+        cmocka_unit_test(duration_limits_are_inclusive),
+        cmocka_unit_test(int_option_accepts_both_ends_of_its_range),
+        cmocka_unit_test(int_option_refuses_values_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Stretches of bytes without a NUL at their end. */
+/* Ranges of bytes without a NUL at the end. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,13 +9,13 @@
 
 #include "base/span.h"
 
-/* The first LEN bytes of TEXT: what stands behind them must never count. */
+/* The first LEN bytes of TEXT. The bytes after them must never count. */
 static struct span cut(const char *text, size_t len)
 {
     return (struct span){text, len};
 }
 
-static void what_stands_behind_the_end_does_not_count(void **state)
+static void span_ignores_bytes_after_its_end(void **state)
 {
     (void)state;
     struct span s = cut("torchrun", 5);
@@ -29,7 +29,7 @@ static void what_stands_behind_the_end_does_not_count(void **state)
     assert_ptr_equal(span_find(s, "rc"), s.p + 2);
 }
 
-static void nothing_holds_nothing_and_begins_with_nothing(void **state)
+static void empty_span_contains_and_begins_with_an_empty_text(void **state)
 {
     (void)state;
     struct span none = cut("x", 0);
@@ -40,7 +40,7 @@ static void nothing_holds_nothing_and_begins_with_nothing(void **state)
     assert_int_equal(span_trimmed(none).len, 0);
 }
 
-static void blanks_are_cut_at_both_ends_and_kept_between(void **state)
+static void span_trim_removes_outer_blanks_only(void **state)
 {
     (void)state;
     assert_true(span_is(span_trimmed(span_of(" \t a b\t ")), "a b"));
@@ -49,7 +49,7 @@ static void blanks_are_cut_at_both_ends_and_kept_between(void **state)
     assert_true(span_is(span_trimmed(span_of("\na\n")), "\na\n"));
 }
 
-static void one_of_a_list_is_enough(void **state)
+static void span_holds_any_needs_one_match(void **state)
 {
     (void)state;
     static const char *const words[] = {"Error", "Exit", NULL};
@@ -60,7 +60,7 @@ static void one_of_a_list_is_enough(void **state)
     assert_true(span_is(span_from(span_of("from x"), 5), "x"));
 }
 
-static void a_copy_ends_where_the_stretch_does(void **state)
+static void span_copy_ends_where_the_span_does(void **state)
 {
     (void)state;
     char *copy = span_copy(cut("torchrun", 5)), *none = span_copy(cut("x", 0));
@@ -73,11 +73,11 @@ static void a_copy_ends_where_the_stretch_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stands_behind_the_end_does_not_count),
-        cmocka_unit_test(nothing_holds_nothing_and_begins_with_nothing),
-        cmocka_unit_test(blanks_are_cut_at_both_ends_and_kept_between),
-        cmocka_unit_test(one_of_a_list_is_enough),
-        cmocka_unit_test(a_copy_ends_where_the_stretch_does),
+        cmocka_unit_test(span_ignores_bytes_after_its_end),
+        cmocka_unit_test(empty_span_contains_and_begins_with_an_empty_text),
+        cmocka_unit_test(span_trim_removes_outer_blanks_only),
+        cmocka_unit_test(span_holds_any_needs_one_match),
+        cmocka_unit_test(span_copy_ends_where_the_span_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Names that would drive a terminal, and sizes and times in words. */
+/* Escaped names, and formatted sizes and times. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void escaped_is(const char *in, size_t len, const char *want)
 }
 #define ESCAPED_IS(literal, want) escaped_is(literal, sizeof(literal) - 1, want)
 
-static void plain_text_is_kept(void **state)
+static void escape_keeps_plain_text(void **state)
 {
     (void)state;
     ESCAPED_IS("python train.py --x='1'", "python train.py --x='1'");
@@ -29,7 +29,7 @@ static void plain_text_is_kept(void **state)
     ESCAPED_IS("", "");
 }
 
-static void a_name_cannot_drive_the_terminal(void **state)
+static void escape_neutralises_terminal_control_sequences(void **state)
 {
     (void)state;
     ESCAPED_IS("\033[2J", "\\e[2J");
@@ -39,7 +39,7 @@ static void a_name_cannot_drive_the_terminal(void **state)
                "\\u{009b}31m");
 }
 
-static void a_name_cannot_turn_the_reading_direction_or_break_the_line(void **state)
+static void escape_neutralises_direction_and_line_breaks(void **state)
 {
     (void)state;
     ESCAPED_IS("\xE2\x80\xAE", "\\u{202e}");
@@ -47,25 +47,25 @@ static void a_name_cannot_turn_the_reading_direction_or_break_the_line(void **st
     ESCAPED_IS("\xE2\x80\xA8\xE2\x80\xA9", "\\u{2028}\\u{2029}");
 }
 
-static void an_escape_cannot_be_forged(void **state)
+static void escape_doubles_backslashes(void **state)
 {
     (void)state;
     ESCAPED_IS("\\n", "\\\\n");
 }
 
-static void bytes_that_are_not_utf8_are_shown_one_by_one(void **state)
+static void escape_shows_invalid_utf8_byte_by_byte(void **state)
 {
     (void)state;
     ESCAPED_IS("\xFF", "\\xff");
     ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf");                   /* overlong / */
-    ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");          /* overlong in three */
+    ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");          /* overlong slash of three bytes */
     ESCAPED_IS("\xED\xA0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
     ESCAPED_IS("\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
-    ESCAPED_IS("a\xE2\x82", "a\\xe2\\x82");                 /* cut short */
+    ESCAPED_IS("a\xE2\x82", "a\\xe2\\x82");                 /* truncated */
     ESCAPED_IS("\xE2z", "\\xe2z");
 }
 
-static void the_decoder_takes_every_code_point_and_no_surrogate(void **state)
+static void utf8_decoder_accepts_all_code_points_but_surrogates(void **state)
 {
     (void)state;
     for (uint32_t c = 0; c <= 0x10FFFF; c++) {
@@ -108,7 +108,7 @@ static void fitted_is(size_t size, size_t width, const char *in, const char *wan
         assert_int_equal(out[i], 'G');
 }
 
-static void a_name_that_fits_is_not_cut(void **state)
+static void text_fit_keeps_a_name_that_fits(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcde", "abcde");
@@ -116,7 +116,7 @@ static void a_name_that_fits_is_not_cut(void **state)
     fitted_is(60, 0, "", "");
 }
 
-static void a_name_too_wide_ends_in_dots(void **state)
+static void text_fit_ends_a_wide_name_in_dots(void **state)
 {
     (void)state;
     fitted_is(60, 5, "abcdef", "abcd…");
@@ -125,20 +125,20 @@ static void a_name_too_wide_ends_in_dots(void **state)
     fitted_is(60, 4, "äöüß!", "äöü…");
 }
 
-static void a_name_longer_than_the_array_is_cut_inside_it(void **state)
+static void text_fit_truncates_at_the_array_size(void **state)
 {
     (void)state;
     fitted_is(8, 50, "abcdefgh", "abcd…");
     fitted_is(8, 50, "ääääää", "ää…");
     fitted_is(4, 50, "abcdefgh", "…");
-    fitted_is(3, 50, "abcdefgh", "ab"); /* no room for the dots */
+    fitted_is(3, 50, "abcdefgh", "ab"); /* no room for the ellipsis */
     fitted_is(1, 50, "abcdefgh", "");
     char untouched = 'G';
     text_fit(&untouched, 0, 5, "abc", 3);
     assert_int_equal(untouched, 'G');
 }
 
-static void an_escape_is_never_cut_in_half(void **state)
+static void text_fit_never_splits_an_escape(void **state)
 {
     (void)state;
     fitted_is(60, 5, "ab\033\033\033", "ab\\e…");
@@ -146,7 +146,7 @@ static void an_escape_is_never_cut_in_half(void **state)
     fitted_is(60, 4, "\x01\x02", "…");
 }
 
-static void a_combining_mark_takes_no_column(void **state)
+static void text_fit_counts_no_column_for_a_combining_mark(void **state)
 {
     (void)state;
     fitted_is(60, 3,
@@ -156,7 +156,7 @@ static void a_combining_mark_takes_no_column(void **state)
               "bc");
 }
 
-static void a_wide_character_takes_two_columns_where_the_locale_knows(void **state)
+static void text_fit_counts_two_columns_for_a_wide_character(void **state)
 {
     (void)state;
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
@@ -176,7 +176,7 @@ static void command_is(const char *in, size_t len, const char *want)
 }
 #define COMMAND_IS(literal, want) command_is(literal, sizeof(literal) - 1, want)
 
-static void a_command_line_shows_where_its_arguments_end(void **state)
+static void command_text_shows_argument_boundaries(void **state)
 {
     (void)state;
     COMMAND_IS("python\0train.py\0", "python train.py");
@@ -188,7 +188,7 @@ static void a_command_line_shows_where_its_arguments_end(void **state)
     COMMAND_IS("", "");
 }
 
-static void a_quote_in_an_argument_does_not_end_it(void **state)
+static void command_text_escapes_quotes_in_arguments(void **state)
 {
     (void)state;
     COMMAND_IS("it's ok\0", "'it\\'s ok'");
@@ -203,7 +203,7 @@ static void size_is(uint64_t bytes, const char *want)
     assert_string_equal(text_size(out, bytes), want);
 }
 
-static void sizes_have_three_digits_and_a_binary_unit(void **state)
+static void size_text_has_three_digits_and_a_binary_unit(void **state)
 {
     (void)state;
     size_is(0, "0 B");
@@ -217,7 +217,7 @@ static void sizes_have_three_digits_and_a_binary_unit(void **state)
     size_is(UINT64_C(3) << 60, "3.00 EiB");
 }
 
-static void a_size_that_rounds_up_moves_to_the_next_unit(void **state)
+static void size_text_that_rounds_up_uses_the_next_unit(void **state)
 {
     (void)state;
     size_is((1 << 20) - 1, "1.00 MiB");
@@ -226,7 +226,7 @@ static void a_size_that_rounds_up_moves_to_the_next_unit(void **state)
     size_is(UINT64_MAX, "16.0 EiB");
 }
 
-static void a_signed_size_shows_its_sign(void **state)
+static void signed_size_text_shows_its_sign(void **state)
 {
     (void)state;
     char out[TEXT_SIZE_MAX];
@@ -242,7 +242,7 @@ static void time_is(uint64_t ns, const char *want)
     assert_string_equal(text_duration(out, ns), want);
 }
 
-static void times_read_as_people_say_them(void **state)
+static void duration_text_uses_natural_units(void **state)
 {
     (void)state;
     time_is(0, "0 s");
@@ -255,7 +255,7 @@ static void times_read_as_people_say_them(void **state)
     time_is(76 * 3600 * NS_PER_S, "3 d 4 h");
 }
 
-static void a_time_that_rounds_up_moves_to_the_next_unit(void **state)
+static void duration_text_that_rounds_up_uses_the_next_unit(void **state)
 {
     (void)state;
     time_is(999999, "1 ms");
@@ -266,28 +266,50 @@ static void a_time_that_rounds_up_moves_to_the_next_unit(void **state)
     time_is(UINT64_MAX, "213504 d 0 h");
 }
 
+static void about_texts_have_two_significant_digits(void **state)
+{
+    char out[TEXT_TIME_MAX];
+    (void)state;
+    assert_string_equal(text_about_size(out, 0), "0 B");
+    assert_string_equal(text_about_size(out, -5), "0 B");
+    assert_string_equal(text_about_size(out, 1023), "1023 B");
+    assert_string_equal(text_about_size(out, 9.04 * (1 << 20)), "9.0 MiB");
+    assert_string_equal(text_about_size(out, 9.96 * (1 << 20)), "10 MiB");
+    assert_string_equal(text_about_size(out, 577.0 * (1 << 20)), "580 MiB");
+    assert_string_equal(text_about_size(out, 996.0 * (1 << 20)), "1.0 GiB");
+    assert_string_equal(text_about_size(out, 23.5 * (1 << 30)), "24 GiB");
+    assert_string_equal(text_about_time(out, 0.42), "0.42 s");
+    assert_string_equal(text_about_time(out, 45.4), "45 s");
+    assert_string_equal(text_about_time(out, 432), "7.2 min");
+    assert_string_equal(text_about_time(out, 3000), "50 min");
+    assert_string_equal(text_about_time(out, 20000), "5.6 h");
+    assert_string_equal(text_about_time(out, 1e6), "12 d");
+    assert_string_equal(text_about_time(out, -1), "0 s");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_text_is_kept),
-        cmocka_unit_test(a_name_cannot_drive_the_terminal),
-        cmocka_unit_test(a_name_cannot_turn_the_reading_direction_or_break_the_line),
-        cmocka_unit_test(an_escape_cannot_be_forged),
-        cmocka_unit_test(bytes_that_are_not_utf8_are_shown_one_by_one),
-        cmocka_unit_test(the_decoder_takes_every_code_point_and_no_surrogate),
-        cmocka_unit_test(a_name_that_fits_is_not_cut),
-        cmocka_unit_test(a_name_too_wide_ends_in_dots),
-        cmocka_unit_test(a_name_longer_than_the_array_is_cut_inside_it),
-        cmocka_unit_test(an_escape_is_never_cut_in_half),
-        cmocka_unit_test(a_combining_mark_takes_no_column),
-        cmocka_unit_test(a_wide_character_takes_two_columns_where_the_locale_knows),
-        cmocka_unit_test(a_command_line_shows_where_its_arguments_end),
-        cmocka_unit_test(a_quote_in_an_argument_does_not_end_it),
-        cmocka_unit_test(sizes_have_three_digits_and_a_binary_unit),
-        cmocka_unit_test(a_size_that_rounds_up_moves_to_the_next_unit),
-        cmocka_unit_test(a_signed_size_shows_its_sign),
-        cmocka_unit_test(times_read_as_people_say_them),
-        cmocka_unit_test(a_time_that_rounds_up_moves_to_the_next_unit),
+        cmocka_unit_test(escape_keeps_plain_text),
+        cmocka_unit_test(escape_neutralises_terminal_control_sequences),
+        cmocka_unit_test(escape_neutralises_direction_and_line_breaks),
+        cmocka_unit_test(escape_doubles_backslashes),
+        cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
+        cmocka_unit_test(utf8_decoder_accepts_all_code_points_but_surrogates),
+        cmocka_unit_test(text_fit_keeps_a_name_that_fits),
+        cmocka_unit_test(text_fit_ends_a_wide_name_in_dots),
+        cmocka_unit_test(text_fit_truncates_at_the_array_size),
+        cmocka_unit_test(text_fit_never_splits_an_escape),
+        cmocka_unit_test(text_fit_counts_no_column_for_a_combining_mark),
+        cmocka_unit_test(text_fit_counts_two_columns_for_a_wide_character),
+        cmocka_unit_test(command_text_shows_argument_boundaries),
+        cmocka_unit_test(command_text_escapes_quotes_in_arguments),
+        cmocka_unit_test(size_text_has_three_digits_and_a_binary_unit),
+        cmocka_unit_test(about_texts_have_two_significant_digits),
+        cmocka_unit_test(size_text_that_rounds_up_uses_the_next_unit),
+        cmocka_unit_test(signed_size_text_shows_its_sign),
+        cmocka_unit_test(duration_text_uses_natural_units),
+        cmocka_unit_test(duration_text_that_rounds_up_uses_the_next_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Words as a shell splits them, names of signals, and the sentences about the wrong ones. */
+/* Words split as a shell does, names of signals, and the errors for invalid ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/words.h"
 
-/* The words of S with | behind each are JOINED. */
+/* Checks that the words of S, each followed by |, are JOINED. */
 static void words_are(const char *s, const char *joined)
 {
     char **words = NULL;
@@ -39,7 +39,7 @@ static void words_are_refused(const char *s)
     assert_non_null(strstr(err.text, s));
 }
 
-static void blanks_part_words_however_many_there_are(void **state)
+static void words_are_split_at_any_number_of_blanks(void **state)
 {
     (void)state;
     words_are("", "");
@@ -49,7 +49,7 @@ static void blanks_part_words_however_many_there_are(void **state)
     words_are("a b c d e f", "a|b|c|d|e|f|");
 }
 
-static void quotes_and_backslashes_keep_what_is_in_them(void **state)
+static void quotes_and_backslashes_protect_blanks(void **state)
 {
     (void)state;
     words_are("'a b' c", "a b|c|");
@@ -62,7 +62,7 @@ static void quotes_and_backslashes_keep_what_is_in_them(void **state)
     words_are("''", "|");
 }
 
-static void what_is_not_closed_is_an_error(void **state)
+static void unclosed_quote_is_an_error(void **state)
 {
     (void)state;
     words_are_refused("'a");
@@ -81,7 +81,7 @@ static void signal_is(const char *s, int number)
         fail_msg("%s: %d; %s", s, n, err.text);
 }
 
-static void a_signal_has_a_name_with_or_without_SIG_or_a_number(void **state)
+static void signal_is_given_by_name_or_number(void **state)
 {
     (void)state;
     signal_is("USR1", SIGUSR1);
@@ -101,7 +101,7 @@ static void a_signal_has_a_name_with_or_without_SIG_or_a_number(void **state)
     signal_is("64", 64);
 }
 
-static void what_is_no_signal_is_an_error_that_holds_it(void **state)
+static void unknown_signal_is_refused_and_named(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -112,12 +112,12 @@ static void what_is_no_signal_is_an_error_that_holds_it(void **state)
         struct err err = {""};
         if (words_signal("--x", wrong[i], &n, &err) != -EINVAL || n != 77)
             fail_msg("\"%s\" is %d", wrong[i], n);
-        assert_memory_equal(err.text, "--x: \"", 6);
+        assert_memory_equal(err.text, "--x: unknown signal \"", 21);
         assert_non_null(strstr(err.text, wrong[i]));
     }
 }
 
-static void a_signal_is_named_as_it_is_known_or_by_its_number(void **state)
+static void signal_name_falls_back_to_its_number(void **state)
 {
     (void)state;
     char name[WORDS_SIGNAL_MAX];
@@ -129,12 +129,12 @@ static void a_signal_is_named_as_it_is_known_or_by_its_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blanks_part_words_however_many_there_are),
-        cmocka_unit_test(quotes_and_backslashes_keep_what_is_in_them),
-        cmocka_unit_test(what_is_not_closed_is_an_error),
-        cmocka_unit_test(a_signal_has_a_name_with_or_without_SIG_or_a_number),
-        cmocka_unit_test(what_is_no_signal_is_an_error_that_holds_it),
-        cmocka_unit_test(a_signal_is_named_as_it_is_known_or_by_its_number),
+        cmocka_unit_test(words_are_split_at_any_number_of_blanks),
+        cmocka_unit_test(quotes_and_backslashes_protect_blanks),
+        cmocka_unit_test(unclosed_quote_is_an_error),
+        cmocka_unit_test(signal_is_given_by_name_or_number),
+        cmocka_unit_test(unknown_signal_is_refused_and_named),
+        cmocka_unit_test(signal_name_falls_back_to_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What to do, with the figures of the run. */
+/* Advice with numbers of the run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "diagnose/advice.h"
-#include "diagnose/tale.h"
+#include "diagnose/scenarios.h"
 
 static const struct advice *advised(struct advice list[ADVICE_MAX], enum hypothesis_id because)
 {
@@ -18,49 +18,49 @@ static const struct advice *advised(struct advice list[ADVICE_MAX], enum hypothe
     return NULL;
 }
 
-static void advice_has_the_figures_of_this_run(void **state)
+static void advice_states_numbers_of_this_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
-    it_stops_after(50);
-    story_ask(&s, HYPOTHESIS_FIRST_TOUCH);
+    growth_stops_after(50);
+    synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
     const struct advice *a = advised(list, HYPOTHESIS_FIRST_TOUCH);
     assert_non_null(a);
-    assert_string_equal(a->effect, "400 MiB less");
+    assert_string_equal(a->effect, "saves 400 MiB");
 }
 
-static void of_a_cache_that_is_full_who_keeps_it_is_not_asked(void **state)
+static void full_cache_gets_no_advice_to_find_a_container(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
-    it_stops_after(50);
-    story_row(&s, "/job/collate.py", MIB(10), MIB(410), VERDICT_PLATEAUED);
-    story_ask(&s, HYPOTHESIS_FIRST_TOUCH);
+    growth_stops_after(50);
+    synthetic_row(&s, "/job/collate.py", MIB(10), MIB(410), VERDICT_PLATEAUED);
+    synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
     assert_non_null(advised(list, HYPOTHESIS_FIRST_TOUCH));
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void a_buffer_that_fills_is_told_to_be_one(void **state)
+static void filling_buffer_is_reported_as_not_a_leak(void **state)
 {
     (void)state;
     struct advice list[ADVICE_MAX];
-    it_leaks();
-    story_row(&s, "/job/replay.py", MIB(900), MIB(900), VERDICT_STABLE);
+    memory_leaks();
+    synthetic_row(&s, "/job/replay.py", MIB(900), MIB(900), VERDICT_STABLE);
     s.rows[0].live_objects = 1;
-    story_ask(&s, HYPOTHESIS_FIRST_TOUCH);
+    synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
     const struct advice *a = advised(list, HYPOTHESIS_FIRST_TOUCH);
     assert_non_null(a);
-    assert_non_null(strstr(a->what, "900 MiB was asked for at once"));
+    assert_non_null(strstr(a->what, "900 MiB was allocated at once"));
 }
 
-static void a_leak_with_a_limit_and_a_length_gets_a_restart(void **state)
+static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
-    it_leaks();
+    memory_leaks();
     s.f.limit_bytes = MIB(2000);
     s.f.max_steps = 5000;
-    story_ask(&s, HYPOTHESIS_CALL_SITE);
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     bool is_there = false;
     for (size_t i = 0; i < n; i++)
@@ -68,43 +68,80 @@ static void a_leak_with_a_limit_and_a_length_gets_a_restart(void **state)
     assert_true(is_there);
 }
 
-static void a_cleanup_that_frees_nothing_is_to_be_removed(void **state)
+static void cleanup_that_frees_nothing_is_advised_to_be_removed(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
-    it_leaks();
+    memory_leaks();
     s.f.cleanup = (struct marks_cleanup){.count = 19, .freed_bytes = MIB(1), .cost_s = 3.8};
-    story_ask(&s, HYPOTHESIS_CALL_SITE);
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     assert_true(n > 0);
     assert_string_equal(list[n - 1].what,
-                        "remove the cleanup: 19 times freed 1.00 MiB in all and took 2.0 % of the "
+                        "remove MemoryCleanup: 19 calls freed 1.0 MiB in all and took 2.0 % of the "
                         "time");
 }
 
-static void where_nothing_tells_the_advice_is_to_measure(void **state)
+static void unexplained_growth_gets_advice_to_measure(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
-    it_leaks();
+    memory_leaks();
     s.processes[0].role = ROLE_OTHER;
-    story_ask(&s, HYPOTHESIS_CALL_SITE);
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     assert_true(advice_make(&s.question, s.ranked, list) >= 2);
     assert_non_null(strstr(list[0].what, "ebb run"));
     assert_string_equal(list[0].effect, "");
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, tale_begin, tale_end)
+static void profiler_is_not_advised_if_it_ran(void **state)
+{
+    struct advice list[ADVICE_MAX];
+    (void)state;
+    memory_leaks();
+    s.processes[0].role = ROLE_OTHER;
+    s.f.heap.is_on = true; /* the profiler ran, but its last reading was too early */
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
+    size_t n = advice_make(&s.question, s.ranked, list);
+    for (size_t i = 0; i < n; i++)
+        assert_null(strstr(list[i].what, "heap profiler"));
+}
+
+static void advice_names_no_container_of_a_library(void **state)
+{
+    struct advice list[ADVICE_MAX];
+    (void)state;
+    memory_leaks();
+    synthetic_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    s.f.kept.at[0] = (struct kept_list){
+        .pid = s.f.main->id.pid,
+        .at = {{.name = "torch.cache", .type = "dict", .added = 9, .is_library = true},
+               {.name = "__main__.seen", .type = "list", .added = 9}},
+        .count = 2};
+    s.f.kept.count = 1;
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
+    assert_true(advice_make(&s.question, s.ranked, list) > 0);
+    assert_non_null(strstr(list[0].what, "bound or clear __main__.seen"));
+    s.f.kept.at[0].count = 1;
+    synthetic_test(&s, HYPOTHESIS_CALL_SITE);
+    assert_true(advice_make(&s.question, s.ranked, list) > 0);
+    assert_null(strstr(list[0].what, "torch.cache"));
+    assert_non_null(strstr(list[0].what, "train.py"));
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, scenario_begin, scenario_end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(advice_has_the_figures_of_this_run),
-        T(of_a_cache_that_is_full_who_keeps_it_is_not_asked),
-        T(a_buffer_that_fills_is_told_to_be_one),
-        T(a_leak_with_a_limit_and_a_length_gets_a_restart),
-        T(a_cleanup_that_frees_nothing_is_to_be_removed),
-        T(where_nothing_tells_the_advice_is_to_measure),
+        T(advice_states_numbers_of_this_run),
+        T(full_cache_gets_no_advice_to_find_a_container),
+        T(filling_buffer_is_reported_as_not_a_leak),
+        T(leak_with_known_limit_and_steps_gets_restart_advice),
+        T(cleanup_that_frees_nothing_is_advised_to_be_removed),
+        T(unexplained_growth_gets_advice_to_measure),
+        T(profiler_is_not_advised_if_it_ran),
+        T(advice_names_no_container_of_a_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

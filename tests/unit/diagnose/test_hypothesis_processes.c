@@ -1,16 +1,16 @@
-/* Hypotheses that show in which process it is, for, against, and without it. */
+/* Hypotheses about which process grows: for, against, and not measured. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "diagnose/tale.h"
+#include "diagnose/scenarios.h"
 
-static void a_launcher_alone_was_watched_instead_of_the_job(void **state)
+static void launcher_without_training_process_was_watched(void **state)
 {
     (void)state;
-    it_is_flat();
+    memory_is_flat();
     s.processes[0].role = ROLE_LAUNCHER;
     expect(HYPOTHESIS_LAUNCHER, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_LAUNCHER);
@@ -20,28 +20,28 @@ static void a_launcher_alone_was_watched_instead_of_the_job(void **state)
     expect(HYPOTHESIS_LAUNCHER, CANNOT_TEST);
 }
 
-static void large_workers_that_are_flat_are_said_to_be(void **state)
+static void large_flat_workers_are_likely(void **state)
 {
     (void)state;
-    it_is_flat();
+    memory_is_flat();
     for (size_t i = 1; i <= 4; i++) {
-        story_process(&s, ROLE_COMPILE_WORKER);
-        story_field(&s, i, SAMPLE_RSS, MIB(400), MIB(400), 200);
-        story_field(&s, i, SAMPLE_UNIQUE, MIB(300), MIB(300), 200);
-        story_verdict(&s, i, VERDICT_STABLE);
+        synthetic_process(&s, ROLE_COMPILE_WORKER);
+        synthetic_field(&s, i, SAMPLE_RSS, MIB(400), MIB(400), 200);
+        synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(300), MIB(300), 200);
+        synthetic_verdict(&s, i, VERDICT_STABLE);
     }
-    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_WORKERS);
+    const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_WORKERS);
     assert_true(h->word == LIKELY);
     assert_true(
-        story_says(h, EVIDENCE_FOR, "RSS up to 400 MiB, in all 1.56 GiB, of which 1.17 GiB"));
-    story_verdict(&s, 1, VERDICT_LEAKING);
-    assert_true(story_ask(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
+        has_evidence(h, EVIDENCE_FOR, "RSS up to 400 MiB, in total 1.56 GiB, of which 1.17 GiB"));
+    synthetic_verdict(&s, 1, VERDICT_LEAKING);
+    assert_true(synthetic_test(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
 }
 
-static void without_workers_they_are_ruled_out(void **state)
+static void worker_hypotheses_are_ruled_out_without_workers(void **state)
 {
     (void)state;
-    it_leaks();
+    memory_leaks();
     expect(HYPOTHESIS_WORKERS, RULED_OUT);
     expect(HYPOTHESIS_COPY_ON_WRITE, RULED_OUT);
     s.processes[0].role = ROLE_OTHER;
@@ -49,86 +49,117 @@ static void without_workers_they_are_ruled_out(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void unique_memory_that_grows_under_flat_rss_is_copied(void **state)
+static void unclosed_pools_are_diagnosed_as_piling_processes(void **state)
 {
     (void)state;
-    it_is_flat();
+    memory_is_flat();
+    expect(HYPOTHESIS_PROCESSES, RULED_OUT);
+    for (size_t i = 1; i <= 4; i++) {
+        synthetic_process(&s, ROLE_OTHER);
+        synthetic_field(&s, i, SAMPLE_RSS, MIB(80), MIB(80), 200);
+        synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(60), MIB(60), 200);
+        s.processes[i].born_s = s.f.start_s + (s.f.now_s - s.f.start_s) * (double)i / 5;
+    }
+    const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_PROCESSES);
+    assert_true(h->word >= LIKELY && h->word != CANNOT_TEST);
+    assert_true(
+        has_evidence(h, EVIDENCE_FOR, "0 processes beside the main one at the start and 4 now"));
+    for (size_t i = 1; i <= 4; i++)
+        s.processes[i].born_s = s.f.start_s; /* all started at the beginning: nothing piles up */
+    expect(HYPOTHESIS_PROCESSES, RULED_OUT);
+}
+
+static void leak_rules_out_explanations_that_end_by_themselves(void **state)
+{
+    (void)state;
+    memory_leaks();
+    s.f.job =
+        (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
+    expect(HYPOTHESIS_RETENTION, CANNOT_TEST); /* the live heap was not measured */
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+    expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
+}
+
+static void unique_growth_under_flat_rss_is_copy_on_write(void **state)
+{
+    (void)state;
+    memory_is_flat();
     for (size_t i = 1; i <= 2; i++) {
-        story_process(&s, ROLE_DATA_WORKER);
-        story_field(&s, i, SAMPLE_RSS, MIB(500), MIB(500), 200);
-        story_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(150), 80);
-        story_verdict(&s, i, VERDICT_STABLE);
+        synthetic_process(&s, ROLE_DATA_WORKER);
+        synthetic_field(&s, i, SAMPLE_RSS, MIB(500), MIB(500), 200);
+        synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(150), 80);
+        synthetic_verdict(&s, i, VERDICT_STABLE);
     }
     expect(HYPOTHESIS_COPY_ON_WRITE, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
-static void a_worker_that_leaks_does_not_only_copy(void **state)
+static void leaking_worker_makes_copy_on_write_unlikely(void **state)
 {
     (void)state;
-    it_leaks();
+    memory_leaks();
     s.processes[0].role = ROLE_DATA_WORKER;
-    story_process(&s, ROLE_DATA_WORKER);
-    story_field(&s, 1, SAMPLE_RSS, MIB(500), MIB(500), 200);
+    synthetic_process(&s, ROLE_DATA_WORKER);
+    synthetic_field(&s, 1, SAMPLE_RSS, MIB(500), MIB(500), 200);
     for (size_t i = 0; i <= 1; i++)
-        story_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(900), 200);
-    story_row(&s, "/job/data.py", MIB(10), MIB(400), VERDICT_LEAKING);
-    assert_true(
-        story_says(story_ask(&s, HYPOTHESIS_COPY_ON_WRITE), EVIDENCE_AGAINST, "itself grows"));
+        synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(900), 200);
+    synthetic_row(&s, "/job/data.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    assert_true(has_evidence(synthetic_test(&s, HYPOTHESIS_COPY_ON_WRITE), EVIDENCE_AGAINST,
+                             "itself grows"));
     expect_first(HYPOTHESIS_CALL_SITE);
 }
 
-/* Its stack, its heap, the batch it makes. */
-static void what_any_fork_writes_to_is_not_copied_data(void **state)
+/* Its stack, its heap, and the batch it makes. */
+static void small_unsharing_after_fork_is_not_copy_on_write(void **state)
 {
     (void)state;
-    it_is_flat();
+    memory_is_flat();
     for (size_t i = 1; i <= 2; i++) {
-        story_process(&s, ROLE_DATA_WORKER);
-        story_field(&s, i, SAMPLE_RSS, MIB(500), MIB(505), 200);
-        story_field(&s, i, SAMPLE_UNIQUE, MIB(9), MIB(20), 80);
-        story_verdict(&s, i, VERDICT_STABLE);
+        synthetic_process(&s, ROLE_DATA_WORKER);
+        synthetic_field(&s, i, SAMPLE_RSS, MIB(500), MIB(505), 200);
+        synthetic_field(&s, i, SAMPLE_UNIQUE, MIB(9), MIB(20), 80);
+        synthetic_verdict(&s, i, VERDICT_STABLE);
     }
-    assert_true(story_ask(&s, HYPOTHESIS_COPY_ON_WRITE)->word <= UNLIKELY);
+    assert_true(synthetic_test(&s, HYPOTHESIS_COPY_ON_WRITE)->word <= UNLIKELY);
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void workers_with_memory_of_their_own_copy_nothing(void **state)
+static void workers_with_own_memory_rule_out_copy_on_write(void **state)
 {
     (void)state;
-    it_is_flat();
-    story_process(&s, ROLE_DATA_WORKER);
-    story_field(&s, 1, SAMPLE_RSS, MIB(50), MIB(200), 200);
-    story_field(&s, 1, SAMPLE_UNIQUE, MIB(40), MIB(190), 200);
+    memory_is_flat();
+    synthetic_process(&s, ROLE_DATA_WORKER);
+    synthetic_field(&s, 1, SAMPLE_RSS, MIB(50), MIB(200), 200);
+    synthetic_field(&s, 1, SAMPLE_UNIQUE, MIB(40), MIB(190), 200);
     expect(HYPOTHESIS_COPY_ON_WRITE, RULED_OUT);
     s.processes[1].field[SAMPLE_UNIQUE].count = 0;
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void call_sites_of_the_compiler_that_grow_are_recompilation(void **state)
+static void growing_compiler_call_sites_are_recompilation(void **state)
 {
     (void)state;
-    it_leaks();
-    story_row(&s, "/lib/torch/_dynamo/guards.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    memory_leaks();
+    synthetic_row(&s, "/lib/torch/_dynamo/guards.py", MIB(10), MIB(380), VERDICT_LEAKING);
     expect(HYPOTHESIS_COMPILE, LIKELY);
-    story_process(&s, ROLE_COMPILE_WORKER);
+    synthetic_process(&s, ROLE_COMPILE_WORKER);
     expect(HYPOTHESIS_COMPILE, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_COMPILE);
 }
 
-static void what_runs_compiled_code_is_not_the_compiler(void **state)
+static void call_site_in_compiled_code_is_not_the_compiler(void **state)
 {
     (void)state;
-    it_leaks();
-    story_row(&s, "/lib/torch/_dynamo/eval_frame.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    memory_leaks();
+    synthetic_row(&s, "/lib/torch/_dynamo/eval_frame.py", MIB(10), MIB(380), VERDICT_LEAKING);
     expect(HYPOTHESIS_COMPILE, RULED_OUT);
 }
 
-static void without_a_compiler_there_is_no_recompilation(void **state)
+static void recompilation_is_ruled_out_without_a_compiler(void **state)
 {
     (void)state;
-    it_leaks();
-    story_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    memory_leaks();
+    synthetic_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
     expect(HYPOTHESIS_COMPILE, RULED_OUT);
     s.processes[0].role = ROLE_OTHER;
     s.f.heap.profile = NULL;
@@ -136,21 +167,23 @@ static void without_a_compiler_there_is_no_recompilation(void **state)
     expect(HYPOTHESIS_COMPILE, CANNOT_TEST);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, tale_begin, tale_end)
+#define T(f) cmocka_unit_test_setup_teardown(f, scenario_begin, scenario_end)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(a_launcher_alone_was_watched_instead_of_the_job),
-        T(large_workers_that_are_flat_are_said_to_be),
-        T(without_workers_they_are_ruled_out),
-        T(unique_memory_that_grows_under_flat_rss_is_copied),
-        T(a_worker_that_leaks_does_not_only_copy),
-        T(what_any_fork_writes_to_is_not_copied_data),
-        T(workers_with_memory_of_their_own_copy_nothing),
-        T(call_sites_of_the_compiler_that_grow_are_recompilation),
-        T(what_runs_compiled_code_is_not_the_compiler),
-        T(without_a_compiler_there_is_no_recompilation),
+        T(launcher_without_training_process_was_watched),
+        T(large_flat_workers_are_likely),
+        T(worker_hypotheses_are_ruled_out_without_workers),
+        T(unclosed_pools_are_diagnosed_as_piling_processes),
+        T(leak_rules_out_explanations_that_end_by_themselves),
+        T(unique_growth_under_flat_rss_is_copy_on_write),
+        T(leaking_worker_makes_copy_on_write_unlikely),
+        T(small_unsharing_after_fork_is_not_copy_on_write),
+        T(workers_with_own_memory_rule_out_copy_on_write),
+        T(growing_compiler_call_sites_are_recompilation),
+        T(call_site_in_compiled_code_is_not_the_compiler),
+        T(recompilation_is_ruled_out_without_a_compiler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* When to look again. */
+/* Scheduling of samples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/pace.h"
 
-static void a_cheap_look_comes_back_with_its_period(void **state)
+static void cheap_sample_is_due_after_its_period(void **state)
 {
     struct pace p = pace_of(10 * NS_PER_S, 100);
     (void)state;
@@ -18,17 +18,17 @@ static void a_cheap_look_comes_back_with_its_period(void **state)
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void a_look_that_costs_more_than_its_share_waits_longer(void **state)
+static void expensive_sample_waits_longer(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
-    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work: 10 s of rest */
+    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work, so 10 s of rest */
     assert_false(pace_due(&p, 9 * NS_PER_S));
     assert_true(pace_due(&p, 10 * NS_PER_S));
     assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);
 }
 
-static void a_tick_that_comes_a_little_early_is_not_lost(void **state)
+static void sample_is_due_slightly_early(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100);
     (void)state;
@@ -39,9 +39,9 @@ static void a_tick_that_comes_a_little_early_is_not_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cheap_look_comes_back_with_its_period),
-        cmocka_unit_test(a_look_that_costs_more_than_its_share_waits_longer),
-        cmocka_unit_test(a_tick_that_comes_a_little_early_is_not_lost),
+        cmocka_unit_test(cheap_sample_is_due_after_its_period),
+        cmocka_unit_test(expensive_sample_waits_longer),
+        cmocka_unit_test(sample_is_due_slightly_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The peak of a job and the memory to request for it. */
+/* The peak of a job's memory, and the suggested memory request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,18 +17,20 @@ static void kernel_peak_between_two_readings_counts(void **state)
     peak_charge(&p, 50 * MIB, 40 * MIB, 550 * MIB);
     peak_tree(&p, 30 * MIB, 60 * MIB, 0, true);
     assert_int_equal(peak_bytes(&p), 540 * MIB);
-    assert_int_equal(peak_request_bytes(&p), 704 * MIB); /* 648, in steps of 64 */
+    /* 648 MiB, rounded up to a multiple of 64 */
+    assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
 static void kernel_peak_of_first_reading_counts(void **state)
 {
     struct peak p = {0};
     (void)state;
-    peak_charge(&p, 10 * MIB, 0, 300 * MIB); /* all of it has come and gone */
+    /* 300 MiB were allocated and freed between two readings */
+    peak_charge(&p, 10 * MIB, 0, 300 * MIB);
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
 
-static void unknown_kernel_peak_leaves_sampled_memory(void **state)
+static void sampled_memory_is_used_without_a_kernel_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -43,16 +45,16 @@ static void file_cache_of_large_dataset_is_not_requested(void **state)
     struct peak p = {0};
     uint64_t usage = 100 * MIB;
     (void)state;
-    for (int i = 0; i < 20; i++, usage += GIB) { /* usage is at its most at each reading */
+    for (int i = 0; i < 20; i++, usage += GIB) { /* at each reading, usage equals its peak */
         peak_charge(&p, usage, 90 * MIB, usage);
         peak_tree(&p, 95 * MIB, 95 * MIB, 20 * MIB, true);
     }
-    peak_charge(&p, 100 * MIB, 90 * MIB, usage - GIB); /* its file is deleted */
+    peak_charge(&p, 100 * MIB, 90 * MIB, usage - GIB); /* the job deletes its file */
     assert_int_equal(peak_bytes(&p), 95 * MIB);
     assert_int_equal(peak_request_bytes(&p), 128 * MIB);
 }
 
-static void mapped_dataset_is_requested_only_as_far_as_code_may_be(void **state)
+static void mapped_files_beyond_1_gib_are_left_out_of_the_request(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -61,7 +63,7 @@ static void mapped_dataset_is_requested_only_as_far_as_code_may_be(void **state)
     assert_int_equal(peak_bytes(&p), 20 * GIB + 300 * MIB);
     assert_int_equal(peak_request_bytes(&p), 1600 * MIB); /* 1.2 (1 GiB + 300 MiB) */
     peak_charge(&p, 20 * GIB, 5 * GIB, 20 * GIB);
-    assert_int_equal(peak_request_bytes(&p), 6 * GIB); /* never below what cannot be reclaimed */
+    assert_int_equal(peak_request_bytes(&p), 6 * GIB); /* never below unreclaimable memory */
 }
 
 static void mapped_files_count_in_full_without_a_cgroup(void **state)
@@ -82,7 +84,7 @@ static void processes_that_end_unmeasured_count_in_full(void **state)
     for (int i = 0; i < 50; i++)
         peak_died(&p, 1, 25 * MIB);
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
-    peak_died(&p, 4, 100 * GIB); /* was there at no tick */
+    peak_died(&p, 4, 100 * GIB); /* the process lived between two ticks only */
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
 }
 
@@ -106,17 +108,17 @@ static void one_process_that_ends_unmeasured_counts_once(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void upper_bound_is_used_where_nothing_is_measured(void **state)
+static void upper_bound_is_used_if_unique_memory_is_never_measured(void **state)
 {
     struct peak p = {0};
     (void)state;
     peak_tree(&p, 30 * MIB, 700 * MIB, 0, false);
     assert_int_equal(peak_bytes(&p), 700 * MIB);
-    peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB); /* the cgroup knows better */
+    peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB); /* the cgroup's charge is more accurate */
     assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
 }
 
-static void largest_process_is_the_least_that_is_reported(void **state)
+static void peak_is_at_least_that_of_the_largest_process(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -128,7 +130,7 @@ static void largest_process_is_the_least_that_is_reported(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void next_segment_begins_anew_in_the_same_cgroup(void **state)
+static void peak_restarts_with_the_next_segment_in_the_same_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -146,16 +148,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernel_peak_between_two_readings_counts),
         cmocka_unit_test(kernel_peak_of_first_reading_counts),
-        cmocka_unit_test(unknown_kernel_peak_leaves_sampled_memory),
+        cmocka_unit_test(sampled_memory_is_used_without_a_kernel_peak),
         cmocka_unit_test(file_cache_of_large_dataset_is_not_requested),
-        cmocka_unit_test(mapped_dataset_is_requested_only_as_far_as_code_may_be),
+        cmocka_unit_test(mapped_files_beyond_1_gib_are_left_out_of_the_request),
         cmocka_unit_test(mapped_files_count_in_full_without_a_cgroup),
         cmocka_unit_test(processes_that_end_unmeasured_count_in_full),
         cmocka_unit_test(processes_that_follow_each_other_do_not_add_up),
         cmocka_unit_test(one_process_that_ends_unmeasured_counts_once),
-        cmocka_unit_test(upper_bound_is_used_where_nothing_is_measured),
-        cmocka_unit_test(largest_process_is_the_least_that_is_reported),
-        cmocka_unit_test(next_segment_begins_anew_in_the_same_cgroup),
+        cmocka_unit_test(upper_bound_is_used_if_unique_memory_is_never_measured),
+        cmocka_unit_test(peak_is_at_least_that_of_the_largest_process),
+        cmocka_unit_test(peak_restarts_with_the_next_segment_in_the_same_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

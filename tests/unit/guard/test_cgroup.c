@@ -1,5 +1,5 @@
-/* The job's own cgroup: the choice of its place and the writing of its files in made-up trees; the
- * rest on this machine, where that lets us. */
+/* The job's own cgroup: its place and its files in fake trees; the other tests use this machine's
+ * cgroups, if permitted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* ---- made-up trees ---- */
+/* ---- fake trees ---- */
 
 struct tree {
     char path[64];
@@ -40,7 +40,7 @@ static void in_tree(const struct tree *t, const char *script)
     assert_int_equal(system(command), 0);
 }
 
-/* A tree in which SCRIPT has made cgroup/ and we are in GROUPS (/proc/self/cgroup). */
+/* Makes a tree: SCRIPT makes cgroup/, and /proc/self/cgroup is GROUPS. */
 static void tree_begin(struct tree *t, const char *groups, const char *script)
 {
     char proc[96], cgroup[96], write_groups[256];
@@ -80,7 +80,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->events_fd < 0 && !g->is_limited;
 }
 
-static void in_v1_every_group_above_ours_is_a_place(void **state)
+static void cgroup_v1_allows_every_group_above_ours(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -104,7 +104,7 @@ static void in_v1_every_group_above_ours_is_a_place(void **state)
     tree_end(&t);
 }
 
-static void warming_moves_us_into_our_own_group_of_v1_and_into_none_of_v2(void **state)
+static void warm_up_moves_process_within_its_own_v1_group_only(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -122,12 +122,12 @@ static void warming_moves_us_into_our_own_group_of_v1_and_into_none_of_v2(void *
     assert_int_equal(io_read_small(t.root.cgroup_fd, "unified/c/cgroup.procs", text, sizeof text),
                      0);
     tree_end(&t);
-    tree_begin(&t, "", ":"); /* no cgroup at all */
+    tree_begin(&t, "", ":"); /* without any cgroup */
     guard_cgroup_warm(&t.root);
     tree_end(&t);
 }
 
-static void a_group_with_a_limit_is_not_left(void **state)
+static void cgroup_search_stops_below_a_group_with_a_memory_limit(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -144,7 +144,7 @@ static void a_group_with_a_limit_is_not_left(void **state)
     tree_end(&t);
 }
 
-static void in_v2_only_a_group_that_hands_memory_down_counts(void **state)
+static void cgroup_v2_requires_the_delegated_memory_controller(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -162,7 +162,7 @@ static void in_v2_only_a_group_that_hands_memory_down_counts(void **state)
     tree_end(&t);
 }
 
-static void the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not(void **state)
+static void only_the_real_root_group_enables_the_memory_controller(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -179,19 +179,20 @@ static void the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not(vo
     tree_end(&t);
 }
 
-/* What systemd makes of a unit with Delegate=yes and DelegateSubgroup=server, or of a scope. */
+/* Makes the groups that systemd makes for a unit with Delegate=yes and DelegateSubgroup=server, or
+ * for a scope. */
 static void delegate(struct tree *t, const char *group)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/cgroup/%s", t->path, group);
     if (setxattr(path, "user.delegate", "1", 1, 0) < 0) {
-        assert_int_equal(errno, ENOTSUP); /* a tmpfs before kernel 6.6 */
+        assert_int_equal(errno, ENOTSUP); /* a tmpfs before kernel 6.6 has no extended attributes */
         tree_end(t);
         skip();
     }
 }
 
-static void delegated_group_above_ours_begins_to_hand_memory_down(void **state)
+static void delegated_group_above_ours_enables_the_memory_controller(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -215,7 +216,7 @@ static void delegated_group_above_ours_begins_to_hand_memory_down(void **state)
     tree_end(&t);
 }
 
-/* A tree in which this process is in GROUP, together with PROCS beside its own pid. */
+/* Makes a tree in which this process and PROCS are in GROUP. */
 static void vacate_tree(struct tree *t, const char *group, const char *procs)
 {
     char groups[128], script[512];
@@ -243,7 +244,7 @@ static void process_alone_in_delegated_scope_moves_below_it(void **state)
     tree_end(&t);
 }
 
-static void process_stays_in_scope_with_others_and_in_a_service(void **state)
+static void process_stays_in_shared_scope_and_in_a_service(void **state)
 {
     static const char *const cases[][2] = {{"run-1.scope", "1\\n"}, {"ebb.service", ""}};
     (void)state;
@@ -259,7 +260,7 @@ static void process_stays_in_scope_with_others_and_in_a_service(void **state)
     }
 }
 
-/* Runs FN in a child, as nobody where we are root; its result, or 100 if it was killed. */
+/* Runs FN in a child, as nobody if we are root. Returns its result, or 100 if it was killed. */
 static int as_nobody(int (*fn)(void *), void *user)
 {
     int status;
@@ -283,7 +284,7 @@ static int divide_gives_eacces(void *user)
                : 1;
 }
 
-static void a_group_whose_processes_we_may_not_move_is_no_place(void **state)
+static void group_with_unmovable_processes_is_not_used(void **state)
 {
     struct tree t;
     (void)state;
@@ -294,8 +295,8 @@ static void a_group_whose_processes_we_may_not_move_is_no_place(void **state)
     tree_end(&t);
 }
 
-/* In a made-up tree a new folder has no files, so that everything fails half way. */
-static void a_group_that_fails_half_way_is_taken_away_again(void **state)
+/* In a fake tree a new folder contains no files, so that making a group fails half-way. */
+static void partly_made_group_is_removed(void **state)
 {
     struct tree t;
     struct err err;
@@ -307,13 +308,13 @@ static void a_group_that_fails_half_way_is_taken_away_again(void **state)
                " cgroup/unified/b/cgroup.subtree_control >cgroup/unified/cgroup.subtree_control &&"
                " touch cgroup/unified/cgroup.procs cgroup/unified/b/cgroup.procs");
     assert_int_equal(guard_cgroup_make(&t.root, "ebb-7-8", MIB, &g, &err), -ENOENT);
-    assert_non_null(strstr(err.text, "cgroup: /a is not ours to divide"));
+    assert_non_null(strstr(err.text, "cgroup: no group can be made below /a"));
     assert_true(is_none(&g));
     in_tree(&t, "test -z \"$(find cgroup -name 'ebb-*')\"");
     tree_end(&t);
 }
 
-static void without_any_hierarchy_the_sentence_says_so(void **state)
+static void missing_cgroup_hierarchy_is_reported(void **state)
 {
     struct tree t;
     struct err err;
@@ -330,7 +331,7 @@ static void without_any_hierarchy_the_sentence_says_so(void **state)
     tree_end(&t);
 }
 
-static void a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark(void **state)
+static void cgroup_v2_limit_excludes_swap(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -364,7 +365,7 @@ static void a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark(void 
     tree_end(&t);
 }
 
-static void where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined(void **state)
+static void child_joins_group_where_clone3_fails(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -372,7 +373,7 @@ static void where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined(vo
     int status;
     (void)state;
     tree_begin(&t, "0::/\\n", "mkdir cgroup/ebb-7-8");
-    strcpy(g.kill_dir, "ebb-7-8"); /* a folder, but no cgroup */
+    strcpy(g.kill_dir, "ebb-7-8"); /* a folder, but not a cgroup */
     pid_t pid = guard_cgroup_fork(&t.root, &g, &is_in);
     if (pid == 0)
         _exit(is_in ? 1 : 0);
@@ -383,7 +384,7 @@ static void where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined(vo
     tree_end(&t);
 }
 
-static void in_hybrid_both_groups_are_joined_and_memory_is_v1s(void **state)
+static void hybrid_job_joins_both_groups_and_counts_memory_in_v1(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -414,7 +415,7 @@ static void in_hybrid_both_groups_are_joined_and_memory_is_v1s(void **state)
     tree_end(&t);
 }
 
-static void groups_the_job_made_go_with_its_own_and_nothing_beside_it_does(void **state)
+static void nested_groups_are_removed_and_siblings_kept(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -423,7 +424,8 @@ static void groups_the_job_made_go_with_its_own_and_nothing_beside_it_does(void 
                "mkdir -p cgroup/p/ebb-7-8/x/y cgroup/p/ebb-7-8/z cgroup/p/beside/empty &&"
                " ln -s ../beside cgroup/p/ebb-7-8/link");
     strcpy(g.kill_dir, "p/ebb-7-8");
-    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY); /* the link, no group, is left */
+    /* the link, which is not a group, is left */
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY);
     assert_string_equal(g.kill_dir, "p/ebb-7-8");
     assert_false(is_there(&t.root, "p/ebb-7-8/x"));
     assert_false(is_there(&t.root, "p/ebb-7-8/z"));
@@ -436,7 +438,7 @@ static void groups_the_job_made_go_with_its_own_and_nothing_beside_it_does(void 
     tree_end(&t);
 }
 
-static void what_its_maker_never_told_of_is_found_by_its_name(void **state)
+static void group_of_a_killed_supervisor_is_removed_by_name(void **state)
 {
     struct tree t;
     (void)state;
@@ -449,12 +451,12 @@ static void what_its_maker_never_told_of_is_found_by_its_name(void **state)
     assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
     assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
     assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
-    guard_cgroup_remove_named(&t.root, "b", 0); /* no name of ours */
+    guard_cgroup_remove_named(&t.root, "b", 0); /* not a name that ebb makes */
     assert_true(is_there(&t.root, "memory/a/b"));
     tree_end(&t);
 }
 
-static void a_folder_not_named_as_ours_is_never_removed(void **state)
+static void foreign_folder_name_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
     struct tree t;
@@ -469,7 +471,7 @@ static void a_folder_not_named_as_ours_is_never_removed(void **state)
     tree_end(&t);
 }
 
-static void only_names_of_our_own_making_are_read(void **state)
+static void group_name_parser_accepts_only_our_own_names(void **state)
 {
     static const char *const bad[] = {"",
                                       "ebb",
@@ -500,7 +502,7 @@ static void only_names_of_our_own_making_are_read(void **state)
 static struct proc_root root;
 static struct guard_cgroup group;
 static char own_name[64];
-static pid_t neighbour;
+static pid_t bystander;
 
 static _Noreturn void stay(void)
 {
@@ -508,7 +510,7 @@ static _Noreturn void stay(void)
         pause();
 }
 
-/* A fork that never outlives its parent. */
+/* Forks a child that never outlives its parent. */
 static pid_t fork_tied(void)
 {
     pid_t parent = getpid(), pid = fork();
@@ -528,8 +530,8 @@ static int set_up(void **state)
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) < 0)
         return -1;
     guard_cgroup_name(&root, own_name);
-    neighbour = fork_tied();
-    if (neighbour == 0)
+    bystander = fork_tied();
+    if (bystander == 0)
         stay();
     return 0;
 }
@@ -539,14 +541,14 @@ static int tear_down(void **state)
     int status;
     (void)state;
     int r = guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S);
-    bool survived = waitpid(neighbour, &status, WNOHANG) == 0;
-    kill(neighbour, SIGKILL);
-    waitpid(neighbour, &status, 0);
+    bool survived = waitpid(bystander, &status, WNOHANG) == 0;
+    kill(bystander, SIGKILL);
+    waitpid(bystander, &status, 0);
     proc_root_close(&root);
     return r == 0 && survived ? 0 : -1;
 }
 
-/* Makes GROUP, or skips the test with the reason. */
+/* Makes GROUP, or skips the test with a reason. */
 static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
 {
     struct err err;
@@ -560,7 +562,8 @@ static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
     skip();
 }
 
-/* A process in GROUP that runs FN, then stays; returns when FN is done, or the process is. */
+/* Starts a process in GROUP that runs FN, then sleeps. Returns when FN is done or the process has
+ * exited. */
 static pid_t start_in_group(void (*fn)(int fd), int *ret_fd)
 {
     int ends[2];
@@ -644,7 +647,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void a_process_forked_into_the_group_is_in_all_of_its_folders(void **state)
+static void forked_process_is_in_all_folders_of_the_group(void **state)
 {
     bool is_in;
     int ends[2];
@@ -669,7 +672,7 @@ static void a_process_forked_into_the_group_is_in_all_of_its_folders(void **stat
     assert_int_equal(end_and_reap(pid), SIGKILL);
 }
 
-static void what_a_process_in_the_group_touches_is_counted_there(void **state)
+static void memory_touched_in_the_group_is_charged_to_it(void **state)
 {
     uint64_t kills = 1;
     struct stat st;
@@ -687,7 +690,7 @@ static void what_a_process_in_the_group_touches_is_counted_there(void **state)
     end_and_reap(pid);
 }
 
-static void a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives(void **state)
+static void oom_kill_in_the_group_is_counted_and_spares_others(void **state)
 {
     uint64_t kills = 0;
     int status;
@@ -703,7 +706,7 @@ static void a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives(v
     assert_int_equal(WTERMSIG(status), SIGKILL);
     assert_int_equal(guard_cgroup_oom_kills(&group, &kills), 0);
     assert_true(kills >= 1);
-    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+    assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
 static uint64_t limit_now(void)
@@ -719,7 +722,7 @@ static uint64_t limit_now(void)
     return unlimited ? UINT64_MAX : n;
 }
 
-static void a_limit_goes_up_and_down_again(void **state)
+static void limit_can_be_raised_and_lowered(void **state)
 {
     static const uint64_t limits[] = {64 * MIB, 128 * MIB, 32 * MIB, 256 * MIB};
     (void)state;
@@ -732,7 +735,7 @@ static void a_limit_goes_up_and_down_again(void **state)
     }
 }
 
-/* Seven processes, some orphans and some of another session; each holds FD open. */
+/* Makes seven processes, some of them orphans and some in another session; each keeps FD open. */
 static void fork_a_tree(int fd)
 {
     for (int i = 0; i < 3; i++)
@@ -740,7 +743,7 @@ static void fork_a_tree(int fd)
             setsid();
             if (fork() == 0) {
                 tell(fd);
-                alarm(300); /* should the kill fail */
+                alarm(300); /* in case the kill fails */
                 stay();
             }
             if (i == 0)
@@ -750,8 +753,8 @@ static void fork_a_tree(int fd)
         }
 }
 
-/* Waits for two more of the three that tell (the first has been read), then for everybody to be
- * gone: only then has nobody the other end any more. */
+/* Waits for two more of three messages (the first has been read), kills, and waits for the end of
+ * the pipe, which comes when all processes have exited. */
 static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
 {
     char byte;
@@ -762,7 +765,7 @@ static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
     close(fd);
 }
 
-static void one_write_kills_a_whole_tree(void **state)
+static void cgroup_kill_ends_a_whole_tree(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     int fd, status;
@@ -775,11 +778,11 @@ static void one_write_kills_a_whole_tree(void **state)
     assert_int_equal(WTERMSIG(status), SIGKILL);
     assert_int_equal(guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S), 0);
     assert_false(is_there(&root, dir));
-    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+    assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
-/* v2 of a hybrid machine taken alone: a hierarchy that counts no memory. */
-static void without_the_memory_controller_a_group_still_kills_at_once(void **state)
+/* The v2 hierarchy of a hybrid machine alone, which does not count memory. */
+static void group_without_memory_controller_can_be_killed(void **state)
 {
     struct err err;
     int fd;
@@ -793,7 +796,7 @@ static void without_the_memory_controller_a_group_still_kills_at_once(void **sta
     need_group(0, false, true);
     assert_int_equal(guard_cgroup_remove(&root, &group, 0), 0);
     assert_int_equal(guard_cgroup_make(&root, own_name, 64 * MIB, &group, &err), 0);
-    assert_non_null(strstr(err.text, "memory is not counted by the kernel: cgroup: "));
+    assert_non_null(strstr(err.text, "the kernel does not count the job's memory: cgroup: "));
     assert_string_equal(group.memory_dir, "");
     assert_false(group.is_limited);
     pid_t pid = start_in_group(fork_a_tree, &fd);
@@ -801,7 +804,7 @@ static void without_the_memory_controller_a_group_still_kills_at_once(void **sta
     end_and_reap(pid);
 }
 
-static void another_process_ends_it_with_nothing_but_the_paths(void **state)
+static void group_can_be_removed_from_its_paths_alone(void **state)
 {
     struct guard_cgroup copy;
     int fd;
@@ -819,7 +822,7 @@ static void another_process_ends_it_with_nothing_but_the_paths(void **state)
     assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
 }
 
-static void a_group_with_somebody_in_it_stays_until_he_is_gone(void **state)
+static void busy_group_stays_until_its_process_has_exited(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     (void)state;
@@ -833,7 +836,7 @@ static void a_group_with_somebody_in_it_stays_until_he_is_gone(void **state)
     assert_false(is_there(&root, dir));
 }
 
-static void what_this_process_could_not_remove_before_is_made_anew(void **state)
+static void leftover_group_of_this_process_is_replaced(void **state)
 {
     struct guard_cgroup forgotten;
     (void)state;
@@ -841,7 +844,7 @@ static void what_this_process_could_not_remove_before_is_made_anew(void **state)
     forgotten = group;
     need_group(0, false, false);
     assert_string_equal(forgotten.memory_dir, group.memory_dir);
-    /* the files of the removed group are dead; the new one's are not */
+    /* the files of the removed group are dead, but those of the new one work */
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     end_and_reap(pid);
@@ -849,7 +852,7 @@ static void what_this_process_could_not_remove_before_is_made_anew(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void while_an_earlier_group_is_busy_no_other_is_made_above_it(void **state)
+static void busy_group_prevents_another_one_in_an_ancestor(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -862,7 +865,7 @@ static void while_an_earlier_group_is_busy_no_other_is_made_above_it(void **stat
     end_and_reap(pid);
 }
 
-static void groups_nested_by_the_job_are_removed_with_it(void **state)
+static void groups_nested_by_a_real_job_are_removed(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
     (void)state;
@@ -876,7 +879,7 @@ static void groups_nested_by_the_job_are_removed_with_it(void **state)
     assert_false(is_there(&root, dir));
 }
 
-/* True when our name is a folder in no place where it could be. */
+/* True if no folder with our name exists in any place where it could be. */
 static bool nothing_left(void)
 {
     struct guard_place p;
@@ -902,7 +905,7 @@ static int is_denied(void *user)
     return is_none(&g) && nothing_left() ? 0 : 4;
 }
 
-static void who_may_not_make_a_group_is_told_and_leaves_nothing(void **state)
+static void missing_permission_is_reported_and_leaves_nothing(void **state)
 {
     (void)state;
     int r = as_nobody(is_denied, NULL);
@@ -914,7 +917,7 @@ static void who_may_not_make_a_group_is_told_and_leaves_nothing(void **state)
     assert_int_equal(r, 0);
 }
 
-static void the_name_is_of_this_process(void **state)
+static void group_name_has_pid_and_start_time(void **state)
 {
     struct process_id id;
     struct proc_stat stat;
@@ -928,7 +931,7 @@ static void the_name_is_of_this_process(void **state)
         assert_int_equal(id.pid, getpid());
 }
 
-/* The folder beside GROUP that a process of PID and START_TICKS would have made. */
+/* The path next to GROUP of the folder that a process with PID and START_TICKS would have made. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
     const char *dir = group.memory_dir[0] ? group.memory_dir : group.kill_dir;
@@ -947,11 +950,11 @@ static uint64_t start_of(pid_t pid)
     return stat.start_ticks;
 }
 
-/* Every ebb on the machine tidies, and may do so at any moment: what is empty and of the dead may
- * be gone as soon as it was made, and then we make it again. */
+/* Every ebb on the machine removes empty groups of dead processes at any moment: our folder may be
+ * removed as soon as it is made. Then we make it again. */
 enum { TRIES = 1000 };
 
-/* The folder DIR with PID in it; its cgroup.procs. */
+/* Makes the folder DIR with PID in it; returns its cgroup.procs. */
 static int make_busy(const char *dir, pid_t pid)
 {
     char procs[GUARD_CGROUP_PATH + 80];
@@ -966,7 +969,8 @@ static int make_busy(const char *dir, pid_t pid)
     return -1;
 }
 
-/* True when tidying takes DIR, made for it with a folder in it, and nobody else does so before. */
+/* True if guard_cgroup_tidy removes DIR, which is made for this with a folder in it, and no other
+ * ebb does so before. */
 static bool tidy_takes(const char *dir)
 {
     char nested[GUARD_CGROUP_PATH + 80];
@@ -980,7 +984,7 @@ static bool tidy_takes(const char *dir)
     return false;
 }
 
-static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
+static void tidy_removes_only_empty_groups_of_dead_processes(void **state)
 {
     enum { LIVE, REUSED, BUSY, COUNT };
     struct guard_cgroup other = guard_cgroup_none;
@@ -991,13 +995,13 @@ static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
         print_message("skipped: /proc is of another pid namespace\n");
         skip();
     }
-    uint64_t start = start_of(neighbour);
+    uint64_t start = start_of(bystander);
     int own_fd = group.join_fd[group.memory_dir[0] ? 0 : 1];
-    beside((int32_t)neighbour, start, dir[LIVE]);
-    beside((int32_t)neighbour, start + 1, dir[REUSED]);
-    beside((int32_t)neighbour, start + 2, dir[BUSY]);
+    beside((int32_t)bystander, start, dir[LIVE]);
+    beside((int32_t)bystander, start + 1, dir[REUSED]);
+    beside((int32_t)bystander, start + 2, dir[BUSY]);
     assert_int_equal(mkdirat(root.cgroup_fd, dir[LIVE], 0755), 0);
-    int busy_fd = make_busy(dir[BUSY], neighbour);
+    int busy_fd = make_busy(dir[BUSY], bystander);
     assert_true(busy_fd >= 0);
 
     assert_true(tidy_takes(dir[REUSED]));
@@ -1005,16 +1009,16 @@ static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
     assert_true(is_there(&root, dir[BUSY]));
     assert_true(is_there(&root, group.memory_dir[0] ? group.memory_dir : group.kill_dir));
 
-    assert_true(dprintf(own_fd, "%d", (int)neighbour) > 0);
+    assert_true(dprintf(own_fd, "%d", (int)bystander) > 0);
     close(busy_fd);
     for (int i = 0; i < COUNT; i++) {
         int length = snprintf(other.kill_dir, sizeof(other.kill_dir), "%s", dir[i]);
         assert_in_range(length, 1, sizeof(other.kill_dir) - 1);
         assert_int_equal(guard_cgroup_remove(&root, &other, clock_mono_ns() + 30 * NS_PER_S), 0);
     }
-    end_and_reap(neighbour);
-    neighbour = fork_tied(); /* for tear_down, outside of the group */
-    if (neighbour == 0)
+    end_and_reap(bystander);
+    bystander = fork_tied(); /* outside of the group, for tear_down */
+    if (bystander == 0)
         stay();
 }
 
@@ -1023,38 +1027,38 @@ static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_v1_every_group_above_ours_is_a_place),
-        cmocka_unit_test(warming_moves_us_into_our_own_group_of_v1_and_into_none_of_v2),
-        cmocka_unit_test(a_group_with_a_limit_is_not_left),
-        cmocka_unit_test(in_v2_only_a_group_that_hands_memory_down_counts),
-        cmocka_unit_test(the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not),
-        cmocka_unit_test(delegated_group_above_ours_begins_to_hand_memory_down),
+        cmocka_unit_test(cgroup_v1_allows_every_group_above_ours),
+        cmocka_unit_test(warm_up_moves_process_within_its_own_v1_group_only),
+        cmocka_unit_test(cgroup_search_stops_below_a_group_with_a_memory_limit),
+        cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
+        cmocka_unit_test(only_the_real_root_group_enables_the_memory_controller),
+        cmocka_unit_test(delegated_group_above_ours_enables_the_memory_controller),
         cmocka_unit_test(process_alone_in_delegated_scope_moves_below_it),
-        cmocka_unit_test(process_stays_in_scope_with_others_and_in_a_service),
-        cmocka_unit_test(a_group_whose_processes_we_may_not_move_is_no_place),
-        cmocka_unit_test(a_group_that_fails_half_way_is_taken_away_again),
-        cmocka_unit_test(without_any_hierarchy_the_sentence_says_so),
-        cmocka_unit_test(a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark),
-        cmocka_unit_test(where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined),
-        cmocka_unit_test(in_hybrid_both_groups_are_joined_and_memory_is_v1s),
-        cmocka_unit_test(groups_the_job_made_go_with_its_own_and_nothing_beside_it_does),
-        cmocka_unit_test(what_its_maker_never_told_of_is_found_by_its_name),
-        cmocka_unit_test(a_folder_not_named_as_ours_is_never_removed),
-        cmocka_unit_test(only_names_of_our_own_making_are_read),
-        HERE(a_process_forked_into_the_group_is_in_all_of_its_folders),
-        HERE(what_a_process_in_the_group_touches_is_counted_there),
-        HERE(a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives),
-        HERE(a_limit_goes_up_and_down_again),
-        HERE(one_write_kills_a_whole_tree),
-        HERE(without_the_memory_controller_a_group_still_kills_at_once),
-        HERE(another_process_ends_it_with_nothing_but_the_paths),
-        HERE(a_group_with_somebody_in_it_stays_until_he_is_gone),
-        HERE(what_this_process_could_not_remove_before_is_made_anew),
-        HERE(while_an_earlier_group_is_busy_no_other_is_made_above_it),
-        HERE(groups_nested_by_the_job_are_removed_with_it),
-        HERE(who_may_not_make_a_group_is_told_and_leaves_nothing),
-        HERE(the_name_is_of_this_process),
-        HERE(tidying_takes_empty_groups_of_the_dead_and_no_others),
+        cmocka_unit_test(process_stays_in_shared_scope_and_in_a_service),
+        cmocka_unit_test(group_with_unmovable_processes_is_not_used),
+        cmocka_unit_test(partly_made_group_is_removed),
+        cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
+        cmocka_unit_test(cgroup_v2_limit_excludes_swap),
+        cmocka_unit_test(child_joins_group_where_clone3_fails),
+        cmocka_unit_test(hybrid_job_joins_both_groups_and_counts_memory_in_v1),
+        cmocka_unit_test(nested_groups_are_removed_and_siblings_kept),
+        cmocka_unit_test(group_of_a_killed_supervisor_is_removed_by_name),
+        cmocka_unit_test(foreign_folder_name_is_never_removed),
+        cmocka_unit_test(group_name_parser_accepts_only_our_own_names),
+        HERE(forked_process_is_in_all_folders_of_the_group),
+        HERE(memory_touched_in_the_group_is_charged_to_it),
+        HERE(oom_kill_in_the_group_is_counted_and_spares_others),
+        HERE(limit_can_be_raised_and_lowered),
+        HERE(cgroup_kill_ends_a_whole_tree),
+        HERE(group_without_memory_controller_can_be_killed),
+        HERE(group_can_be_removed_from_its_paths_alone),
+        HERE(busy_group_stays_until_its_process_has_exited),
+        HERE(leftover_group_of_this_process_is_replaced),
+        HERE(busy_group_prevents_another_one_in_an_ancestor),
+        HERE(groups_nested_by_a_real_job_are_removed),
+        HERE(missing_permission_is_reported_and_leaves_nothing),
+        HERE(group_name_has_pid_and_start_time),
+        HERE(tidy_removes_only_empty_groups_of_dead_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

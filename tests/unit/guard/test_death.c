@@ -1,4 +1,5 @@
-/* Causes of death: real ends of real logs, and what is made of them with all else that is known. */
+/* Causes of death: the ends of real logs, and the cause that follows from them together with other
+ * facts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,9 +17,8 @@
 
 #include "base/err.h"
 #include "guard/death.h"
-#include "guard/death_private.h"
 
-/* The job's own cgroup as this test tells it: what cgroup.c reads is tested with cgroup.c. */
+/* Counters of a fake cgroup, because cgroup.c has its own tests. */
 static int group_result;
 static uint64_t group_count;
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
@@ -104,7 +104,7 @@ static void check(const struct ending *e, size_t n)
 }
 #define CHECK(table) check(table, sizeof(table) / sizeof *(table))
 
-static void the_exception_of_a_traceback_is_the_cause(void **state)
+static void last_exception_of_a_traceback_is_the_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -112,7 +112,7 @@ static void the_exception_of_a_traceback_is_the_cause(void **state)
         {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
         {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
          "ValueError: shape mismatch: (3,) and (4,)"},
-        /* no newline at the end, no message, names of modules, classes made in functions */
+        /* no newline at the end, no message, names of modules, classes defined in functions */
         {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
         {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
         {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},
@@ -121,7 +121,7 @@ static void the_exception_of_a_traceback_is_the_cause(void **state)
         {HEAD BODY "  [Previous line repeated 996 more times]\n"
                    "RecursionError: maximum recursion depth exceeded\n",
          DEATH_PYTHON, "RecursionError: maximum recursion depth exceeded"},
-        /* the message goes on for lines */
+        /* a message of several lines */
         {HEAD BODY "RuntimeError: Error(s) in loading state_dict for Net:\n"
                    "\tMissing key(s) in state_dict: \"a\".\n\tUnexpected key(s): \"b\".\n",
          DEATH_PYTHON, "RuntimeError: Error(s) in loading state_dict for Net"},
@@ -129,21 +129,21 @@ static void the_exception_of_a_traceback_is_the_cause(void **state)
                    "status 1.\n",
          DEATH_PYTHON,
          "subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1."},
-        /* chained, both ways */
+        /* chained in both ways */
         {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
          "ValueError: no a"},
         {HEAD BODY "KeyError: 'a'\n" CAUSED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
          "ValueError: no a"},
         {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "SystemExit: 1\n", DEATH_PYTHON,
          "KeyError: 'a'"},
-        /* the main script does not compile: no head */
+        /* the main script does not compile, so there is no head */
         {"  File \"/home/u/train.py\", line 3\n    def f(:\n          ^\n"
          "SyntaxError: invalid syntax\n",
          DEATH_PYTHON, "SyntaxError: invalid syntax"},
         {HEAD BODY "  File \"/home/u/net.py\", line 3\n    def f(:\n          ^\n"
                    "IndentationError: unexpected indent\n",
          DEATH_PYTHON, "IndentationError: unexpected indent"},
-        /* cut at the ring's start */
+        /* truncated at the start of the ring buffer */
         {"ain.py\", line 41, in <module>\n    main()\n  File \"/home/u/t.py\", line 12, in main\n"
          "    x()\nIndexError: list index out of range\n",
          DEATH_PYTHON, "IndexError: list index out of range"},
@@ -156,7 +156,7 @@ static void the_exception_of_a_traceback_is_the_cause(void **state)
     CHECK(table);
 }
 
-static void groups_and_errors_of_workers_are_read_to_the_real_one(void **state)
+static void worker_and_chained_errors_lead_to_the_root_exception(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -172,7 +172,7 @@ static void groups_and_errors_of_workers_are_read_to_the_real_one(void **state)
          "    +---------------- 2 ----------------\n"
          "    | TypeError: 2\n"
          "    +------------------------------------\n",
-         DEATH_PYTHON, "ExceptionGroup: many (2 sub-exceptions)"},
+         DEATH_PYTHON, "ValueError: 1"},
         {HEAD BODY "RuntimeError: Caught KeyError in DataLoader worker process 0.\n"
                    "Original Traceback (most recent call last):\n" BODY "KeyError: 'label'\n\n",
          DEATH_PYTHON, "KeyError: 'label'"},
@@ -193,7 +193,7 @@ static void groups_and_errors_of_workers_are_read_to_the_real_one(void **state)
                    "fault. \n",
          DEATH_WORKER,
          "RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault."},
-        /* the loader's thread dies of the main one's death, not the other way round */
+        /* the loader's thread fails because the main thread does, not vice versa */
         {HEAD BODY "ValueError: real\nException in thread Thread-4 (_pin_memory_loop):\n" HEAD BODY
                    "ConnectionResetError: [Errno 104] Connection reset by peer\n",
          DEATH_PYTHON, "ValueError: real"},
@@ -205,7 +205,7 @@ static void groups_and_errors_of_workers_are_read_to_the_real_one(void **state)
     CHECK(table);
 }
 
-static void the_rank_that_failed_is_the_cause_and_not_its_launcher(void **state)
+static void failing_rank_is_the_cause_not_its_launcher(void **state)
 {
     (void)state;
 #define R0 "[rank0]: "
@@ -225,14 +225,14 @@ static void the_rank_that_failed_is_the_cause_and_not_its_launcher(void **state)
         {"[rank0]:   File \"/home/u/t.py\", line 2, in f\n[rank0]:     g()\n" R0
          "ValueError: cut\n",
          DEATH_PYTHON, "ValueError: cut"},
-        /* two ranks at once: lines of both between each other; the first counts */
+        /* two ranks print at the same time; the first one counts */
         {R0 "Traceback (most recent call last):\n" R3 "Traceback (most recent call last):\n" R0
             "  File \"/home/u/t.py\", line 2, in f\n" R3
             "  File \"/home/u/t.py\", line 9, in f\n" R3 "OSError: three\n" R0 "ValueError: zero\n",
          DEATH_PYTHON, "ValueError: zero"},
         {HEAD BODY "ValueError: child\n" TORCHRUN("0", "1", SEE), DEATH_PYTHON,
          "ValueError: child"},
-        /* torchrun knows which was first */
+        /* torchrun names the rank that failed first */
         {RANK_BODY(R0) R0 "torch.distributed.DistBackendError: NCCL error\n" RANK_BODY(R3) R3
          "ValueError: three\n" TORCHRUN("3", "1", SEE),
          DEATH_PYTHON, "ValueError: three"},
@@ -245,9 +245,9 @@ static void the_rank_that_failed_is_the_cause_and_not_its_launcher(void **state)
          "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
          "PID 4241"},
         {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
-         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its own error is not in the last "
-         "of the output"},
-        /* with @record the table has the rank's own traceback */
+         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its error is not in the "
+         "kept output"},
+        /* with @record, torchrun's table contains the rank's traceback */
         {TORCHRUN("0", "1",
                   "Traceback (most recent call last):\n"
                   "    File \"/home/u/t.py\", line 2, in main\n      f()\n  ValueError: recorded"),
@@ -260,7 +260,7 @@ static void the_rank_that_failed_is_the_cause_and_not_its_launcher(void **state)
     CHECK(table);
 }
 
-static void memory_that_ran_out_is_told_by_kind(void **state)
+static void out_of_memory_output_is_classified(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -329,14 +329,14 @@ static void memory_that_ran_out_is_told_by_kind(void **state)
          DEATH_PYTHON, "c10::Error: CUDA error: an illegal memory access was encountered"},
         {"./train: fork: Cannot allocate memory\n", DEATH_MEMORY,
          "./train: fork: Cannot allocate memory"},
-        /* it was caught, and then something else was the end */
+        /* this exception was caught, and another one ended the job */
         {"skipping a batch: CUDA out of memory\n" HEAD BODY "KeyError: 'x'\n", DEATH_PYTHON,
          "KeyError: 'x'"},
     };
     CHECK(table);
 }
 
-static void colours_boxes_and_progress_bars_do_not_hide_it(void **state)
+static void traceback_is_found_among_colours_boxes_and_progress_bars(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -364,7 +364,7 @@ static void colours_boxes_and_progress_bars_do_not_hide_it(void **state)
     CHECK(table);
 }
 
-static void what_is_only_reported_is_not_the_cause(void **state)
+static void ignored_and_logged_exceptions_are_not_the_cause(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -398,7 +398,7 @@ static void tail_add_lines(struct death_tail *t, const char *line, size_t bytes)
         death_tail_add(t, line, strlen(line));
 }
 
-static void a_traceback_with_much_output_after_it_was_survived(void **state)
+static void traceback_followed_by_much_output_is_not_the_cause(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -414,7 +414,7 @@ static void a_traceback_with_much_output_after_it_was_survived(void **state)
     assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
-static void long_messages_and_farewells_are_not_other_output(void **state)
+static void long_messages_and_shutdown_lines_keep_the_cause(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -426,7 +426,7 @@ static void long_messages_and_farewells_are_not_other_output(void **state)
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
-static void the_ring_keeps_the_last_however_it_is_filled(void **state)
+static void output_tail_keeps_the_last_bytes(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -451,7 +451,7 @@ static void the_ring_keeps_the_last_however_it_is_filled(void **state)
     assert_string_equal(line, "ValueError: at the end");
 }
 
-static void the_line_is_printable_and_cut(void **state)
+static void cause_line_is_printable_and_truncated(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -467,8 +467,9 @@ static void the_line_is_printable_and_cut(void **state)
     assert_non_null(strstr(line, "éé…"));
 }
 
-/* Every byte, broken tracebacks and escapes: nothing may be read outside, and the line is text. */
-static void junk_is_harmless(void **state)
+/* With every byte, broken tracebacks and escapes, nothing is read out of bounds, and the line is
+ * valid text. */
+static void random_output_is_parsed_safely(void **state)
 {
     (void)state;
     static const char *const parts[] = {HEAD,
@@ -559,7 +560,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void a_status_of_0_is_the_end_of_the_matter(void **state)
+static void exit_status_0_means_finished_regardless_of_output(void **state)
 {
     (void)state;
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
@@ -567,13 +568,13 @@ static void a_status_of_0_is_the_end_of_the_matter(void **state)
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void what_we_did_comes_first(void **state)
+static void stop_by_ebb_takes_precedence(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
           .cause = CAUSE_GUARD, .why = "1.2 GiB left", .before = &none, .after = &in_group);
     CAUSE(CAUSE_GUARD, "stopped by the guard", .status = EXIT_0, .cause = CAUSE_GUARD);
-    CAUSE(CAUSE_CLIENT, "ended because ebb run was killed", .status = SIGTERM,
+    CAUSE(CAUSE_CLIENT, "stopped because ebb run was killed", .status = SIGTERM,
           .cause = CAUSE_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
     CAUSE(CAUSE_CANCELLED, "cancelled: wrong data", .status = EXIT_0, .cause = CAUSE_CANCELLED,
           .why = "cancelled: wrong data");
@@ -582,25 +583,25 @@ static void what_we_did_comes_first(void **state)
     assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
-static void the_operator_is_named_only_where_the_end_shows_his_signal(void **state)
+static void operator_signal_is_the_cause_only_if_it_ended_the_job(void **state)
 {
     (void)state;
-    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = SIGTERM,
+    CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = SIGTERM,
           .sent_signal = SIGTERM);
-    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = (128 + SIGTERM) << 8,
+    CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = (128 + SIGTERM) << 8,
           .sent_signal = SIGTERM);
-    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGINT", .status = EXIT_1, .sent_signal = SIGINT,
-          .tail = &interrupt);
-    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = EXIT_1,
+    CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGINT", .status = EXIT_1,
+          .sent_signal = SIGINT, .tail = &interrupt);
+    CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGTERM", .status = EXIT_1,
           .sent_signal = SIGTERM, .tail = &signalled);
-    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGKILL", .status = SIGKILL,
+    CAUSE(CAUSE_OPERATOR, "stopped by the operator: SIGKILL", .status = SIGKILL,
           .sent_signal = SIGKILL, .before = &none, .after = &in_host);
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .sent_signal = SIGINT,
           .tail = &exception);
     CAUSE(CAUSE_SIGNAL, "crashed: SIGSEGV", .status = SIGSEGV, .sent_signal = SIGINT);
 }
 
-static void the_kernels_kill_is_told_by_its_counters(void **state)
+static void kernel_oom_kill_is_found_by_its_counters(void **state)
 {
     (void)state;
     const uint64_t limit = UINT64_C(2) << 30;
@@ -617,21 +618,21 @@ static void the_kernels_kill_is_told_by_its_counters(void **state)
           .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
     CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
           .status = EXIT_137, .before = &none, .after = &in_host);
-    /* a neighbour was killed, we were not */
-    CAUSE(CAUSE_SIGNAL, "ended by SIGTERM; who sent it is not known", .status = SIGTERM,
-          .before = &none, .after = &in_host);
+    /* another process was killed, not one of ours */
+    CAUSE(CAUSE_SIGNAL, "killed by SIGTERM (sender unknown)", .status = SIGTERM, .before = &none,
+          .after = &in_host);
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
           .tail = &exception);
-    /* counters that are not known, or went back, tell nothing */
-    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
-          .before = &none, .after = &unknown);
-    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+    /* unknown or decreased counters are ignored */
+    CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL, .before = &none,
+          .after = &unknown);
+    CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL,
           .before = &in_group, .after = &none);
-    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+    CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL,
           .after = &in_group);
 }
 
-static void a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it(void **state)
+static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
 {
     (void)state;
     CAUSE(CAUSE_OOM_GROUP,
@@ -660,7 +661,7 @@ static void a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
-static void shared_memory_gpu_and_allocations_have_their_own_kinds(void **state)
+static void shm_gpu_and_allocation_failures_have_their_own_kinds(void **state)
 {
     (void)state;
     CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed: SIGBUS", .status = SIGBUS, .shm_full = true);
@@ -677,21 +678,21 @@ static void shared_memory_gpu_and_allocations_have_their_own_kinds(void **state)
           .status = SIGABRT, .tail = &no_memory);
 }
 
-static void without_a_reason_the_status_is_told_as_it_is(void **state)
+static void unexplained_end_reports_the_exit_status(void **state)
 {
     (void)state;
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
-    CAUSE(CAUSE_EXCEPTION, "KeyboardInterrupt; ended by SIGINT", .status = SIGINT,
+    CAUSE(CAUSE_EXCEPTION, "KeyboardInterrupt; killed by SIGINT", .status = SIGINT,
           .tail = &interrupt);
     CAUSE(CAUSE_STATUS, "exit status 3", .status = 3 << 8);
     CAUSE(CAUSE_STATUS, "exit status 255", .status = 255 << 8);
-    CAUSE(CAUSE_STATUS, "exit status 137 (how shells report SIGKILL)", .status = EXIT_137);
-    CAUSE(CAUSE_SIGNAL, "ended by SIGHUP; who sent it is not known", .status = SIGHUP);
-    CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core */);
-    CAUSE(CAUSE_SIGNAL, "ended by signal 40; who sent it is not known", .status = 40);
+    CAUSE(CAUSE_STATUS, "exit status 137 (as shells report SIGKILL)", .status = EXIT_137);
+    CAUSE(CAUSE_SIGNAL, "killed by SIGHUP (sender unknown)", .status = SIGHUP);
+    CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core dump */);
+    CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }
 
-static void every_cause_has_a_kind_and_those_by_ebb_a_text(void **state)
+static void every_cause_has_a_name(void **state)
 {
     (void)state;
     for (enum cause i = CAUSE_UNKNOWN + 1; i < CAUSES; i++)
@@ -713,7 +714,7 @@ static void put(int dirfd, const char *name, const char *text)
     close(fd);
 }
 
-static void the_counters_are_read_where_they_are(void **state)
+static void oom_counters_are_read_from_host_and_cgroups(void **state)
 {
     (void)state;
     char folder[] = "/tmp/ebb-test-death-XXXXXX";
@@ -756,13 +757,13 @@ static void the_counters_are_read_where_they_are(void **state)
     rmdir(folder);
 }
 
-static void this_machines_own_counter_is_read_whole(void **state)
+static void oom_counter_of_this_machine_is_read(void **state)
 {
     (void)state;
     struct proc_root root;
     struct death_ooms o;
     assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL), 0);
-    /* not every kernel, and no gVisor, has it */
+    /* some kernels, and gVisor, do not have it */
     FILE *f = fopen("/proc/vmstat", "re");
     char line[256];
     bool is_there = false;
@@ -778,27 +779,27 @@ static void this_machines_own_counter_is_read_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_exception_of_a_traceback_is_the_cause),
-        cmocka_unit_test(groups_and_errors_of_workers_are_read_to_the_real_one),
-        cmocka_unit_test(the_rank_that_failed_is_the_cause_and_not_its_launcher),
-        cmocka_unit_test(memory_that_ran_out_is_told_by_kind),
-        cmocka_unit_test(colours_boxes_and_progress_bars_do_not_hide_it),
-        cmocka_unit_test(what_is_only_reported_is_not_the_cause),
-        cmocka_unit_test(a_traceback_with_much_output_after_it_was_survived),
-        cmocka_unit_test(long_messages_and_farewells_are_not_other_output),
-        cmocka_unit_test(the_ring_keeps_the_last_however_it_is_filled),
-        cmocka_unit_test(the_line_is_printable_and_cut),
-        cmocka_unit_test(junk_is_harmless),
-        cmocka_unit_test(a_status_of_0_is_the_end_of_the_matter),
-        cmocka_unit_test(what_we_did_comes_first),
-        cmocka_unit_test(the_operator_is_named_only_where_the_end_shows_his_signal),
-        cmocka_unit_test(the_kernels_kill_is_told_by_its_counters),
-        cmocka_unit_test(a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it),
-        cmocka_unit_test(shared_memory_gpu_and_allocations_have_their_own_kinds),
-        cmocka_unit_test(without_a_reason_the_status_is_told_as_it_is),
-        cmocka_unit_test(every_cause_has_a_kind_and_those_by_ebb_a_text),
-        cmocka_unit_test(the_counters_are_read_where_they_are),
-        cmocka_unit_test(this_machines_own_counter_is_read_whole),
+        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause),
+        cmocka_unit_test(worker_and_chained_errors_lead_to_the_root_exception),
+        cmocka_unit_test(failing_rank_is_the_cause_not_its_launcher),
+        cmocka_unit_test(out_of_memory_output_is_classified),
+        cmocka_unit_test(traceback_is_found_among_colours_boxes_and_progress_bars),
+        cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),
+        cmocka_unit_test(traceback_followed_by_much_output_is_not_the_cause),
+        cmocka_unit_test(long_messages_and_shutdown_lines_keep_the_cause),
+        cmocka_unit_test(output_tail_keeps_the_last_bytes),
+        cmocka_unit_test(cause_line_is_printable_and_truncated),
+        cmocka_unit_test(random_output_is_parsed_safely),
+        cmocka_unit_test(exit_status_0_means_finished_regardless_of_output),
+        cmocka_unit_test(stop_by_ebb_takes_precedence),
+        cmocka_unit_test(operator_signal_is_the_cause_only_if_it_ended_the_job),
+        cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
+        cmocka_unit_test(oom_kill_of_a_worker_is_reported_with_its_consequence),
+        cmocka_unit_test(shm_gpu_and_allocation_failures_have_their_own_kinds),
+        cmocka_unit_test(unexplained_end_reports_the_exit_status),
+        cmocka_unit_test(every_cause_has_a_name),
+        cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),
+        cmocka_unit_test(oom_counter_of_this_machine_is_read),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -1,4 +1,4 @@
-/* When the guard acts, and how far: single readings, and whole runs of made-up jobs. */
+/* When and how the guard acts: single readings, and simulated jobs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,21 +17,21 @@
 
 enum { ACTS = LADDER_DO_STAND_DOWN + 1, MOST_ACTS = 5 };
 
-/* A job and what its guard did. */
+/* A simulated job, and the actions of its guard. */
 struct world {
     struct ladder ladder;
-    struct tempo tempo;
+    struct timing timing;
     struct ladder_input in;
-    double t;       /* now, in seconds */
-    double start_s; /* from the request until the job begins to save */
-    double save_s;  /* from there until it is done; < 0: never */
-    bool fails;     /* it says so instead */
-    double asked_t; /* < 0: not asked */
+    double t;       /* present time in seconds */
+    double start_s; /* time from the request until the job starts to save */
+    double save_s;  /* duration of the save; < 0: it never ends */
+    bool fails;     /* the job reports a failure instead */
+    double asked_t; /* < 0: not requested */
     int count[ACTS];
-    double first[ACTS];        /* when; < 0: never */
-    uint64_t first_room[ACTS]; /* with how much left */
+    double first[ACTS];        /* time of the first; < 0: never */
+    uint64_t first_room[ACTS]; /* headroom at that time */
     struct ladder_decision last;
-    bool is_done; /* a checkpoint was acknowledged */
+    bool is_done; /* whether a checkpoint was acknowledged */
     uint64_t done_room;
 };
 
@@ -47,7 +47,7 @@ static void world_init(struct world *w, const struct ladder_rules *rules, uint64
     for (int i = 0; i < ACTS; i++)
         w->first[i] = -1;
     w->in.gauge[0] = (struct ladder_gauge){.known = true, .limit_bytes = limit};
-    w->in.can_ask = true;
+    w->in.can_request = true;
 }
 
 static void answer(struct world *w)
@@ -70,20 +70,20 @@ static void take(struct world *w, enum ladder_act act)
         w->first[act] = w->t;
         w->first_room[act] = w->in.gauge[0].room_bytes;
     }
-    if (act == LADDER_DO_ASK) {
+    if (act == LADDER_DO_REQUEST) {
         w->asked_t = w->t;
         w->in.ack = LADDER_NO_ACK;
     }
 }
 
-/* Calls until there is nothing to do, as the engine does. Returns the last act that was one. */
-static enum ladder_act look(struct world *w)
+/* Calls the ladder until it does nothing, like the supervisor. Returns the last act. */
+static enum ladder_act step_ladder(struct world *w)
 {
     enum ladder_act last = LADDER_DO_NOTHING;
     struct ladder_decision d;
     w->in.now_ns = (uint64_t)(w->t * 1e9);
     for (int n = 0;; n++) {
-        ladder_step(&w->ladder, &w->in, &w->tempo, &d);
+        ladder_step(&w->ladder, &w->in, &w->timing, &d);
         if (d.act == LADDER_DO_NOTHING)
             return last;
         assert_in_range(n, 0, MOST_ACTS - 1);
@@ -112,13 +112,13 @@ static enum ladder_act look_at(struct world *w, double after_s, uint64_t room)
     w->t += after_s;
     set_room(w, room);
     answer(w);
-    return look(w);
+    return step_ladder(w);
 }
 
-/* Memory over time, in bytes, S seconds after the start. */
+/* Memory in bytes, S seconds after the start. */
 typedef double shape_fn(double s, const void *user);
 
-/* Ticks of a second, and a look every 20 ms within the reserve, as the reflex wakes the loop. Ends
+/* Ticks every second and, within the reserve, every 20 ms, as when the reflex wakes the loop. Ends
  * early at SIGTERM or the kill. */
 static void simulate(struct world *w, double seconds, shape_fn *shape, const void *user)
 {
@@ -130,7 +130,7 @@ static void simulate(struct world *w, double seconds, shape_fn *shape, const voi
         set_used(w, (uint64_t)used, (used - shape(fmax(0, s - 0.5), user)) / 0.5);
         answer(w);
         if (i % 50 == 0 || w->in.gauge[0].room_bytes <= alarm)
-            look(w);
+            step_ladder(w);
         if (w->ladder.rung >= LADDER_STOPPING)
             return;
     }
@@ -150,7 +150,7 @@ static void assert_calm(const struct world *w)
 
 /* --- rules and lines --- */
 
-static void the_default_reserve_is_a_twentieth_within_bounds(void **state)
+static void default_reserve_is_5_percent_within_bounds(void **state)
 {
     (void)state;
     assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
@@ -158,11 +158,11 @@ static void the_default_reserve_is_a_twentieth_within_bounds(void **state)
     assert_int_equal(ladder_default_reserve(GIB), 64 * MIB);
     assert_int_equal(ladder_default_reserve(100 * MIB), 20 * MIB);
     assert_int_equal(ladder_default_reserve(0), 0);
-    assert_int_equal(ladder_term_room(GIB), 512 * MIB);
-    assert_int_equal(ladder_kill_room(GIB), 128 * MIB);
+    assert_int_equal(ladder_term_headroom(GIB), 512 * MIB);
+    assert_int_equal(ladder_kill_headroom(GIB), 128 * MIB);
 }
 
-static void rules_that_make_no_sense_are_refused(void **state)
+static void invalid_ladder_rules_are_refused(void **state)
 {
     (void)state;
     struct ladder l;
@@ -173,21 +173,21 @@ static void rules_that_make_no_sense_are_refused(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void what_is_needed_is_step_checkpoint_and_margin(void **state)
+static void needed_time_is_step_checkpoint_and_margin(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, GIB);
-    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 12);
+    assert_true(ladder_need_s(&w.ladder, &w.timing) == 12);
     for (int i = 0; i < 5; i++)
-        tempo_step(&w.tempo, (uint64_t)(i + 1) * 3 * NS_PER_S, i);
-    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 15);
-    tempo_save_begin(&w.tempo, 100 * NS_PER_S, 0);
-    tempo_save_end(&w.tempo, 104 * NS_PER_S);
-    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 9);
+        timing_step(&w.timing, (uint64_t)(i + 1) * 3 * NS_PER_S, i);
+    assert_true(ladder_need_s(&w.ladder, &w.timing) == 15);
+    timing_save_begin(&w.timing, 100 * NS_PER_S, 0);
+    timing_save_end(&w.timing, 104 * NS_PER_S);
+    assert_true(ladder_need_s(&w.ladder, &w.timing) == 9);
 }
 
-static void every_name_is_a_word(void **state)
+static void every_trigger_and_act_has_a_name(void **state)
 {
     (void)state;
     assert_string_equal(ladder_trigger_name(LADDER_BY_PLAN), "plan");
@@ -195,16 +195,16 @@ static void every_name_is_a_word(void **state)
     assert_string_equal(ladder_trigger_name(LADDER_TRIGGERS), "unknown");
 }
 
-/* --- one reading, each trigger and rung --- */
+/* --- single readings: each trigger and rung --- */
 
 struct single {
     const char *name;
-    uint64_t room; /* of 2 GiB; the reserve is 102.4 MiB, its half 51.2, its eighth 12.8 */
+    uint64_t room; /* of 2 GiB; the reserve is 102.4 MiB, a half of it 51.2, an eighth 12.8 */
     struct ladder_rules rules;
     bool cannot_ask, plan, gpu_full;
-    double forecast, gpu_forecast; /* 0: not known */
+    double forecast, gpu_forecast; /* 0: unknown */
     double pace;
-    /* expected */
+    /* expected: */
     enum ladder_act act; /* the last one */
     enum ladder_rung rung;
     enum ladder_trigger trigger;
@@ -212,14 +212,14 @@ struct single {
 };
 
 #define CALM LADDER_DO_NOTHING, LADDER_CALM, LADDER_BY_NOTHING, 0
-#define ASKED(by) LADDER_DO_ASK, LADDER_ASKED, by, 2
+#define ASKED(by) LADDER_DO_REQUEST, LADDER_REQUESTED, by, 2
 #define WARNED(by) LADDER_DO_WARN, LADDER_WARNED, by, 1
 
 static const struct single singles[] = {
     {"far", GIB, {0}, .act = LADDER_DO_NOTHING},
     {"just above the reserve", 103 * MIB, {0}, .act = LADDER_DO_NOTHING},
     {"level", 102 * MIB, {0}, 0, 0, 0, 0, 0, 0, ASKED(LADDER_BY_LEVEL)},
-    {"level, nobody", 102 * MIB, {0}, 1, 0, 0, 0, 0, 0, WARNED(LADDER_BY_LEVEL)},
+    {"level, no rank", 102 * MIB, {0}, 1, 0, 0, 0, 0, 0, WARNED(LADDER_BY_LEVEL)},
     {"level, no checkpoint",
      60 * MIB,
      {.no_checkpoint = 1},
@@ -241,8 +241,8 @@ static const struct single singles[] = {
      0,
      0,
      0,
-     LADDER_DO_ASK,
-     LADDER_ASKED,
+     LADDER_DO_REQUEST,
+     LADDER_REQUESTED,
      LADDER_BY_LEVEL,
      1},
     {"half", 51 * MIB, {0}, 0, 0, 0, 0, 0, 0, LADDER_DO_TERM, LADDER_STOPPING, LADDER_BY_LEVEL, 1},
@@ -286,10 +286,10 @@ static const struct single singles[] = {
     {"forecast far", GIB, {0}, 0, 0, 0, 13, 0, 0, CALM},
     {"forecast", GIB, {0}, 0, 0, 0, 11, 0, 0, ASKED(LADDER_BY_FORECAST)},
     {"forecast counts to SIGTERM", 150 * MIB, {0}, 0, 0, 0, 17, 0, 0, ASKED(LADDER_BY_FORECAST)},
-    {"forecast, nobody", GIB, {0}, 1, 0, 0, 3, 0, 0, WARNED(LADDER_BY_FORECAST)},
+    {"forecast, no rank", GIB, {0}, 1, 0, 0, 3, 0, 0, WARNED(LADDER_BY_FORECAST)},
     {"forecast left out", GIB, {.no_forecast = 1}, 0, 0, 0, 3, 0, 0, CALM},
     {"gpu full", GIB, {0}, 0, 0, 1, 0, 0, 0, ASKED(LADDER_BY_GPU)},
-    {"gpu full, nobody",
+    {"gpu full, no rank",
      GIB,
      {0},
      1,
@@ -303,9 +303,9 @@ static const struct single singles[] = {
      LADDER_BY_GPU,
      2},
     {"gpu soon", GIB, {0}, 0, 0, 0, 0, 5, 0, ASKED(LADDER_BY_GPU)},
-    {"gpu soon, nobody", GIB, {0}, 1, 0, 0, 0, 5, 0, WARNED(LADDER_BY_GPU)},
+    {"gpu soon, no rank", GIB, {0}, 1, 0, 0, 0, 5, 0, WARNED(LADDER_BY_GPU)},
     {"plan", GIB, {0}, 0, 1, 0, 0, 0, 0, ASKED(LADDER_BY_PLAN)},
-    {"plan, nobody",
+    {"plan, no rank",
      GIB,
      {0},
      1,
@@ -333,14 +333,14 @@ static const struct single singles[] = {
      1},
 };
 
-static void one_reading_leads_to_the_rung_it_should(void **state)
+static void one_reading_leads_to_the_expected_rung(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
         const struct single *s = &singles[i];
         struct world w;
         world_init(&w, &s->rules, 2 * GIB);
-        w.in.can_ask = !s->cannot_ask;
+        w.in.can_request = !s->cannot_ask;
         w.in.plan_due = s->plan;
         w.in.forecast_known = s->forecast > 0;
         w.in.forecast_s = s->forecast;
@@ -350,7 +350,7 @@ static void one_reading_leads_to_the_rung_it_should(void **state)
         w.in.gpu_limit_bytes = 40 * GIB;
         w.in.gpu_used_bytes = s->gpu_full ? 40 * GIB : 30 * GIB;
         set_used(&w, 2 * GIB - s->room, s->pace);
-        enum ladder_act act = look(&w);
+        enum ladder_act act = step_ladder(&w);
         int acts = 0;
         for (int k = 0; k < ACTS; k++)
             acts += w.count[k];
@@ -361,76 +361,77 @@ static void one_reading_leads_to_the_rung_it_should(void **state)
     }
 }
 
-static void the_sentences_say_what_is_left_and_what_is_needed(void **state)
+static void reasons_name_headroom_and_needed_time(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 24 * GIB);
     set_used(&w, 23 * GIB, 165.0 * MIB);
-    look(&w);
-    assert_string_equal(w.last.why, "1.00 GiB left of 24.0 GiB, rising by 165 MiB/s; the reserve "
+    step_ladder(&w);
+    assert_string_equal(w.last.why, "1.00 GiB left of 24.0 GiB, growing by 165 MiB/s; the reserve "
                                     "is 1.20 GiB");
     world_init(&w, NULL, 24 * GIB);
     set_used(&w, 20 * GIB, 0);
     w.in.forecast_known = true;
     w.in.forecast_s = 8;
-    look(&w);
-    assert_string_equal(w.last.why, "4.00 GiB left of 24.0 GiB: at the last line in 7 s; a "
+    step_ladder(&w);
+    assert_string_equal(w.last.why, "4.00 GiB left of 24.0 GiB: SIGTERM line reached in 7 s; a "
                                     "checkpoint may take 10 s, with a margin of 2 s");
     world_init(&w, NULL, 24 * GIB);
     set_used(&w, 20 * GIB, 0);
     w.in.plan_due = true;
-    w.in.can_ask = false;
-    look(&w);
-    assert_string_equal(w.last.why, "a planned restart is due; nobody is asked for a checkpoint");
+    w.in.can_request = false;
+    step_ladder(&w);
+    assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void no_limit_known_means_nothing_to_do_but_what_is_planned(void **state)
+static void without_a_limit_only_planned_restarts_act(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 0);
     w.in.gauge[0].known = false;
-    look(&w);
+    step_ladder(&w);
     assert_calm(&w);
     w.in.plan_due = true;
-    assert_int_equal(look(&w), LADDER_DO_ASK);
+    assert_int_equal(step_ladder(&w), LADDER_DO_REQUEST);
 }
 
-static void the_second_gauge_counts_as_the_first(void **state)
+static void either_gauge_can_trigger_the_ladder(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 64 * GIB);
     set_room(&w, 30 * GIB);
     w.in.gauge[1] = (struct ladder_gauge){true, 2 * GIB, 2 * GIB - 90 * MIB, 90 * MIB, 0};
-    assert_int_equal(look(&w), LADDER_DO_ASK);
+    assert_int_equal(step_ladder(&w), LADDER_DO_REQUEST);
     assert_non_null(strstr(w.last.why, "90.0 MiB left of 2.00 GiB"));
     w.in.gauge[1].room_bytes = 40 * MIB;
     w.t += 0.1;
-    assert_int_equal(look(&w), LADDER_DO_TERM);
+    assert_int_equal(step_ladder(&w), LADDER_DO_TERM);
     assert_non_null(strstr(w.last.why, "40.0 MiB left of 2.00 GiB"));
 }
 
-/* --- after asking --- */
+/* --- after a request --- */
 
-static void a_leak_that_goes_on_is_stopped_once_the_checkpoint_is_there(void **state)
+static void growing_job_is_stopped_after_its_checkpoint(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 2 * GIB);
-    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 1, 90 * MIB), LADDER_DO_NOTHING);
-    assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING); /* done just now */
+    /* the checkpoint was written just now */
+    assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_TERM);
-    assert_non_null(strstr(w.last.why, "the checkpoint is there"));
+    assert_non_null(strstr(w.last.why, "the checkpoint is written"));
     assert_int_equal(look_at(&w, 9, 70 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1.5, 70 * MIB), LADDER_DO_KILL);
     assert_non_null(strstr(w.last.why, "SIGTERM was 10.5 s ago"));
     assert_int_equal(look_at(&w, 100, 0), LADDER_DO_NOTHING);
 }
 
-static void a_job_that_stands_still_within_the_reserve_is_let_be(void **state)
+static void steady_job_within_the_reserve_is_not_stopped(void **state)
 {
     (void)state;
     struct world w;
@@ -438,14 +439,14 @@ static void a_job_that_stands_still_within_the_reserve_is_let_be(void **state)
     for (int i = 0; i < 3600; i++)
         look_at(&w, 1, 80 * MIB + (uint64_t)(i % 3) * MIB);
     assert_never_stopped(&w);
-    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     assert_int_equal(w.count[LADDER_DO_STAND_DOWN], 1);
-    /* nearer: it is asked again, with the checkpoint as new as that */
-    assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_ASK);
+    /* Closer to the limit: the next request comes when the headroom has shrunk. */
+    assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
 
-static void an_hours_creep_within_the_reserve_is_asked_for_a_few_checkpoints(void **state)
+static void slow_growth_within_the_reserve_requests_few_checkpoints(void **state)
 {
     (void)state;
     struct world w;
@@ -454,21 +455,21 @@ static void an_hours_creep_within_the_reserve_is_asked_for_a_few_checkpoints(voi
         look_at(&w, 1, 110 * MIB - (uint64_t)i * MIB / 60);
     assert_int_equal(w.count[LADDER_DO_TERM], 1);
     assert_in_range(w.first_room[LADDER_DO_TERM], 50 * MIB, 52 * MIB);
-    assert_in_range(w.count[LADDER_DO_ASK], 4, 9);
+    assert_in_range(w.count[LADDER_DO_REQUEST], 4, 9);
 }
 
-static void a_checkpoint_being_written_moves_the_line_of_sigterm(void **state)
+static void checkpoint_in_progress_lowers_the_sigterm_line(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 2 * GIB);
     w.save_s = 60;
-    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 1, 30 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 25 * MIB), LADDER_DO_TERM);
 }
 
-static void a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over(void **state)
+static void forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
 {
     (void)state;
     struct world w;
@@ -476,8 +477,9 @@ static void a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over(void **
         world_init(&w, NULL, 2 * GIB);
         w.in.forecast_known = true;
         w.in.forecast_s = 5;
-        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
-        w.in.forecast_s = is_over ? 60 : 15; /* 15 s is not yet over: 1.5 times 12 s would be */
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
+        /* 15 s is still too short: the trigger ends above 1.5 times 12 s */
+        w.in.forecast_s = is_over ? 60 : 15;
         look_at(&w, 3, GIB);
         for (int i = 0; i < 15; i++)
             look_at(&w, 1, GIB);
@@ -487,7 +489,7 @@ static void a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over(void **
     assert_non_null(strstr(w.last.why, "the checkpoint was not needed"));
 }
 
-static void a_failed_checkpoint_is_asked_for_again_after_a_minute_not_sooner(void **state)
+static void failed_checkpoint_is_requested_again_after_a_minute(void **state)
 {
     (void)state;
     struct world w;
@@ -497,12 +499,12 @@ static void a_failed_checkpoint_is_asked_for_again_after_a_minute_not_sooner(voi
     w.in.forecast_s = 5;
     for (int i = 0; i < 150; i++)
         look_at(&w, 1, GIB);
-    assert_int_equal(w.count[LADDER_DO_ASK], 3);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 3);
     assert_never_stopped(&w);
     assert_int_equal(look_at(&w, 1, 50 * MIB), LADDER_DO_TERM);
 }
 
-static void a_planned_restart_goes_on_when_the_checkpoint_is_done_or_failed(void **state)
+static void planned_restart_proceeds_after_checkpoint_or_failure(void **state)
 {
     (void)state;
     struct world w;
@@ -510,14 +512,14 @@ static void a_planned_restart_goes_on_when_the_checkpoint_is_done_or_failed(void
         world_init(&w, NULL, 2 * GIB);
         w.fails = fails;
         w.in.plan_due = true;
-        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
         assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_TERM);
-        assert_non_null(strstr(w.last.why, fails ? "the checkpoint failed" : "is there"));
+        assert_non_null(strstr(w.last.why, fails ? "the checkpoint failed" : "is written"));
     }
 }
 
-static void an_old_acknowledgement_is_no_answer_to_a_new_request(void **state)
+static void old_ack_does_not_answer_a_new_request(void **state)
 {
     (void)state;
     struct world w;
@@ -528,11 +530,11 @@ static void an_old_acknowledgement_is_no_answer_to_a_new_request(void **state)
     w.in.now_ns = NS_PER_S;
     set_room(&w, GIB);
     for (int i = 0; i < 5; i++)
-        ladder_step(&w.ladder, &w.in, &w.tempo, &d);
-    assert_int_equal(w.ladder.rung, LADDER_ASKED);
+        ladder_step(&w.ladder, &w.in, &w.timing, &d);
+    assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not(void **state)
+static void expired_wait_stops_job_on_forecast_but_not_at_steady_level(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -544,14 +546,14 @@ static void when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not(vo
         w.in.forecast_s = 5;
         for (int i = 0; i < 40; i++)
             look_at(&w, 1, by_forecast ? GIB : 90 * MIB);
-        assert_int_equal(w.count[LADDER_DO_ASK], 1);
+        assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
         assert_int_equal(w.count[LADDER_DO_TERM], by_forecast);
         assert_int_equal(w.count[LADDER_DO_STAND_DOWN], !by_forecast);
         assert_non_null(strstr(w.last.why, "no checkpoint within 30"));
     }
 }
 
-static void a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over(void **state)
+static void full_gpu_is_stopped_after_checkpoint_failure_or_wait(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -565,11 +567,11 @@ static void a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over(void **st
         for (int i = 0; i < 40; i++)
             look_at(&w, 1, GIB);
         assert_int_equal(w.count[LADDER_DO_TERM], 1);
-        assert_int_equal(w.first[LADDER_DO_TERM] - w.first[LADDER_DO_ASK], how == 2 ? 30 : 3);
+        assert_int_equal(w.first[LADDER_DO_TERM] - w.first[LADDER_DO_REQUEST], how == 2 ? 30 : 3);
     }
 }
 
-static void a_long_save_is_not_taken_for_the_end_of_a_leak(void **state)
+static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
 {
     (void)state;
     struct world w;
@@ -577,7 +579,7 @@ static void a_long_save_is_not_taken_for_the_end_of_a_leak(void **state)
     w.save_s = 60;
     w.in.forecast_known = true;
     w.in.forecast_s = 5;
-    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
     w.in.forecast_known = false;
     for (int i = 0; i < 65; i++)
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
@@ -585,7 +587,7 @@ static void a_long_save_is_not_taken_for_the_end_of_a_leak(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void a_gpu_just_below_its_limit_is_not_over(void **state)
+static void gpu_trigger_ends_below_97_percent_of_the_limit(void **state)
 {
     (void)state;
     for (int percent = 96; percent < 99; percent += 2) {
@@ -593,7 +595,7 @@ static void a_gpu_just_below_its_limit_is_not_over(void **state)
         world_init(&w, NULL, 2 * GIB);
         w.in.gpu_known = true;
         w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 100;
-        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
         w.in.gpu_used_bytes = (uint64_t)percent;
         for (int i = 0; i < 5; i++)
             look_at(&w, 1, GIB);
@@ -601,14 +603,14 @@ static void a_gpu_just_below_its_limit_is_not_over(void **state)
     }
 }
 
-static void pressure_must_last_and_little_must_be_left(void **state)
+static void pressure_acts_only_if_it_lasts_and_headroom_is_small(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
         struct world w;
         world_init(&w, NULL, 2 * GIB);
         w.in.pressure_known = true;
-        for (int i = 0; i <= 120; i++) { /* never five seconds in a row */
+        for (int i = 0; i <= 120; i++) { /* never for five seconds in a row */
             w.in.pressure = i % 5 == 0 ? 0.1 : 0.9;
             look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
         }
@@ -617,14 +619,14 @@ static void pressure_must_last_and_little_must_be_left(void **state)
         double begin = w.t;
         for (int i = 0; i < 60; i++)
             look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
-        assert_int_equal(w.count[LADDER_DO_ASK], is_short);
+        assert_int_equal(w.count[LADDER_DO_REQUEST], is_short);
         assert_int_equal(w.count[LADDER_DO_TERM], is_short);
         if (is_short)
             assert_in_range((int)(w.first[LADDER_DO_TERM] - begin), 34, 37);
     }
 }
 
-static void pressure_that_ends_is_no_reason_to_stop(void **state)
+static void pressure_that_ends_does_not_stop_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -634,68 +636,69 @@ static void pressure_that_ends_is_no_reason_to_stop(void **state)
         w.in.pressure = i < 30 ? 0.9 : 0;
         look_at(&w, 1, 300 * MIB);
     }
-    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     assert_int_equal(w.count[LADDER_DO_STAND_DOWN], 1);
     assert_never_stopped(&w);
 }
 
 /* --- hysteresis --- */
 
-/* While a gauge is being changed nothing is known of it for a moment. */
-static void a_gauge_not_read_when_the_checkpoint_is_there_is_no_rise_afterwards(void **state)
+/* While a gauge is being changed, it cannot be read for a moment. */
+static void gauge_unreadable_at_checkpoint_is_not_growth_later(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 2 * GIB);
     w.save_s = 0.1;
     look_at(&w, 1, 102 * MIB);
-    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     w.in.gauge[0].known = false;
     w.in.gauge[0].used_bytes = w.in.gauge[0].room_bytes = 0;
     w.t += 1;
     answer(&w);
     assert_int_equal(w.in.ack, LADDER_ACK_DONE);
-    look(&w);
+    step_ladder(&w);
     w.in.gauge[0].known = true;
     for (int n = 0; n < 5; n++)
         look_at(&w, 1, 102 * MIB);
     assert_never_stopped(&w);
 }
 
-static void a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds(void **state)
+static void level_trigger_ends_after_10_s_above_the_reserve(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 2 * GIB);
-    w.in.can_ask = false;
+    w.in.can_request = false;
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_WARN);
     for (int i = 0; i < 60; i++)
         assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 130 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 9, 130 * MIB), LADDER_DO_NOTHING);
-    assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN); /* still outside */
+    assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN); /* still above the reserve */
 }
 
-static void a_trigger_that_stood_down_keeps_still_for_a_while(void **state)
+static void trigger_is_ignored_for_a_while_after_a_stand_down(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 2 * GIB);
-    w.in.can_ask = false;
+    w.in.can_request = false;
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_WARN);
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 10, GIB), LADDER_DO_STAND_DOWN);
     assert_int_equal(look_at(&w, 5, 100 * MIB), LADDER_DO_NOTHING);
-    assert_int_equal(look_at(&w, 0.1, 40 * MIB), LADDER_DO_TERM); /* the last lines never do */
+    /* the SIGTERM line is never ignored */
+    assert_int_equal(look_at(&w, 0.1, 40 * MIB), LADDER_DO_TERM);
     world_init(&w, NULL, 2 * GIB);
-    w.in.can_ask = false;
+    w.in.can_request = false;
     look_at(&w, 1, 100 * MIB);
     look_at(&w, 1, GIB);
     look_at(&w, 10, GIB);
     assert_int_equal(look_at(&w, 11, 100 * MIB), LADDER_DO_WARN);
 }
 
-static void peaks_into_the_reserve_are_asked_about_ever_less_often(void **state)
+static void repeated_peaks_request_checkpoints_less_often(void **state)
 {
     (void)state;
     struct world w;
@@ -703,10 +706,10 @@ static void peaks_into_the_reserve_are_asked_about_ever_less_often(void **state)
     for (int i = 0; i < 3600; i++)
         look_at(&w, 1, i % 20 == 0 ? 90 * MIB : 800 * MIB);
     assert_never_stopped(&w);
-    assert_in_range(w.count[LADDER_DO_ASK], 2, 20);
+    assert_in_range(w.count[LADDER_DO_REQUEST], 2, 20);
 }
 
-static void a_new_segment_is_calm_and_asks_anew(void **state)
+static void new_segment_starts_calm(void **state)
 {
     (void)state;
     struct world w;
@@ -715,10 +718,10 @@ static void a_new_segment_is_calm_and_asks_anew(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
     ladder_segment(&w.ladder);
     assert_int_equal(w.ladder.rung, LADDER_CALM);
-    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
 }
 
-static void when_the_reflex_has_killed_nothing_is_left_to_do(void **state)
+static void ladder_does_nothing_after_the_reflex_killed(void **state)
 {
     (void)state;
     struct world w;
@@ -728,7 +731,7 @@ static void when_the_reflex_has_killed_nothing_is_left_to_do(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void without_the_kill_it_stays_stopping(void **state)
+static void without_kill_rung_ladder_stays_stopping(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -740,7 +743,7 @@ static void without_the_kill_it_stays_stopping(void **state)
     assert_int_equal(w.ladder.rung, LADDER_STOPPING);
 }
 
-/* --- runs --- */
+/* --- simulated jobs --- */
 
 struct leak {
     double start, rate;
@@ -752,7 +755,7 @@ static double leaking(double s, const void *user)
     return k->start + k->rate * s;
 }
 
-static void a_leak_of_50_mb_a_second_leaves_time_for_a_checkpoint(void **state)
+static void leak_of_50_mb_per_s_gets_a_checkpoint(void **state)
 {
     (void)state;
     const double starts[] = {0.1, 0.5, 0.6};
@@ -763,30 +766,30 @@ static void a_leak_of_50_mb_a_second_leaves_time_for_a_checkpoint(void **state)
         simulate(&w, 100, leaking, &leak);
         assert_true(w.is_done);
         assert_true(w.done_room > 300 * MIB);
-        assert_int_equal(w.count[LADDER_DO_ASK], 1);
+        assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
         assert_int_equal(w.count[LADDER_DO_TERM], 1);
         assert_true(w.first_room[LADDER_DO_TERM] > 70 * MIB);
         assert_int_equal(w.count[LADDER_DO_KILL], 0);
     }
 }
 
-static void a_save_that_makes_memory_rise_is_asked_for_earlier(void **state)
+static void save_that_needs_memory_is_requested_earlier(void **state)
 {
     (void)state;
     struct world w, v;
     const struct leak leak = {GIB, 20e6};
     world_init(&w, NULL, 4 * GIB);
     world_init(&v, NULL, 4 * GIB);
-    w.tempo.saves = v.tempo.saves = 1;
-    w.tempo.save_s = v.tempo.save_s = 2;
-    v.tempo.save_rise_bytes = 500 * MIB;
+    w.timing.saves = v.timing.saves = 1;
+    w.timing.save_s = v.timing.save_s = 2;
+    v.timing.save_rise_bytes = 500 * MIB;
     simulate(&w, 300, leaking, &leak);
     simulate(&v, 300, leaking, &leak);
-    assert_in_range(v.first_room[LADDER_DO_ASK], w.first_room[LADDER_DO_ASK] + 400 * MIB,
-                    w.first_room[LADDER_DO_ASK] + 600 * MIB);
+    assert_in_range(v.first_room[LADDER_DO_REQUEST], w.first_room[LADDER_DO_REQUEST] + 400 * MIB,
+                    w.first_room[LADDER_DO_REQUEST] + 600 * MIB);
 }
 
-static void a_leak_of_1_gib_a_second_is_stopped_before_the_limit(void **state)
+static void leak_of_1_gib_per_s_is_stopped_before_the_limit(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
@@ -810,7 +813,7 @@ static double loading(double s, const void *user)
     return used < k->to ? used : k->to;
 }
 
-static void a_model_that_is_loaded_and_then_stays_is_never_stopped(void **state)
+static void loading_a_model_never_stops_the_job(void **state)
 {
     (void)state;
     const double shares[] = {0.6, 0.9, 0.94}, rates[] = {0.1e9, 0.5e9, 2e9};
@@ -819,11 +822,11 @@ static void a_model_that_is_loaded_and_then_stays_is_never_stopped(void **state)
         struct world w;
         const struct load load = {1e8, share * 24 * GIB, rate};
         world_init(&w, NULL, 24 * GIB);
-        w.in.can_ask = n < 9;
+        w.in.can_request = n < 9;
         simulate(&w, 3600, loading, &load);
         assert_never_stopped(&w);
         assert_int_equal(w.ladder.rung, LADDER_CALM);
-        assert_in_range(w.count[LADDER_DO_ASK], 0, n < 9 ? 1 : 0);
+        assert_in_range(w.count[LADDER_DO_REQUEST], 0, n < 9 ? 1 : 0);
         if (share < 0.7 && rate < 0.6e9)
             assert_calm(&w);
         if (rate < 0.2e9 && share <= 0.9)
@@ -831,19 +834,19 @@ static void a_model_that_is_loaded_and_then_stays_is_never_stopped(void **state)
     }
 }
 
-static void below_half_of_the_limit_a_rise_is_nothing_however_fast(void **state)
+static void fast_growth_below_half_the_limit_is_ignored(void **state)
 {
     (void)state;
     struct world w;
     const struct load load = {0, 0.49 * 8 * GIB, 0.5 * GIB};
     world_init(&w, NULL, 8 * GIB);
-    w.tempo.saves = 1;
-    w.tempo.save_s = 60;
+    w.timing.saves = 1;
+    w.timing.save_s = 60;
     simulate(&w, 60, loading, &load);
     assert_calm(&w);
 }
 
-/* Up to 65 % at 400 MiB/s, then slowly: what the newest seconds show is what counts. */
+/* Grows to 65 % at 400 MiB/s, then slowly: only the newest seconds count. */
 static double slowing(double s, const void *user)
 {
     (void)user;
@@ -851,12 +854,12 @@ static double slowing(double s, const void *user)
     return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
 }
 
-static void a_rise_that_slows_down_is_taken_at_its_present_pace(void **state)
+static void slowing_growth_is_judged_by_its_present_rate(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, NULL, 16 * GIB);
-    simulate(&w, 31, slowing, NULL); /* more than three seconds after the bend */
+    simulate(&w, 31, slowing, NULL); /* more than three seconds after the rate has changed */
     assert_calm(&w);
     assert_true(w.ladder.slow_pace[0] > 4.0 * MIB && w.ladder.slow_pace[0] < 6.0 * MIB);
 }
@@ -872,7 +875,7 @@ static double saw(double s, const void *user)
     return k->low + (k->high - k->low) * fmod(s, k->period) / k->period + k->floor_rate * s;
 }
 
-static void short_spikes_up_to_nine_tenths_are_nothing(void **state)
+static void short_spikes_to_90_percent_are_ignored(void **state)
 {
     (void)state;
     for (double period = 1.2; period < 5.6; period += 0.13) {
@@ -884,8 +887,8 @@ static void short_spikes_up_to_nine_tenths_are_nothing(void **state)
     }
 }
 
-/* Looked at once a second they can look like a rise that lasts. */
-static void spikes_quicker_than_the_readings_never_stop_a_job(void **state)
+/* Sampled once per second, short spikes can look like lasting growth. */
+static void spikes_between_readings_never_stop_a_job(void **state)
 {
     (void)state;
     for (double period = 0.1; period < 1.2; period += 0.037) {
@@ -894,26 +897,27 @@ static void spikes_quicker_than_the_readings_never_stop_a_job(void **state)
         world_init(&w, NULL, 8 * GIB);
         simulate(&w, 600, saw, &teeth);
         assert_never_stopped(&w);
-        assert_in_range(w.count[LADDER_DO_ASK], 0, 6); /* after 10 s, then twice as long each */
+        /* after 10 s, then after twice as long each time */
+        assert_in_range(w.count[LADDER_DO_REQUEST], 0, 6);
     }
 }
 
-static void with_nobody_to_ask_a_leak_is_warned_about_by_pace_and_by_level(void **state)
+static void leak_without_a_way_to_request_checkpoints_warns_twice(void **state)
 {
     (void)state;
     struct world w;
     const struct leak leak = {GIB, 50e6};
     world_init(&w, NULL, 2 * GIB);
-    w.in.can_ask = false;
+    w.in.can_request = false;
     simulate(&w, 100, leaking, &leak);
     assert_int_equal(w.count[LADDER_DO_WARN], 2);
     assert_in_range(w.first_room[LADDER_DO_WARN], 400 * MIB, 700 * MIB);
-    assert_int_equal(w.count[LADDER_DO_ASK], 0);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 0);
     assert_int_equal(w.count[LADDER_DO_TERM], 1);
     assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
 }
 
-static void long_teeth_are_asked_about_now_and_then_but_never_stopped(void **state)
+static void long_sawtooth_is_never_stopped(void **state)
 {
     (void)state;
     for (double period = 7; period < 60; period += 4.7) {
@@ -922,11 +926,11 @@ static void long_teeth_are_asked_about_now_and_then_but_never_stopped(void **sta
         world_init(&w, NULL, 8 * GIB);
         simulate(&w, 3600, saw, &teeth);
         assert_never_stopped(&w);
-        assert_in_range(w.count[LADDER_DO_ASK], 0, 18);
+        assert_in_range(w.count[LADDER_DO_REQUEST], 0, 18);
     }
 }
 
-static void a_slow_leak_is_asked_by_the_verdicts_forecast(void **state)
+static void slow_leak_requests_checkpoint_by_forecast(void **state)
 {
     (void)state;
     struct world w;
@@ -938,9 +942,9 @@ static void a_slow_leak_is_asked_by_the_verdicts_forecast(void **state)
         set_used(&w, (uint64_t)leaking(i, &leak), leak.rate);
         w.in.forecast_known = i > 120;
         w.in.forecast_s = (double)w.in.gauge[0].room_bytes / leak.rate;
-        w.ladder.n_past[0] = 0; /* as if it were too uneven for the pace to be seen */
+        w.ladder.n_past[0] = 0; /* as if the growth were too uneven to have a rate */
         answer(&w);
-        look(&w);
+        step_ladder(&w);
     }
     assert_int_equal(w.last.trigger, LADDER_BY_FORECAST);
     assert_int_equal(w.count[LADDER_DO_TERM], 1);
@@ -948,7 +952,7 @@ static void a_slow_leak_is_asked_by_the_verdicts_forecast(void **state)
     assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
 }
 
-static void an_acknowledgement_that_never_comes_ends_at_the_line_of_sigterm(void **state)
+static void job_without_ack_is_stopped_at_the_sigterm_line(void **state)
 {
     (void)state;
     struct world w;
@@ -956,12 +960,12 @@ static void an_acknowledgement_that_never_comes_ends_at_the_line_of_sigterm(void
     world_init(&w, NULL, 2 * GIB);
     w.start_s = 1e9;
     simulate(&w, 100, leaking, &leak);
-    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     assert_int_equal(w.count[LADDER_DO_TERM], 1);
     assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
 }
 
-/* --- anything --- */
+/* --- random input --- */
 
 static uint64_t seed = 88172645463325252u;
 
@@ -1002,11 +1006,11 @@ static void random_walk(struct world *w, double *used)
     w->in.gpu_limit_bytes = 100;
     w->in.gpu_used_bytes = 40 + pick(62);
     w->in.plan_due = pick(200) == 0;
-    w->in.can_ask = pick(10) != 0;
+    w->in.can_request = pick(10) != 0;
     w->in.ack = (enum ladder_ack)pick(4);
 }
 
-/* May SIGTERM be sent for this, after all that was given? */
+/* Whether the rules permit SIGTERM for this decision. */
 static bool may_stop(const struct world *w, const struct ladder_decision *d, bool was_asked,
                      enum ladder_ack ack, uint64_t base)
 {
@@ -1036,7 +1040,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
     uint64_t base = r->reserve_bytes > 0 ? r->reserve_bytes : ladder_default_reserve(limit);
     base = base < limit / 2 ? base : limit / 2;
     assert_false(d->act == LADDER_DO_WARN && r->no_warn);
-    assert_false(d->act == LADDER_DO_ASK && (r->no_checkpoint || !w->in.can_ask));
+    assert_false(d->act == LADDER_DO_REQUEST && (r->no_checkpoint || !w->in.can_request));
     assert_false(d->act == LADDER_DO_TERM && r->no_term);
     assert_false(d->act == LADDER_DO_KILL && r->no_kill);
     if (d->act == LADDER_DO_TERM || (d->act == LADDER_DO_KILL && !was_stopping && r->no_term))
@@ -1045,7 +1049,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
         assert_true(was_stopping || r->no_term || room <= base / 8);
 }
 
-static void whatever_comes_the_rules_hold_and_it_comes_to_rest(void **state)
+static void random_input_keeps_ladder_rules_and_ends_calm(void **state)
 {
     (void)state;
     int acts[ACTS] = {0};
@@ -1062,8 +1066,8 @@ static void whatever_comes_the_rules_hold_and_it_comes_to_rest(void **state)
             int n = 0;
             do {
                 enum ladder_rung was = w.ladder.rung;
-                ladder_step(&w.ladder, &w.in, &w.tempo, &d);
-                check_act(&w, &d, was == LADDER_ASKED, was == LADDER_STOPPING);
+                ladder_step(&w.ladder, &w.in, &w.timing, &d);
+                check_act(&w, &d, was == LADDER_REQUESTED, was == LADDER_STOPPING);
                 acts[d.act]++;
                 assert_in_range(++n, 1, MOST_ACTS + 1);
             } while (d.act != LADDER_DO_NOTHING);
@@ -1071,55 +1075,55 @@ static void whatever_comes_the_rules_hold_and_it_comes_to_rest(void **state)
                 ladder_segment(&w.ladder);
         }
     }
-    for (int i = 0; i < ACTS; i++) /* else nothing was shown */
+    for (int i = 0; i < ACTS; i++) /* otherwise the test did not cover this act */
         assert_in_range(acts[i], 50, 1000000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_default_reserve_is_a_twentieth_within_bounds),
-        cmocka_unit_test(rules_that_make_no_sense_are_refused),
-        cmocka_unit_test(what_is_needed_is_step_checkpoint_and_margin),
-        cmocka_unit_test(every_name_is_a_word),
-        cmocka_unit_test(one_reading_leads_to_the_rung_it_should),
-        cmocka_unit_test(the_sentences_say_what_is_left_and_what_is_needed),
-        cmocka_unit_test(no_limit_known_means_nothing_to_do_but_what_is_planned),
-        cmocka_unit_test(the_second_gauge_counts_as_the_first),
-        cmocka_unit_test(a_leak_that_goes_on_is_stopped_once_the_checkpoint_is_there),
-        cmocka_unit_test(a_job_that_stands_still_within_the_reserve_is_let_be),
-        cmocka_unit_test(an_hours_creep_within_the_reserve_is_asked_for_a_few_checkpoints),
-        cmocka_unit_test(a_checkpoint_being_written_moves_the_line_of_sigterm),
-        cmocka_unit_test(a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over),
-        cmocka_unit_test(a_failed_checkpoint_is_asked_for_again_after_a_minute_not_sooner),
-        cmocka_unit_test(a_planned_restart_goes_on_when_the_checkpoint_is_done_or_failed),
-        cmocka_unit_test(an_old_acknowledgement_is_no_answer_to_a_new_request),
-        cmocka_unit_test(when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not),
-        cmocka_unit_test(a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over),
-        cmocka_unit_test(a_long_save_is_not_taken_for_the_end_of_a_leak),
-        cmocka_unit_test(a_gpu_just_below_its_limit_is_not_over),
-        cmocka_unit_test(pressure_must_last_and_little_must_be_left),
-        cmocka_unit_test(pressure_that_ends_is_no_reason_to_stop),
-        cmocka_unit_test(a_gauge_not_read_when_the_checkpoint_is_there_is_no_rise_afterwards),
-        cmocka_unit_test(a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds),
-        cmocka_unit_test(a_trigger_that_stood_down_keeps_still_for_a_while),
-        cmocka_unit_test(peaks_into_the_reserve_are_asked_about_ever_less_often),
-        cmocka_unit_test(a_new_segment_is_calm_and_asks_anew),
-        cmocka_unit_test(when_the_reflex_has_killed_nothing_is_left_to_do),
-        cmocka_unit_test(without_the_kill_it_stays_stopping),
-        cmocka_unit_test(a_leak_of_50_mb_a_second_leaves_time_for_a_checkpoint),
-        cmocka_unit_test(a_save_that_makes_memory_rise_is_asked_for_earlier),
-        cmocka_unit_test(a_leak_of_1_gib_a_second_is_stopped_before_the_limit),
-        cmocka_unit_test(a_model_that_is_loaded_and_then_stays_is_never_stopped),
-        cmocka_unit_test(below_half_of_the_limit_a_rise_is_nothing_however_fast),
-        cmocka_unit_test(a_rise_that_slows_down_is_taken_at_its_present_pace),
-        cmocka_unit_test(short_spikes_up_to_nine_tenths_are_nothing),
-        cmocka_unit_test(spikes_quicker_than_the_readings_never_stop_a_job),
-        cmocka_unit_test(with_nobody_to_ask_a_leak_is_warned_about_by_pace_and_by_level),
-        cmocka_unit_test(long_teeth_are_asked_about_now_and_then_but_never_stopped),
-        cmocka_unit_test(a_slow_leak_is_asked_by_the_verdicts_forecast),
-        cmocka_unit_test(an_acknowledgement_that_never_comes_ends_at_the_line_of_sigterm),
-        cmocka_unit_test(whatever_comes_the_rules_hold_and_it_comes_to_rest),
+        cmocka_unit_test(default_reserve_is_5_percent_within_bounds),
+        cmocka_unit_test(invalid_ladder_rules_are_refused),
+        cmocka_unit_test(needed_time_is_step_checkpoint_and_margin),
+        cmocka_unit_test(every_trigger_and_act_has_a_name),
+        cmocka_unit_test(one_reading_leads_to_the_expected_rung),
+        cmocka_unit_test(reasons_name_headroom_and_needed_time),
+        cmocka_unit_test(without_a_limit_only_planned_restarts_act),
+        cmocka_unit_test(either_gauge_can_trigger_the_ladder),
+        cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
+        cmocka_unit_test(steady_job_within_the_reserve_is_not_stopped),
+        cmocka_unit_test(slow_growth_within_the_reserve_requests_few_checkpoints),
+        cmocka_unit_test(checkpoint_in_progress_lowers_the_sigterm_line),
+        cmocka_unit_test(forecast_stops_the_job_once_the_checkpoint_is_written),
+        cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
+        cmocka_unit_test(planned_restart_proceeds_after_checkpoint_or_failure),
+        cmocka_unit_test(old_ack_does_not_answer_a_new_request),
+        cmocka_unit_test(expired_wait_stops_job_on_forecast_but_not_at_steady_level),
+        cmocka_unit_test(full_gpu_is_stopped_after_checkpoint_failure_or_wait),
+        cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
+        cmocka_unit_test(gpu_trigger_ends_below_97_percent_of_the_limit),
+        cmocka_unit_test(pressure_acts_only_if_it_lasts_and_headroom_is_small),
+        cmocka_unit_test(pressure_that_ends_does_not_stop_the_job),
+        cmocka_unit_test(gauge_unreadable_at_checkpoint_is_not_growth_later),
+        cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
+        cmocka_unit_test(trigger_is_ignored_for_a_while_after_a_stand_down),
+        cmocka_unit_test(repeated_peaks_request_checkpoints_less_often),
+        cmocka_unit_test(new_segment_starts_calm),
+        cmocka_unit_test(ladder_does_nothing_after_the_reflex_killed),
+        cmocka_unit_test(without_kill_rung_ladder_stays_stopping),
+        cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint),
+        cmocka_unit_test(save_that_needs_memory_is_requested_earlier),
+        cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
+        cmocka_unit_test(loading_a_model_never_stops_the_job),
+        cmocka_unit_test(fast_growth_below_half_the_limit_is_ignored),
+        cmocka_unit_test(slowing_growth_is_judged_by_its_present_rate),
+        cmocka_unit_test(short_spikes_to_90_percent_are_ignored),
+        cmocka_unit_test(spikes_between_readings_never_stop_a_job),
+        cmocka_unit_test(leak_without_a_way_to_request_checkpoints_warns_twice),
+        cmocka_unit_test(long_sawtooth_is_never_stopped),
+        cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
+        cmocka_unit_test(job_without_ack_is_stopped_at_the_sigterm_line),
+        cmocka_unit_test(random_input_keeps_ladder_rules_and_ends_calm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Files that a job leaves in /dev/shm: those that are provably its own, and nobody else's. This
- * test itself is the neighbour, whose files must survive; the job's processes are its children. */
+/* Files that a job leaves in /dev/shm. The test itself is a bystander, whose files must survive;
+ * the job's processes are its children. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,12 +29,12 @@
 
 static struct proc_root root;
 static char folder[64];
-static int at; /* the folder */
+static int at; /* fd of the folder */
 static struct leftovers *l;
 static struct proc_tree *tree;
-static json_t *left; /* of the last end() */
+static struct outcome left; /* result of the last end() */
 
-/* Waits for COND for up to 30 s, sampling in between. The limit is for broken code only. */
+/* Waits up to 30 s for COND, and samples meanwhile. The limit is reached only by broken code. */
 #define EVENTUALLY(cond)                                                                           \
     do {                                                                                           \
         for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
@@ -71,8 +71,8 @@ static int tear_down(void **state)
     (void)state;
     leftovers_free(l);
     l = NULL;
-    json_decref(left);
-    left = NULL;
+    outcome_fini(&left);
+    left = (struct outcome){0};
     proc_tree_free(tree);
     tree = NULL;
     proc_root_close(&root);
@@ -114,10 +114,10 @@ static bool exists(const char *name)
     return faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* A process of the job: does FN, says so, and stays until it is let go. */
+/* A process of the job: calls FN, reports that, and waits to be released. */
 struct kid {
     pid_t pid;
-    int hear, say;
+    int from_kid, to_kid;
 };
 typedef void kid_fn(void);
 
@@ -125,7 +125,7 @@ static void close_all_but(int a, int b)
 {
     for (int fd = 3; fd < 256; fd++)
         if (fd != a && fd != b && fd != at)
-            close(fd); /* what the neighbour has open must not be the job's */
+            close(fd); /* a file that the bystander has open must not be the job's */
 }
 
 static struct kid kid_start_outside(kid_fn *fn)
@@ -159,8 +159,8 @@ static struct kid kid_start_outside(kid_fn *fn)
 static void kid_go(const struct kid *kid)
 {
     char c;
-    assert_int_equal(write(kid->say, "", 1), 1);
-    assert_int_equal(read(kid->hear, &c, 1), 1);
+    assert_int_equal(write(kid->to_kid, "", 1), 1);
+    assert_int_equal(read(kid->from_kid, &c, 1), 1);
 }
 
 static struct kid kid_start(kid_fn *fn)
@@ -174,8 +174,8 @@ static struct kid kid_start(kid_fn *fn)
 static void kid_end(const struct kid *kid)
 {
     int status;
-    close(kid->say);
-    close(kid->hear);
+    close(kid->to_kid);
+    close(kid->from_kid);
     assert_int_equal(waitpid(kid->pid, &status, 0), kid->pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     proc_tree_walk(tree, clock_mono_ns());
@@ -183,31 +183,28 @@ static void kid_end(const struct kid *kid)
 
 static size_t end(bool clean)
 {
-    json_decref(left);
-    left = leftovers_end(l, &root, clean);
-    return json_array_size(json_object_get(left, "shm"));
+    outcome_fini(&left);
+    left = (struct outcome){0};
+    leftovers_end(l, &root, clean, &left.left);
+    return left.left.shm_count;
 }
 
-/* What the list of the end says of NAME; NULL where it is not in it. */
-static const json_t *listed(const char *name)
+/* The entry of NAME in the list of leftovers; NULL: not listed. */
+static const struct outcome_left *listed(const char *name)
 {
-    size_t i;
-    const json_t *file;
-    json_array_foreach(json_object_get(left, "shm"), i, file)
-    {
-        if (strcmp(json_string_value(json_object_get(file, "name")), name) == 0)
-            return file;
-    }
+    for (size_t i = 0; i < left.left.shm_count; i++)
+        if (strcmp(left.left.shm[i].name, name) == 0)
+            return &left.left.shm[i];
     return NULL;
 }
 
-static bool is(const char *name, const char *key)
+static struct outcome_left entry(const char *name)
 {
     assert_non_null(listed(name));
-    return json_is_true(json_object_get(listed(name), key));
+    return listed(name) ? *listed(name) : (struct outcome_left){0};
 }
 
-static bool is_proven(const char *name)
+static bool is_listed(const char *name)
 {
     return end(false) > 0 && listed(name);
 }
@@ -219,24 +216,24 @@ static void open_psm(void)
     make("psm_1");
 }
 
-static void a_file_that_a_process_of_the_job_has_open_is_removed_at_the_end(void **state)
+static void file_open_in_a_process_of_the_job_is_listed_and_removed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     kid_end(&kid);
     assert_int_equal(end(false), 1);
     assert_true(exists("psm_1"));
-    assert_false(is("psm_1", "removed"));
+    assert_false(entry("psm_1").removed);
     assert_int_equal(end(true), 1);
     assert_false(exists("psm_1"));
-    assert_true(is("psm_1", "removed") && !is("psm_1", "in_use"));
-    json_int_t bytes = json_integer_value(json_object_get(listed("psm_1"), "bytes"));
+    assert_true(entry("psm_1").removed && !entry("psm_1").in_use);
+    uint64_t bytes = entry("psm_1").bytes;
     assert_true(bytes > 0 && bytes <= 1 << 20);
 }
 
-/* As sem_open() does it. */
+/* Maps a file like sem_open() does. */
 static void map_sem(void)
 {
     int fd = make("tmp.sem");
@@ -246,7 +243,7 @@ static void map_sem(void)
     close(fd);
 }
 
-static void a_file_that_is_only_mapped_and_was_linked_is_the_jobs(void **state)
+static void file_only_mapped_by_the_job_is_listed(void **state)
 {
     (void)state;
     if (!is_on_tmpfs()) {
@@ -255,7 +252,7 @@ static void a_file_that_is_only_mapped_and_was_linked_is_the_jobs(void **state)
     }
     begin();
     struct kid kid = kid_start(map_sem);
-    EVENTUALLY(is_proven("sem.a"));
+    EVENTUALLY(is_listed("sem.a"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_false(exists("sem.a"));
@@ -267,12 +264,12 @@ static void make_brief(void)
     make_closed("brief");
 }
 
-static void file_that_no_process_of_the_job_was_seen_with_is_not_listed(void **state)
+static void file_never_seen_in_a_process_of_the_job_is_not_listed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(make_brief);
-    kid_end(&kid); /* before any sample */
+    kid_end(&kid); /* exits before any sample */
     leftovers_sample(l, tree, clock_mono_ns());
     assert_int_equal(end(true), 0);
     assert_null(listed("brief"));
@@ -286,14 +283,14 @@ static void open_old(void)
     make("new");
 }
 
-static void a_file_that_was_there_before_is_never_the_jobs(void **state)
+static void file_older_than_the_job_is_not_listed(void **state)
 {
     (void)state;
     make_closed("old");
     make_closed("old2");
     begin();
     struct kid kid = kid_start(open_old);
-    EVENTUALLY(is_proven("new"));
+    EVENTUALLY(is_listed("new"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
     assert_null(listed("old"));
@@ -309,84 +306,105 @@ static void rename_it(void)
         abort();
 }
 
-static void a_file_keeps_its_proof_when_it_is_renamed(void **state)
+static void renamed_file_of_the_job_is_listed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(rename_it);
-    EVENTUALLY(is_proven("second"));
+    EVENTUALLY(is_listed("second"));
     assert_int_equal(renameat(at, "second", at, "third"), 0);
     kid_end(&kid);
     assert_int_equal(end(true), 1);
-    assert_true(is("third", "removed"));
+    assert_true(entry("third").removed);
     assert_false(exists("third"));
 }
 
-static void new_file_of_a_neighbour_survives_and_is_not_listed(void **state)
+static void new_file_of_another_process_is_neither_listed_nor_removed(void **state)
 {
     (void)state;
     begin();
-    make_closed("neighbours");
+    make_closed("others");
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     kid_end(&kid);
     assert_int_equal(end(true), 1);
-    assert_null(listed("neighbours"));
-    assert_true(exists("neighbours"));
+    assert_null(listed("others"));
+    assert_true(exists("others"));
     assert_false(exists("psm_1"));
 }
 
-static void another_file_under_the_same_name_survives(void **state)
+static void read_cache(void)
+{
+    int fd = openat(at, "cache", O_RDONLY);
+    if (fd < 0 || mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
+        abort();
+    make("psm_1");
+}
+
+static void new_file_that_the_job_only_reads_is_not_listed(void **state)
+{
+    (void)state;
+    begin();
+    make_closed("cache");
+    struct kid kid = kid_start(read_cache);
+    EVENTUALLY(is_listed("psm_1"));
+    kid_end(&kid);
+    assert_int_equal(end(true), 1);
+    assert_null(listed("cache"));
+    assert_true(exists("cache"));
+}
+
+static void new_file_under_the_name_of_a_leftover_is_not_removed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     kid_end(&kid);
-    /* the job's inode is kept by a link, so that the new file cannot have the same number */
+    /* A link keeps the inode of the job's file, so that the new file cannot get the same number. */
     assert_int_equal(linkat(at, "psm_1", at, "kept", 0), 0);
     assert_int_equal(unlinkat(at, "psm_1", 0), 0);
     make_closed("psm_1");
     assert_int_equal(end(true), 1);
-    assert_true(is("kept", "removed"));
+    assert_true(entry("kept").removed);
     assert_null(listed("psm_1"));
     assert_true(exists("psm_1"));
 }
 
-static void a_file_that_a_neighbour_uses_is_left_to_it(void **state)
+static void leftover_open_in_another_process_is_not_removed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     int fd = openat(at, "psm_1", O_RDONLY | O_CLOEXEC);
     kid_end(&kid);
     assert_int_equal(end(true), 1);
-    assert_true(is("psm_1", "in_use"));
+    assert_true(entry("psm_1").in_use);
     assert_true(exists("psm_1"));
     close(fd);
     assert_int_equal(end(true), 1);
     assert_false(exists("psm_1"));
 }
 
-static void a_file_that_a_neighbour_has_mapped_is_left_to_it(void **state)
+static void leftover_mapped_by_another_process_is_not_removed(void **state)
 {
     (void)state;
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     int fd = openat(at, "psm_1", O_RDONLY | O_CLOEXEC);
     void *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     assert_true(map != MAP_FAILED);
     close(fd);
     kid_end(&kid);
     assert_int_equal(end(true), 1);
-    assert_int_equal(is("psm_1", "in_use"), is_on_tmpfs());
+    assert_int_equal(entry("psm_1").in_use, is_on_tmpfs());
     assert_int_equal(exists("psm_1"), is_on_tmpfs());
     munmap(map, 4096);
 }
 
-static void another_users_file_is_never_removed(void **state)
+static void leftover_of_another_user_is_not_removed(void **state)
 {
     (void)state;
     if (geteuid() != 0) {
@@ -395,18 +413,18 @@ static void another_users_file_is_never_removed(void **state)
     }
     begin();
     struct kid kid = kid_start(open_psm);
-    EVENTUALLY(is_proven("psm_1"));
+    EVENTUALLY(is_listed("psm_1"));
     kid_end(&kid);
     if (fchownat(at, "psm_1", 65534, 65534, 0) < 0) {
         print_message("this root may not give files away\n");
         skip();
     }
     assert_int_equal(end(true), 1);
-    assert_false(is("psm_1", "removed"));
+    assert_false(entry("psm_1").removed);
     assert_true(exists("psm_1"));
 }
 
-/* Names that torch gives. */
+/* File names that torch makes. */
 
 static void make_torch(void)
 {
@@ -415,7 +433,7 @@ static void make_torch(void)
     make_closed(name);
 }
 
-static void a_torch_file_is_known_by_the_pid_of_a_process_that_is_gone(void **state)
+static void torch_file_named_after_a_dead_process_of_the_job_is_listed(void **state)
 {
     char name[64];
     (void)state;
@@ -424,18 +442,18 @@ static void a_torch_file_is_known_by_the_pid_of_a_process_that_is_gone(void **st
     kid_end(&kid);
     snprintf(name, sizeof name, "torch_%d_77_0", (int)kid.pid);
     assert_int_equal(end(true), 1);
-    assert_true(is(name, "removed"));
+    assert_true(entry(name).removed);
     assert_false(exists(name));
 }
 
-static void a_torch_file_of_a_stranger_or_of_a_number_given_on_is_not_the_jobs(void **state)
+static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
 {
     char name[64];
     (void)state;
     begin();
     struct kid stranger = kid_start_outside(make_torch);
     kid_go(&stranger);
-    leftovers_process(l, (int32_t)getpid()); /* once the job's number, now a neighbour's */
+    leftovers_process(l, (int32_t)getpid()); /* a pid of the job that now belongs to a bystander */
     make_torch();
     make_closed("torch_x_1");
     make_closed("torch_99999999999_1");
@@ -450,9 +468,9 @@ static void a_torch_file_of_a_stranger_or_of_a_number_given_on_is_not_the_jobs(v
     kid_end(&stranger);
 }
 
-/* The folder. */
+/* The folder itself. */
 
-static void a_folder_that_does_not_exist_has_no_leftovers(void **state)
+static void missing_folder_has_no_leftovers(void **state)
 {
     (void)state;
     assert_null(leftovers_new("/nowhere/at/all"));
@@ -477,7 +495,7 @@ static int fill_a_small_tmpfs(void)
     return before ? 2 : !after ? 3 : 0;
 }
 
-static void a_folder_without_room_is_full(void **state)
+static void folder_without_space_is_full(void **state)
 {
     int status;
     (void)state;
@@ -498,20 +516,21 @@ static void a_folder_without_room_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_file_that_a_process_of_the_job_has_open_is_removed_at_the_end),
-        IN_FOLDER(a_file_that_is_only_mapped_and_was_linked_is_the_jobs),
-        IN_FOLDER(file_that_no_process_of_the_job_was_seen_with_is_not_listed),
-        IN_FOLDER(a_file_that_was_there_before_is_never_the_jobs),
-        IN_FOLDER(a_file_keeps_its_proof_when_it_is_renamed),
-        IN_FOLDER(new_file_of_a_neighbour_survives_and_is_not_listed),
-        IN_FOLDER(another_file_under_the_same_name_survives),
-        IN_FOLDER(a_file_that_a_neighbour_uses_is_left_to_it),
-        IN_FOLDER(a_file_that_a_neighbour_has_mapped_is_left_to_it),
-        IN_FOLDER(another_users_file_is_never_removed),
-        IN_FOLDER(a_torch_file_is_known_by_the_pid_of_a_process_that_is_gone),
-        IN_FOLDER(a_torch_file_of_a_stranger_or_of_a_number_given_on_is_not_the_jobs),
-        IN_FOLDER(a_folder_that_does_not_exist_has_no_leftovers),
-        IN_FOLDER(a_folder_without_room_is_full),
+        IN_FOLDER(file_open_in_a_process_of_the_job_is_listed_and_removed),
+        IN_FOLDER(file_only_mapped_by_the_job_is_listed),
+        IN_FOLDER(file_never_seen_in_a_process_of_the_job_is_not_listed),
+        IN_FOLDER(file_older_than_the_job_is_not_listed),
+        IN_FOLDER(renamed_file_of_the_job_is_listed),
+        IN_FOLDER(new_file_of_another_process_is_neither_listed_nor_removed),
+        IN_FOLDER(new_file_that_the_job_only_reads_is_not_listed),
+        IN_FOLDER(new_file_under_the_name_of_a_leftover_is_not_removed),
+        IN_FOLDER(leftover_open_in_another_process_is_not_removed),
+        IN_FOLDER(leftover_mapped_by_another_process_is_not_removed),
+        IN_FOLDER(leftover_of_another_user_is_not_removed),
+        IN_FOLDER(torch_file_named_after_a_dead_process_of_the_job_is_listed),
+        IN_FOLDER(torch_file_of_a_foreign_or_reused_pid_is_not_listed),
+        IN_FOLDER(missing_folder_has_no_leftovers),
+        IN_FOLDER(folder_without_space_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Memory before, at the peak and after, from a made-up machine. */
+/* Memory before a job, at its peak and after it, on a fake machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -58,27 +58,19 @@ static void machine_uses(unsigned used_mib, unsigned shm_mib)
     close(fd);
 }
 
-static void figure_is(const struct memory_figure *f, uint64_t before, uint64_t peak, uint64_t after)
+static void figure_is(const struct outcome_returned *f, uint64_t before, uint64_t peak,
+                      uint64_t after)
 {
-    assert_true(f->known);
+    assert_true(f->has_before_bytes && f->has_peak_bytes && f->has_after_bytes);
     assert_int_equal(f->before_bytes, before * MiB);
     assert_int_equal(f->peak_bytes, peak * MiB);
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
-static void freed_is(const struct memory_returned *m, const char *which, uint64_t freed)
-{
-    json_t *o = memory_returned_json(m);
-    const json_t *f = json_object_get(o, which);
-    f = json_is_array(f) ? json_array_get(f, 0) : f;
-    assert_int_equal(json_integer_value(json_object_get(f, "freed_bytes")), freed * MiB);
-    json_decref(o);
-}
-
-static void what_was_used_before_at_the_peak_and_after_is_kept(void **state)
+static void memory_before_at_peak_and_after_is_kept(void **state)
 {
     (void)state;
-    struct memory_returned g;
+    struct outcome_given_back g = {0};
     machine_uses(1000, 10);
     memory_returned_begin(&g, &root);
     figure_is(&g.host, 1000, 1000, 1000);
@@ -89,45 +81,46 @@ static void what_was_used_before_at_the_peak_and_after_is_kept(void **state)
     memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
     figure_is(&g.host, 1000, 3000, 1100);
     figure_is(&g.shm, 10, 95, 40);
-    freed_is(&g, "host", 1900);
-    freed_is(&g, "shm", 55);
+    assert_int_equal(g.host.freed_bytes, 1900 * MiB);
+    assert_int_equal(g.shm.freed_bytes, 55 * MiB);
 }
 
-static void a_neighbour_that_grew_meanwhile_leaves_nothing_freed(void **state)
+static void nothing_is_freed_if_another_process_grew_meanwhile(void **state)
 {
     (void)state;
-    struct memory_returned g;
+    struct outcome_given_back g = {0};
     machine_uses(1000, 10);
     memory_returned_begin(&g, &root);
     machine_uses(1500, 10);
     memory_returned_end(&g, &root, 0);
     figure_is(&g.host, 1000, 1000, 1500);
-    freed_is(&g, "host", 0);
+    assert_int_equal(g.host.freed_bytes, 0);
 }
 
-static void without_meminfo_nothing_is_known(void **state)
+static void without_meminfo_memory_returned_is_unknown(void **state)
 {
     (void)state;
-    struct memory_returned g;
+    struct outcome_given_back g = {0};
     unlinkat(root.proc_fd, "meminfo", 0);
     memory_returned_begin(&g, &root);
     memory_returned_tick(&g, 5 * MiB, MiB);
     memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
-    assert_false(g.host.known);
-    assert_false(g.shm.known);
+    assert_false(g.has_host);
+    assert_false(g.has_shm);
 
+    g = (struct outcome_given_back){0};
     machine_uses(1000, 10);
     memory_returned_begin(&g, &root);
     unlinkat(root.proc_fd, "meminfo", 0);
     memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
-    assert_false(g.host.known);
-    assert_false(g.shm.known);
+    assert_false(g.has_host);
+    assert_false(g.has_shm);
 }
 
-/* Serves one look after the other, each through a pipe of its own, so that the figures come in
- * this order whatever the timing. */
+/* Serves one reading after another, each through its own pipe, so that they arrive in this order
+ * regardless of timing. */
 static const unsigned falling[] = {3000, 2000, 1500, 1400, 1400};
-enum { LOOKS = sizeof(falling) / sizeof(*falling) };
+enum { READINGS = sizeof(falling) / sizeof(*falling) };
 static unsigned served;
 
 static int open_when_read(void)
@@ -144,14 +137,14 @@ static int open_when_read(void)
 
 static void *serve(void *unused)
 {
-    for (unsigned i = 0; i < LOOKS; i++) {
+    for (unsigned i = 0; i < READINGS; i++) {
         char text[256];
         int n = meminfo(text, sizeof(text), falling[i], falling[i] / 100);
         int fd = open_when_read();
         if (fd < 0)
             break;
-        if (i + 1 < LOOKS && (mkfifoat(root.proc_fd, "next", 0600) < 0 ||
-                              renameat(root.proc_fd, "next", root.proc_fd, "meminfo") < 0))
+        if (i + 1 < READINGS && (mkfifoat(root.proc_fd, "next", 0600) < 0 ||
+                                 renameat(root.proc_fd, "next", root.proc_fd, "meminfo") < 0))
             n = 0;
         if (write(fd, text, (size_t)n) == n && n > 0)
             served = i + 1;
@@ -160,10 +153,10 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void the_end_waits_until_memory_has_come_back(void **state)
+static void end_waits_until_memory_is_returned(void **state)
 {
     (void)state;
-    struct memory_returned g;
+    struct outcome_given_back g = {0};
     pthread_t thread;
     machine_uses(1000, 10);
     memory_returned_begin(&g, &root);
@@ -175,22 +168,22 @@ static void the_end_waits_until_memory_has_come_back(void **state)
     memory_returned_end(&g, &root, clock_mono_ns() + 600 * NS_PER_S);
     pthread_join(thread, NULL);
     unlinkat(root.proc_fd, "meminfo", 0);
-    assert_int_equal(served, LOOKS);
+    assert_int_equal(served, READINGS);
     figure_is(&g.host, 1000, 4000, 1400);
     figure_is(&g.shm, 10, 50, 14);
 }
 
-static void a_gpu_counts_from_its_first_figure(void **state)
+static void first_reading_of_a_gpu_counts_as_before_the_job(void **state)
 {
     (void)state;
-    struct memory_returned g;
+    struct outcome_given_back g = {0};
     static struct gpu_snapshot s;
     machine_uses(1000, 10);
     memory_returned_begin(&g, &root);
     s = (struct gpu_snapshot){.devices = 1};
     s.device[0].memory_known = true;
-    memory_returned_gpus(&g, &s); /* none yet */
-    assert_int_equal(g.gpus, 0);
+    memory_returned_gpus(&g, &s); /* no reading yet */
+    assert_int_equal(g.gpu_count, 0);
     static const unsigned used[] = {300, 9000, 400};
     for (unsigned i = 0; i < 3; i++) {
         s = (struct gpu_snapshot){.t_ns = 1 + i, .devices = 3};
@@ -198,21 +191,22 @@ static void a_gpu_counts_from_its_first_figure(void **state)
         s.device[2] = (struct gpu_device){.memory_known = i > 0, .used_bytes = 7 * MiB};
         memory_returned_gpus(&g, &s);
     }
-    assert_int_equal(g.gpus, 3);
-    figure_is(&g.gpu[0], 300, 9000, 400);
-    freed_is(&g, "gpus", 8600);
-    assert_false(g.gpu[1].known);
-    figure_is(&g.gpu[2], 7, 7, 7);
+    assert_int_equal(g.gpu_count, 3);
+    figure_is(&g.gpus[0], 300, 9000, 400);
+    assert_int_equal(g.gpus[0].freed_bytes, 8600 * MiB);
+    assert_false(g.gpus[1].has_before_bytes);
+    figure_is(&g.gpus[2], 7, 7, 7);
+    free(g.gpus);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_used_before_at_the_peak_and_after_is_kept),
-        cmocka_unit_test(a_neighbour_that_grew_meanwhile_leaves_nothing_freed),
-        cmocka_unit_test(without_meminfo_nothing_is_known),
-        cmocka_unit_test(the_end_waits_until_memory_has_come_back),
-        cmocka_unit_test(a_gpu_counts_from_its_first_figure),
+        cmocka_unit_test(memory_before_at_peak_and_after_is_kept),
+        cmocka_unit_test(nothing_is_freed_if_another_process_grew_meanwhile),
+        cmocka_unit_test(without_meminfo_memory_returned_is_unknown),
+        cmocka_unit_test(end_waits_until_memory_is_returned),
+        cmocka_unit_test(first_reading_of_a_gpu_counts_as_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,5 @@
-/* The reflex: it kills what it was given at the line it was given, and nothing else. Gauges are
- * plain files that the tests rewrite; numbers change in one digit, so that no look sees half. */
+/* The reflex kills the added processes at the kill line, and no others. Gauges are plain files that
+ * the tests rewrite; only one digit changes, so that no sample reads half of a number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@
 #define LIMIT_BYTES UINT64_C(10000000000)
 enum { WAIT_S = 60 };
 
-static pid_t neighbour; /* never added: it must survive every test */
+static pid_t bystander; /* never added, so it must survive every test */
 
 static pid_t child(void)
 {
@@ -42,19 +42,19 @@ static pid_t child(void)
 static int set_up(void **state)
 {
     (void)state;
-    neighbour = fork();
-    if (neighbour == 0)
+    bystander = fork();
+    if (bystander == 0)
         for (;;)
             pause();
-    return neighbour < 0;
+    return bystander < 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    bool is_alive = waitpid(neighbour, NULL, WNOHANG) == 0;
-    kill(neighbour, SIGKILL);
-    waitpid(neighbour, NULL, 0);
+    bool is_alive = waitpid(bystander, NULL, WNOHANG) == 0;
+    kill(bystander, SIGKILL);
+    waitpid(bystander, NULL, 0);
     return is_alive ? 0 : -1;
 }
 
@@ -66,7 +66,7 @@ static int file_of(const char *text)
     return fd;
 }
 
-/* Changes one digit: D GB instead of what it was. */
+/* Changes one digit of the file to D (GB). */
 static void set_gb(int fd, off_t at, int d)
 {
     char c = (char)('0' + d);
@@ -88,8 +88,8 @@ static struct reflex *reflex_of(bool may_kill)
     return r;
 }
 
-/* Limit 10 GB, alarm at 3 GB of room, kill at 1.5 GB: usage in whole GB is never at a line. The
- * pace cannot matter: its line would be higher only at 60 GB/s. */
+/* Limit 10 GB, alarm at 3 GB of headroom, kill at 1.5 GB: usage in whole GB never equals a line.
+ * The growth rate has no effect: it would raise the kill line only at 60 GB/s. */
 static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
 {
     return (struct reflex_gauge){.source = source,
@@ -128,13 +128,18 @@ static void wait_for_used(struct reflex *r, unsigned which, uint64_t low, uint64
     assert_in_range(reading.used_bytes, low, high);
 }
 
-/* So many whole looks, each begun after the call. */
-static void wait_for_looks(const struct reflex *r, uint64_t count)
+static uint64_t samples_of(const struct reflex *r)
 {
-    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = reflex_samples(r) + count + 1;
-    while (reflex_samples(r) < target && clock_mono_ns() < until)
+    return __atomic_load_n(&r->samples, __ATOMIC_RELAXED);
+}
+
+/* Waits for COUNT complete samples that start after the call. */
+static void wait_for_samples(const struct reflex *r, uint64_t count)
+{
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = samples_of(r) + count + 1;
+    while (samples_of(r) < target && clock_mono_ns() < until)
         usleep(1000);
-    assert_true(reflex_samples(r) >= target);
+    assert_true(samples_of(r) >= target);
 }
 
 static void assert_killed(pid_t pid)
@@ -170,7 +175,7 @@ static bool has_event(struct reflex *r, int timeout_ms)
     return true;
 }
 
-static void at_the_line_every_process_that_was_added_is_killed(void **state)
+static void reflex_kills_every_process_at_the_kill_line(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5);
@@ -196,13 +201,13 @@ static void at_the_line_every_process_that_was_added_is_killed(void **state)
         assert_killed(pids[i]);
     assert_in_range(reflex_killed_ns(r, &which), before_ns, clock_mono_ns());
     assert_int_equal(which, 1);
-    assert_int_equal(reading_of(r, 1).least_room_bytes, 1000000000);
+    assert_int_equal(reading_of(r, 1).least_headroom_bytes, 1000000000);
     assert_false(reading_of(r, 0).known);
     reflex_free(r);
     close(fd);
 }
 
-static void one_that_may_not_kill_only_says_so(void **state)
+static void reflex_without_permission_to_kill_only_alarms(void **state)
 {
     struct reflex *r = reflex_of(false);
     int fd = usage_of(9);
@@ -212,17 +217,17 @@ static void one_that_may_not_kill_only_says_so(void **state)
     assert_int_equal(add_pid(r, 0, pid), 0);
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
-    wait_for_looks(r, 3);
+    wait_for_samples(r, 3);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    assert_int_equal(reflex_kill(r), 1); /* the loop may all the same */
+    assert_int_equal(reflex_kill(r), 1); /* the loop may still kill */
     assert_killed(pid);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     reflex_free(r);
     close(fd);
 }
 
-static void file_cache_is_no_memory_in_use(void **state)
+static void file_cache_is_not_counted_as_used(void **state)
 {
     static const char *const stats[] = {
         "inactive_file 9000000000\nactive_file 900000000\n"
@@ -236,7 +241,7 @@ static void file_cache_is_no_memory_in_use(void **state)
         reflex_gauge(r, 0, &g);
         wait_for_used(r, 0, 6000000000, 6000000000);
         assert_int_equal(reading_of(r, 0).room_bytes, 4000000000);
-        wait_for_looks(r, 3);
+        wait_for_samples(r, 3);
         assert_false(has_event(r, 0));
         assert_int_equal(reflex_killed_ns(r, NULL), 0);
         reflex_free(r);
@@ -254,7 +259,8 @@ static int fixture_open(const char *name)
     return fd;
 }
 
-/* The same figures as proc/limit.c has, of the same recordings: 10.5 of 148 MiB in use. */
+/* The same figures as in the tests of proc/limit.c, from the same recordings: 10.5 of 148 MiB in
+ * use. */
 static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
 {
     static const struct {
@@ -282,11 +288,11 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
         assert_int_equal(add_pid(r, 0, pid), 0);
         reflex_gauge(r, 0, &g);
         wait_for_used(r, 0, cases[i].used, cases[i].used);
-        wait_for_looks(r, 3);
+        wait_for_samples(r, 3);
         assert_false(has_event(r, 0));
         assert_int_equal(reflex_killed_ns(r, NULL), 0);
         assert_alive(pid);
-        g.limit_bytes = 24 << 20; /* the part in use counts */
+        g.limit_bytes = 24 << 20; /* only memory in use counts */
         reflex_gauge(r, 0, &g);
         assert_killed(pid);
         reflex_free(r);
@@ -294,8 +300,8 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
     }
 }
 
-/* Usage rises by what the cache has risen: with the cache's old figure it would be a kill. */
-static void an_old_figure_of_the_cache_kills_nobody(void **state)
+/* Usage grows by as much as the cache: with the cache's old figure the reflex would kill. */
+static void outdated_cache_reading_kills_nothing(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5), stat_fd = file_of("inactive_file 0000000000\nactive_file 0000000000\n");
@@ -305,25 +311,25 @@ static void an_old_figure_of_the_cache_kills_nobody(void **state)
     assert_int_equal(add_pid(r, 0, pid), 0);
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 5000000000, 5000000000);
-    for (int i = 0; i < 6; i++) { /* with the figure of every age */
+    for (int i = 0; i < 6; i++) { /* with readings of every age */
         set_gb(stat_fd, 14, 4);
         set_gb(fd, 0, 9);
-        wait_for_looks(r, 1);
+        wait_for_samples(r, 1);
         assert_int_equal(reading_of(r, 0).used_bytes, 5000000000);
         set_gb(fd, 0, 5);
-        wait_for_looks(r, (uint64_t)i % 3);
+        wait_for_samples(r, (uint64_t)i % 3);
         set_gb(stat_fd, 14, 0);
     }
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    set_gb(fd, 0, 9); /* and the same usage without cache does */
+    set_gb(fd, 0, 9); /* the same usage without cache does kill */
     assert_killed(pid);
     reflex_free(r);
     close(fd);
     close(stat_fd);
 }
 
-static void without_a_readable_figure_of_the_cache_nobody_is_killed(void **state)
+static void unreadable_memory_stat_kills_nothing(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(9), stat_fd = file_of("");
@@ -332,7 +338,7 @@ static void without_a_readable_figure_of_the_cache_nobody_is_killed(void **state
     (void)state;
     assert_int_equal(add_pid(r, 0, pid), 0);
     reflex_gauge(r, 0, &g);
-    wait_for_looks(r, 3);
+    wait_for_samples(r, 3);
     assert_false(reading_of(r, 0).known);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     end(pid);
@@ -341,7 +347,7 @@ static void without_a_readable_figure_of_the_cache_nobody_is_killed(void **state
     close(stat_fd);
 }
 
-static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **state)
+static void alarm_is_raised_once_until_headroom_returns(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -350,13 +356,13 @@ static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **st
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 6000000000, 6000000000);
     assert_false(has_event(r, 0));
-    set_gb(fd, 0, 7); /* room 3.0 of an alarm line of 3.5 GB */
+    set_gb(fd, 0, 7); /* headroom 3.0 GB, alarm line 3.5 GB */
     assert_true(has_event(r, WAIT_S * 1000));
     set_gb(fd, 1, 1);
     wait_for_used(r, 0, 7100000000, 7100000000);
     assert_false(has_event(r, 0));
     set_gb(fd, 1, 4);
-    set_gb(fd, 0, 6); /* a room of 3.6 is above the line, but not by a tenth */
+    set_gb(fd, 0, 6); /* headroom 3.6 GB is above the line, but by less than a tenth */
     wait_for_used(r, 0, 6400000000, 6400000000);
     set_gb(fd, 0, 7);
     wait_for_used(r, 0, 7400000000, 7400000000);
@@ -370,7 +376,7 @@ static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **st
     close(fd);
 }
 
-static void lines_that_move_leave_the_reading_as_it_was(void **state)
+static void moved_lines_keep_the_last_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -385,30 +391,30 @@ static void lines_that_move_leave_the_reading_as_it_was(void **state)
         reflex_read(r, 0, &reading);
         assert_true(reading.known);
     }
-    g.alarm_bytes = 5000000000; /* and a line that has come past the reading is an alarm */
+    g.alarm_bytes = 5000000000; /* an alarm line that moves past the reading raises the alarm */
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
     reflex_free(r);
     close(fd);
 }
 
-/* By the kill line alone it would look twice a second, and need twice the patience. */
-static void just_above_the_alarm_it_looks_often_however_far_the_kill_line_is(void **state)
+/* The kill line alone would require only two samples per second. */
+static void reflex_samples_often_just_above_the_alarm_line(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
     struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
     (void)state;
     g.limit_bytes = UINT64_C(10000000000000);
-    g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001); /* a byte below the room there is */
+    g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001); /* one byte less than the headroom */
     reflex_gauge(r, 0, &g);
-    wait_for_looks(r, 4 * WAIT_S);
+    wait_for_samples(r, 4 * WAIT_S);
     assert_false(has_event(r, 0));
     reflex_free(r);
     close(fd);
 }
 
-static void the_host_is_its_total_less_what_is_available(void **state)
+static void host_usage_is_total_less_available(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("MemTotal:       10000000 kB\nMemFree:          100000 kB\n"
@@ -421,7 +427,7 @@ static void the_host_is_its_total_less_what_is_available(void **state)
     close(fd);
 }
 
-/* Touches MIB anonymous memory (or of FD) whenever a byte comes, and answers. */
+/* Touches MIB of anonymous memory (or of FD) for each byte received, and answers. */
 struct grower {
     pid_t pid;
     int to, from;
@@ -449,7 +455,7 @@ static struct grower grower_of(int fd, size_t bytes)
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        close(there[1]); /* or it would never see the end */
+        close(there[1]); /* otherwise it would never see the end of the pipe */
         grow(there[0], back[1], fd, bytes);
     }
     assert_true(pid > 0);
@@ -471,7 +477,7 @@ static void grower_close(const struct grower *g)
     close(g->from);
 }
 
-/* As a full look at PID alone would have it. */
+/* Sets the overlap from a full sample that contains only PID. */
 static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
 {
     char path[64], text[128];
@@ -483,7 +489,7 @@ static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
     reflex_overlap(r, bytes, shared * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **state)
+static void process_growing_past_the_tree_limit_is_killed(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -498,18 +504,18 @@ static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **stat
     g.kill_bytes = 100 * MIB;
     reflex_gauge(r, 0, &g);
     grow_once(&grower);
-    wait_for_looks(r, 2);
+    wait_for_samples(r, 2);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(grower.pid);
     char c = 'x';
-    assert_int_equal(write(grower.to, &c, 1), 1); /* it may not live to answer */
+    assert_int_equal(write(grower.to, &c, 1), 1); /* it may be killed before it answers */
     assert_killed(grower.pid);
     assert_true(reflex_killed_ns(r, NULL) > 0);
     grower_close(&grower);
     reflex_free(r);
 }
 
-static void what_is_shared_is_taken_off_the_tree(void **state)
+static void shared_memory_is_subtracted_from_the_tree(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -531,8 +537,8 @@ static void what_is_shared_is_taken_off_the_tree(void **state)
     reflex_free(r);
 }
 
-/* A fork has all its parent's pages: they count once, whatever statm says. */
-static void a_process_counts_by_its_growth_until_a_full_look(void **state)
+/* A fork has all its parent's pages: they count once, although statm shows them twice. */
+static void new_process_counts_by_growth_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -554,7 +560,7 @@ static void a_process_counts_by_its_growth_until_a_full_look(void **state)
     reflex_free(r);
 }
 
-static void shared_pages_do_not_count_until_a_full_look(void **state)
+static void shared_pages_do_not_count_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -569,7 +575,7 @@ static void shared_pages_do_not_count_until_a_full_look(void **state)
     wait_for_used(r, 0, 1, UINT64_MAX);
     uint64_t used = reading_of(r, 0).used_bytes;
     grow_once(&grower);
-    wait_for_looks(r, 2);
+    wait_for_samples(r, 2);
     assert_in_range(reading_of(r, 0).used_bytes, 1, used + 32 * MIB);
     overlap_of(r, 0, grower.pid);
     wait_for_used(r, 0, used + 60 * MIB, UINT64_MAX);
@@ -579,7 +585,7 @@ static void shared_pages_do_not_count_until_a_full_look(void **state)
     reflex_free(r);
 }
 
-static void the_pace_is_of_a_rise_and_none_when_falling(void **state)
+static void growth_rate_is_zero_while_memory_falls(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(1);
@@ -591,7 +597,7 @@ static void the_pace_is_of_a_rise_and_none_when_falling(void **state)
     set_gb(fd, 0, 2);
     while (reading_of(r, 0).pace_bytes_per_s <= 0 && clock_mono_ns() < until)
         usleep(1000);
-    /* 1 GB in half a second or more */
+    /* 1 GB within half a second or more */
     assert_true(reading_of(r, 0).pace_bytes_per_s > 0);
     assert_true(reading_of(r, 0).pace_bytes_per_s <= 2e9);
     set_gb(fd, 0, 1);
@@ -601,7 +607,7 @@ static void the_pace_is_of_a_rise_and_none_when_falling(void **state)
     close(fd);
 }
 
-static void after_a_kill_what_is_added_dies_until_it_is_rearmed(void **state)
+static void process_added_after_a_kill_dies_until_rearmed(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(9);
@@ -621,7 +627,7 @@ static void after_a_kill_what_is_added_dies_until_it_is_rearmed(void **state)
     reflex_rearm(r);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_int_equal(add_pid(r, 2, third), 0);
-    wait_for_looks(r, 2);
+    wait_for_samples(r, 2);
     assert_alive(third);
     set_gb(fd, 0, 9);
     assert_killed(third);
@@ -629,7 +635,7 @@ static void after_a_kill_what_is_added_dies_until_it_is_rearmed(void **state)
     close(fd);
 }
 
-static void one_that_was_taken_out_is_spared_and_its_fds_are_closed(void **state)
+static void removed_process_is_spared_and_its_fds_closed(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5);
@@ -642,9 +648,9 @@ static void one_that_was_taken_out_is_spared_and_its_fds_are_closed(void **state
     assert_int_equal(reflex_add(r, 1, pidfd, statm_fd), 0);
     assert_int_equal(add_pid(r, 2, kept), 0);
     reflex_remove(r, 1);
-    reflex_remove(r, 99); /* never there */
+    reflex_remove(r, 99); /* was never added */
     while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
-        reading_of(r, 0); /* any call closes what is out of use */
+        reading_of(r, 0); /* any call closes unused fds */
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
     set_gb(fd, 0, 9);
@@ -654,7 +660,7 @@ static void one_that_was_taken_out_is_spared_and_its_fds_are_closed(void **state
     close(fd);
 }
 
-static void a_slot_that_is_there_already_is_replaced(void **state)
+static void reused_slot_replaces_the_process(void **state)
 {
     struct reflex *r = reflex_of(true);
     pid_t old = child(), new = child();
@@ -667,8 +673,8 @@ static void a_slot_that_is_there_already_is_replaced(void **state)
     reflex_free(r);
 }
 
-/* One open file for all, as descriptors are few: the table does not ask what they are. */
-static void a_full_table_takes_no_more_and_closes_what_it_was_given(void **state)
+/* Uses one open file for all entries to save descriptors: the table does not check them. */
+static void full_process_table_refuses_and_closes_fds(void **state)
 {
     struct rlimit before, raised;
     (void)state;
@@ -691,23 +697,23 @@ static void a_full_table_takes_no_more_and_closes_what_it_was_given(void **state
     assert_int_equal(reflex_add(r, REFLEX_PROCESSES, pidfd, statm_fd), -ENOSPC);
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
-    /* one that comes to a full table after a kill dies all the same */
+    /* A process added to a full table after a kill is killed nevertheless. */
     assert_int_equal(reflex_kill(r), 0);
     pid_t pid = child();
     assert_int_equal(add_pid(r, REFLEX_PROCESSES, pid), -ENOSPC);
     assert_killed(pid);
     reflex_remove(r, 17);
-    wait_for_looks(r, 0); /* its place is free once nobody looks at it any more */
+    wait_for_samples(r, 0); /* the slot is free after the sample in progress */
     assert_int_equal(reflex_add(r, 5000, fcntl(fd, F_DUPFD_CLOEXEC, 3), -1), 0);
     reflex_free(r);
-    int again = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* all are closed: a low number is free */
+    int again = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* all fds are closed, so a low number is free */
     assert_in_range(again, 3, 64);
     close(again);
     close(fd);
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-static void the_group_is_killed_by_one_write(void **state)
+static void reflex_kills_the_cgroup_by_one_write(void **state)
 {
     int kill_fd = memfd_create("cgroup.kill", MFD_CLOEXEC);
     struct reflex_options o = {.kill_fd = kill_fd, .may_kill = true};
@@ -719,9 +725,10 @@ static void the_group_is_killed_by_one_write(void **state)
     assert_int_equal(reflex_new(&o, &r, NULL), 0);
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
-    wait_for_looks(r, 3);
+    wait_for_samples(r, 3);
     assert_true(reflex_killed_ns(r, NULL) > 0);
-    assert_int_equal(pread(kill_fd, text, sizeof text, 0), 1); /* once, though it is still above */
+    /* written once, although usage is still above the line */
+    assert_int_equal(pread(kill_fd, text, sizeof text, 0), 1);
     assert_string_equal(text, "1");
     assert_int_equal(reflex_kill(r), 1);
     assert_int_equal(pread(kill_fd, text, sizeof text, 0), 2);
@@ -730,7 +737,7 @@ static void the_group_is_killed_by_one_write(void **state)
     close(fd);
 }
 
-/* Kilobytes locked of the mapping that holds P. */
+/* Locked KiB of the mapping that contains P. */
 static long locked_kib(const void *p)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -749,7 +756,7 @@ static long locked_kib(const void *p)
     return kib;
 }
 
-static void block_code_and_stack_are_locked(void **state)
+static void reflex_memory_is_locked(void **state)
 {
     struct reflex *r = reflex_of(true);
     (void)state;
@@ -760,8 +767,8 @@ static void block_code_and_stack_are_locked(void **state)
     }
     assert_true(locked_kib(r) >= (long)(sizeof *r / 1024));
     assert_true(locked_kib((const void *)(uintptr_t)reflex_thread) >= 4);
-    const char *stack =
-        (const char *)r->stack + r->page_bytes; /* in two parts: one is wiped on a fork */
+    /* in two parts, because one of them is zeroed in a fork */
+    const char *stack = (const char *)r->stack + r->page_bytes;
     long stack_kib = locked_kib(stack) + locked_kib(stack + 64 * 1024 - 1);
     reflex_free(r);
     assert_true(stack_kib >= 64);
@@ -790,7 +797,7 @@ static int kill_without_locks(void)
     return 0;
 }
 
-static void where_nothing_may_be_locked_it_kills_all_the_same(void **state)
+static void reflex_kills_even_if_memory_cannot_be_locked(void **state)
 {
     int status;
     (void)state;
@@ -802,8 +809,8 @@ static void where_nothing_may_be_locked_it_kills_all_the_same(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The thread's stack is wiped in a fork, which libc must bear. */
-static void a_process_with_a_reflex_can_fork_and_fork_again(void **state)
+/* A fork zeroes the thread's stack; libc must cope with that. */
+static void process_with_a_reflex_can_fork_twice(void **state)
 {
     struct reflex *r = reflex_of(true);
     int status, fd = usage_of(5);
@@ -820,12 +827,12 @@ static void a_process_with_a_reflex_can_fork_and_fork_again(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 3);
-    wait_for_looks(r, 1); /* here it goes on */
+    wait_for_samples(r, 1); /* the parent's thread continues */
     reflex_free(r);
     close(fd);
 }
 
-/* The blocked signals of our thread called NAME; 0 when there is none. */
+/* The blocked signals of our thread called NAME; 0: no such thread. */
 static uint64_t blocked_in(const char *name)
 {
     glob_t found;
@@ -847,7 +854,7 @@ static uint64_t blocked_in(const char *name)
     return blocked;
 }
 
-static void the_thread_has_its_name_and_takes_no_signals(void **state)
+static void reflex_thread_is_named_and_blocks_signals(void **state)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGWINCH, SIGSEGV};
     struct reflex *r = reflex_of(true);
@@ -860,7 +867,7 @@ static void the_thread_has_its_name_and_takes_no_signals(void **state)
     reflex_free(NULL);
 }
 
-static void numbers_are_read_as_the_kernel_writes_them(void **state)
+static void reflex_parses_kernel_numbers(void **state)
 {
     static const struct reflex_key keys[] = {
         {"active_file ", 12}, {"", 0}, {"inactive_file ", 14}, {"anon ", 5}};
@@ -872,7 +879,8 @@ static void numbers_are_read_as_the_kernel_writes_them(void **state)
     assert_int_equal(three[2], 5);
     assert_int_equal(reflex_keyed(twice, strlen(twice), keys, 4, three), 8);
     assert_int_equal(three[3], 1);
-    assert_int_equal(reflex_keyed(text, strlen(text) - 2, keys, 1, &v), 1); /* cut in the number */
+    /* truncated within the number */
+    assert_int_equal(reflex_keyed(text, strlen(text) - 2, keys, 1, &v), 1);
     assert_int_equal(v, 7);
     assert_int_equal(reflex_keyed(text, strlen(text) - 3, keys, 1, &v), 0);
     assert_int_equal(reflex_keyed(text, 18, keys, 1, &v), 0);
@@ -889,31 +897,31 @@ static void numbers_are_read_as_the_kernel_writes_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_the_line_every_process_that_was_added_is_killed),
-        cmocka_unit_test(one_that_may_not_kill_only_says_so),
-        cmocka_unit_test(file_cache_is_no_memory_in_use),
+        cmocka_unit_test(reflex_kills_every_process_at_the_kill_line),
+        cmocka_unit_test(reflex_without_permission_to_kill_only_alarms),
+        cmocka_unit_test(file_cache_is_not_counted_as_used),
         cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
-        cmocka_unit_test(an_old_figure_of_the_cache_kills_nobody),
-        cmocka_unit_test(without_a_readable_figure_of_the_cache_nobody_is_killed),
-        cmocka_unit_test(the_alarm_is_raised_once_until_there_is_clearly_room_again),
-        cmocka_unit_test(lines_that_move_leave_the_reading_as_it_was),
-        cmocka_unit_test(just_above_the_alarm_it_looks_often_however_far_the_kill_line_is),
-        cmocka_unit_test(the_host_is_its_total_less_what_is_available),
-        cmocka_unit_test(a_process_that_grows_over_the_line_is_killed_by_the_tree),
-        cmocka_unit_test(what_is_shared_is_taken_off_the_tree),
-        cmocka_unit_test(a_process_counts_by_its_growth_until_a_full_look),
-        cmocka_unit_test(shared_pages_do_not_count_until_a_full_look),
-        cmocka_unit_test(the_pace_is_of_a_rise_and_none_when_falling),
-        cmocka_unit_test(after_a_kill_what_is_added_dies_until_it_is_rearmed),
-        cmocka_unit_test(one_that_was_taken_out_is_spared_and_its_fds_are_closed),
-        cmocka_unit_test(a_slot_that_is_there_already_is_replaced),
-        cmocka_unit_test(a_full_table_takes_no_more_and_closes_what_it_was_given),
-        cmocka_unit_test(the_group_is_killed_by_one_write),
-        cmocka_unit_test(block_code_and_stack_are_locked),
-        cmocka_unit_test(where_nothing_may_be_locked_it_kills_all_the_same),
-        cmocka_unit_test(a_process_with_a_reflex_can_fork_and_fork_again),
-        cmocka_unit_test(the_thread_has_its_name_and_takes_no_signals),
-        cmocka_unit_test(numbers_are_read_as_the_kernel_writes_them),
+        cmocka_unit_test(outdated_cache_reading_kills_nothing),
+        cmocka_unit_test(unreadable_memory_stat_kills_nothing),
+        cmocka_unit_test(alarm_is_raised_once_until_headroom_returns),
+        cmocka_unit_test(moved_lines_keep_the_last_reading),
+        cmocka_unit_test(reflex_samples_often_just_above_the_alarm_line),
+        cmocka_unit_test(host_usage_is_total_less_available),
+        cmocka_unit_test(process_growing_past_the_tree_limit_is_killed),
+        cmocka_unit_test(shared_memory_is_subtracted_from_the_tree),
+        cmocka_unit_test(new_process_counts_by_growth_until_a_full_sample),
+        cmocka_unit_test(shared_pages_do_not_count_until_a_full_sample),
+        cmocka_unit_test(growth_rate_is_zero_while_memory_falls),
+        cmocka_unit_test(process_added_after_a_kill_dies_until_rearmed),
+        cmocka_unit_test(removed_process_is_spared_and_its_fds_closed),
+        cmocka_unit_test(reused_slot_replaces_the_process),
+        cmocka_unit_test(full_process_table_refuses_and_closes_fds),
+        cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
+        cmocka_unit_test(reflex_memory_is_locked),
+        cmocka_unit_test(reflex_kills_even_if_memory_cannot_be_locked),
+        cmocka_unit_test(process_with_a_reflex_can_fork_twice),
+        cmocka_unit_test(reflex_thread_is_named_and_blocks_signals),
+        cmocka_unit_test(reflex_parses_kernel_numbers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

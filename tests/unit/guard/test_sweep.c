@@ -1,4 +1,4 @@
-/* Ending what is ours and nothing else. Each test runs its subreaper in a child process. */
+/* Ends processes of the job and no others. Each test runs its subreaper in a child process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,8 +26,8 @@
 #include "proc/procfs.h"
 
 static struct proc_root root;
-static volatile int *ready; /* shared: how many have said that they are there */
-static pid_t neighbour;
+static volatile int *ready; /* shared: number of processes that are ready */
+static pid_t bystander;
 
 static int set_up(void **state)
 {
@@ -36,21 +36,21 @@ static int set_up(void **state)
     *ready = 0;
     if (ready == MAP_FAILED || proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) < 0)
         return -1;
-    neighbour = fork();
-    if (neighbour == 0)
+    bystander = fork();
+    if (bystander == 0)
         for (;;)
             pause();
-    return neighbour < 0;
+    return bystander < 0;
 }
 
 static int tear_down(void **state)
 {
     int status;
     (void)state;
-    /* the neighbour must have survived every test: it is still there to be ended by us */
-    int alive = waitpid(neighbour, &status, WNOHANG) == 0;
-    kill(neighbour, SIGKILL);
-    waitpid(neighbour, &status, 0);
+    /* the bystander must have survived every test */
+    int alive = waitpid(bystander, &status, WNOHANG) == 0;
+    kill(bystander, SIGKILL);
+    waitpid(bystander, &status, 0);
     proc_root_close(&root);
     munmap((void *)(uintptr_t)ready, sizeof *ready);
     return alive ? 0 : -1;
@@ -74,7 +74,7 @@ static _Noreturn void stay(void)
         pause();
 }
 
-/* Runs FN as a subreaper in a process of its own and gives its exit status. */
+/* Runs FN as a subreaper in its own process; returns its exit status. */
 static int in_subreaper(int (*fn)(void))
 {
     int status;
@@ -101,12 +101,12 @@ static int double_fork_with_setsid(void)
         _exit(0);
     }
     wait_for_ready(1);
-    waitpid(middle, NULL, 0); /* it is not to be counted */
+    waitpid(middle, NULL, 0); /* it must not be counted */
     int ended = guard_end_all(&root, 50 * NS_PER_MS);
     return ended == 1 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
 
-static void a_double_forked_daemon_that_ignores_sigterm_is_ended(void **state)
+static void daemon_ignoring_sigterm_is_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(double_fork_with_setsid), 0);
@@ -126,14 +126,15 @@ static int many_grandchildren(void)
     return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
 
-static void five_hundred_orphans_are_ended(void **state)
+static void hundreds_of_orphans_are_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(many_grandchildren), 0);
 }
 
-/* Four chains, each link of which forks the next and exits. They end by themselves after a while,
- * so that a guard that fails does not fill the machine: then the test fails by the clock. */
+/* Four chains of processes, each of which forks the next and exits. They end by themselves after a
+ * while, so that a failing guard does not fill the machine: the test then fails by its time limit.
+ */
 static int a_storm(void)
 {
     enum { STORM_S = 120 };
@@ -154,7 +155,7 @@ static int a_storm(void)
     return clock_mono_ns() < until ? 0 : 2;
 }
 
-static void a_fork_storm_is_outrun(void **state)
+static void fork_storm_is_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_storm), 0);
@@ -173,8 +174,8 @@ static rlim_t count_of_user(uid_t uid)
     return count;
 }
 
-/* Every process forks without end: a killed one is replaced at once, up to the limit of
- * processes. It ends by itself after a while, as the storm above. */
+/* Every process forks without end: a killed one is replaced at once, up to the process limit. They
+ * end by themselves after a while, like the storm above. */
 static int a_bomb(void)
 {
     enum { BOMB_S = 120, BOMB = 150, NOBODYS_UID = 64999 };
@@ -192,20 +193,20 @@ static int a_bomb(void)
                 __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
         _exit(0);
     }
-    wait_for_ready(1); /* it has come up to its limit */
+    wait_for_ready(1); /* the process limit is reached */
     guard_end_all(&root, 20 * NS_PER_MS);
     if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
         return 1;
     return clock_mono_ns() < until ? 0 : 2;
 }
 
-static void fork_bomb_at_its_process_limit_is_ended(void **state)
+static void fork_bomb_at_its_process_limit_is_killed(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(a_bomb), 0);
 }
 
-/* A /proc with one process below us that no signal reaches, as one in uninterruptible sleep. */
+/* A /proc with one process below us that no signal reaches, like one in uninterruptible sleep. */
 struct undead {
     char path[64], folder[32], stat[48];
     struct proc_root root;
@@ -241,7 +242,7 @@ static bool one_is_left(void *user)
     return true;
 }
 
-static void process_that_survives_sigkill_is_looked_at_less_and_less(void **state)
+static void process_that_survives_sigkill_is_scanned_less_often(void **state)
 {
     struct guard_kill k = {0};
     struct undead u;
@@ -249,7 +250,7 @@ static void process_that_survives_sigkill_is_looked_at_less_and_less(void **stat
     int32_t pid;
     (void)state;
     undead_make(&u);
-    /* it returns although there is no end to the time it was given */
+    /* returns although the time limit is infinite */
     assert_int_equal(guard_kill_below(&k, &u.root, UINT64_MAX, one_is_left, NULL), 0);
     assert_true(k.wait_ns >= NS_PER_MS);
     assert_false(guard_kill_stuck(&k, &u.root, k.changed_ns, &stat, &pid));
@@ -280,7 +281,7 @@ static int a_group_without_its_leader(void)
     if (waitpid(leader, &status, 0) != leader)
         return 1;
     int r = guard_signal_group(fd, SIGKILL);
-    if (r == -EINVAL) { /* a kernel before 6.9 */
+    if (r == -EINVAL) { /* kernels before 6.9 */
         guard_end_all(&root, 0);
         return 0;
     }
@@ -316,19 +317,19 @@ static int only_that_group(void)
     return 0;
 }
 
-static void a_group_signal_reaches_that_group_alone(void **state)
+static void group_signal_reaches_only_that_group(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(only_that_group), 0);
 }
 
-static void a_pid_with_another_start_time_is_left_alone(void **state)
+static void pid_with_another_start_time_is_not_signalled(void **state)
 {
-    struct process_id id = {.pid = (int32_t)neighbour, .start_ticks = 1};
+    struct process_id id = {.pid = (int32_t)bystander, .start_ticks = 1};
     (void)state;
     assert_int_equal(guard_signal(&root, &id, SIGKILL), -ESRCH);
-    assert_int_equal(kill(neighbour, 0), 0);
-    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+    assert_int_equal(kill(bystander, 0), 0);
+    assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
 static int supervisor_killed(void)
@@ -355,7 +356,7 @@ static int supervisor_killed(void)
                                                                                                 : 1;
 }
 
-static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)
+static void sentinel_ends_processes_of_a_killed_supervisor(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(supervisor_killed), 0);
@@ -372,13 +373,13 @@ static int supervisor_done(void)
     return end.is_lost;
 }
 
-static void a_supervisor_that_ends_well_needs_nothing(void **state)
+static void sentinel_does_nothing_after_a_normal_exit(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(supervisor_done), 0);
 }
 
-/* Nothing is done by the numbers of ROOT, which are another namespace's, and nothing waits. */
+/* Signals nothing by the pids of ROOT, which belong to another namespace, and does not wait. */
 static int check_does_nothing(const struct proc_root *foreign, const struct process_id *id)
 {
     int32_t self = (int32_t)getpid();
@@ -394,10 +395,10 @@ static int check_does_nothing(const struct proc_root *foreign, const struct proc
 static bool count_calls(void *user)
 {
     ++*(int *)user;
-    return true; /* there is always a child left */
+    return true; /* a child is always left */
 }
 
-/* A /proc in which we are 999999999 and our child has the number of somebody else. */
+/* A /proc in which our own pid is 999999999 and our child has the pid of another process. */
 static int with_another_self(void)
 {
     char path[] = "/tmp/ebb-test-sweep.XXXXXX", name[32];
@@ -434,7 +435,7 @@ static int with_another_self(void)
     return r;
 }
 
-static void a_proc_in_which_we_are_another_names_nobody(void **state)
+static void foreign_proc_signals_nothing(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(with_another_self), 0);
@@ -443,7 +444,7 @@ static void a_proc_in_which_we_are_another_names_nobody(void **state)
 static int in_new_namespace(void)
 {
     int status;
-    /* as root, or where users may have namespaces; elsewhere the test above must do */
+    /* requires root, or user namespaces for all users; otherwise only the test above runs */
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
         return 0;
     pid_t first = fork();
@@ -452,12 +453,12 @@ static int in_new_namespace(void)
         if (id.pid == 0)
             stay();
         wait_for_ready(1);
-        _exit(check_does_nothing(&root, &id)); /* the kernel ends what is left in it */
+        _exit(check_does_nothing(&root, &id)); /* the kernel ends all processes of the namespace */
     }
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
 
-static void in_a_pid_namespace_without_its_own_proc_nobody_is_signalled(void **state)
+static void pid_namespace_without_own_proc_signals_nothing(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(in_new_namespace), 0);
@@ -470,22 +471,21 @@ static bool are_rounds_left(void *user)
     return ++*(int *)user <= ROUNDS;
 }
 
-/* A children file so long that one read ends behind the digits of PID, with more of them to come.
- */
+/* Writes a children file so long that one read ends within the number after PID. */
 static void write_long_children(int fd, pid_t pid)
 {
     enum { ONE_READ = 16383 };
     char text[ONE_READ + 64], digits[16];
     size_t len = (size_t)snprintf(digits, sizeof digits, "%d", pid), at = 0;
     while (at + 11 <= ONE_READ - len)
-        at += (size_t)sprintf(text + at, "2147483646 "); /* nobody's */
+        at += (size_t)sprintf(text + at, "2147483646 "); /* not the pid of any process */
     while (at < ONE_READ - len)
         text[at++] = ' ';
     at += (size_t)sprintf(text + at, "%s99 ", digits);
     assert_int_equal(write(fd, text, at), (ssize_t)at);
 }
 
-static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
+static void truncated_children_list_drops_the_last_pid(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
@@ -514,7 +514,7 @@ static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
         assert_true(k.wait_ns > 0);
     }
     guard_kill_fini(&k);
-    kill(victim, SIGTERM); /* a SIGKILL before it would come first */
+    kill(victim, SIGTERM); /* before a SIGKILL, which would hide it */
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
     unlinkat(mock.proc_fd, name, 0);
@@ -524,8 +524,8 @@ static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
     rmdir(path);
 }
 
-/* A job of many segments would fill the queue with pipes that nobody reads any more. */
-static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state)
+/* Otherwise a job of many segments would fill the queue with pipes that are no longer read. */
+static void sentinel_closes_streams_of_earlier_segments(void **state)
 {
     (void)state;
     struct sentinel_note *note = sentinel_note_new(true);
@@ -536,7 +536,7 @@ static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state
     signal(SIGPIPE, SIG_IGN);
     sentinel_keep_streams(note, &old[0], 1);
     close(old[0]);
-    assert_int_equal(write(old[1], "x", 1), 1); /* kept for the sentinel */
+    assert_int_equal(write(old[1], "x", 1), 1); /* the bytes stay in the pipe for the sentinel */
     sentinel_keep_streams(note, &now[0], 1);
     close(now[0]);
     assert_int_equal(write(old[1], "x", 1), -1);
@@ -552,9 +552,10 @@ static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state
 
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-/* ---- what nobody watches ---- */
+/* ---- strays ---- */
 
-/* NAME=/no/OUR PID/7-END, so that no other run of these tests is meant; the folder alone. */
+/* NAME=/no/OUR PID/7-END, which does not match other runs of these tests; without NAME, the folder
+ * alone. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);
@@ -583,7 +584,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void strays_are_known_by_the_whole_of_their_sign(void **state)
+static void strays_must_match_the_whole_sign(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -617,21 +618,21 @@ static void strays_are_known_by_the_whole_of_their_sign(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_NEIGHBOUR(a_double_forked_daemon_that_ignores_sigterm_is_ended),
-        WITH_NEIGHBOUR(five_hundred_orphans_are_ended),
-        WITH_NEIGHBOUR(a_fork_storm_is_outrun),
-        WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_ended),
+        WITH_NEIGHBOUR(daemon_ignoring_sigterm_is_killed),
+        WITH_NEIGHBOUR(hundreds_of_orphans_are_killed),
+        WITH_NEIGHBOUR(fork_storm_is_killed),
+        WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_killed),
         WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
-        WITH_NEIGHBOUR(a_group_signal_reaches_that_group_alone),
-        WITH_NEIGHBOUR(a_pid_with_another_start_time_is_left_alone),
-        WITH_NEIGHBOUR(a_proc_in_which_we_are_another_names_nobody),
-        WITH_NEIGHBOUR(in_a_pid_namespace_without_its_own_proc_nobody_is_signalled),
-        WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
-        WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
-        WITH_NEIGHBOUR(strays_are_known_by_the_whole_of_their_sign),
-        cmocka_unit_test(process_that_survives_sigkill_is_looked_at_less_and_less),
-        cmocka_unit_test(a_number_that_the_end_of_a_read_cuts_names_nobody),
-        cmocka_unit_test(the_streams_of_a_segment_that_is_over_are_not_kept_open),
+        WITH_NEIGHBOUR(group_signal_reaches_only_that_group),
+        WITH_NEIGHBOUR(pid_with_another_start_time_is_not_signalled),
+        WITH_NEIGHBOUR(foreign_proc_signals_nothing),
+        WITH_NEIGHBOUR(pid_namespace_without_own_proc_signals_nothing),
+        WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
+        WITH_NEIGHBOUR(sentinel_does_nothing_after_a_normal_exit),
+        WITH_NEIGHBOUR(strays_must_match_the_whole_sign),
+        cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
+        cmocka_unit_test(truncated_children_list_drops_the_last_pid),
+        cmocka_unit_test(sentinel_closes_streams_of_earlier_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* A table of its own for each test, in zeroed memory, with everything that is kept beside it reset.
- */
+/* A new table for each test, in zeroed memory, with all related state reset. */
 #pragma once
 
 #include <stdint.h>

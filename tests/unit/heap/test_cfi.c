@@ -1,5 +1,4 @@
-/* Call frame information: rules of made-up functions, of this very program, and of bytes that are
- * none. */
+/* Call frame information: rules of hand-made functions, of this program, and of invalid bytes. */
 #include "heap/cfi.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ static uint32_t here(const struct image *m)
     return ADDRESS + (uint32_t)m->len;
 }
 
-/* A program is given as a string; it may hold NUL. */
+/* A program is passed as a string literal, which may contain NUL. */
 #define PROGRAM(s) s, sizeof(s) - 1
 /* The usual start: CFA is rsp + 8, the return address at CFA - 8. */
 #define USUAL "\x0c\x07\x08\x90\x01"
@@ -68,7 +67,8 @@ static void make(struct image *m, const char *augmentation, const void *data, si
     put_u32(m, 0);
     put_u8(m, 1);
     put(m, augmentation, strlen(augmentation) + 1);
-    put(m, "\x01\x78\x10", 3); /* code by 1, data by -8, the return address is 16 */
+    put(m, "\x01\x78\x10",
+        3); /* code alignment 1, data alignment -8, return address in column 16 */
     put_u8(m, (unsigned)data_len);
     put(m, data, data_len);
     put(m, common, common_len);
@@ -125,7 +125,7 @@ static void assert_error(const struct image *m, uint64_t ip, int want)
     assert_memory_equal(&got, &before, sizeof(got));
 }
 
-static void a_function_with_a_frame_pointer_is_known_at_each_instruction(void **state)
+static void frame_pointer_function_has_a_rule_at_each_instruction(void **state)
 {
     struct image m;
 
@@ -141,7 +141,7 @@ static void a_function_with_a_frame_pointer_is_known_at_each_instruction(void **
     assert_rule(&m, CODE + CODE_BYTES - 1, (struct cfi_rule){CFI_CFA_SP, 8, CFI_FP_SAME, 0});
 }
 
-static void what_no_function_covers_is_not_there(void **state)
+static void address_outside_functions_has_no_unwind_rule(void **state)
 {
     struct image m;
 
@@ -153,7 +153,7 @@ static void what_no_function_covers_is_not_there(void **state)
     assert_error(&m, 0, -ENOENT);
 }
 
-static void a_row_is_remembered_with_its_cfa(void **state)
+static void remembered_row_restores_its_cfa(void **state)
 {
     struct image m;
 
@@ -174,18 +174,19 @@ static void large_and_signed_offsets_are_read(void **state)
     assert_rule(&m, CODE + 1, (struct cfi_rule){CFI_CFA_FP, 16, CFI_FP_AT_CFA, -32});
 }
 
-static void other_registers_are_passed_over(void **state)
+static void rules_of_other_registers_are_skipped(void **state)
 {
     struct image m;
 
     (void)state;
-    /* rbx, r12 saved; r13 in r14; r15 by a value expression; args_size; rbx undefined, same */
+    /* saves rbx and r12; r13 in r14; r15 by a value expression; args_size; rbx undefined, then
+     * same */
     usual(&m, PROGRAM("\x83\x03\x8c\x04\x09\x0d\x0e\x16\x0f\x02\x77\x00\x2e\x10\x07\x03\x08\x03"
                       "\x0e\x30"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 48, CFI_FP_SAME, 0});
 }
 
-static void a_stack_aligned_anew_is_found_by_its_pointer(void **state)
+static void realigned_stack_is_found_through_its_pointer(void **state)
 {
     struct image m;
 
@@ -195,7 +196,7 @@ static void a_stack_aligned_anew_is_found_by_its_pointer(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_FP_POINTER, -8, CFI_FP_AT_FP, 0});
 }
 
-static void a_linker_s_stub_is_known_by_its_expression(void **state)
+static void plt_stub_is_recognised_by_its_expression(void **state)
 {
     struct image m;
 
@@ -204,7 +205,7 @@ static void a_linker_s_stub_is_known_by_its_expression(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_PLT, 11, CFI_FP_SAME, 0});
 }
 
-static void the_start_of_a_thread_is_an_end(void **state)
+static void undefined_return_address_marks_thread_start(void **state)
 {
     struct image m;
 
@@ -213,7 +214,7 @@ static void the_start_of_a_thread_is_an_end(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_END, 0, CFI_FP_SAME, 0});
 }
 
-static void the_return_from_a_signal_is_known_by_letter_and_place(void **state)
+static void signal_frame_is_recognised_by_augmentation_and_rule(void **state)
 {
     struct image m;
 
@@ -224,7 +225,7 @@ static void the_return_from_a_signal_is_known_by_letter_and_place(void **state)
     assert_error(&m, CODE, -EOPNOTSUPP);
 }
 
-static void a_personality_before_the_encoding_is_passed_over(void **state)
+static void personality_before_the_encoding_is_skipped(void **state)
 {
     struct image m;
 
@@ -233,7 +234,7 @@ static void a_personality_before_the_encoding_is_passed_over(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 32, CFI_FP_SAME, 0});
 }
 
-static void what_is_too_rare_is_said_to_be(void **state)
+static void rare_unwind_rules_are_reported_as_unsupported(void **state)
 {
     struct image m;
 
@@ -244,11 +245,12 @@ static void what_is_too_rare_is_said_to_be(void **state)
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m, PROGRAM("\x90\x02")); /* the return address at CFA - 16 */
     assert_error(&m, CODE, -EOPNOTSUPP);
-    usual(&m, PROGRAM("\x09\x06\x03")); /* rbp in rbx: lost, but this frame is known */
+    usual(&m,
+          PROGRAM("\x09\x06\x03")); /* rbp is saved in rbx: it is lost, but this frame is known */
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 8, CFI_FP_LOST, 0});
 }
 
-static void broken_programs_are_refused(void **state)
+static void invalid_cfi_programs_are_refused(void **state)
 {
     static const char deep[] =
         "\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a";
@@ -257,11 +259,11 @@ static void broken_programs_are_refused(void **state)
     (void)state;
     usual(&m, PROGRAM("\x3f")); /* no such operation */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0b")); /* recalls what was not remembered */
+    usual(&m, PROGRAM("\x0b")); /* restores a state that was not remembered */
     assert_error(&m, CODE, -EBADMSG);
     usual(&m, PROGRAM("\x0f\x7f\x77")); /* an expression that leaves the entry */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0e\xff\xff")); /* a number that does */
+    usual(&m, PROGRAM("\x0e\xff\xff")); /* a number that leaves the entry */
     assert_error(&m, CODE, -EBADMSG);
     usual(&m, deep, sizeof(deep) - 1);
     assert_error(&m, CODE, -EBADMSG);
@@ -271,8 +273,8 @@ static void broken_programs_are_refused(void **state)
     assert_error(&m, CODE, -EBADMSG);
 }
 
-/* Copies what is left of the section to the end of an allocation: a sanitizer sees any step past.
- */
+/* Copies the first LEN bytes to the end of an allocation, so that a sanitizer detects reads past
+ * the end. */
 static void find_in_copy(const struct image *m, size_t len, uint64_t ip)
 {
     uint8_t *copy = malloc(len ? len : 1);
@@ -287,7 +289,7 @@ static void find_in_copy(const struct image *m, size_t len, uint64_t ip)
     free(copy);
 }
 
-static void bytes_that_are_cut_or_changed_do_no_harm(void **state)
+static void damaged_eh_frame_is_read_within_bounds(void **state)
 {
     struct image m;
 
@@ -313,7 +315,7 @@ static void bytes_that_are_cut_or_changed_do_no_harm(void **state)
 }
 
 #ifdef __x86_64__
-static void each_function_of_this_program_has_a_rule_at_its_start(void **state)
+static void every_own_function_has_a_rule_at_its_start(void **state)
 {
     struct module_map map;
     struct cfi_rule rule;
@@ -342,21 +344,21 @@ static void each_function_of_this_program_has_a_rule_at_its_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_function_with_a_frame_pointer_is_known_at_each_instruction),
-        cmocka_unit_test(what_no_function_covers_is_not_there),
-        cmocka_unit_test(a_row_is_remembered_with_its_cfa),
+        cmocka_unit_test(frame_pointer_function_has_a_rule_at_each_instruction),
+        cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
+        cmocka_unit_test(remembered_row_restores_its_cfa),
         cmocka_unit_test(large_and_signed_offsets_are_read),
-        cmocka_unit_test(other_registers_are_passed_over),
-        cmocka_unit_test(a_stack_aligned_anew_is_found_by_its_pointer),
-        cmocka_unit_test(a_linker_s_stub_is_known_by_its_expression),
-        cmocka_unit_test(the_start_of_a_thread_is_an_end),
-        cmocka_unit_test(the_return_from_a_signal_is_known_by_letter_and_place),
-        cmocka_unit_test(a_personality_before_the_encoding_is_passed_over),
-        cmocka_unit_test(what_is_too_rare_is_said_to_be),
-        cmocka_unit_test(broken_programs_are_refused),
-        cmocka_unit_test(bytes_that_are_cut_or_changed_do_no_harm),
+        cmocka_unit_test(rules_of_other_registers_are_skipped),
+        cmocka_unit_test(realigned_stack_is_found_through_its_pointer),
+        cmocka_unit_test(plt_stub_is_recognised_by_its_expression),
+        cmocka_unit_test(undefined_return_address_marks_thread_start),
+        cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_rule),
+        cmocka_unit_test(personality_before_the_encoding_is_skipped),
+        cmocka_unit_test(rare_unwind_rules_are_reported_as_unsupported),
+        cmocka_unit_test(invalid_cfi_programs_are_refused),
+        cmocka_unit_test(damaged_eh_frame_is_read_within_bounds),
 #ifdef __x86_64__
-        cmocka_unit_test(each_function_of_this_program_has_a_rule_at_its_start),
+        cmocka_unit_test(every_own_function_has_a_rule_at_its_start),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

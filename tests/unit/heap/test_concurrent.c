@@ -1,5 +1,5 @@
-/* Threads that meet in the same buckets, nodes and windows. Built a second time as a program of its
- * own under ThreadSanitizer. */
+/* Threads that access the same buckets, nodes and windows. Also built as a separate program under
+ * ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { THREADS = 4, ROUNDS = 20000, KEPT = 8, STACKS = 4000 };
 #define ARENA UINT64_C(0x7f0000000000)
 #define MS UINT64_C(1000000)
 
-/* cmocka's assertions are for its own thread: a worker says what was wrong by its result. */
+/* cmocka's assertions work in the main thread only, so a worker returns an error text. */
 struct worker {
     pthread_t thread;
     uint32_t number;
@@ -31,7 +31,7 @@ static pthread_barrier_t gate;
 static void *(*work)(void *);
 static _Atomic(uint32_t) arrived;
 
-/* All at once: the first would else be done before the last is there. */
+/* Starts all threads at once; otherwise the first would finish before the last starts. */
 static void *through_the_gate(void *argument)
 {
     pthread_barrier_wait(&gate);
@@ -61,8 +61,8 @@ static void join_workers(void)
             fail_msg("thread %d: %s", i, workers[i].wrong);
 }
 
-/* For what threads must do in the same few nanoseconds, again and again: all are let go by the last
- * to come. */
+/* A barrier for operations that must collide within nanoseconds: the last thread to arrive releases
+ * all. */
 static void meet(void)
 {
     uint32_t mine = atomic_fetch_add(&arrived, 1), all = mine / THREADS * THREADS + THREADS;
@@ -78,7 +78,7 @@ static const void *at(uint64_t address)
 
 /* ---- live samples ---- */
 
-/* Everything about a sample follows from its address, so that a mixture of two is found out. */
+/* All fields of a sample follow from its address, so that a mixture of two samples is detected. */
 static struct live_sample sample_of(uint64_t p)
 {
     uint32_t word = (uint32_t)(p * UINT64_C(0x9e3779b97f4a7c15) >> 40);
@@ -98,7 +98,7 @@ static bool is_sample_of(uint64_t p, const struct live_sample *s)
 
 static uint64_t shared_bit[THREADS * KEPT];
 
-/* Addresses that all have the same bit of the filter, those of a thread its own. */
+/* Chooses addresses that share one bit of the filter; each thread has its own. */
 static void choose_addresses(void)
 {
     uint64_t p = ARENA;
@@ -110,7 +110,7 @@ static void choose_addresses(void)
     }
 }
 
-/* Two at a time for each thread: with four threads they fit into the bucket. */
+/* Two samples at a time per thread: those of four threads fit into the bucket. */
 static void *churn_one_bit(void *argument)
 {
     struct worker *w = argument;
@@ -127,7 +127,7 @@ static void *churn_one_bit(void *argument)
         else if (!live_end(at(p[1]), &ret) || live_end(at(p[1]), &ret))
             w->wrong = "a sample did not end once";
     }
-    /* The last one stays. */
+    /* The last sample stays. */
     uint64_t last = shared_bit[w->number * KEPT];
     struct live_sample s = sample_of(last);
     if (!w->wrong && !live_add(at(last), &s))
@@ -135,7 +135,7 @@ static void *churn_one_bit(void *argument)
     return NULL;
 }
 
-/* As src/profile does it, from outside. */
+/* Reads an entry as src/profile does, from outside. */
 static const char *read_live(const struct heap_table *t, uint32_t i)
 {
     const struct heap_live *e = &t->live[i];
@@ -166,7 +166,7 @@ static void *read_all_live(void *argument)
     return NULL;
 }
 
-static void samples_of_one_bit_never_lose_it_nor_each_other(void **state)
+static void concurrent_samples_with_one_filter_bit_stay_found(void **state)
 {
     pthread_t reader;
     const char *wrong = NULL;
@@ -191,8 +191,8 @@ static void samples_of_one_bit_never_lose_it_nor_each_other(void **state)
     assert_int_equal(drops(HEAP_DROP_STALE), 0);
 }
 
-/* In even rounds half of the threads add while the others end, in odd ones the other way round: all
- * of the same bit, which must be set for those that live once all are done. */
+/* In even rounds half of the threads add while the others end, in odd rounds the reverse: all with
+ * the same bit, which must be set for the live samples once all are done. */
 static void *add_against_end(void *argument)
 {
     struct worker *w = argument;
@@ -213,7 +213,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void a_bit_that_is_cleared_and_set_at_once_is_set(void **state)
+static void filter_bit_stays_set_if_cleared_and_set_concurrently(void **state)
 {
     (void)state;
     choose_addresses();
@@ -221,7 +221,7 @@ static void a_bit_that_is_cleared_and_set_at_once_is_set(void **state)
     join_workers();
 }
 
-/* More than there is room for, thinned on the way: what stays must be whole. */
+/* Adds more samples than fit, thinning in between: the remaining ones must be complete. */
 static void *fill_and_thin(void *argument)
 {
     struct worker *w = argument;
@@ -239,7 +239,7 @@ static void *fill_and_thin(void *argument)
     return NULL;
 }
 
-static void thinning_while_others_add_and_end_keeps_index_and_entries_at_one(void **state)
+static void concurrent_thinning_keeps_index_and_entries_consistent(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t n = 0;
@@ -284,7 +284,7 @@ static void *map_and_cut(void *argument)
     return NULL;
 }
 
-static void mappings_of_several_threads_are_cut_at_once(void **state)
+static void threads_can_cut_mappings_concurrently(void **state)
 {
     (void)state;
     run_workers(map_and_cut);
@@ -314,7 +314,7 @@ static void *add_stacks(void *argument)
     return NULL;
 }
 
-/* The newest are those that may not be whole. */
+/* The newest stacks may be incomplete. */
 static void *read_stacks(void *argument)
 {
     const char **ret_wrong = argument;
@@ -355,7 +355,7 @@ static void threads_with_the_same_stacks_get_the_same_sites(void **state)
         assert_int_equal(t->sites[site].allocated_bytes, 8 * THREADS);
         assert_int_equal(t->nodes[t->sites[site].node].frame, 1000 + i);
     }
-    /* All that were taken are counted: the last to finish left none behind. */
+    /* All reserved nodes are published: the last thread to finish left none behind. */
     uint64_t extra = 1;
     for (uint32_t n = t->header.nodes; n < HEAP_NODES; n++)
         assert_int_equal(t->nodes[n].frame, 0);
@@ -383,7 +383,7 @@ static void *sample_in_a_hurry(void *argument)
     return NULL;
 }
 
-static void the_interval_is_adapted_by_many_at_once(void **state)
+static void threads_can_adapt_the_interval_concurrently(void **state)
 {
     (void)state;
     run_workers(sample_in_a_hurry);
@@ -404,7 +404,7 @@ static void *add_texts(void *argument)
     return NULL;
 }
 
-static void texts_do_not_overlap(void **state)
+static void concurrently_added_texts_do_not_overlap(void **state)
 {
     const struct heap_table *t = heap_process.table;
     uint32_t counts[THREADS + 1] = {0};
@@ -428,13 +428,13 @@ static void texts_do_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(samples_of_one_bit_never_lose_it_nor_each_other),
-        FRESH(a_bit_that_is_cleared_and_set_at_once_is_set),
-        FRESH(thinning_while_others_add_and_end_keeps_index_and_entries_at_one),
-        FRESH(mappings_of_several_threads_are_cut_at_once),
+        FRESH(concurrent_samples_with_one_filter_bit_stay_found),
+        FRESH(filter_bit_stays_set_if_cleared_and_set_concurrently),
+        FRESH(concurrent_thinning_keeps_index_and_entries_consistent),
+        FRESH(threads_can_cut_mappings_concurrently),
         FRESH(threads_with_the_same_stacks_get_the_same_sites),
-        FRESH(the_interval_is_adapted_by_many_at_once),
-        FRESH(texts_do_not_overlap),
+        FRESH(threads_can_adapt_the_interval_concurrently),
+        FRESH(concurrently_added_texts_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

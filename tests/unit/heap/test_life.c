@@ -15,7 +15,7 @@ static struct heap_process settings(const char *heap, const char *socket)
     return p;
 }
 
-static void without_a_word_it_waits_with_the_defaults(void **state)
+static void empty_settings_wait_with_the_defaults(void **state)
 {
     (void)state;
     const char *const silent[] = {NULL, "", ",", "1", "on"};
@@ -33,7 +33,7 @@ static uint32_t state_by(const char *heap, const char *socket)
     return atomic_load(&process.state);
 }
 
-static void it_is_off_by_0_and_without_a_socket(void **state)
+static void profiler_is_off_with_0_or_without_socket(void **state)
 {
     (void)state;
     assert_int_equal(state_by("0", "/run/x"), HEAP_OFF);
@@ -41,7 +41,7 @@ static void it_is_off_by_0_and_without_a_socket(void **state)
     assert_int_equal(state_by("interval=4096", ""), HEAP_OFF);
 }
 
-static void words_are_taken_in_any_order(void **state)
+static void settings_are_accepted_in_any_order(void **state)
 {
     (void)state;
     struct heap_process p = settings("python=0,interval=4096", "/run/x");
@@ -52,7 +52,7 @@ static void words_are_taken_in_any_order(void **state)
     assert_true(p.wants_python_small);
 }
 
-static void filters_are_none_unless_they_are_named(void **state)
+static void filter_count_defaults_to_zero(void **state)
 {
     (void)state;
     assert_int_equal(settings("interval=4096", "/run/x").filters, 0);
@@ -61,7 +61,7 @@ static void filters_are_none_unless_they_are_named(void **state)
     assert_int_equal(settings("python=1,filters=2", "/run/x").filters, 2);
 }
 
-static void a_status_tells_how_many_filters_there_are(void **state)
+static void number_of_seccomp_filters_is_read_from_status(void **state)
 {
     (void)state;
     assert_int_equal(life_filters("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t3\nSpec:\t1\n"), 3);
@@ -71,7 +71,7 @@ static void a_status_tells_how_many_filters_there_are(void **state)
     assert_int_equal(life_filters(""), 0);
 }
 
-static void what_is_not_understood_changes_nothing(void **state)
+static void invalid_heap_settings_change_nothing(void **state)
 {
     (void)state;
     const char *const odd[] = {
@@ -89,12 +89,12 @@ static void what_is_not_understood_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_word_it_waits_with_the_defaults),
-        cmocka_unit_test(it_is_off_by_0_and_without_a_socket),
-        cmocka_unit_test(words_are_taken_in_any_order),
-        cmocka_unit_test(filters_are_none_unless_they_are_named),
-        cmocka_unit_test(a_status_tells_how_many_filters_there_are),
-        cmocka_unit_test(what_is_not_understood_changes_nothing),
+        cmocka_unit_test(empty_settings_wait_with_the_defaults),
+        cmocka_unit_test(profiler_is_off_with_0_or_without_socket),
+        cmocka_unit_test(settings_are_accepted_in_any_order),
+        cmocka_unit_test(filter_count_defaults_to_zero),
+        cmocka_unit_test(number_of_seccomp_filters_is_read_from_status),
+        cmocka_unit_test(invalid_heap_settings_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

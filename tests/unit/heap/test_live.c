@@ -1,4 +1,5 @@
-/* Live samples: found, ended, crowded, thinned and cut; the filter never hides one. */
+/* Live samples: adding, finding, ending, full buckets, thinning and cutting; the filter never hides
+ * a sample. */
 #include "heap/live.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static uint32_t count_entries(void)
     return n;
 }
 
-/* The next address after P whose bit is BIT under MASK. */
+/* Returns the next address after P whose bit is BIT under MASK. */
 static uint64_t next_with(uint64_t p, uint32_t bit, uint32_t mask)
 {
     do
@@ -57,7 +58,7 @@ static void assert_same(const struct live_sample *a, const struct live_sample *b
 
 static const uint32_t SAME_BIT = LIVE_FILTER_BITS - 1, SAME_BUCKET = LIVE_BUCKETS - 1;
 
-static void a_sample_comes_back_as_it_was_put(void **state)
+static void added_sample_is_returned_unchanged(void **state)
 {
     struct live_sample sample = {.size = UINT64_C(1) << 40,
                                  .interval = SAMPLER_INTERVAL_MAX,
@@ -81,7 +82,7 @@ static void a_sample_comes_back_as_it_was_put(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void an_unknown_pointer_is_none_even_where_all_bits_are_the_same(void **state)
+static void unknown_pointer_is_not_found_despite_equal_bits(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -98,7 +99,7 @@ static void an_unknown_pointer_is_none_even_where_all_bits_are_the_same(void **s
     assert_true(live_find(at(ARENA), &ret));
 }
 
-static void a_bit_stays_until_the_last_sample_that_has_it_ends(void **state)
+static void filter_bit_stays_until_its_last_sample_ends(void **state)
 {
     struct live_sample ret;
     uint64_t p[4] = {ARENA};
@@ -116,7 +117,7 @@ static void a_bit_stays_until_the_last_sample_that_has_it_ends(void **state)
     assert_true(filter_is_empty());
 }
 
-static void a_full_bucket_refuses_and_forgets_nobody(void **state)
+static void full_bucket_refuses_new_samples_and_keeps_old_ones(void **state)
 {
     struct live_sample sample = small, ret;
     uint64_t p[LIVE_CELLS + 1] = {ARENA};
@@ -142,7 +143,7 @@ static void a_full_bucket_refuses_and_forgets_nobody(void **state)
     assert_true(filter_is_empty());
 }
 
-static void a_full_bucket_in_a_roomy_table_thins_nobody(void **state)
+static void full_bucket_does_not_thin_a_table_with_room(void **state)
 {
     uint64_t random = 1, p = ARENA;
 
@@ -154,7 +155,7 @@ static void a_full_bucket_in_a_roomy_table_thins_nobody(void **state)
     assert_int_equal(count_entries(), LIVE_CELLS);
 }
 
-static void an_address_given_out_again_ends_the_sample_whose_end_was_not_seen(void **state)
+static void reallocated_address_ends_the_stale_sample(void **state)
 {
     struct live_sample sample = small, ret;
 
@@ -169,7 +170,7 @@ static void an_address_given_out_again_ends_the_sample_whose_end_was_not_seen(vo
     assert_false(live_end(at(ARENA), &ret));
 }
 
-static void places_are_used_again_and_say_so(void **state)
+static void reused_entries_have_a_new_turn(void **state)
 {
     struct live_sample ret;
 
@@ -182,7 +183,7 @@ static void places_are_used_again_and_say_so(void **state)
     assert_int_equal(heap_process.table->header.live_high, 1);
 }
 
-/* Sparse, as the samples of a real heap are. */
+/* Sparse, like the samples of a real heap. */
 static uint64_t address_of(uint64_t i)
 {
     uint64_t random = i;
@@ -202,7 +203,7 @@ static uint64_t fill_table(void)
     }
 }
 
-static void nearly_all_places_can_be_used(void **state)
+static void nearly_all_entries_can_be_used(void **state)
 {
     struct live_sample ret;
     uint64_t n = fill_table();
@@ -220,7 +221,7 @@ static void nearly_all_places_can_be_used(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-/* With rare refusals overlooked: a bucket is full long before the table is. */
+/* Ignores rare refusals: a bucket may be full long before the table is. */
 static void fill_to_the_last(void)
 {
     struct live_sample sample = small;
@@ -232,7 +233,7 @@ static void fill_to_the_last(void)
         }
 }
 
-static void a_table_without_a_place_left_refuses(void **state)
+static void full_table_refuses_new_samples(void **state)
 {
     struct live_sample ret;
 
@@ -247,7 +248,8 @@ static void a_table_without_a_place_left_refuses(void **state)
     assert_true(live_add(at(first), &ret));
 }
 
-/* The live bytes by the weights, and the variance that thinning to FLOOR would add. */
+/* Returns the live bytes estimated from the weights, and the variance that thinning to FLOOR would
+ * add. */
 static double estimate(uint64_t floor, double *ret_variance)
 {
     double sum = 0;
@@ -296,7 +298,7 @@ static void thinning_makes_room_and_keeps_the_estimate(void **state)
     }
 }
 
-static void what_stays_has_the_new_interval_and_is_found(void **state)
+static void thinned_samples_have_the_new_interval(void **state)
 {
     uint64_t random = 4;
     struct live_sample ret;
@@ -315,7 +317,7 @@ static void what_stays_has_the_new_interval_and_is_found(void **state)
     assert_true(filter_is_empty());
 }
 
-static void large_samples_all_stay(void **state)
+static void thinning_keeps_all_large_samples(void **state)
 {
     struct live_sample sample = small;
     uint64_t random = 1;
@@ -359,7 +361,7 @@ static uint64_t freed_of_site_3(void)
     return heap_process.table->sites[3].freed_bytes;
 }
 
-static void a_mapping_cut_in_the_middle_goes_on_as_two_that_weigh_what_is_left(void **state)
+static void mapping_cut_in_the_middle_becomes_two_with_its_rest(void **state)
 {
     double whole = (double)mapping.size / sampler_probability(mapping.size, BASE);
 
@@ -373,7 +375,7 @@ static void a_mapping_cut_in_the_middle_goes_on_as_two_that_weigh_what_is_left(v
     assert_int_equal(heap_process.table->header.ends, 0);
 }
 
-static void a_page_left_of_a_large_mapping_weighs_a_page(void **state)
+static void page_left_of_a_large_mapping_has_its_own_weight(void **state)
 {
     struct live_sample large = mapping;
 
@@ -385,7 +387,7 @@ static void a_page_left_of_a_large_mapping_weighs_a_page(void **state)
     assert_bytes((double)freed_of_site_3(), 0x1p40);
 }
 
-static void cuts_at_both_ends_and_over_all_of_several_mappings(void **state)
+static void cut_over_several_mappings_trims_and_removes_them(void **state)
 {
     (void)state;
     assert_true(live_add(at(ARENA), &mapping));
@@ -401,7 +403,7 @@ static void cuts_at_both_ends_and_over_all_of_several_mappings(void **state)
     assert_true(filter_is_empty());
 }
 
-static void a_cut_takes_whole_pages_and_leaves_the_neighbours(void **state)
+static void cut_covers_whole_pages_and_leaves_neighbours(void **state)
 {
     struct live_sample odd = mapping;
 
@@ -416,7 +418,7 @@ static void a_cut_takes_whole_pages_and_leaves_the_neighbours(void **state)
     weight_of(ARENA - mapping.size, mapping.size);
 }
 
-static void a_cut_leaves_what_is_no_mapping(void **state)
+static void cut_leaves_samples_that_are_not_mappings(void **state)
 {
     struct live_sample ret;
 
@@ -433,7 +435,7 @@ static void a_cut_leaves_what_is_no_mapping(void **state)
 
 /* ---- without a table ---- */
 
-static void nothing_lives_after_a_reset_or_without_a_table(void **state)
+static void no_samples_live_after_reset_or_without_table(void **state)
 {
     struct live_sample ret;
     uint64_t random = 1;
@@ -455,7 +457,7 @@ static void nothing_lives_after_a_reset_or_without_a_table(void **state)
     heap_process.table = table;
 }
 
-static void a_reset_that_may_make_no_system_call_forgets_as_well(void **state)
+static void reset_without_system_calls_removes_all_samples(void **state)
 {
     struct live_sample ret;
 
@@ -467,7 +469,7 @@ static void a_reset_that_may_make_no_system_call_forgets_as_well(void **state)
     assert_false(live_find(at(ARENA), &ret));
 }
 
-static void text_is_kept_until_there_is_no_room(void **state)
+static void text_is_stored_until_the_section_is_full(void **state)
 {
     static char large[HEAP_TEXT_BYTES];
     struct heap_table *t = heap_process.table;
@@ -491,26 +493,26 @@ static void text_is_kept_until_there_is_no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(a_sample_comes_back_as_it_was_put),
-        FRESH(an_unknown_pointer_is_none_even_where_all_bits_are_the_same),
-        FRESH(a_bit_stays_until_the_last_sample_that_has_it_ends),
-        FRESH(a_full_bucket_refuses_and_forgets_nobody),
-        FRESH(a_full_bucket_in_a_roomy_table_thins_nobody),
-        FRESH(an_address_given_out_again_ends_the_sample_whose_end_was_not_seen),
-        FRESH(places_are_used_again_and_say_so),
-        FRESH(nearly_all_places_can_be_used),
-        FRESH(a_table_without_a_place_left_refuses),
+        FRESH(added_sample_is_returned_unchanged),
+        FRESH(unknown_pointer_is_not_found_despite_equal_bits),
+        FRESH(filter_bit_stays_until_its_last_sample_ends),
+        FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
+        FRESH(full_bucket_does_not_thin_a_table_with_room),
+        FRESH(reallocated_address_ends_the_stale_sample),
+        FRESH(reused_entries_have_a_new_turn),
+        FRESH(nearly_all_entries_can_be_used),
+        FRESH(full_table_refuses_new_samples),
         FRESH(thinning_makes_room_and_keeps_the_estimate),
-        FRESH(what_stays_has_the_new_interval_and_is_found),
-        FRESH(large_samples_all_stay),
-        FRESH(a_mapping_cut_in_the_middle_goes_on_as_two_that_weigh_what_is_left),
-        FRESH(a_page_left_of_a_large_mapping_weighs_a_page),
-        FRESH(cuts_at_both_ends_and_over_all_of_several_mappings),
-        FRESH(a_cut_takes_whole_pages_and_leaves_the_neighbours),
-        FRESH(a_cut_leaves_what_is_no_mapping),
-        FRESH(nothing_lives_after_a_reset_or_without_a_table),
-        FRESH(a_reset_that_may_make_no_system_call_forgets_as_well),
-        FRESH(text_is_kept_until_there_is_no_room),
+        FRESH(thinned_samples_have_the_new_interval),
+        FRESH(thinning_keeps_all_large_samples),
+        FRESH(mapping_cut_in_the_middle_becomes_two_with_its_rest),
+        FRESH(page_left_of_a_large_mapping_has_its_own_weight),
+        FRESH(cut_over_several_mappings_trims_and_removes_them),
+        FRESH(cut_covers_whole_pages_and_leaves_neighbours),
+        FRESH(cut_leaves_samples_that_are_not_mappings),
+        FRESH(no_samples_live_after_reset_or_without_table),
+        FRESH(reset_without_system_calls_removes_all_samples),
+        FRESH(text_is_stored_until_the_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

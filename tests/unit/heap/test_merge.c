@@ -1,7 +1,9 @@
-/* Native and Python frames merged into one stack. Stacks are strings here, a character a frame.
- * Native: '#' is an evaluation loop, '+' another function of the interpreter, a digit a function of
- * another library. Python: a letter, a capital for an entry frame, '.' for an evaluation without a
- * frame. All are innermost first but for the merged ones. */
+/* Native and Python frames merged into one stack.
+ *
+ * Stacks are strings here, one character per frame. Native: '#' is an evaluation loop, '+' another
+ * function of the interpreter, a digit a function of another library. Python: a letter, a capital
+ * for an entry frame, '.' for an evaluation without a frame. All are innermost first except the
+ * merged ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +21,7 @@ static const uintptr_t eval_ip = 0x5000, other_ip = 0x6000, libc_ip = 0x7000;
 
 static uint32_t interpreter;
 
-/* Of the real ones nothing else is wanted here. */
+/* The only parts of the real functions that are needed here. */
 bool python_is_eval(uintptr_t ip)
 {
     return ip == eval_ip;
@@ -97,7 +99,7 @@ static int with_interpreter(void **state)
     return 0;
 }
 
-static void a_stack_without_python_is_kept_whole(void **state)
+static void native_stack_without_python_is_unchanged(void **state)
 {
     (void)state;
     merged("123", "", "321");
@@ -105,42 +107,42 @@ static void a_stack_without_python_is_kept_whole(void **state)
     merged("", "", "");
 }
 
-static void a_loop_is_replaced_by_its_frames(void **state)
+static void evaluation_loop_is_replaced_by_its_python_frames(void **state)
 {
     (void)state;
     merged("1#2", "A", "2a1");
     merged("1#2", "abC", "2cba1");
 }
 
-static void frames_of_the_interpreter_stay_only_inside_the_innermost_python_frame(void **state)
+static void interpreter_frames_stay_only_inside_innermost_python_frame(void **state)
 {
     (void)state;
     merged("1++#++2", "A", "2a++1");
     merged("1++#+3+#++2", "abCdE", "2ed3cba++1");
 }
 
-static void each_loop_gets_what_it_runs(void **state)
+static void each_evaluation_loop_gets_its_own_frames(void **state)
 {
     (void)state;
     merged("#1#2#3", "aBcDeF", "3fe2dc1ba");
     merged("##", "AB", "ba");
 }
 
-static void a_loop_that_has_not_begun_its_function_has_no_frame(void **state)
+static void loop_before_its_function_starts_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
     merged("1#2#3", "A.", "32a1");
 }
 
-static void a_loop_without_frames_is_kept(void **state)
+static void evaluation_loop_without_frames_is_kept(void **state)
 {
     (void)state;
     merged("1#2#3", "A", "3#2a1");
     merged("1#2", "", "2#1");
 }
 
-static void frames_without_a_loop_go_outermost(void **state)
+static void python_frames_without_a_loop_are_outermost(void **state)
 {
     (void)state;
     merged("1#2", "AbCD", "dcb2a1");
@@ -149,13 +151,13 @@ static void frames_without_a_loop_go_outermost(void **state)
     merged("1#2", "A.B", "b2a1");
 }
 
-static void a_chain_that_ends_without_an_entry_is_kept(void **state)
+static void frame_chain_without_an_entry_is_kept(void **state)
 {
     (void)state;
     merged("1#2#3", "ab", "3#2ba1");
 }
 
-static void what_has_no_room_is_outermost(void **state)
+static void merge_drops_outermost_frames_without_room(void **state)
 {
     (void)state;
     merged_within("1#2", "abC", 3, "ba1");
@@ -165,7 +167,7 @@ static void what_has_no_room_is_outermost(void **state)
     merged_within("1#2", "A", 2, "a1");
 }
 
-static void before_the_interpreter_is_known_nothing_is_left_out(void **state)
+static void native_frames_are_kept_while_interpreter_is_unknown(void **state)
 {
     (void)state;
     interpreter = MODULE_NONE;
@@ -177,16 +179,16 @@ static void before_the_interpreter_is_known_nothing_is_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_stack_without_python_is_kept_whole),
-        TEST(a_loop_is_replaced_by_its_frames),
-        TEST(frames_of_the_interpreter_stay_only_inside_the_innermost_python_frame),
-        TEST(each_loop_gets_what_it_runs),
-        TEST(a_loop_that_has_not_begun_its_function_has_no_frame),
-        TEST(a_loop_without_frames_is_kept),
-        TEST(frames_without_a_loop_go_outermost),
-        TEST(a_chain_that_ends_without_an_entry_is_kept),
-        TEST(what_has_no_room_is_outermost),
-        TEST(before_the_interpreter_is_known_nothing_is_left_out),
+        TEST(native_stack_without_python_is_unchanged),
+        TEST(evaluation_loop_is_replaced_by_its_python_frames),
+        TEST(interpreter_frames_stay_only_inside_innermost_python_frame),
+        TEST(each_evaluation_loop_gets_its_own_frames),
+        TEST(loop_before_its_function_starts_adds_no_frame),
+        TEST(evaluation_loop_without_frames_is_kept),
+        TEST(python_frames_without_a_loop_are_outermost),
+        TEST(frame_chain_without_an_entry_is_kept),
+        TEST(merge_drops_outermost_frames_without_room),
+        TEST(native_frames_are_kept_while_interpreter_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Modules in the table: each once, what it is, and what becomes of it when it is unloaded. */
+/* Modules in the table: added once, with their properties, and unloaded. */
 #include "heap/modules.h"
 
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ static void path_of(uint32_t module, char ret[PATH_MAX])
     ret[path.len] = '\0';
 }
 
-static void the_program_is_known_by_its_own_path(void **state)
+static void program_module_has_its_own_path(void **state)
 {
     char path[PATH_MAX], want[PATH_MAX] = "";
     uintptr_t base = 1;
@@ -61,7 +61,7 @@ static void the_program_is_known_by_its_own_path(void **state)
     assert_int_equal(m->is_gone, 0);
 }
 
-static void a_library_is_noted_once_as_the_linker_has_it(void **state)
+static void library_is_added_once_with_the_linkers_values(void **state)
 {
     uintptr_t one, other;
     char path[PATH_MAX];
@@ -100,7 +100,7 @@ static int any_build_id(struct dl_phdr_info *info, size_t size, void *user)
     return 0;
 }
 
-static void a_build_id_is_read_from_memory(void **state)
+static void build_id_is_read_from_memory(void **state)
 {
     uintptr_t base;
     Dl_info info;
@@ -117,7 +117,7 @@ static void a_build_id_is_read_from_memory(void **state)
     assert_memory_equal(table->modules[module - 1].build_id, id, 20);
 }
 
-static void the_kernel_s_own_library_is_one(void **state)
+static void vdso_is_a_module(void **state)
 {
     uintptr_t vdso = getauxval(AT_SYSINFO_EHDR), base;
     char path[PATH_MAX];
@@ -133,7 +133,7 @@ static void the_kernel_s_own_library_is_one(void **state)
     assert_non_null(strstr(path, "vdso"));
 }
 
-static void what_is_no_library_is_none(void **state)
+static void address_outside_libraries_has_no_module(void **state)
 {
     uintptr_t base = 1;
     int local = 0;
@@ -147,7 +147,7 @@ static void what_is_no_library_is_none(void **state)
     assert_int_equal(count(), 0);
 }
 
-static void without_a_table_there_are_none(void **state)
+static void no_modules_without_a_table(void **state)
 {
     uintptr_t base = 1;
 
@@ -167,9 +167,9 @@ static void frame_words_hold_module_and_offset(void **state)
     assert_int_equal(modules_frame(HEAP_MODULES, 0, 1) & HEAP_FRAME_PYTHON, 0);
 }
 
-/* ---- libraries that come and go ---- */
+/* ---- loading and unloading ---- */
 
-/* One that nothing here is linked to, and that is on any machine with glibc. */
+/* A library that this program does not link, and that every glibc installation has. */
 static const char *const spare[] = {"libBrokenLocale.so.1", "libnsl.so.1", "libthread_db.so.1"};
 
 static void *open_spare(const char *name)
@@ -177,7 +177,7 @@ static void *open_spare(const char *name)
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* An address in HANDLE's library: where its dynamic section is. */
+/* Returns an address in HANDLE's library: that of its dynamic section. */
 static uintptr_t inside(void *handle)
 {
     struct link_map *map;
@@ -186,7 +186,7 @@ static uintptr_t inside(void *handle)
     return (uintptr_t)map->l_ld;
 }
 
-static void a_library_that_comes_back_has_its_number_and_another_has_not(void **state)
+static void reloaded_library_keeps_its_number_and_others_do_not(void **state)
 {
     uint32_t number[3] = {0};
     uintptr_t base;
@@ -214,14 +214,14 @@ static void a_library_that_comes_back_has_its_number_and_another_has_not(void **
         print_message("fewer than two libraries to load and unload here\n");
         skip();
     }
-    /* Any look-up now finds out which are gone. */
+    /* Any look-up now detects the unloaded modules. */
     modules_find((uintptr_t)make_table, &base);
     for (int i = 0; i < 3; i++)
         if (number[i])
             assert_int_equal(table->modules[number[i] - 1].is_gone, 1);
 }
 
-static void a_generation_is_one_more_with_each_change(void **state)
+static void generation_increases_with_each_change(void **state)
 {
     uint32_t before = modules_generation();
 
@@ -232,8 +232,8 @@ static void a_generation_is_one_more_with_each_change(void **state)
     assert_int_not_equal(modules_generation(), before + 1);
 }
 
-/* The cache of rules has the modules' numbers in it: they must not outlive the table. */
-static void frames_have_the_numbers_of_the_table_of_now(void **state)
+/* The cache of rules contains module numbers, which must not outlive the table. */
+static void frames_have_module_numbers_of_the_current_table(void **state)
 {
     struct unwind_frame frames[8];
     struct module_map map = {.start = 0x1000, .end = 0x2000, .base = 0x1000, .name = "/none"};
@@ -244,12 +244,12 @@ static void frames_have_the_numbers_of_the_table_of_now(void **state)
     assert_int_equal(frames[0].module, 1);
     memset(table, 0, sizeof(*table));
     modules_reset();
-    assert_int_equal(modules_note(&map), 1);
+    assert_int_equal(modules_add(&map), 1);
     assert_true(unwind_here(frames, 8, &is_whole) > 1);
     assert_int_equal(frames[0].module, 2);
 }
 
-static void too_many_are_counted_and_stay_without_a_number(void **state)
+static void too_many_modules_are_counted_as_drops(void **state)
 {
     struct module_map map = {.name = "/none"};
     char name[32];
@@ -260,7 +260,7 @@ static void too_many_are_counted_and_stay_without_a_number(void **state)
         snprintf(name, sizeof(name), "/none/%zu", (size_t)i);
         map = (struct module_map){
             .start = i << 12, .end = (i + 1) << 12, .base = i << 12, .name = name};
-        assert_int_equal(modules_note(&map), i);
+        assert_int_equal(modules_add(&map), i);
     }
     assert_int_equal(modules_find((uintptr_t)make_table, &base), MODULE_NONE);
     assert_int_equal(base, 0);
@@ -268,7 +268,7 @@ static void too_many_are_counted_and_stay_without_a_number(void **state)
     assert_int_equal(count(), HEAP_MODULES);
 }
 
-/* ---- many threads at the same moment ---- */
+/* ---- concurrent threads ---- */
 
 enum { THREADS = 8, LIBRARIES = 200 };
 
@@ -285,13 +285,13 @@ static void *note_all(void *arg)
         struct module_map map = {
             .start = (i + 1) << 16, .end = (i + 2) << 16, .base = (i + 1) << 16, .name = name};
         do
-            numbers[i] = modules_note(&map);
+            numbers[i] = modules_add(&map);
         while (numbers[i] == MODULE_BUSY);
     }
     return NULL;
 }
 
-static void threads_agree_on_the_numbers(void **state)
+static void threads_agree_on_module_numbers(void **state)
 {
     static uint32_t numbers[THREADS][LIBRARIES];
     pthread_t threads[THREADS];
@@ -318,18 +318,18 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(the_program_is_known_by_its_own_path),
-        TEST(a_library_is_noted_once_as_the_linker_has_it),
-        TEST(a_build_id_is_read_from_memory),
-        TEST(the_kernel_s_own_library_is_one),
-        TEST(what_is_no_library_is_none),
-        TEST(without_a_table_there_are_none),
+        TEST(program_module_has_its_own_path),
+        TEST(library_is_added_once_with_the_linkers_values),
+        TEST(build_id_is_read_from_memory),
+        TEST(vdso_is_a_module),
+        TEST(address_outside_libraries_has_no_module),
+        TEST(no_modules_without_a_table),
         TEST(frame_words_hold_module_and_offset),
-        TEST(a_library_that_comes_back_has_its_number_and_another_has_not),
-        TEST(a_generation_is_one_more_with_each_change),
-        TEST(frames_have_the_numbers_of_the_table_of_now),
-        TEST(too_many_are_counted_and_stay_without_a_number),
-        TEST(threads_agree_on_the_numbers),
+        TEST(reloaded_library_keeps_its_number_and_others_do_not),
+        TEST(generation_increases_with_each_change),
+        TEST(frames_have_module_numbers_of_the_current_table),
+        TEST(too_many_modules_are_counted_as_drops),
+        TEST(threads_agree_on_module_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Code objects noted in the table: their strings, their line tables, and one that takes the place
- * of another. The objects are made by hand, laid out as in 3.11. */
+/* Code objects in the table: their strings, their line tables, and a code object that replaces
+ * another. The objects are built by hand with the layout of 3.11. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static const struct python_symbols symbols = {
     .code_type = &code_type, .text_type = &text_type, .bytes_type = &bytes_type};
 static struct python_layout layout;
 
-/* Stand-ins: the table is all that is wanted of the rest. */
+/* Stand-ins: the tests need only the table. */
 struct heap_process heap_process;
 static _Atomic(uint32_t) text_limit;
 
@@ -65,7 +65,7 @@ static void set_int(void *object, uint16_t offset, uint32_t value)
     memcpy((uint8_t *)object + offset, &value, sizeof(value));
 }
 
-/* COUNT characters of WIDTH bytes each. */
+/* Builds a string of COUNT characters of WIDTH bytes each. */
 static void make_text(void *ret, const void *data, size_t count, uint32_t width, bool is_ascii)
 {
     set_word(ret, layout.object_type, (uintptr_t)&text_type);
@@ -127,7 +127,7 @@ static int with_a_code(void **state)
     return 0;
 }
 
-static void a_code_is_noted_once_and_whole(void **state)
+static void code_object_is_added_once_and_complete(void **state)
 {
     (void)state;
     uint32_t i = note();
@@ -157,7 +157,7 @@ static void strings_of_every_width_become_utf_8(void **state)
     name_is("x🐍𐐀");
 }
 
-static void a_byte_that_was_not_decoded_is_that_byte_again(void **state)
+static void undecodable_byte_is_stored_unchanged(void **state)
 {
     (void)state;
     const uint16_t escaped[] = {'a', 0xdcff, 0xdc80, 'b'}, lone[] = {'a', 0xd800, 0xdfff, 'b'};
@@ -168,7 +168,7 @@ static void a_byte_that_was_not_decoded_is_that_byte_again(void **state)
     name_is("a??b");
 }
 
-static void a_string_of_another_form_is_left_out(void **state)
+static void string_of_unknown_form_is_omitted(void **state)
 {
     (void)state;
     set_int(&name, layout.text_state, 1U << 2); /* not compact */
@@ -183,7 +183,7 @@ static void a_string_of_another_form_is_left_out(void **state)
     assert_int_equal(heap_process.table->codes[note()].lines.len, 0);
 }
 
-static void a_long_name_is_cut_and_a_long_line_table_left_out(void **state)
+static void long_name_is_truncated_and_long_line_table_omitted(void **state)
 {
     (void)state;
     static char many[200000];
@@ -202,14 +202,14 @@ static void a_long_name_is_cut_and_a_long_line_table_left_out(void **state)
     assert_int_equal(heap_process.table->codes[i].name.len % 3, 0);
 }
 
-static void another_code_at_the_same_address_is_another_entry(void **state)
+static void new_code_at_the_same_address_gets_a_new_entry(void **state)
 {
     (void)state;
     uint32_t first = note();
     set_int(&code, layout.code_first_line, 18);
     uint32_t second = note();
     assert_int_not_equal(first, second);
-    make_ascii(&name, "Model.backwrd"); /* of the same length, in the same place */
+    make_ascii(&name, "Model.backwrd"); /* of the same length, at the same address */
     uint32_t third = note();
     assert_int_not_equal(third, second);
     text_is(heap_process.table->codes[third].name, "Model.backwrd");
@@ -229,7 +229,7 @@ static void functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void a_path_that_had_no_room_is_tried_again(void **state)
+static void path_that_did_not_fit_is_tried_again(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -239,7 +239,7 @@ static void a_path_that_had_no_room_is_tried_again(void **state)
     text_is(heap_process.table->codes[note()].file, "/srv/train.py");
 }
 
-static void a_full_table_says_so_and_keeps_what_it_has(void **state)
+static void full_code_table_counts_drops_and_keeps_entries(void **state)
 {
     (void)state;
     uint32_t first = note();
@@ -251,7 +251,7 @@ static void a_full_table_says_so_and_keeps_what_it_has(void **state)
     assert_int_equal(heap_process.table->header.codes, HEAP_CODES);
 }
 
-static void a_new_table_is_filled_anew(void **state)
+static void code_is_added_again_to_a_new_table(void **state)
 {
     uint32_t first = note();
     tear_down(state);
@@ -261,7 +261,7 @@ static void a_new_table_is_filled_anew(void **state)
     assert_int_equal(heap_process.table->header.codes, first + 1);
 }
 
-/* Of one thread's codes all have other first lines than of another's. */
+/* First lines of one thread's codes differ from those of other threads. */
 struct worker {
     uint32_t first_line;
     uint8_t codes[THREAD_CODES][256] __attribute__((aligned(16)));
@@ -280,7 +280,7 @@ static void *note_all(void *argument)
     return NULL;
 }
 
-static void threads_note_side_by_side(void **state)
+static void threads_can_add_code_concurrently(void **state)
 {
     (void)state;
     static struct worker workers[THREADS];
@@ -297,7 +297,8 @@ static void threads_note_side_by_side(void **state)
     for (int t = 0; t < THREADS; t++)
         for (uint32_t i = 0; i < THREAD_CODES; i++) {
             uint32_t index = workers[t].indices[i];
-            if (index == 0) /* had to go without, three times: another was adding all the while */
+            if (index ==
+                0) /* failed three times, because another thread was adding all the while */
                 index = python_code_index((uintptr_t)workers[t].codes[i], &layout, &symbols);
             assert_int_not_equal(index, PYTHON_CODE_UNKNOWN);
             const struct heap_code *noted = &heap_process.table->codes[index];
@@ -312,17 +313,17 @@ static void threads_note_side_by_side(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_code_is_noted_once_and_whole),
+        TEST(code_object_is_added_once_and_complete),
         TEST(strings_of_every_width_become_utf_8),
-        TEST(a_byte_that_was_not_decoded_is_that_byte_again),
-        TEST(a_string_of_another_form_is_left_out),
-        TEST(a_long_name_is_cut_and_a_long_line_table_left_out),
-        TEST(another_code_at_the_same_address_is_another_entry),
+        TEST(undecodable_byte_is_stored_unchanged),
+        TEST(string_of_unknown_form_is_omitted),
+        TEST(long_name_is_truncated_and_long_line_table_omitted),
+        TEST(new_code_at_the_same_address_gets_a_new_entry),
         TEST(functions_of_one_file_share_its_path),
-        TEST(a_path_that_had_no_room_is_tried_again),
-        TEST(a_full_table_says_so_and_keeps_what_it_has),
-        TEST(a_new_table_is_filled_anew),
-        TEST(threads_note_side_by_side),
+        TEST(path_that_did_not_fit_is_tried_again),
+        TEST(full_code_table_counts_drops_and_keeps_entries),
+        TEST(code_is_added_again_to_a_new_table),
+        TEST(threads_can_add_code_concurrently),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

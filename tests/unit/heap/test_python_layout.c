@@ -1,4 +1,4 @@
-/* Which layout an interpreter's version has, and what one from 3.13 on says of itself. */
+/* The layout for each interpreter version, and the offsets published from 3.13 on. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 
 #include "heap/python_layout.h"
 
-/* _Py_DebugOffsets as words, of which each is its own place: an offset that is read from the wrong
- * one is then another number. */
+/* _Py_DebugOffsets as words whose values encode their positions, so that an offset read from the
+ * wrong position is detected. */
 enum { WORDS = 128 };
 struct runtime {
     uint64_t words[WORDS];
@@ -27,7 +27,7 @@ static struct runtime runtime_of(uint32_t version)
     return r;
 }
 
-static void versions_are_read_from_their_text(void **state)
+static void python_versions_are_parsed(void **state)
 {
     (void)state;
     assert_int_equal(python_layout_version("3.9.2 (default, Feb 28 2021, 17:03:44)"), 0x030902f0);
@@ -41,7 +41,7 @@ static void versions_are_read_from_their_text(void **state)
     assert_int_equal(python_layout_version("PyPy"), 0);
 }
 
-static void other_versions_are_not_known(void **state)
+static void other_python_versions_are_unknown(void **state)
 {
     (void)state;
     const uint32_t versions[] = {0, 0x02070ff0, 0x030800f0, 0x030f00a1, 0x040000f0};
@@ -53,7 +53,7 @@ static void other_versions_are_not_known(void **state)
     }
 }
 
-static void versions_before_3_13_need_no_word_of_the_interpreter(void **state)
+static void versions_before_3_13_need_no_debug_offsets(void **state)
 {
     (void)state;
     struct python_layout l9, l10, l11, l12;
@@ -71,8 +71,8 @@ static void versions_before_3_13_need_no_word_of_the_interpreter(void **state)
     assert_true(l11.has_cframe && l12.has_cframe);
 }
 
-/* The places below are counted by hand in the interpreter's own header of that version. */
-static void offsets_of_3_13_are_taken_from_their_places(void **state)
+/* The positions below were counted by hand in the interpreter's header of that version. */
+static void debug_offsets_of_3_13_are_read(void **state)
 {
     (void)state;
     struct runtime r = runtime_of(0x030d01f0);
@@ -103,7 +103,7 @@ static void offsets_of_3_13_are_taken_from_their_places(void **state)
     assert_int_equal(l.entry, PYTHON_ENTRY_BELOW);
 }
 
-static void offsets_of_3_14_are_taken_from_their_places(void **state)
+static void debug_offsets_of_3_14_are_read(void **state)
 {
     (void)state;
     struct runtime r = runtime_of(0x030e00f0);
@@ -123,7 +123,7 @@ static void offsets_of_3_14_are_taken_from_their_places(void **state)
     assert_int_equal(l.text_ascii, 8 * (text + 3));
 }
 
-static void an_interpreter_that_says_nothing_sensible_is_not_believed(void **state)
+static void implausible_debug_offsets_are_refused(void **state)
 {
     (void)state;
     struct python_layout l = {.thread_frame = 77};
@@ -138,7 +138,7 @@ static void an_interpreter_that_says_nothing_sensible_is_not_believed(void **sta
     assert_int_equal(l.thread_frame, 77);
 }
 
-static void an_interpreter_without_its_lock_is_left_alone(void **state)
+static void free_threaded_interpreter_is_refused(void **state)
 {
     (void)state;
     struct python_layout l = {.thread_frame = 77};
@@ -151,13 +151,13 @@ static void an_interpreter_without_its_lock_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions_are_read_from_their_text),
-        cmocka_unit_test(other_versions_are_not_known),
-        cmocka_unit_test(versions_before_3_13_need_no_word_of_the_interpreter),
-        cmocka_unit_test(offsets_of_3_13_are_taken_from_their_places),
-        cmocka_unit_test(offsets_of_3_14_are_taken_from_their_places),
-        cmocka_unit_test(an_interpreter_that_says_nothing_sensible_is_not_believed),
-        cmocka_unit_test(an_interpreter_without_its_lock_is_left_alone),
+        cmocka_unit_test(python_versions_are_parsed),
+        cmocka_unit_test(other_python_versions_are_unknown),
+        cmocka_unit_test(versions_before_3_13_need_no_debug_offsets),
+        cmocka_unit_test(debug_offsets_of_3_13_are_read),
+        cmocka_unit_test(debug_offsets_of_3_14_are_read),
+        cmocka_unit_test(implausible_debug_offsets_are_refused),
+        cmocka_unit_test(free_threaded_interpreter_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

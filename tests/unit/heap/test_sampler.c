@@ -1,5 +1,5 @@
-/* The sampler: chances and weights against the mathematics, and the interval under a made-up clock.
- * Bounds are five standard deviations wide, from seeds that are always the same. */
+/* The sampler: probabilities and weights compared with theory, and the interval under a simulated
+ * clock. Bounds are five standard deviations wide, with fixed seeds. */
 #include "heap/sampler.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void assert_near(double value, double expected, double margin)
         fail_msg("%.17g is not within %g of %.17g", value, margin, expected);
 }
 
-static void the_probability_is_exact_for_all_sizes_and_intervals(void **state)
+static void sample_probability_is_exact_for_all_sizes(void **state)
 {
     (void)state;
     for (uint64_t size = 1; size < UINT64_C(1) << 62; size = size * 5 / 3 + 1)
@@ -32,7 +32,7 @@ static void the_probability_is_exact_for_all_sizes_and_intervals(void **state)
         }
 }
 
-static void the_probability_is_never_zero(void **state)
+static void sample_probability_is_never_zero(void **state)
 {
     (void)state;
     assert_true(sampler_probability(0, SAMPLER_INTERVAL_MAX) > 0);
@@ -41,7 +41,7 @@ static void the_probability_is_never_zero(void **state)
     assert_true(sampler_probability(UINT64_MAX, 1) == 1);
 }
 
-static void a_draw_is_the_logarithm_of_its_fraction(void **state)
+static void draw_is_the_logarithm_of_its_fraction(void **state)
 {
     uint64_t random = 1, same = 1;
 
@@ -55,7 +55,7 @@ static void a_draw_is_the_logarithm_of_its_fraction(void **state)
     }
 }
 
-static void draws_have_the_mean_and_the_spread_of_their_law(void **state)
+static void draws_have_exponential_mean_and_variance(void **state)
 {
     enum { TIMES = 400000 };
     uint64_t random = 7;
@@ -72,7 +72,7 @@ static void draws_have_the_mean_and_the_spread_of_their_law(void **state)
     assert_near(above / n, tail, 5 * sqrt(tail * (1 - tail) / n));
 }
 
-/* The hot way, as the hooks have it. */
+/* The hot path, as in the hooks. */
 static bool allocate(struct heap_thread *t, size_t size, uint64_t *ret_interval)
 {
     t->countdown -= (int64_t)size;
@@ -97,13 +97,13 @@ static void check_weights(size_t size, uint64_t interval)
         bytes += (double)size / sampler_probability(size, drawn_under);
         objects += 1 / sampler_probability(size, drawn_under);
     }
-    /* What is sure to be taken has no spread, but for rounding. */
+    /* A certain sample has no variance except rounding. */
     double margin = 5 * sqrt(times * (1 - p) / p) + 1e-9 * times;
     assert_near(objects, times, margin);
     assert_near(bytes / (double)size, times, margin);
 }
 
-static void weights_add_up_to_what_was_allocated(void **state)
+static void sample_weights_add_up_to_the_allocated_bytes(void **state)
 {
     static const size_t sizes[] = {1,    7,     16,     24,      100,      1000,
                                    4096, 50000, 524288, 3000000, 100000000};
@@ -115,7 +115,7 @@ static void weights_add_up_to_what_was_allocated(void **state)
             check_weights(sizes[i], intervals[k]);
 }
 
-static void weights_add_up_when_sizes_mix_and_the_interval_changes(void **state)
+static void weights_add_up_with_mixed_sizes_and_intervals(void **state)
 {
     struct heap_thread t = {.random = 99};
     uint64_t choice = 5, interval;
@@ -138,7 +138,7 @@ static void weights_add_up_when_sizes_mix_and_the_interval_changes(void **state)
     assert_near(estimate, truth, 5 * sqrt(variance));
 }
 
-static void the_first_allocation_of_a_thread_is_taken_as_often_as_any(void **state)
+static void first_allocation_of_a_thread_is_sampled_as_often_as_others(void **state)
 {
     enum { TIMES = 20000 };
     double hits = 0, p = sampler_probability(BASE, BASE);
@@ -152,11 +152,11 @@ static void the_first_allocation_of_a_thread_is_taken_as_often_as_any(void **sta
         assert_true(t.countdown >= 0);
         assert_int_equal(t.interval, BASE);
     }
-    /* These seeds are never the same twice: wider. */
+    /* These seeds differ on every run, so the bound is wider. */
     assert_near(hits, p * TIMES, 7 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void threads_do_not_share_their_chances(void **state)
+static void threads_have_independent_random_numbers(void **state)
 {
     struct heap_thread t = {0};
     uint64_t interval, first;
@@ -169,7 +169,7 @@ static void threads_do_not_share_their_chances(void **state)
     assert_true(t.random != first);
 }
 
-static void what_was_hit_and_not_taken_does_not_make_the_next_more_likely(void **state)
+static void skipped_sample_does_not_bias_the_next(void **state)
 {
     enum { TIMES = 20000, SIZE = 1000 };
     struct heap_thread t = {.random = 3, .interval = 4096};
@@ -180,13 +180,30 @@ static void what_was_hit_and_not_taken_does_not_make_the_next_more_likely(void *
     sampler_reset();
     for (int i = 0; i < TIMES; i++) {
         uint64_t interval;
-        t.countdown = -100; /* as left by an allocation within the library */
+        t.countdown = -100; /* as after an allocation inside the library */
         hits += allocate(&t, SIZE, &interval);
     }
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
 }
 
-static void no_bytes_are_no_sample(void **state)
+static void allocated_bytes_are_counted_up_to_the_last_draw(void **state)
+{
+    struct heap_thread threads[2] = {{0}, {.random = 9}};
+    uint64_t total = 0, interval;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        size_t size = (size_t)(i % 1000) * 100 + 1;
+        allocate(&threads[i % 2], size, &interval);
+        total += size;
+    }
+    uint64_t counted = atomic_load(&heap_process.table->header.allocated_bytes);
+    for (int i = 0; i < 2; i++)
+        counted += (uint64_t)(threads[i].drawn - threads[i].countdown);
+    assert_int_equal(counted, total);
+}
+
+static void zero_bytes_are_not_sampled(void **state)
 {
     struct heap_thread t = {0};
     uint64_t interval = 77;
@@ -200,7 +217,7 @@ static void no_bytes_are_no_sample(void **state)
     assert_int_equal(interval, 77);
 }
 
-static void the_largest_sizes_are_samples_and_overflow_nothing(void **state)
+static void largest_sizes_are_sampled_without_overflow(void **state)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 + 1, (size_t)1 << 62};
     uint64_t interval;
@@ -216,7 +233,7 @@ static void the_largest_sizes_are_samples_and_overflow_nothing(void **state)
     }
 }
 
-static void a_sample_has_the_interval_that_its_countdown_was_drawn_under(void **state)
+static void sample_has_the_interval_of_its_countdown(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -233,7 +250,7 @@ static void a_sample_has_the_interval_that_its_countdown_was_drawn_under(void **
     assert_int_equal(interval, 8 * BASE);
 }
 
-static void intervals_are_whole_units(void **state)
+static void intervals_are_multiples_of_the_unit(void **state)
 {
     static const uint64_t asked[][2] = {{1, 64}, {64, 64}, {65, 128}, {100000, 100032}, {0, BASE}};
 
@@ -248,7 +265,7 @@ static void intervals_are_whole_units(void **state)
     assert_int_equal(sampler_interval(), SAMPLER_INTERVAL_MAX);
 }
 
-/* Allocates BYTES_PER_SECOND from *NOW on: how many samples a second there were in the last 20. */
+/* Allocates BYTES_PER_SECOND from *NOW on; returns the samples per second in the last 20 s. */
 static int churn(uint64_t *now, double bytes_per_second, int seconds)
 {
     uint64_t end = *now + (uint64_t)seconds * SECOND, random = *now + 1;
@@ -265,7 +282,7 @@ static int churn(uint64_t *now, double bytes_per_second, int seconds)
     return last / 20;
 }
 
-static void a_rate_within_bounds_leaves_the_interval(void **state)
+static void low_sample_rate_keeps_the_interval(void **state)
 {
     uint64_t now = SECOND;
 
@@ -275,7 +292,7 @@ static void a_rate_within_bounds_leaves_the_interval(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void the_rate_is_brought_under_its_limit_and_the_interval_back(void **state)
+static void high_sample_rate_raises_the_interval_and_a_lull_lowers_it(void **state)
 {
     uint64_t now = SECOND;
 
@@ -289,7 +306,7 @@ static void the_rate_is_brought_under_its_limit_and_the_interval_back(void **sta
     assert_int_equal(heap_process.table->header.interval, BASE);
 }
 
-static void a_burst_may_spend_two_seconds_worth_and_then_raises_the_interval(void **state)
+static void burst_beyond_two_seconds_worth_raises_the_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
@@ -299,18 +316,18 @@ static void a_burst_may_spend_two_seconds_worth_and_then_raises_the_interval(voi
     assert_in_range(sampler_interval(), 2 * BASE, 8 * BASE);
 }
 
-static void a_job_of_bursts_is_judged_by_its_mean(void **state)
+static void bursts_with_a_low_mean_rate_keep_the_interval(void **state)
 {
     uint64_t now = SECOND;
 
     (void)state;
     for (int step = 0; step < 1000; step++, now += 500 * MS)
-        for (int i = 0; i < SAMPLER_RATE / 4; i++) /* 100 a second, all at once */
+        for (int i = 0; i < SAMPLER_RATE / 4; i++) /* 100 per second, all at once */
             sampler_adapt(now + (uint64_t)i * 20000);
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void a_lull_brings_it_back_step_by_step(void **state)
+static void interval_is_lowered_stepwise_during_a_lull(void **state)
 {
     uint64_t now = SECOND;
 
@@ -327,7 +344,7 @@ static void a_lull_brings_it_back_step_by_step(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void a_floor_is_kept_until_the_reset(void **state)
+static void interval_floor_lasts_until_the_reset(void **state)
 {
     uint64_t now = SECOND;
 
@@ -342,7 +359,7 @@ static void a_floor_is_kept_until_the_reset(void **state)
     assert_int_equal(sampler_floor(), BASE);
 }
 
-static void a_clock_that_threads_read_out_of_order_does_no_harm(void **state)
+static void out_of_order_clock_readings_are_harmless(void **state)
 {
     uint64_t now = 100 * SECOND;
 
@@ -359,26 +376,27 @@ static void a_clock_that_threads_read_out_of_order_does_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(the_probability_is_exact_for_all_sizes_and_intervals),
-        FRESH(the_probability_is_never_zero),
-        FRESH(a_draw_is_the_logarithm_of_its_fraction),
-        FRESH(draws_have_the_mean_and_the_spread_of_their_law),
-        FRESH(weights_add_up_to_what_was_allocated),
-        FRESH(weights_add_up_when_sizes_mix_and_the_interval_changes),
-        FRESH(the_first_allocation_of_a_thread_is_taken_as_often_as_any),
-        FRESH(threads_do_not_share_their_chances),
-        FRESH(what_was_hit_and_not_taken_does_not_make_the_next_more_likely),
-        FRESH(no_bytes_are_no_sample),
-        FRESH(the_largest_sizes_are_samples_and_overflow_nothing),
-        FRESH(a_sample_has_the_interval_that_its_countdown_was_drawn_under),
-        FRESH(intervals_are_whole_units),
-        FRESH(a_rate_within_bounds_leaves_the_interval),
-        FRESH(the_rate_is_brought_under_its_limit_and_the_interval_back),
-        FRESH(a_burst_may_spend_two_seconds_worth_and_then_raises_the_interval),
-        FRESH(a_job_of_bursts_is_judged_by_its_mean),
-        FRESH(a_lull_brings_it_back_step_by_step),
-        FRESH(a_floor_is_kept_until_the_reset),
-        FRESH(a_clock_that_threads_read_out_of_order_does_no_harm),
+        FRESH(sample_probability_is_exact_for_all_sizes),
+        FRESH(sample_probability_is_never_zero),
+        FRESH(draw_is_the_logarithm_of_its_fraction),
+        FRESH(draws_have_exponential_mean_and_variance),
+        FRESH(sample_weights_add_up_to_the_allocated_bytes),
+        FRESH(weights_add_up_with_mixed_sizes_and_intervals),
+        FRESH(first_allocation_of_a_thread_is_sampled_as_often_as_others),
+        FRESH(threads_have_independent_random_numbers),
+        FRESH(skipped_sample_does_not_bias_the_next),
+        FRESH(allocated_bytes_are_counted_up_to_the_last_draw),
+        FRESH(zero_bytes_are_not_sampled),
+        FRESH(largest_sizes_are_sampled_without_overflow),
+        FRESH(sample_has_the_interval_of_its_countdown),
+        FRESH(intervals_are_multiples_of_the_unit),
+        FRESH(low_sample_rate_keeps_the_interval),
+        FRESH(high_sample_rate_raises_the_interval_and_a_lull_lowers_it),
+        FRESH(burst_beyond_two_seconds_worth_raises_the_interval),
+        FRESH(bursts_with_a_low_mean_rate_keep_the_interval),
+        FRESH(interval_is_lowered_stepwise_during_a_lull),
+        FRESH(interval_floor_lasts_until_the_reset),
+        FRESH(out_of_order_clock_readings_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The tree of stacks: each stored once, read back whole, and cut with a count when it is full. */
+/* The tree of stacks: each stack is stored once and read back, and is truncated and counted when
+ * the tree is full. */
 #include "heap/stacks.h"
 
 #include <setjmp.h>
@@ -9,7 +10,7 @@
 
 #include "fresh_table.h"
 
-/* The frames of SITE, outermost first. */
+/* Returns the frames of SITE, outermost first. */
 static size_t frames_of(uint32_t site, uint64_t *ret, size_t max)
 {
     const struct heap_table *t = heap_process.table;
@@ -23,7 +24,7 @@ static size_t frames_of(uint32_t site, uint64_t *ret, size_t max)
     return n;
 }
 
-static void a_stack_is_stored_once_and_read_back(void **state)
+static void stack_is_stored_once_and_read_back(void **state)
 {
     const uint64_t a[] = {10, 20, 30}, b[] = {10, 20, 31};
     uint64_t back[8];
@@ -41,7 +42,7 @@ static void a_stack_is_stored_once_and_read_back(void **state)
     assert_int_equal(heap_process.table->header.sites, 3);
 }
 
-static void a_stack_that_is_the_beginning_of_another_is_one_of_its_own(void **state)
+static void prefix_of_a_stack_is_a_separate_site(void **state)
 {
     const uint64_t frames[] = {10, 20, 30};
     uint32_t longer = stacks_site(frames, 3), shorter = stacks_site(frames, 2);
@@ -51,7 +52,7 @@ static void a_stack_that_is_the_beginning_of_another_is_one_of_its_own(void **st
     assert_int_equal(heap_process.table->header.nodes, 4);
 }
 
-static void the_same_frame_may_come_again_and_again(void **state)
+static void recursive_frames_are_stored(void **state)
 {
     uint64_t frames[HEAP_STACK_MAX], back[HEAP_STACK_MAX];
 
@@ -64,7 +65,7 @@ static void the_same_frame_may_come_again_and_again(void **state)
     assert_int_equal(stacks_site(frames, HEAP_STACK_MAX), site);
 }
 
-static void no_frames_are_site_0_and_a_frame_of_0_is_kept_apart_from_it(void **state)
+static void empty_stack_is_site_0_and_a_zero_frame_is_not(void **state)
 {
     const uint64_t zero = 0;
 
@@ -77,7 +78,7 @@ static void no_frames_are_site_0_and_a_frame_of_0_is_kept_apart_from_it(void **s
     assert_true(heap_process.table->nodes[1].frame != 0);
 }
 
-/* Addresses that differ in few bits, as those of real frames do. */
+/* Addresses that differ in few bits, like those of real frames. */
 static void stack_number(uint32_t i, uint64_t frames[4])
 {
     frames[0] = UINT64_C(1) << 48 | 0x1000;
@@ -86,7 +87,7 @@ static void stack_number(uint32_t i, uint64_t frames[4])
     frames[3] = UINT64_C(3) << 48 | (0x3000 + (uint64_t)i * 16);
 }
 
-static void many_stacks_are_told_apart(void **state)
+static void many_stacks_get_different_sites(void **state)
 {
     uint64_t frames[4], back[4];
     uint32_t sites[10000];
@@ -121,7 +122,7 @@ static void too_many_sites_are_counted_without_a_stack(void **state)
     assert_int_equal(stacks_site(&known, 1), 5);
 }
 
-/* Stacks of 100 frames, so that nodes run out before sites do, until ENOUGH of them are taken. */
+/* Adds stacks of 100 frames, so that nodes run out before sites, until ENOUGH nodes are used. */
 static void fill_tree(uint32_t enough)
 {
     for (uint64_t k = 1; heap_process.table->header.nodes < enough; k++) {
@@ -132,7 +133,7 @@ static void fill_tree(uint32_t enough)
     }
 }
 
-static void a_tree_that_is_nearly_full_keeps_where_it_happened(void **state)
+static void nearly_full_tree_keeps_the_allocating_python_frames(void **state)
 {
     uint64_t frames[60], back[60], other[60];
 
@@ -150,12 +151,13 @@ static void a_tree_that_is_nearly_full_keeps_where_it_happened(void **state)
     uint32_t site = stacks_site(other, 60);
     assert_true(site != 0 && site != known);
     assert_int_equal(drops(HEAP_DROP_NODES), dropped + 1);
-    assert_int_equal(frames_of(site, back, 60), 30); /* from the third Python frame from within */
+    assert_int_equal(frames_of(site, back, 60),
+                     30); /* starts at the third innermost Python frame */
     assert_memory_equal(back, other + 30, 30 * sizeof(*back));
     assert_int_equal(stacks_site(other, 60), site);
 }
 
-static void a_tree_that_is_nearly_full_keeps_the_inner_native_frames(void **state)
+static void nearly_full_tree_keeps_the_inner_native_frames(void **state)
 {
     uint64_t frames[40], back[40];
 
@@ -168,7 +170,7 @@ static void a_tree_that_is_nearly_full_keeps_the_inner_native_frames(void **stat
     assert_memory_equal(back, frames + 40 - n, n * sizeof(*back));
 }
 
-static void a_full_tree_cuts_a_stack_at_its_innermost_frames(void **state)
+static void full_tree_drops_the_innermost_frames(void **state)
 {
     uint64_t frames[100], back[100];
 
@@ -186,7 +188,7 @@ static void a_full_tree_cuts_a_stack_at_its_innermost_frames(void **state)
     assert_int_equal(drops(HEAP_DROP_SITES), 0);
 }
 
-static void what_a_site_allocated_and_freed_adds_up_by_weight(void **state)
+static void site_totals_add_up(void **state)
 {
     const struct heap_site *site = &heap_process.table->sites[7];
 
@@ -203,7 +205,7 @@ static void what_a_site_allocated_and_freed_adds_up_by_weight(void **state)
     assert_int_equal(heap_process.table->sites[0].freed_bytes, 5);
 }
 
-static void a_new_table_starts_with_a_root_and_nothing_else(void **state)
+static void new_table_has_only_a_root(void **state)
 {
     const uint64_t frames[] = {10, 20};
 
@@ -219,7 +221,7 @@ static void a_new_table_starts_with_a_root_and_nothing_else(void **state)
     assert_int_equal(heap_process.table->header.nodes, 2);
 }
 
-static void without_a_table_there_are_no_stacks(void **state)
+static void no_stacks_without_a_table(void **state)
 {
     const uint64_t frame = 10;
     struct heap_table *table = heap_process.table;
@@ -238,18 +240,18 @@ static void without_a_table_there_are_no_stacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(a_stack_is_stored_once_and_read_back),
-        FRESH(a_stack_that_is_the_beginning_of_another_is_one_of_its_own),
-        FRESH(the_same_frame_may_come_again_and_again),
-        FRESH(no_frames_are_site_0_and_a_frame_of_0_is_kept_apart_from_it),
-        FRESH(many_stacks_are_told_apart),
+        FRESH(stack_is_stored_once_and_read_back),
+        FRESH(prefix_of_a_stack_is_a_separate_site),
+        FRESH(recursive_frames_are_stored),
+        FRESH(empty_stack_is_site_0_and_a_zero_frame_is_not),
+        FRESH(many_stacks_get_different_sites),
         FRESH(too_many_sites_are_counted_without_a_stack),
-        FRESH(a_tree_that_is_nearly_full_keeps_where_it_happened),
-        FRESH(a_tree_that_is_nearly_full_keeps_the_inner_native_frames),
-        FRESH(a_full_tree_cuts_a_stack_at_its_innermost_frames),
-        FRESH(what_a_site_allocated_and_freed_adds_up_by_weight),
-        FRESH(a_new_table_starts_with_a_root_and_nothing_else),
-        FRESH(without_a_table_there_are_no_stacks),
+        FRESH(nearly_full_tree_keeps_the_allocating_python_frames),
+        FRESH(nearly_full_tree_keeps_the_inner_native_frames),
+        FRESH(full_tree_drops_the_innermost_frames),
+        FRESH(site_totals_add_up),
+        FRESH(new_table_has_only_a_root),
+        FRESH(no_stacks_without_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Walks of real stacks, beside glibc's backtrace() of the same: recursion, callbacks, signals,
- * threads, stacks of the program's own making. */
+/* Unwinds real stacks and compares with glibc's backtrace(): recursion, callbacks, signals,
+ * threads, and stacks that the program creates. */
 #include "heap/unwind.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@
 enum { FRAMES_MAX = HEAP_STACK_MAX, CORO_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum { SANITIZER_FRAMES = 2 };
 
-/* What comes before it is no tail call. */
+/* Keeps the preceding call from becoming a tail call. */
 #define STAYS() __asm__ volatile("" ::: "memory")
 
 static struct heap_table *table;
@@ -37,7 +37,7 @@ static int make_table(void **state)
     table = heap_process.table;
     modules_reset();
     unwind_reset();
-    backtrace(unused, 4); /* the first time it loads a library */
+    backtrace(unused, 4); /* the first call loads a library */
     return 0;
 }
 
@@ -53,7 +53,7 @@ struct stacks {
     bool is_whole;
 };
 
-/* backtrace() has the return addresses, and of an interrupted instruction the instruction. */
+/* backtrace() returns return addresses, except for an interrupted instruction. */
 static bool is_same_frame(const struct stacks *s, size_t i)
 {
     uintptr_t theirs = (uintptr_t)s->theirs[i];
@@ -61,8 +61,8 @@ static bool is_same_frame(const struct stacks *s, size_t i)
     return s->ours[i].ip == theirs - 1 || s->ours[i].ip == theirs;
 }
 
-/* Both stacks of one place: they differ in their innermost frame, this function, alone; but for a
- * sanitizer's own that stands before backtrace(). */
+/* Takes both stacks at one place. They differ only in their innermost frame, this function, and in
+ * a sanitizer's frame above backtrace(). */
 __attribute__((noinline)) static void take(struct stacks *ret)
 {
     ret->our_count = unwind_here(ret->ours, FRAMES_MAX, &ret->is_whole);
@@ -93,7 +93,7 @@ static void assert_same(const struct stacks *s)
         assert_true(is_same_frame(s, i));
 }
 
-static void a_plain_stack_is_followed_to_its_start(void **state)
+static void plain_stack_is_unwound_to_its_start(void **state)
 {
     struct stacks s;
 
@@ -110,7 +110,7 @@ static void a_plain_stack_is_followed_to_its_start(void **state)
     }
 }
 
-/* Frames of several shapes: of growing size, with a frame pointer because of the array, or not. */
+/* Functions with frames of several shapes: of growing size, with or without a frame pointer. */
 __attribute__((noinline)) static void by_array(int depth, struct stacks *ret);
 __attribute__((noinline)) static void by_sp(int depth, struct stacks *ret)
 {
@@ -130,7 +130,7 @@ __attribute__((noinline)) static void by_array(int depth, struct stacks *ret)
     STAYS();
 }
 
-static void recursion_is_followed_at_every_depth(void **state)
+static void recursion_is_unwound_at_every_depth(void **state)
 {
     struct stacks s;
 
@@ -144,7 +144,7 @@ static void recursion_is_followed_at_every_depth(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void of_a_stack_that_is_too_deep_the_inner_end_is_kept(void **state)
+static void deep_stack_keeps_its_innermost_frames(void **state)
 {
     struct stacks s;
 
@@ -165,7 +165,7 @@ static int compare(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void a_callback_from_libc_is_followed_through_it(void **state)
+static void callback_from_libc_is_unwound_through_it(void **state)
 {
     int numbers[] = {3, 1, 2};
     struct stacks outer;
@@ -178,8 +178,9 @@ static void a_callback_from_libc_is_followed_through_it(void **state)
     assert_true(in_callback.our_count >= outer.our_count + 2);
 }
 
-/* A second libc, in a namespace of its own, is a library that comes and goes and calls back. */
-static void a_library_that_comes_and_goes_is_followed_each_time(void **state)
+/* A second libc, in a separate namespace, serves as a library that is loaded, calls back, and is
+ * unloaded. */
+static void reloaded_library_is_unwound_each_time(void **state)
 {
     typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
     enum { ROUNDS = 8 };
@@ -210,7 +211,7 @@ static void a_library_that_comes_and_goes_is_followed_each_time(void **state)
     }
 }
 
-/* A stack that is aligned anew has its frame found through a pointer in it. */
+/* The frame of a realigned stack is found through a pointer in it. */
 __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
 {
     _Alignas(128) volatile char room[256];
@@ -225,7 +226,7 @@ __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
     return room[n] + more[0];
 }
 
-static void a_function_that_aligns_its_stack_is_followed(void **state)
+static void function_that_realigns_its_stack_is_unwound(void **state)
 {
     struct stacks s;
 
@@ -255,7 +256,7 @@ static void with_handler(int flags)
     sigaction(SIGUSR1, &before, NULL);
 }
 
-static void a_handler_shows_what_it_interrupted(void **state)
+static void signal_handler_stack_includes_the_interrupted_code(void **state)
 {
     (void)state;
     with_handler(0);
@@ -264,7 +265,7 @@ static void a_handler_shows_what_it_interrupted(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void a_handler_on_a_stack_of_its_own_shows_what_it_interrupted(void **state)
+static void handler_on_alternate_stack_includes_interrupted_code(void **state)
 {
     char *memory =
         mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -280,8 +281,8 @@ static void a_handler_on_a_stack_of_its_own_shows_what_it_interrupted(void **sta
     assert_true(in_handler.is_whole);
 }
 
-/* A signal may come at the first instruction of a function, whose caller's last one is a call that
- * never returns: what was interrupted must be looked up as it is, not one byte before. */
+/* A signal may interrupt the first instruction of a function that follows a call which never
+ * returns: the interrupted address must be looked up as it is, not one byte before. */
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -297,7 +298,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 }
 
 #ifdef __x86_64__
-/* Not by the compiler, which may begin it with an endbr64. */
+/* In assembly, because the compiler may start the function with an endbr64. */
 __asm__(".text\n"
         ".type faults_at_once, @function\n"
         "faults_at_once:\n"
@@ -308,7 +309,7 @@ __asm__(".text\n"
         ".size faults_at_once, . - faults_at_once");
 void faults_at_once(void);
 
-static void an_instruction_at_the_very_start_of_a_function_is_that_function_s(void **state)
+static void interrupted_first_instruction_belongs_to_its_function(void **state)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
 
@@ -350,7 +351,7 @@ static void assert_thread(pthread_attr_t *attributes)
     assert_true(is_good);
 }
 
-static void the_stacks_of_threads_are_followed(void **state)
+static void stacks_of_threads_are_unwound(void **state)
 {
     enum { THREADS = 8 };
     pthread_t threads[THREADS];
@@ -366,7 +367,7 @@ static void the_stacks_of_threads_are_followed(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void a_thread_may_bring_its_stack(void **state)
+static void thread_with_a_stack_of_the_program_is_unwound(void **state)
 {
     size_t len = 4 << 20;
     char *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -381,7 +382,7 @@ static void a_thread_may_bring_its_stack(void **state)
     munmap(memory, len);
 }
 
-static void a_thread_may_have_a_small_stack(void **state)
+static void thread_with_a_small_stack_is_unwound(void **state)
 {
     pthread_attr_t attributes;
 
@@ -392,7 +393,7 @@ static void a_thread_may_have_a_small_stack(void **state)
     pthread_attr_destroy(&attributes);
 }
 
-/* ---- stacks of the program's own making ---- */
+/* ---- stacks created by the program ---- */
 
 static ucontext_t outside, inside;
 static struct stacks in_coroutine;
@@ -404,7 +405,7 @@ static void coroutine(void)
     swapcontext(&inside, &outside);
 }
 
-/* Its highest byte is the last one before a page that cannot be read. */
+/* Returns memory whose last byte is followed by an unreadable page. */
 static char *guarded(size_t len)
 {
     char *memory =
@@ -441,7 +442,7 @@ static void *coroutine_in_thread(void *arg)
     return NULL;
 }
 
-static void a_coroutine_of_the_main_thread_is_followed_to_its_start(void **state)
+static void coroutine_of_the_main_thread_is_unwound(void **state)
 {
     bool is_good = false;
 
@@ -451,7 +452,7 @@ static void a_coroutine_of_the_main_thread_is_followed_to_its_start(void **state
     assert_int_equal(lost(), 0);
 }
 
-static void a_coroutine_of_another_thread_is_followed_to_its_start(void **state)
+static void coroutine_of_another_thread_is_unwound(void **state)
 {
     bool is_good = false;
     pthread_t thread;
@@ -463,7 +464,7 @@ static void a_coroutine_of_another_thread_is_followed_to_its_start(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void confined_a_foreign_stack_is_read_within_its_page_alone(void **state)
+static void confined_process_reads_foreign_stack_within_one_page(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -479,7 +480,7 @@ static void confined_a_foreign_stack_is_read_within_its_page_alone(void **state)
         assert_true(is_same_frame(&in_coroutine, i));
 }
 
-static void confined_the_main_stack_is_read_whole(void **state)
+static void confined_process_reads_the_whole_main_stack(void **state)
 {
     struct stacks s;
 
@@ -491,7 +492,7 @@ static void confined_the_main_stack_is_read_whole(void **state)
     assert_true(s.is_whole);
 }
 
-/* ---- the bounds ---- */
+/* ---- stack bounds ---- */
 
 static void *own_end_in_thread(void *arg)
 {
@@ -510,7 +511,7 @@ static void *own_end_in_thread(void *arg)
     return NULL;
 }
 
-static void a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it(void **state)
+static void thread_stack_end_is_known_and_other_memory_is_not(void **state)
 {
     uintptr_t seen[4];
     pthread_t thread;
@@ -524,7 +525,7 @@ static void a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it(void **sta
     assert_int_equal(seen[2], 0);
 }
 
-static void the_main_stack_s_end_is_known(void **state)
+static void main_stack_end_is_known(void **state)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
@@ -534,7 +535,7 @@ static void the_main_stack_s_end_is_known(void **state)
     assert_true(end - here < 16 << 20);
 }
 
-static void an_extent_grows_over_pages_that_can_be_read_alone(void **state)
+static void stack_extent_grows_over_readable_pages_only(void **state)
 {
     char *memory = guarded(4 * PAGE_BYTES);
     uintptr_t start = (uintptr_t)memory, word;
@@ -553,10 +554,10 @@ static void an_extent_grows_over_pages_that_can_be_read_alone(void **state)
     munmap(memory, 5 * PAGE_BYTES);
 }
 
-/* ---- where the way ends ---- */
+/* ---- where the walk ends ---- */
 
 #ifdef __x86_64__
-/* No CFI at all, as hand-written code may have it. */
+/* A function without any CFI, as hand-written code may be. */
 __asm__(".pushsection .text\n"
         ".type test_without_cfi, @function\n"
         "test_without_cfi:\n"
@@ -576,7 +577,7 @@ static void take_in_assembly(void)
     STAYS();
 }
 
-static void code_without_information_ends_the_way_and_is_counted(void **state)
+static void code_without_cfi_ends_the_walk_and_is_counted(void **state)
 {
     (void)state;
     test_without_cfi(take_in_assembly);
@@ -587,7 +588,7 @@ static void code_without_information_ends_the_way_and_is_counted(void **state)
     assert_int_equal(in_assembly.ours[2].module, in_assembly.ours[0].module);
 }
 
-static void code_made_at_run_time_ends_the_way_before_it(void **state)
+static void generated_code_ends_the_walk(void **state)
 {
     static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
                                    0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -612,7 +613,7 @@ static void code_made_at_run_time_ends_the_way_before_it(void **state)
 }
 #endif
 
-static void errno_is_left_as_it_was(void **state)
+static void unwinding_preserves_errno(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -629,32 +630,32 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
-        TEST(a_plain_stack_is_followed_to_its_start),
-        TEST(recursion_is_followed_at_every_depth),
-        TEST(of_a_stack_that_is_too_deep_the_inner_end_is_kept),
-        TEST(a_callback_from_libc_is_followed_through_it),
-        TEST(a_library_that_comes_and_goes_is_followed_each_time),
-        TEST(a_function_that_aligns_its_stack_is_followed),
-        TEST(a_handler_shows_what_it_interrupted),
-        TEST(a_handler_on_a_stack_of_its_own_shows_what_it_interrupted),
+        TEST(plain_stack_is_unwound_to_its_start),
+        TEST(recursion_is_unwound_at_every_depth),
+        TEST(deep_stack_keeps_its_innermost_frames),
+        TEST(callback_from_libc_is_unwound_through_it),
+        TEST(reloaded_library_is_unwound_each_time),
+        TEST(function_that_realigns_its_stack_is_unwound),
+        TEST(signal_handler_stack_includes_the_interrupted_code),
+        TEST(handler_on_alternate_stack_includes_interrupted_code),
 #ifdef __x86_64__
-        TEST(an_instruction_at_the_very_start_of_a_function_is_that_function_s),
+        TEST(interrupted_first_instruction_belongs_to_its_function),
 #endif
-        TEST(the_stacks_of_threads_are_followed),
-        TEST(a_thread_may_bring_its_stack),
-        TEST(a_thread_may_have_a_small_stack),
-        TEST(a_coroutine_of_the_main_thread_is_followed_to_its_start),
-        TEST(a_coroutine_of_another_thread_is_followed_to_its_start),
-        TEST(confined_a_foreign_stack_is_read_within_its_page_alone),
-        TEST(confined_the_main_stack_is_read_whole),
-        TEST(a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it),
-        TEST(the_main_stack_s_end_is_known),
-        TEST(an_extent_grows_over_pages_that_can_be_read_alone),
+        TEST(stacks_of_threads_are_unwound),
+        TEST(thread_with_a_stack_of_the_program_is_unwound),
+        TEST(thread_with_a_small_stack_is_unwound),
+        TEST(coroutine_of_the_main_thread_is_unwound),
+        TEST(coroutine_of_another_thread_is_unwound),
+        TEST(confined_process_reads_foreign_stack_within_one_page),
+        TEST(confined_process_reads_the_whole_main_stack),
+        TEST(thread_stack_end_is_known_and_other_memory_is_not),
+        TEST(main_stack_end_is_known),
+        TEST(stack_extent_grows_over_readable_pages_only),
 #ifdef __x86_64__
-        TEST(code_without_information_ends_the_way_and_is_counted),
-        TEST(code_made_at_run_time_ends_the_way_before_it),
+        TEST(code_without_cfi_ends_the_walk_and_is_counted),
+        TEST(generated_code_ends_the_walk),
 #endif
-        TEST(errno_is_left_as_it_was),
+        TEST(unwinding_preserves_errno),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

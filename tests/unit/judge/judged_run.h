@@ -28,7 +28,7 @@ static inline void judge_take_note(struct judge *j, const char *kind, const char
     run_add_note(j->run, j->run->start_mono_ns + j->run->now_ns, kind, text, strlen(text));
 }
 
-/* Of the I-th of the processes that are listed, the largest first. */
+/* The verdict on the I-th listed process, largest first. */
 static inline const struct verdict_result *result_at(const struct judge *j, size_t i)
 {
     assert_true(i < j->listed_count);

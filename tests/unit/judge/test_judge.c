@@ -1,5 +1,5 @@
-/* From ticks and marks to judged series: which readings count, who speaks for whom, and that a
- * recording gives the verdict that was given live. */
+/* From ticks and marks to judged series: which readings count, which process decides, and that a
+ * recording gives the same verdict as the live run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,14 +21,14 @@
 
 static const uint64_t MIB = 1 << 20;
 
-/* One job: what enters the run goes into a recording too, where there is one. */
+/* One job, also written to a recording if it has one. */
 struct job {
     struct judge *judge;
     struct trace_writer *writer;
     uint64_t t_ns;
-    bool has_figures;      /* the trainer reports its heap and two figures more */
-    uint64_t figures_from; /* step at whose end it begins to */
-    bool is_spare;         /* what it keeps has been freed, and malloc keeps it */
+    bool has_figures;      /* the trainer reports its heap and two other figures */
+    uint64_t figures_from; /* the step after which it reports them */
+    bool is_spare;         /* memory that the job kept was freed and is retained by malloc */
 };
 
 static struct job job_begin(const struct judge_options *options)
@@ -160,8 +160,8 @@ static enum verdict_word word_of(const struct judge *j, int32_t pid)
     return result_of(j, pid).word;
 }
 
-/* A trainer in slot 0 with passes of 40 steps, a worker in slot 1 that is large but flat. The
- * trainer keeps GROWTH of each step, up to step LAST. */
+/* A trainer in slot 0 with epochs of 40 steps, and a large flat worker in slot 1. The trainer keeps
+ * GROWTH bytes of each step, up to step LAST. */
 static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -185,7 +185,7 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
     }
 }
 
-static void growth_that_passes_the_first_epoch_leaks_and_the_tree_names_who(void **state)
+static void growth_after_the_first_epoch_leaks_and_tree_names_process(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -205,7 +205,7 @@ static void growth_that_passes_the_first_epoch_leaks_and_the_tree_names_who(void
     judge_free_with_run(job.judge);
 }
 
-static void the_same_growth_within_the_first_pass_is_filling(void **state)
+static void job_that_grows_within_the_first_epoch_is_filling(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -215,7 +215,7 @@ static void the_same_growth_within_the_first_pass_is_filling(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void growth_that_ends_with_the_first_pass_has_plateaued(void **state)
+static void job_whose_growth_ends_with_the_first_epoch_has_plateaued(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -226,7 +226,7 @@ static void growth_that_ends_with_the_first_pass_has_plateaued(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* What is read back and written again is the same document. */
+/* Reads DOC and writes it again: both documents must be equal. */
 static void assert_reads_back(const json_t *doc)
 {
     struct verdicts v;
@@ -237,7 +237,7 @@ static void assert_reads_back(const json_t *doc)
     verdicts_fini(&v);
 }
 
-static void a_recording_gives_the_verdict_that_was_given_live(void **state)
+static void recording_gives_the_same_verdict_as_the_live_run(void **state)
 {
     char folder[] = "/tmp/ebb-judge-XXXXXX";
     struct err err = {""};
@@ -281,9 +281,9 @@ static void a_recording_gives_the_verdict_that_was_given_live(void **state)
     rmdir(folder);
 }
 
-/* A leak of 20 min without marks, in a process whose memory falls for two seconds while it exits.
- */
-static void the_fall_of_a_process_that_exits_is_not_judged(void **state)
+/* A leak of 20 min without marks, in a process whose memory falls for two seconds while it
+ * exits. */
+static void fall_of_an_exiting_process_is_not_judged(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -298,7 +298,7 @@ static void the_fall_of_a_process_that_exits_is_not_judged(void **state)
         tick_end(&job, NS_PER_S / 2);
     }
     judge_update(job.judge);
-    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING); /* nor while it is not known */
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING); /* even before its exit is known */
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     judge_update(job.judge);
     assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
@@ -308,7 +308,7 @@ static void the_fall_of_a_process_that_exits_is_not_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void a_fall_that_is_lived_through_is_judged(void **state)
+static void fall_that_a_process_survives_is_judged(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -323,7 +323,7 @@ static void a_fall_that_is_lived_through_is_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void a_mark_ends_the_wait(void **state)
+static void mark_makes_held_readings_count(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -340,7 +340,7 @@ static void a_mark_ends_the_wait(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void page_cache_that_is_mapped_in_is_no_growth(void **state)
+static void mapped_page_cache_is_not_growth(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -357,8 +357,8 @@ static void page_cache_that_is_mapped_in_is_no_growth(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Files are mapped in at 40 MiB a second up to the LAST, and looked into at every third reading;
- * training begins when that is known. */
+/* Files are mapped at 40 MiB/s until reading LAST. The status of the process is read at every third
+ * reading, and training begins after the first. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -381,7 +381,7 @@ static void map_files(struct job *job, uint64_t last)
     }
 }
 
-static void files_that_were_mapped_in_since_they_were_looked_into_are_no_spike(void **state)
+static void files_mapped_since_the_last_status_are_not_a_spike(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -392,7 +392,7 @@ static void files_that_were_mapped_in_since_they_were_looked_into_are_no_spike(v
     judge_free_with_run(job.judge);
 }
 
-static void every_reading_counts_again_once_they_are_mapped(void **state)
+static void readings_count_again_once_all_files_are_mapped(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -403,7 +403,7 @@ static void every_reading_counts_again_once_they_are_mapped(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void a_leak_that_is_swapped_out_is_still_seen(void **state)
+static void swapped_out_leak_is_leaking(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -418,7 +418,7 @@ static void a_leak_that_is_swapped_out_is_still_seen(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void before_its_status_is_known_a_process_is_not_read_with_its_page_cache(void **state)
+static void process_is_not_judged_before_its_status_is_known(void **state)
 {
     struct job job = job_begin(NULL);
     struct sample rss = {0};
@@ -437,11 +437,12 @@ static void before_its_status_is_known_a_process_is_not_read_with_its_page_cache
     }
     judge_update(job.judge);
     assert_true(result_of(job.judge, 1000).peak_bytes < 301 * (double)MIB);
-    assert_int_equal(result_of(job.judge, 1000).samples, 60 - TAIL_S); /* the newest wait */
+    assert_int_equal(result_of(job.judge, 1000).samples,
+                     60 - TAIL_S); /* the newest readings are held back */
     judge_free_with_run(job.judge);
 }
 
-static void another_program_in_the_same_process_starts_anew(void **state)
+static void exec_starts_a_new_series(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -459,7 +460,7 @@ static void another_program_in_the_same_process_starts_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void thousands_of_processes_take_few_seats_and_the_largest_have_one(void **state)
+static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
 {
     enum { PROCESSES = 3000 };
     struct job job = job_begin(NULL);
@@ -486,7 +487,7 @@ static void thousands_of_processes_take_few_seats_and_the_largest_have_one(void 
     judge_free_with_run(job.judge);
 }
 
-static void a_list_survives_the_death_of_those_on_it(void **state)
+static void verdict_list_survives_the_death_of_its_processes(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -496,14 +497,14 @@ static void a_list_survives_the_death_of_those_on_it(void **state)
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
     event(&job, PROCESS_BORN, 2, ROLE_OTHER);
     event(&job, PROCESS_DIED, 2, ROLE_OTHER);
-    json_t *doc = judge_json(job.judge); /* of the last time it was judged */
+    json_t *doc = judge_json(job.judge); /* of the last update, before the processes exited */
     assert_string_equal(json_string_value(json_object_get(json_object_get(doc, "tree"), "verdict")),
                         "leaking");
     json_decref(doc);
     judge_free_with_run(job.judge);
 }
 
-static void a_job_is_judged_by_what_most_of_it_was_after_that_has_ended(void **state)
+static void job_is_judged_by_its_largest_process_after_that_exits(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -511,7 +512,7 @@ static void a_job_is_judged_by_what_most_of_it_was_after_that_has_ended(void **s
     train(&job, 120, 10 * MIB, 200);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
-    for (int i = 0; i < 40; i++) { /* its shell has something left to do */
+    for (int i = 0; i < 40; i++) { /* its shell continues */
         tick_begin(&job);
         put_machine(&job, 2 * MIB, 400 * MIB);
         put_process(&job, 2, 2 * MIB, MIB, 0);
@@ -523,7 +524,7 @@ static void a_job_is_judged_by_what_most_of_it_was_after_that_has_ended(void **s
     judge_free_with_run(job.judge);
 }
 
-static void steps_of_another_rank_do_not_move_the_clock_of_the_job(void **state)
+static void steps_of_another_rank_do_not_advance_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -535,7 +536,7 @@ static void steps_of_another_rank_do_not_move_the_clock_of_the_job(void **state)
         put_process(&job, 1, 300 * MIB, 0, 0);
         tick_end(&job, NS_PER_S);
         mark_step(&job, 1000, step);
-        mark_step(&job, 1001, 1000 + 7 * step); /* counts otherwise */
+        mark_step(&job, 1001, 1000 + 7 * step); /* other step numbers */
     }
     judge_update(job.judge);
     double rate = result_of(job.judge, 1000).rate_bytes_per_step.value;
@@ -543,7 +544,7 @@ static void steps_of_another_rank_do_not_move_the_clock_of_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void training_that_starts_again_is_judged_anew(void **state)
+static void training_that_restarts_in_a_process_is_judged_anew(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -562,7 +563,7 @@ static void training_that_starts_again_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines(void **state)
+static void limit_in_bytes_is_the_jobs_and_a_percentage_the_machines(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -579,7 +580,7 @@ static void a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines(void **
     judge_free_with_run(b.judge);
 }
 
-static void a_gpu_has_a_series_once_the_job_uses_it(void **state)
+static void gpu_is_judged_once_the_job_uses_it(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -607,7 +608,7 @@ static void a_gpu_has_a_series_once_the_job_uses_it(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figures_in_bytes_have_verdicts_of_their_own(void **state)
+static void figures_in_bytes_have_their_own_verdicts(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -619,7 +620,7 @@ static void figures_in_bytes_have_verdicts_of_their_own(void **state)
     const struct run_entity *cuda = next_judged(job.judge, RUN_FIGURE, &at);
     assert_non_null(heap);
     assert_non_null(cuda);
-    assert_null(next_judged(job.judge, RUN_FIGURE, &at)); /* no count, nor what nobody uses */
+    assert_null(next_judged(job.judge, RUN_FIGURE, &at)); /* neither a count nor an unused figure */
     assert_string_equal(heap->name, "heap_live_bytes");
     assert_string_equal(judge_figure_label(heap), "heap (live)");
     assert_int_equal(heap->info.id.pid, 1000);
@@ -631,7 +632,7 @@ static void figures_in_bytes_have_verdicts_of_their_own(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void **state)
+static void memory_retained_by_malloc_is_not_a_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -646,7 +647,7 @@ static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void 
     judge_free_with_run(job.judge);
 }
 
-static void a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job(void **state)
+static void figure_that_starts_late_follows_the_epoch_of_the_job(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -663,7 +664,7 @@ static void a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job(void
     judge_free_with_run(job.judge);
 }
 
-static void verdicts_of_another_shape_are_read_as_unknown(void **state)
+static void malformed_verdict_json_is_read_as_unknown(void **state)
 {
     struct verdicts v = {0};
     json_t *doc =
@@ -680,7 +681,7 @@ static void verdicts_of_another_shape_are_read_as_unknown(void **state)
     json_decref(doc);
 }
 
-static void a_leak_of_an_earlier_segment_is_kept(void **state)
+static void leak_of_an_earlier_segment_is_kept(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -703,7 +704,36 @@ static void a_leak_of_an_earlier_segment_is_kept(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
+/* The guard restarts a leaking job, which then finishes within a few steps. */
+static void short_last_segment_does_not_hide_the_leak_of_the_job(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_take_note(job.judge, "segment", "{}");
+    train(&job, 4, 10 * MIB, 4);
+    judge_update(job.judge);
+    const struct verdict_result *r = &judge_tree(job.judge)->result;
+    assert_int_equal(r->word, VERDICT_LEAKING);
+    assert_int_equal(r->evidence[0].code, VERDICT_SAID_SEGMENT);
+    judge_free_with_run(job.judge);
+}
+
+static void longer_level_segment_outweighs_an_earlier_leak(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_take_note(job.judge, "segment", "{}");
+    train(&job, 400, 0, 400);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.leak, VERDICT_LEAK_NO);
+    judge_free_with_run(job.judge);
+}
+
+static void figure_keeps_its_verdict_after_its_process_exits(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0;
@@ -713,7 +743,8 @@ static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     judge_update(job.judge);
     const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
-    if (heap && strcmp(heap->name, "heap_live_bytes") != 0) /* the dead are in no order */
+    if (heap &&
+        strcmp(heap->name, "heap_live_bytes") != 0) /* exited figures are in no particular order */
         heap = next_judged(job.judge, RUN_FIGURE, &at);
     assert_true(heap && heap->is_dead);
     assert_int_equal(judge_result(heap)->word, VERDICT_LEAKING);
@@ -723,7 +754,7 @@ static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figures_beyond_the_last_place_wait_until_one_has_gone(void **state)
+static void figures_beyond_the_maximum_wait_for_a_free_place(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -747,7 +778,7 @@ static void figures_beyond_the_last_place_wait_until_one_has_gone(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void nothing_at_all_is_no_tree(void **state)
+static void judge_without_readings_has_no_tree(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -769,7 +800,7 @@ static void on_change(void *user, const struct run_entity *p, enum verdict_word 
     changes_seen++;
 }
 
-static void a_word_is_told_once(void **state)
+static void changed_verdict_word_is_reported_once(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -787,35 +818,37 @@ static void a_word_is_told_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_that_passes_the_first_epoch_leaks_and_the_tree_names_who),
-        cmocka_unit_test(the_same_growth_within_the_first_pass_is_filling),
-        cmocka_unit_test(growth_that_ends_with_the_first_pass_has_plateaued),
-        cmocka_unit_test(a_recording_gives_the_verdict_that_was_given_live),
-        cmocka_unit_test(the_fall_of_a_process_that_exits_is_not_judged),
-        cmocka_unit_test(a_fall_that_is_lived_through_is_judged),
-        cmocka_unit_test(a_mark_ends_the_wait),
-        cmocka_unit_test(page_cache_that_is_mapped_in_is_no_growth),
-        cmocka_unit_test(files_that_were_mapped_in_since_they_were_looked_into_are_no_spike),
-        cmocka_unit_test(every_reading_counts_again_once_they_are_mapped),
-        cmocka_unit_test(a_leak_that_is_swapped_out_is_still_seen),
-        cmocka_unit_test(before_its_status_is_known_a_process_is_not_read_with_its_page_cache),
-        cmocka_unit_test(another_program_in_the_same_process_starts_anew),
-        cmocka_unit_test(thousands_of_processes_take_few_seats_and_the_largest_have_one),
-        cmocka_unit_test(a_list_survives_the_death_of_those_on_it),
-        cmocka_unit_test(a_job_is_judged_by_what_most_of_it_was_after_that_has_ended),
-        cmocka_unit_test(steps_of_another_rank_do_not_move_the_clock_of_the_job),
-        cmocka_unit_test(training_that_starts_again_is_judged_anew),
-        cmocka_unit_test(a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines),
-        cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
-        cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
-        cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
-        cmocka_unit_test(a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job),
-        cmocka_unit_test(verdicts_of_another_shape_are_read_as_unknown),
-        cmocka_unit_test(a_leak_of_an_earlier_segment_is_kept),
-        cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
-        cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
-        cmocka_unit_test(nothing_at_all_is_no_tree),
-        cmocka_unit_test(a_word_is_told_once),
+        cmocka_unit_test(growth_after_the_first_epoch_leaks_and_tree_names_process),
+        cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
+        cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
+        cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
+        cmocka_unit_test(fall_of_an_exiting_process_is_not_judged),
+        cmocka_unit_test(fall_that_a_process_survives_is_judged),
+        cmocka_unit_test(mark_makes_held_readings_count),
+        cmocka_unit_test(mapped_page_cache_is_not_growth),
+        cmocka_unit_test(files_mapped_since_the_last_status_are_not_a_spike),
+        cmocka_unit_test(readings_count_again_once_all_files_are_mapped),
+        cmocka_unit_test(swapped_out_leak_is_leaking),
+        cmocka_unit_test(process_is_not_judged_before_its_status_is_known),
+        cmocka_unit_test(exec_starts_a_new_series),
+        cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
+        cmocka_unit_test(verdict_list_survives_the_death_of_its_processes),
+        cmocka_unit_test(job_is_judged_by_its_largest_process_after_that_exits),
+        cmocka_unit_test(steps_of_another_rank_do_not_advance_the_job),
+        cmocka_unit_test(training_that_restarts_in_a_process_is_judged_anew),
+        cmocka_unit_test(limit_in_bytes_is_the_jobs_and_a_percentage_the_machines),
+        cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
+        cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
+        cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
+        cmocka_unit_test(figure_that_starts_late_follows_the_epoch_of_the_job),
+        cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
+        cmocka_unit_test(leak_of_an_earlier_segment_is_kept),
+        cmocka_unit_test(short_last_segment_does_not_hide_the_leak_of_the_job),
+        cmocka_unit_test(longer_level_segment_outweighs_an_earlier_leak),
+        cmocka_unit_test(figure_keeps_its_verdict_after_its_process_exits),
+        cmocka_unit_test(figures_beyond_the_maximum_wait_for_a_free_place),
+        cmocka_unit_test(judge_without_readings_has_no_tree),
+        cmocka_unit_test(changed_verdict_word_is_reported_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* How a job ended, and what that decides: the same live and from a recording. */
+/* How a job ended decides its verdict, live and from a recording alike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,14 +21,14 @@
 static const uint64_t MIB = 1 << 20;
 enum { SECONDS = 60, A_SECOND = 4 };
 
-static uint64_t grows_for_s = SECONDS; /* what lives, before it stands */
+static uint64_t grows_for_s = SECONDS; /* seconds for which the process of run_minute() grows */
 
 static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
-/* Grows evenly in slot 0 for a minute without a mark, and dies; with HELPER a second process does
- * from the middle on. It goes into WRITER too, if there is one. */
-static void live(struct judge *j, struct trace_writer *writer, bool has_helper)
+/* A process in slot 0 grows evenly for a minute without marks and exits; with HELPER a second
+ * process grows from the middle on. Written to WRITER too, if it is not NULL. */
+static void run_minute(struct judge *j, struct trace_writer *writer, bool has_helper)
 {
     struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
     uint64_t t_ns = NS_PER_S;
@@ -80,11 +80,11 @@ static enum verdict_word word_after(struct judge *j, const char *kind, const cha
     return judge_tree(j)->result.word;
 }
 
-static void growth_to_the_end_of_a_job_that_ended_by_itself_is_called(void **state)
+static void growth_to_the_end_of_a_finished_job_is_leaking(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
-    live(j, NULL, false);
+    run_minute(j, NULL, false);
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
@@ -92,7 +92,7 @@ static void growth_to_the_end_of_a_job_that_ended_by_itself_is_called(void **sta
     judge_free_with_run(j);
 }
 
-static void a_job_that_was_ended_stays_undecided(void **state)
+static void growth_of_a_stopped_job_stays_undecided(void **state)
 {
     static const char *const ends[] = {
         "{\"kind\":\"exited\",\"status\":1,\"cause_kind\":\"status\"}",
@@ -105,77 +105,87 @@ static void a_job_that_was_ended_stays_undecided(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct judge *j = a_judge();
-        live(j, NULL, false);
+        run_minute(j, NULL, false);
         judge_update(j);
         assert_true(judge_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
-        /* When it will be known is told of what goes on alone. */
+        /* Only running jobs have a time at which the verdict will be decided. */
         assert_int_equal(judge_tree(j)->result.forecast.known, i >= 4);
         judge_free_with_run(j);
     }
 }
 
-static void who_was_asked_to_end_did_not_end_by_itself(void **state)
+static void growth_of_a_job_that_exits_after_a_signal_stays_undecided(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
-    live(j, NULL, false);
+    run_minute(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":15,\"by\":\"operator\"}"),
                      VERDICT_UNDECIDED);
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_UNDECIDED);
     judge_free_with_run(j);
     j = a_judge();
-    live(j, NULL, false);
+    run_minute(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":10,\"by\":\"operator\"}"),
-                     VERDICT_UNDECIDED); /* SIGUSR1 asks for something else */
+                     VERDICT_UNDECIDED); /* SIGUSR1 does not request termination */
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
     judge_free_with_run(j);
 }
 
-/* What process PID held grew to its end by 100 MiB from the tenth second on. */
+/* The call sites of process PID gained 100 MiB evenly up to its end. */
 static struct held grown(int32_t pid)
 {
-    return (struct held){
-        .pid = pid,
-        .start_ns = NS_PER_S,
-        .worked_ns = SECONDS * NS_PER_S,
-        .has_grown = true,
-        .grown = {
-            .from_ns = (int64_t)(10 * NS_PER_S),
-            .growth_bytes = 100.0 * (double)MIB,
-            .result = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES, .confidence = 0.65}}};
+    struct trend t = {.known = true,
+                      .seconds = SECONDS,
+                      .base = 100.0 * (double)MIB,
+                      .growth = 200.0 * (double)MIB,
+                      .third = 1,
+                      .sixth = 1,
+                      .forecast = 200.0 * (double)MIB,
+                      .lasting = 20,
+                      .net = 1,
+                      .pace = 1};
+    return (struct held){.pid = pid,
+                         .start_ns = NS_PER_S,
+                         .worked_ns = SECONDS * NS_PER_S,
+                         .sites = {.known = true,
+                                   .grown = 100.0 * (double)MIB,
+                                   .grown_late = 50.0 * (double)MIB,
+                                   .kept = t,
+                                   .by_work = t,
+                                   .settled = t}};
 }
 
-static void of_a_job_that_told_nothing_the_profiler_is_heard(void **state)
+static void growth_at_call_sites_counts_for_their_process_only(void **state)
 {
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
     (void)state;
-    others[1].start_ns = 90 * NS_PER_S; /* the pid was used again */
-    live(j, NULL, true);
-    assert_false(judge_wants_held(j));
+    others[1].start_ns = 90 * NS_PER_S; /* the pid was reused */
+    run_minute(j, NULL, true);
     (void)word_after(j, "end", by_itself);
-    enum verdict_word before = result_at(j, 0)->word;
-    assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
-    assert_true(judge_wants_held(j));
+    assert_int_equal(result_at(j, 0)->leak, VERDICT_LEAK_NO);
+    assert_false(result_at(j, 0)->has_probability);
     judge_set_held(j, others, 2);
     judge_update(j);
-    assert_int_equal(result_at(j, 0)->word, before);
+    double before = result_at(j, 0)->probability;
+    assert_true(result_at(j, 0)->has_probability);
+    assert_int_equal(result_at(j, 0)->leak, VERDICT_LEAK_NO);
     struct held own = grown(1000);
     judge_set_held(j, &own, 1);
     judge_update(j);
-    assert_int_equal(result_at(j, 0)->word, VERDICT_UNDECIDED);
-    assert_int_equal(result_at(j, 0)->evidence[0].code, VERDICT_SAID_HELD_ALONE);
+    assert_true(result_at(j, 0)->probability > before + 0.3);
+    assert_true(judge_tree(j)->result.probability >= result_at(j, 0)->probability);
     judge_free_with_run(j);
 }
 
-static void what_was_read_after_its_work_was_done_does_not_count(void **state)
+static void readings_after_a_process_finished_work_do_not_count(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
     (void)state;
     grows_for_s = 50;
-    live(j, NULL, false);
+    run_minute(j, NULL, false);
     grows_for_s = SECONDS;
     assert_int_not_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
     judge_set_held(j, &done, 1);
@@ -185,40 +195,37 @@ static void what_was_read_after_its_work_was_done_does_not_count(void **state)
     judge_free_with_run(j);
 }
 
-static void what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard(void **state)
+/* Growth may have been about to end, so only a nearly certain leak counts. */
+static void killed_job_keeps_its_word_unless_leak_is_nearly_certain(void **state)
 {
-    const struct mark step = {
-        .kind = MARK_STEP, .t_ns = 30 * NS_PER_S, .has = MARK_HAS_STEP, .step = 1, .pid = 1000};
     struct held own = grown(1000);
+    struct judge *j = a_judge();
     (void)state;
-    for (int is_marked = 0; is_marked < 2; is_marked++) {
-        struct judge *j = a_judge();
-        live(j, NULL, true);
-        if (is_marked)
-            run_add_mark(j->run, &step);
-        (void)word_after(j, "end", is_marked ? by_itself : "{\"kind\":\"signalled\"}");
-        enum verdict_word before = result_at(j, 0)->word;
-        assert_int_equal(judge_wants_held(j), is_marked); /* the helper is open */
-        assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
-        judge_set_held(j, &own, 1);
-        judge_update(j);
-        assert_int_equal(result_at(j, 0)->word, before);
-        judge_free_with_run(j);
-    }
+    run_minute(j, NULL, true);
+    (void)word_after(j, "end", "{\"kind\":\"signalled\"}");
+    enum verdict_word before = result_at(j, 0)->word;
+    judge_set_held(j, &own, 1);
+    judge_update(j);
+    const struct verdict_result *r = result_at(j, 0);
+    assert_true(r->has_probability);
+    assert_int_equal(r->leak == VERDICT_LEAK_YES, r->probability >= 0.98);
+    if (r->probability < 0.98)
+        assert_int_equal(r->word, before);
+    judge_free_with_run(j);
 }
 
-static void a_helper_of_the_second_half_says_nothing(void **state)
+static void helper_started_in_the_second_half_does_not_decide(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
-    live(j, NULL, true);
+    run_minute(j, NULL, true);
     word_after(j, "end", by_itself);
     for (size_t i = 0; i < j->listed_count; i++)
         assert_int_not_equal(result_at(j, i)->word, VERDICT_LEAKING);
     judge_free_with_run(j);
 }
 
-static void a_recording_says_the_same(void **state)
+static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
 {
     char folder[] = "/tmp/ebb-judge-end-XXXXXX";
     struct trace_writer *writer = NULL;
@@ -234,7 +241,7 @@ static void a_recording_says_the_same(void **state)
     const struct judge_options none = {.no_marks = false};
     struct run *run = NULL;
     assert_int_equal(judge_new(&none, &again), 0);
-    live(told, writer, false);
+    run_minute(told, writer, false);
     assert_int_equal(word_after(told, "end", by_itself), VERDICT_LEAKING);
     assert_int_equal(trace_writer_close(writer, footer, 120 * NS_PER_S), 0);
     assert_int_equal(run_read(folder, &run_settings_read, judge_observer(again), &run, &err), 0);
@@ -252,14 +259,14 @@ static void a_recording_says_the_same(void **state)
     rmdir(folder);
 }
 
-/* Whether it was judged while it lived depends on the moment, which no recording tells. */
-static void who_lived_too_shortly_is_left_out_though_it_was_judged(void **state)
+/* Whether it was judged while it lived depends on timing that a recording does not contain. */
+static void short_lived_process_is_left_out_of_the_verdicts(void **state)
 {
     struct judge *j = a_judge();
     struct process_info info = {.id = {.pid = 1002, .start_ticks = 7}, .role = ROLE_OTHER};
     struct sample s = {0};
     (void)state;
-    live(j, NULL, false);
+    run_minute(j, NULL, false);
     run_process(j->run, SECONDS * NS_PER_S, PROCESS_BORN, 2, &info);
     sample_put(&s, SAMPLE_RSS, 30 * MIB);
     sample_put(&s, SAMPLE_FILE, 0);
@@ -278,15 +285,15 @@ static void who_lived_too_shortly_is_left_out_though_it_was_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_to_the_end_of_a_job_that_ended_by_itself_is_called),
-        cmocka_unit_test(a_job_that_was_ended_stays_undecided),
-        cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
-        cmocka_unit_test(of_a_job_that_told_nothing_the_profiler_is_heard),
-        cmocka_unit_test(what_was_read_after_its_work_was_done_does_not_count),
-        cmocka_unit_test(what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard),
-        cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
-        cmocka_unit_test(a_recording_says_the_same),
-        cmocka_unit_test(who_lived_too_shortly_is_left_out_though_it_was_judged),
+        cmocka_unit_test(growth_to_the_end_of_a_finished_job_is_leaking),
+        cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
+        cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
+        cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
+        cmocka_unit_test(readings_after_a_process_finished_work_do_not_count),
+        cmocka_unit_test(killed_job_keeps_its_word_unless_leak_is_nearly_certain),
+        cmocka_unit_test(helper_started_in_the_second_half_does_not_decide),
+        cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
+        cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),
     };
     return cmocka_run_group_tests_name("judge_end", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* One datagram: what is a mark, what is not, and what becomes of its numbers. */
+/* Parsing one datagram: which are marks, which are refused, and how numbers are decoded. */
 #include "mark/mark.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void assert_bad(const char *s)
     assert_bad_bytes(s, strlen(s));
 }
 
-static void a_step_with_everything_is_decoded(void **state)
+static void step_mark_with_all_keys_is_decoded(void **state)
 {
     static const char s[] = "KIND=step\nSTEP=120\nEPOCH=1.45\nSTEPS_PER_EPOCH=83\nMAX_STEPS=249\n"
                             "RANK=3\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n";
@@ -56,7 +56,7 @@ static void a_step_with_everything_is_decoded(void **state)
     assert_int_equal(m.pid, 0);
 }
 
-static void the_final_newline_may_be_missing(void **state)
+static void mark_without_final_newline_is_accepted(void **state)
 {
     struct mark m;
 
@@ -66,7 +66,7 @@ static void the_final_newline_may_be_missing(void **state)
     assert_int_equal(m.has, 0);
 }
 
-static void every_kind_has_a_word_that_leads_back_to_it(void **state)
+static void mark_kind_names_parse_back(void **state)
 {
     (void)state;
     for (int k = 0; k < MARK_KIND_COUNT; k++) {
@@ -79,7 +79,7 @@ static void every_kind_has_a_word_that_leads_back_to_it(void **state)
     assert_int_equal(mark_kind_parse("", 0), MARK_OTHER);
 }
 
-static void an_unknown_kind_and_unknown_keys_are_kept(void **state)
+static void unknown_mark_kind_and_keys_are_kept(void **state)
 {
     struct mark m;
     size_t len;
@@ -100,7 +100,7 @@ static void an_unknown_kind_and_unknown_keys_are_kept(void **state)
     assert_null(mark_get(&m, "NOTES", &len));
 }
 
-static void of_a_key_said_twice_the_first_wins(void **state)
+static void first_of_a_repeated_key_counts(void **state)
 {
     struct mark m;
     size_t len;
@@ -113,7 +113,7 @@ static void of_a_key_said_twice_the_first_wins(void **state)
     assert_memory_equal(mark_get(&m, "STEP", &len), "1", 1);
 }
 
-static void without_a_kind_it_is_no_mark(void **state)
+static void mark_without_a_kind_is_refused(void **state)
 {
     (void)state;
     assert_bad("");
@@ -124,7 +124,7 @@ static void without_a_kind_it_is_no_mark(void **state)
     assert_bad("KINDS=step\n");
 }
 
-static void a_line_that_is_not_key_and_value_spoils_the_mark(void **state)
+static void mark_with_a_malformed_line_is_refused(void **state)
 {
     (void)state;
     assert_bad("KIND=step\nnonsense\n");
@@ -139,7 +139,7 @@ static void a_line_that_is_not_key_and_value_spoils_the_mark(void **state)
     assert_bad("KIND=step\nCAF\xc3\x89=1\n");
 }
 
-static void a_number_that_is_none_spoils_the_mark(void **state)
+static void mark_with_an_invalid_number_is_refused(void **state)
 {
     static const char *const values[] = {
         "abc",
@@ -174,7 +174,7 @@ static void a_number_that_is_none_spoils_the_mark(void **state)
     assert_bad("KIND=step\nEFFECTIVE_BATCH=0\n");
 }
 
-static void the_largest_step_is_still_a_step(void **state)
+static void largest_64_bit_step_is_accepted(void **state)
 {
     struct mark m;
 
@@ -186,7 +186,7 @@ static void the_largest_step_is_still_a_step(void **state)
     assert_int_equal(m.has, MARK_HAS_STEP | MARK_HAS_MAX_STEPS);
 }
 
-static void an_epoch_is_a_plain_finite_number(void **state)
+static void epoch_must_be_a_finite_number(void **state)
 {
     static const char *const bad[] = {"nan",   "inf", "-inf", "infinity", "1e999", "-1",
                                       "0x1p3", "1,5", "1.5x", "",         ".",     "e5"};
@@ -204,16 +204,16 @@ static void an_epoch_is_a_plain_finite_number(void **state)
     assert_true(m.epoch == 0.30000000000000004);
 }
 
-static void nul_and_what_is_not_utf8_spoil_the_mark(void **state)
+static void mark_with_nul_or_invalid_utf8_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "KIND=step\nA=\xff\n",             /* never in UTF-8 */
+        "KIND=step\nA=\xff\n",             /* a byte that never occurs in UTF-8 */
         "KIND=step\nA=\xc0\xaf\n",         /* overlong slash */
-        "KIND=step\nA=\xe0\x80\xaf\n",     /* the same in three */
+        "KIND=step\nA=\xe0\x80\xaf\n",     /* overlong slash of three bytes */
         "KIND=step\nA=\xed\xa0\x80\n",     /* a surrogate */
         "KIND=step\nA=\xf4\x90\x80\x80\n", /* beyond U+10FFFF */
-        "KIND=step\nA=\xc3",               /* cut */
-        "KIND=step\nA=\x80\n",             /* continues nothing */
+        "KIND=step\nA=\xc3",               /* truncated */
+        "KIND=step\nA=\x80\n",             /* a continuation byte without a start */
     };
     struct mark m;
 
@@ -225,7 +225,7 @@ static void nul_and_what_is_not_utf8_spoil_the_mark(void **state)
     assert_int_equal(parse("KIND=step\nA=\xf0\x9f\x8c\x8a\xed\x9f\xbf\xef\xbf\xbd\n", &m), 0);
 }
 
-static void the_longest_mark_fits_and_one_byte_more_does_not(void **state)
+static void longest_mark_is_accepted_and_a_longer_one_refused(void **state)
 {
     char s[MARK_TEXT_MAX + 1];
     struct mark m;
@@ -237,14 +237,15 @@ static void the_longest_mark_fits_and_one_byte_more_does_not(void **state)
     assert_bad_bytes(s, MARK_TEXT_MAX + 1);
 }
 
-static void every_cut_of_a_mark_is_parsed_or_refused(void **state)
+static void truncated_marks_are_parsed_or_refused(void **state)
 {
     static const char s[] = "KIND=phase\nNAME=\xe2\x82\xac\nSTATE=begin\nSTEP=12\nEPOCH=0.5\n";
     struct mark m;
 
     (void)state;
     for (size_t len = 0; len < sizeof(s); len++) {
-        char *copy = malloc(len + 1); /* exact size: a read beyond it is caught */
+        /* allocated at exactly this size, so that the sanitizer detects a read beyond it */
+        char *copy = malloc(len + 1);
         int r;
 
         assert_non_null(copy);
@@ -256,7 +257,7 @@ static void every_cut_of_a_mark_is_parsed_or_refused(void **state)
     }
 }
 
-static void sending_nowhere_says_why(void **state)
+static void mark_send_returns_why_it_failed(void **state)
 {
     char path[200];
 
@@ -264,13 +265,13 @@ static void sending_nowhere_says_why(void **state)
     memset(path, 'a', sizeof(path) - 1);
     path[0] = '/';
     path[sizeof(path) - 1] = '\0';
-    assert_int_equal(mark_send(path, "KIND=step", 9), -ENAMETOOLONG);
-    assert_int_equal(mark_send("", "KIND=step", 9), -EINVAL);
-    assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9), -ENOENT);
-    assert_int_equal(mark_send_wait("/nowhere/at/all", "KIND=step", 9, 1), -ENOENT);
+    assert_int_equal(mark_send(path, "KIND=step", 9, 0), -ENAMETOOLONG);
+    assert_int_equal(mark_send("", "KIND=step", 9, 0), -EINVAL);
+    assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9, 0), -ENOENT);
+    assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9, 1), -ENOENT);
 }
 
-static void a_full_socket_is_eagain_and_never_blocks(void **state)
+static void full_mark_socket_is_eagain_without_blocking(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char folder[] = "/tmp/ebb-test-XXXXXX";
@@ -281,16 +282,16 @@ static void a_full_socket_is_eagain_and_never_blocks(void **state)
     snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", folder);
     assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
     for (int i = 0; i < 1000000 && r == 0; i++)
-        r = mark_send(a.sun_path, "KIND=step", 9);
+        r = mark_send(a.sun_path, "KIND=step", 9, 0);
     assert_int_equal(r, -EAGAIN);
-    assert_int_equal(mark_send_wait(a.sun_path, "KIND=step", 9, 1), -EAGAIN);
+    assert_int_equal(mark_send(a.sun_path, "KIND=step", 9, 1), -EAGAIN);
     close(fd);
-    assert_int_equal(mark_send(a.sun_path, "KIND=step", 9), -ECONNREFUSED);
+    assert_int_equal(mark_send(a.sun_path, "KIND=step", 9, 0), -ECONNREFUSED);
     unlink(a.sun_path);
     rmdir(folder);
 }
 
-static void a_figure_has_a_name_and_the_pid_of_its_sender(void **state)
+static void figure_name_contains_the_pid_of_its_sender(void **state)
 {
     char name[8];
     int32_t pid;
@@ -298,7 +299,7 @@ static void a_figure_has_a_name_and_the_pid_of_its_sender(void **state)
     assert_true(mark_figure_parse("heap@4711", name, sizeof name, &pid));
     assert_string_equal(name, "heap");
     assert_int_equal(pid, 4711);
-    assert_true(mark_figure_parse("a@b@7", name, sizeof name, &pid)); /* the last one counts */
+    assert_true(mark_figure_parse("a@b@7", name, sizeof name, &pid)); /* the last "@" counts */
     assert_string_equal(name, "a@b");
     assert_true(mark_figure_parse("alone", name, sizeof name, &pid));
     assert_int_equal(pid, 0);
@@ -311,22 +312,22 @@ static void a_figure_has_a_name_and_the_pid_of_its_sender(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_figure_has_a_name_and_the_pid_of_its_sender),
-        cmocka_unit_test(a_step_with_everything_is_decoded),
-        cmocka_unit_test(the_final_newline_may_be_missing),
-        cmocka_unit_test(every_kind_has_a_word_that_leads_back_to_it),
-        cmocka_unit_test(an_unknown_kind_and_unknown_keys_are_kept),
-        cmocka_unit_test(of_a_key_said_twice_the_first_wins),
-        cmocka_unit_test(without_a_kind_it_is_no_mark),
-        cmocka_unit_test(a_line_that_is_not_key_and_value_spoils_the_mark),
-        cmocka_unit_test(a_number_that_is_none_spoils_the_mark),
-        cmocka_unit_test(the_largest_step_is_still_a_step),
-        cmocka_unit_test(an_epoch_is_a_plain_finite_number),
-        cmocka_unit_test(nul_and_what_is_not_utf8_spoil_the_mark),
-        cmocka_unit_test(the_longest_mark_fits_and_one_byte_more_does_not),
-        cmocka_unit_test(every_cut_of_a_mark_is_parsed_or_refused),
-        cmocka_unit_test(sending_nowhere_says_why),
-        cmocka_unit_test(a_full_socket_is_eagain_and_never_blocks),
+        cmocka_unit_test(figure_name_contains_the_pid_of_its_sender),
+        cmocka_unit_test(step_mark_with_all_keys_is_decoded),
+        cmocka_unit_test(mark_without_final_newline_is_accepted),
+        cmocka_unit_test(mark_kind_names_parse_back),
+        cmocka_unit_test(unknown_mark_kind_and_keys_are_kept),
+        cmocka_unit_test(first_of_a_repeated_key_counts),
+        cmocka_unit_test(mark_without_a_kind_is_refused),
+        cmocka_unit_test(mark_with_a_malformed_line_is_refused),
+        cmocka_unit_test(mark_with_an_invalid_number_is_refused),
+        cmocka_unit_test(largest_64_bit_step_is_accepted),
+        cmocka_unit_test(epoch_must_be_a_finite_number),
+        cmocka_unit_test(mark_with_nul_or_invalid_utf8_is_refused),
+        cmocka_unit_test(longest_mark_is_accepted_and_a_longer_one_refused),
+        cmocka_unit_test(truncated_marks_are_parsed_or_refused),
+        cmocka_unit_test(mark_send_returns_why_it_failed),
+        cmocka_unit_test(full_mark_socket_is_eagain_without_blocking),
     };
 
     return cmocka_run_group_tests_name("mark", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The step clock: marks of a job as marks of a verdict. */
+/* The step clock turns marks of a job into marks for a verdict. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,13 +39,13 @@ static void epoch_length_follows_from_epoch_fractions(void **state)
     clock_add(&c, 1, "KIND=step\nSTEP=10\nEPOCH=0.12048192771\n", m);
     clock_add(&c, 2, "KIND=step\nSTEP=20\nEPOCH=0.24096385542\n", m);
     assert_int_equal(m[0].steps_per_epoch, 83);
-    struct mark_clock coarse = {0}; /* two digits are not enough */
+    struct mark_clock coarse = {0}; /* two digits are too imprecise */
     clock_add(&coarse, 1, "KIND=step\nSTEP=10\nEPOCH=0.12\n", m);
     clock_add(&coarse, 2, "KIND=step\nSTEP=20\nEPOCH=0.24\n", m);
     assert_int_equal(m[0].steps_per_epoch, 0);
 }
 
-static void higher_epoch_number_ends_the_epoch_before(void **state)
+static void higher_epoch_number_ends_the_previous_epoch(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -57,7 +57,7 @@ static void higher_epoch_number_ends_the_epoch_before(void **state)
     assert_int_equal(m[1].kind, VERDICT_MARK_STEP);
 }
 
-static void facts_sent_once_are_in_every_later_mark(void **state)
+static void values_sent_once_are_in_every_later_mark(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -73,8 +73,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(evaluation_end_sent_twice_counts_once),
         cmocka_unit_test(epoch_length_follows_from_epoch_fractions),
-        cmocka_unit_test(higher_epoch_number_ends_the_epoch_before),
-        cmocka_unit_test(facts_sent_once_are_in_every_later_mark),
+        cmocka_unit_test(higher_epoch_number_ends_the_previous_epoch),
+        cmocka_unit_test(values_sent_once_are_in_every_later_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The receiver: marks from real sockets and real processes, and requests back to them. */
+/* The receiver of marks from real sockets and processes, and the requests sent back to them. */
 #include "mark/receiver.h"
 
 #include <dirent.h>
@@ -24,7 +24,7 @@
 struct fixture {
     struct loop *loop;
     struct mark_receiver *receiver;
-    char folder[32]; /* for the sockets of those who ask */
+    char folder[32]; /* for the sockets of the peers */
     unsigned seen;
     struct mark last;
     char last_text[MARK_TEXT_MAX];
@@ -66,7 +66,7 @@ static int teardown(void **state)
 
 static int send_text(const struct fixture *f, const char *s)
 {
-    return mark_send(mark_receiver_path(f->receiver), s, strlen(s));
+    return mark_send(mark_receiver_path(f->receiver), s, strlen(s), 0);
 }
 
 static struct mark_receiver_stats stats_of(const struct fixture *f)
@@ -77,7 +77,7 @@ static struct mark_receiver_stats stats_of(const struct fixture *f)
     return s;
 }
 
-/* A socket a job would listen on, at FOLDER/NAME. */
+/* Opens a socket at FOLDER/NAME on which a job would listen. */
 static int listen_at(const struct fixture *f, const char *name, char path[108])
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -89,8 +89,8 @@ static int listen_at(const struct fixture *f, const char *name, char path[108])
     return fd;
 }
 
-/* Another process says this; we take it in before it is buried. */
-static pid_t say_from_child(struct fixture *f, const char *s)
+/* Sends S from another process. The receiver reads it before that process is reaped. */
+static pid_t send_from_child(struct fixture *f, const char *s)
 {
     unsigned seen = f->seen;
     pid_t pid = fork();
@@ -103,7 +103,7 @@ static pid_t say_from_child(struct fixture *f, const char *s)
     return pid;
 }
 
-static void a_mark_arrives_with_its_time_and_its_sender(void **state)
+static void mark_arrives_with_its_time_and_sender(void **state)
 {
     struct fixture *f = *state;
 
@@ -115,11 +115,9 @@ static void a_mark_arrives_with_its_time_and_its_sender(void **state)
     assert_int_equal(f->last.pid, getpid());
     assert_true(f->last.t_ns > 0);
     assert_int_equal(stats_of(f).received, 1);
-    assert_true(stats_of(f).first_ns == f->last.t_ns);
-    assert_true(stats_of(f).last_ns == f->last.t_ns);
 }
 
-static void a_mark_for_several_steps_arrives_as_several(void **state)
+static void mark_for_several_steps_arrives_as_several(void **state)
 {
     struct fixture *f = *state;
 
@@ -132,15 +130,15 @@ static void a_mark_for_several_steps_arrives_as_several(void **state)
     assert_int_equal(stats_of(f).received, 1);
 }
 
-static void the_sender_is_who_the_kernel_says(void **state)
+static void mark_sender_comes_from_the_kernel(void **state)
 {
     struct fixture *f = *state;
-    pid_t pid = say_from_child(f, "KIND=step\nPID=1\n");
+    pid_t pid = send_from_child(f, "KIND=step\nPID=1\n");
 
     assert_int_equal(f->last.pid, pid);
 }
 
-static void bad_datagrams_are_counted_and_dropped(void **state)
+static void invalid_datagrams_are_counted_and_dropped(void **state)
 {
     struct fixture *f = *state;
     char big[MARK_TEXT_MAX + 1];
@@ -150,8 +148,8 @@ static void bad_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(send_text(f, "hello there"), 0);
     assert_int_equal(send_text(f, ""), 0);
     assert_int_equal(send_text(f, "KIND=step\nSTEP=abc"), 0);
-    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big)), 0);
-    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big) - 1), 0);
+    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big), 0), 0);
+    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big) - 1, 0), 0);
     while (stats_of(f).bad + stats_of(f).received < 5)
         loop_once(f->loop, 10000);
     assert_int_equal(stats_of(f).bad, 4);
@@ -159,7 +157,7 @@ static void bad_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(f->last.len, MARK_TEXT_MAX);
 }
 
-static void a_burst_from_a_waiting_sender_loses_nothing(void **state)
+static void burst_from_a_waiting_sender_loses_nothing(void **state)
 {
     enum { COUNT = 5000 };
     struct fixture *f = *state;
@@ -171,14 +169,15 @@ static void a_burst_from_a_waiting_sender_loses_nothing(void **state)
             char s[64];
             int n = snprintf(s, sizeof(s), "KIND=step\nSTEP=%d\n", i);
 
-            if (mark_send_wait(mark_receiver_path(f->receiver), s, (size_t)n, 60000) < 0)
+            if (mark_send(mark_receiver_path(f->receiver), s, (size_t)n, 60000) < 0)
                 _exit(1);
         }
         _exit(0);
     }
     while (f->seen < COUNT) {
         loop_once(f->loop, 10000);
-        assert_true(f->seen == 0 || f->last.step == (int64_t)f->seen - 1); /* in order */
+        /* marks arrive in order */
+        assert_true(f->seen == 0 || f->last.step == (int64_t)f->seen - 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -197,7 +196,7 @@ static unsigned open_fds(void)
     return n;
 }
 
-static void descriptors_attached_to_a_mark_do_not_stay_with_us(void **state)
+static void descriptors_attached_to_a_mark_are_dropped(void **state)
 {
     struct fixture *f = *state;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -229,7 +228,7 @@ static void descriptors_attached_to_a_mark_do_not_stay_with_us(void **state)
     close(fd);
 }
 
-static void the_folder_is_private_and_gone_afterwards(void **state)
+static void socket_folder_is_private_and_removed(void **state)
 {
     struct fixture *f = *state;
     struct mark_receiver *r;
@@ -251,7 +250,7 @@ static void the_folder_is_private_and_gone_afterwards(void **state)
     assert_int_equal(symlink(f->folder, link), 0);
     mark_receiver_free(r);
     assert_int_equal(stat(folder, &st), -1);
-    assert_int_equal(stat(f->folder, &st), 0); /* what a link points at stays */
+    assert_int_equal(stat(f->folder, &st), 0); /* the target of a link is not removed */
     mark_receiver_free(NULL);
 }
 
@@ -309,7 +308,7 @@ static void files_in_a_folder_not_made_by_ebb_are_kept(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* A receiver below FOLDER whose process is killed: its folder is what stays. */
+/* Creates a receiver below FOLDER in a process that is killed, so that its folder is left over. */
 static void make_abandoned(struct fixture *f, const char *folder, char ret[108])
 {
     int pair[2], status;
@@ -340,7 +339,7 @@ static void change_boot(const char *folder, const char *boot)
     assert_true(!boot || symlink(boot, path) == 0);
 }
 
-static void folders_of_killed_receivers_are_removed_by_the_next(void **state)
+static void folders_of_killed_receivers_are_removed_later(void **state)
 {
     struct fixture *f = *state;
     char dead[108], elsewhere[108], old[108], alive[108];
@@ -350,9 +349,10 @@ static void folders_of_killed_receivers_are_removed_by_the_next(void **state)
 
     make_abandoned(f, f->folder, dead);
     make_abandoned(f, f->folder, elsewhere);
-    change_boot(elsewhere, "00000000-0000-0000-0000-000000000000"); /* of another machine */
+    /* as if made on another machine */
+    change_boot(elsewhere, "00000000-0000-0000-0000-000000000000");
     make_abandoned(f, f->folder, old);
-    change_boot(old, NULL); /* of an ebb that did not mark its folders */
+    change_boot(old, NULL); /* as if made by a version of ebb that did not mark its folders */
     setenv("XDG_RUNTIME_DIR", f->folder, 1);
     assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &living, &err), 0);
     snprintf(alive, sizeof(alive), "%s", mark_receiver_folder(living));
@@ -372,7 +372,7 @@ static void folders_of_killed_receivers_are_removed_by_the_next(void **state)
     free(before);
 }
 
-static void a_runtime_folder_that_will_not_do_is_passed_over(void **state)
+static void unusable_runtime_folder_is_skipped(void **state)
 {
     static const char *const bad[] = {"", "relative/folder", "/no/such/folder", "/proc"};
     struct fixture *f = *state;
@@ -398,15 +398,16 @@ static void a_runtime_folder_that_will_not_do_is_passed_over(void **state)
     unsetenv("TMPDIR");
 }
 
-/* As nobody, in a process of its own: root may do everything, and that would prove nothing. */
-static void another_users_marks_are_refused_by_the_folder_and_by_the_check(void **state)
+/* Runs as nobody in a process of its own, because root may do everything. */
+static void marks_of_another_user_are_refused(void **state)
 {
     struct fixture *f = *state;
     const char *path = mark_receiver_path(f->receiver);
     int status = -1;
     pid_t pid;
 
-    if (geteuid() != 0) { /* nobody but us to test with: the folder's mode is all there is */
+    /* there is no other user to test with, so only the folder's mode is checked */
+    if (geteuid() != 0) {
         struct stat st;
 
         assert_int_equal(stat(mark_receiver_folder(f->receiver), &st), 0);
@@ -417,16 +418,16 @@ static void another_users_marks_are_refused_by_the_folder_and_by_the_check(void 
     if (pid == 0) {
         if (setgid(65534) < 0 || setuid(65534) < 0)
             _exit(9);
-        _exit(mark_send(path, "KIND=step", 9) == -EACCES ? 0 : 1);
+        _exit(mark_send(path, "KIND=step", 9, 0) == -EACCES ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 9) {
-        print_message("skipped: nobody else to be here\n");
+        print_message("skipped: cannot become another user here\n");
         skip();
     }
     assert_int_equal(status, 0);
 
-    /* A receiver that is not root's, whose folder somebody opened up. */
+    /* A receiver of another user than root, whose folder has been opened to everyone. */
     pid = fork();
     if (pid == 0) {
         struct mark_receiver *r;
@@ -468,7 +469,7 @@ static void say_hello(struct fixture *f, const char *reply, const char *more)
         loop_once(f->loop, 10000);
 }
 
-static void a_rank_that_said_hello_gets_the_request(void **state)
+static void rank_that_sent_hello_gets_the_request(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -489,7 +490,7 @@ static void a_rank_that_said_hello_gets_the_request(void **state)
     unlink(path);
 }
 
-static void the_answer_comes_back_as_a_mark(void **state)
+static void answer_to_a_request_arrives_as_a_mark(void **state)
 {
     struct fixture *f = *state;
     char path[108];
@@ -506,7 +507,7 @@ static void the_answer_comes_back_as_a_mark(void **state)
     unlink(path);
 }
 
-static void a_worker_is_never_asked(void **state)
+static void worker_gets_no_request(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -524,7 +525,7 @@ static void a_worker_is_never_asked(void **state)
     unlink(path);
 }
 
-static void the_same_process_saying_hello_again_is_still_one(void **state)
+static void second_hello_of_a_process_replaces_the_first(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -534,12 +535,12 @@ static void the_same_process_saying_hello_again_is_still_one(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
     assert_string_equal(peers[0].reply, "/tmp/second");
     assert_int_equal(peers[0].rank, 1);
-    say_from_child(f, "KIND=hello\nREPLY=/tmp/third\n");
+    send_from_child(f, "KIND=hello\nREPLY=/tmp/third\n");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 2);
     assert_string_equal(peers[1].reply, "/tmp/third");
 }
 
-static void a_reply_that_cannot_be_an_address_makes_no_peer(void **state)
+static void hello_with_an_unusable_reply_adds_no_peer(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -547,19 +548,20 @@ static void a_reply_that_cannot_be_an_address_makes_no_peer(void **state)
 
     memset(deep, 'd', sizeof(deep));
     deep[0] = '/';
-    deep[108] = '\0'; /* one too long */
+    deep[108] = '\0'; /* one byte too long */
     say_hello(f, deep, "");
     say_hello(f, "relative", "");
     say_hello(f, "", "");
-    say_hello(f, mark_receiver_path(f->receiver), ""); /* we would talk to ourselves */
+    /* the receiver would send requests to itself */
+    say_hello(f, mark_receiver_path(f->receiver), "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 0);
     assert_int_equal(f->seen, 4);
-    deep[107] = '\0'; /* the longest there can be */
+    deep[107] = '\0'; /* the longest valid path */
     say_hello(f, deep, "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept(void **state)
+static void dead_peer_is_forgotten_and_a_busy_one_kept(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -569,13 +571,13 @@ static void a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept(void *
 
     snprintf(file, sizeof(file), "%s/file", f->folder);
     close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    close(gone); /* ECONNREFUSED; below also ENOENT, and a file that is no socket */
+    close(gone); /* ECONNREFUSED; ENOENT and a file that is not a socket follow below */
     say_hello(f, busy, "");
     snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", dead);
-    say_from_child(f, s);
-    say_from_child(f, "KIND=hello\nREPLY=/no/such/socket\n");
+    send_from_child(f, s);
+    send_from_child(f, "KIND=hello\nREPLY=/no/such/socket\n");
     snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", file);
-    say_from_child(f, s);
+    send_from_child(f, s);
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 4);
     assert_int_equal(mark_receiver_request(f->receiver, "CENSUS", 1), 1);
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
@@ -583,7 +585,8 @@ static void a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept(void *
         ;
     assert_int_equal(r, 0);
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
-    assert_int_equal(stat(file, &st), 0); /* an address, never a file to us */
+    /* a reply path is only used as an address, so the file is untouched */
+    assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_size, 0);
     close(fd);
     unlink(busy);
@@ -591,7 +594,7 @@ static void a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept(void *
     unlink(file);
 }
 
-static void a_flood_leaves_the_loop_its_turn(void **state)
+static void flood_of_marks_does_not_starve_the_loop(void **state)
 {
     struct fixture *f = *state;
     unsigned turns = 0;
@@ -599,7 +602,7 @@ static void a_flood_leaves_the_loop_its_turn(void **state)
 
     if (pid == 0)
         for (;;)
-            if (mark_send_wait(mark_receiver_path(f->receiver), "KIND=step", 9, 60000) < 0)
+            if (mark_send(mark_receiver_path(f->receiver), "KIND=step", 9, 60000) < 0)
                 _exit(0);
     while (turns++ < 20) {
         unsigned seen = f->seen;
@@ -616,25 +619,25 @@ static void a_flood_leaves_the_loop_its_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_mark_arrives_with_its_time_and_its_sender),
-        TEST(a_mark_for_several_steps_arrives_as_several),
-        TEST(the_sender_is_who_the_kernel_says),
-        TEST(bad_datagrams_are_counted_and_dropped),
-        TEST(a_burst_from_a_waiting_sender_loses_nothing),
-        TEST(descriptors_attached_to_a_mark_do_not_stay_with_us),
-        TEST(the_folder_is_private_and_gone_afterwards),
+        TEST(mark_arrives_with_its_time_and_sender),
+        TEST(mark_for_several_steps_arrives_as_several),
+        TEST(mark_sender_comes_from_the_kernel),
+        TEST(invalid_datagrams_are_counted_and_dropped),
+        TEST(burst_from_a_waiting_sender_loses_nothing),
+        TEST(descriptors_attached_to_a_mark_are_dropped),
+        TEST(socket_folder_is_private_and_removed),
         TEST(socket_folder_is_removed_with_files_of_the_job),
         TEST(files_in_a_folder_not_made_by_ebb_are_kept),
-        TEST(folders_of_killed_receivers_are_removed_by_the_next),
-        TEST(a_runtime_folder_that_will_not_do_is_passed_over),
-        TEST(another_users_marks_are_refused_by_the_folder_and_by_the_check),
-        TEST(a_rank_that_said_hello_gets_the_request),
-        TEST(the_answer_comes_back_as_a_mark),
-        TEST(a_worker_is_never_asked),
-        TEST(the_same_process_saying_hello_again_is_still_one),
-        TEST(a_reply_that_cannot_be_an_address_makes_no_peer),
-        TEST(a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept),
-        TEST(a_flood_leaves_the_loop_its_turn),
+        TEST(folders_of_killed_receivers_are_removed_later),
+        TEST(unusable_runtime_folder_is_skipped),
+        TEST(marks_of_another_user_are_refused),
+        TEST(rank_that_sent_hello_gets_the_request),
+        TEST(answer_to_a_request_arrives_as_a_mark),
+        TEST(worker_gets_no_request),
+        TEST(second_hello_of_a_process_replaces_the_first),
+        TEST(hello_with_an_unusable_reply_adds_no_peer),
+        TEST(dead_peer_is_forgotten_and_a_busy_one_kept),
+        TEST(flood_of_marks_does_not_starve_the_loop),
     };
 
     return cmocka_run_group_tests_name("receiver", tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void one_step_has_a_median_and_three_have_a_slow_time(void **state)
     assert_int_equal(slow_ns(&t), 2 * NS_PER_S);
 }
 
-static void marks_that_skip_steps_are_divided_among_them(void **state)
+static void time_of_skipped_steps_is_divided_among_them(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -107,7 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_step_has_a_median_and_three_have_a_slow_time),
-        cmocka_unit_test(marks_that_skip_steps_are_divided_among_them),
+        cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(same_step_from_many_ranks_counts_once),
         cmocka_unit_test(step_that_goes_backwards_is_not_measured),
         cmocka_unit_test(slow_evaluation_does_not_move_the_median),

@@ -1,4 +1,4 @@
-/* Lines of a config file: what is taken, what the command line overrules, and what is refused. */
+/* Config files: accepted lines, lines that the command line overrides, and refused lines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static const struct option_desc table[] = {
     [THINGS] = {.name = NULL},
 };
 
-/* What a test has in hand. */
+/* The state of a test. */
 struct file {
     struct things things;
     struct options_given given;
@@ -81,7 +81,7 @@ static int parse_bytes(struct file *f, const char *text, size_t len)
     return options_config_parse(&c, f->text, len, &f->err);
 }
 
-/* The line that has option I; 0: it is not given. */
+/* The line that sets option I; 0: it is not given. */
 static int line_of(const struct file *f, int i)
 {
     const struct option_given *g = options_find(&f->given, table[i].name);
@@ -108,7 +108,7 @@ static void is_refused(const char *text, const char *sentence)
     assert_string_equal(f.err.text, sentence);
 }
 
-static void every_type_is_parsed_as_on_the_command_line(void **state)
+static void config_parses_every_option_type(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -123,7 +123,7 @@ static void every_type_is_parsed_as_on_the_command_line(void **state)
         assert_int_equal(line_of(&f, i), i + 1);
 }
 
-static void comments_and_empty_lines_say_nothing(void **state)
+static void config_ignores_comments_and_empty_lines(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -138,7 +138,7 @@ static void comments_and_empty_lines_say_nothing(void **state)
     assert_int_equal(line_of(&f, FLAG), 3);
 }
 
-static void quotes_around_a_whole_value_are_none_of_it(void **state)
+static void config_strips_quotes_around_a_value(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -151,7 +151,7 @@ static void quotes_around_a_whole_value_are_none_of_it(void **state)
     assert_string_equal(f.things.text, "'");
 }
 
-static void a_flag_that_is_no_counts_as_not_given(void **state)
+static void config_flag_set_to_no_is_not_given(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -161,7 +161,7 @@ static void a_flag_that_is_no_counts_as_not_given(void **state)
     assert_true(f.things.other);
 }
 
-static void the_command_line_wins_but_the_file_is_checked_all_the_same(void **state)
+static void config_is_checked_even_if_the_command_line_overrides_it(void **state)
 {
     (void)state;
     AUTO_FILE struct file f = {0};
@@ -176,19 +176,16 @@ static void the_command_line_wins_but_the_file_is_checked_all_the_same(void **st
     assert_memory_equal(f.err.text, "guard.conf:1: max-restarts: \"x\" ", 32);
 }
 
-static void what_is_wrong_is_named_with_file_and_line(void **state)
+static void config_errors_name_file_and_line(void **state)
 {
     (void)state;
-    is_refused("\n\nlimt = 1G",
-               "guard.conf:3: there is no option \"limt\"; did you mean \"limit\"?");
-    is_refused("--limit = 1G",
-               "guard.conf:1: there is no option \"--limit\"; did you mean \"limit\"?");
-    is_refused("= 1G", "guard.conf:1: there is no option \"\"; they are named as in `ebb "
-                       "help run`");
+    is_refused("\n\nlimt = 1G", "guard.conf:3: unknown option \"limt\"; did you mean \"limit\"?");
+    is_refused("--limit = 1G", "guard.conf:1: unknown option \"--limit\"; did you mean \"limit\"?");
+    is_refused("= 1G", "guard.conf:1: unknown option \"\"; `ebb help run` lists all options");
     is_refused("[guard]\n",
-               "guard.conf:1: there is no option \"[guard]\"; they are named as in `ebb help run`");
+               "guard.conf:1: unknown option \"[guard]\"; `ebb help run` lists all options");
     is_refused("config = x",
-               "guard.conf:1: there is no option \"config\"; they are named as in `ebb help run`");
+               "guard.conf:1: unknown option \"config\"; `ebb help run` lists all options");
     is_refused("# x\nlimit", "guard.conf:2: limit has no value; write it like limit = SIZE");
     is_refused("limit = # 1G", "guard.conf:1: limit has no value; write it like limit = SIZE");
     is_refused("checkpoint-cmd = ''",
@@ -203,7 +200,7 @@ static void what_is_wrong_is_named_with_file_and_line(void **state)
     is_refused("restart = no\nrestart", "guard.conf:2: restart is already set in line 1");
 }
 
-static void bytes_that_are_no_text_are_refused_as_a_whole(void **state)
+static void binary_config_file_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -229,13 +226,13 @@ static void bytes_that_are_no_text_are_refused_as_a_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_parsed_as_on_the_command_line),
-        cmocka_unit_test(comments_and_empty_lines_say_nothing),
-        cmocka_unit_test(quotes_around_a_whole_value_are_none_of_it),
-        cmocka_unit_test(a_flag_that_is_no_counts_as_not_given),
-        cmocka_unit_test(the_command_line_wins_but_the_file_is_checked_all_the_same),
-        cmocka_unit_test(what_is_wrong_is_named_with_file_and_line),
-        cmocka_unit_test(bytes_that_are_no_text_are_refused_as_a_whole),
+        cmocka_unit_test(config_parses_every_option_type),
+        cmocka_unit_test(config_ignores_comments_and_empty_lines),
+        cmocka_unit_test(config_strips_quotes_around_a_value),
+        cmocka_unit_test(config_flag_set_to_no_is_not_given),
+        cmocka_unit_test(config_is_checked_even_if_the_command_line_overrides_it),
+        cmocka_unit_test(config_errors_name_file_and_line),
+        cmocka_unit_test(binary_config_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static const struct option_desc *row_of(const char *name)
     return o;
 }
 
-/* LINE has a | between two arguments: "--name", "--name=value" or "--name|value". */
+/* Parses LINE, whose arguments are separated by |: "--name", "--name=value" or "--name|value". */
 static int give(struct given *g, const char *line)
 {
     char words[LINE_MAX_BYTES], what[64];
@@ -76,7 +76,7 @@ static void is_refused(const char *line, const char *sentence)
     take_back(&g);
 }
 
-static void without_options_the_defaults_are_as_documented(void **state)
+static void default_options_are_as_documented(void **state)
 {
     (void)state;
     struct given g;
@@ -92,14 +92,14 @@ static void without_options_the_defaults_are_as_documented(void **state)
     assert_int_equal(s->rules.reserve_bytes, 0);
     assert_int_equal(s->max_restarts, 10);
     assert_int_equal(s->restart_every.unit, RESTART_NEVER);
-    assert_int_equal(s->ask.signo, 0);
-    assert_null(s->ask.command);
-    assert_null(s->ask.done);
+    assert_int_equal(s->checkpoint.signo, 0);
+    assert_null(s->checkpoint.command);
+    assert_null(s->checkpoint.done);
     assert_null(s->resume_args);
     take_back(&g);
 }
 
-static void every_value_reaches_the_settings(void **state)
+static void every_option_value_reaches_the_settings(void **state)
 {
     (void)state;
     struct given g;
@@ -116,13 +116,13 @@ static void every_value_reaches_the_settings(void **state)
     assert_float_equal(s->rules.grace_s, 6, 0);
     assert_float_equal(s->rules.pressure, 0.125, 1e-12);
     assert_false(s->rules.no_pressure);
-    assert_int_equal(s->ask.signo, SIGUSR2);
-    assert_string_equal(s->ask.command, "touch x");
-    assert_string_equal(s->ask.done, "/y");
+    assert_int_equal(s->checkpoint.signo, SIGUSR2);
+    assert_string_equal(s->checkpoint.command, "touch x");
+    assert_string_equal(s->checkpoint.done, "/y");
     take_back(&g);
 }
 
-static void every_flag_sets_its_own_setting_and_no_other(void **state)
+static void every_flag_sets_exactly_one_setting(void **state)
 {
     (void)state;
     static const struct {
@@ -167,7 +167,7 @@ static void restarts_every(const char *text, enum restart_unit unit, uint64_t va
     take_back(&g);
 }
 
-static void a_planned_restart_is_after_time_or_steps_or_at_a_size(void **state)
+static void restart_every_accepts_time_steps_and_size(void **state)
 {
     (void)state;
     restarts_every("2h", RESTART_AFTER_NS, 7200 * NS_PER_S);
@@ -182,7 +182,7 @@ static void a_planned_restart_is_after_time_or_steps_or_at_a_size(void **state)
     restarts_every("5M", RESTART_AT_BYTES, UINT64_C(5) << 20);
 }
 
-static void resume_arguments_are_words(void **state)
+static void resume_args_are_split_into_words(void **state)
 {
     (void)state;
     struct given g;
@@ -195,7 +195,7 @@ static void resume_arguments_are_words(void **state)
     take_back(&g);
 }
 
-/* A config file of TEXT; its name goes into PATH. */
+/* Writes a config file with TEXT; PATH is its name. */
 static void write_config(char path[64], const char *text)
 {
     snprintf(path, 64, "/tmp/ebb-test-XXXXXX");
@@ -205,7 +205,7 @@ static void write_config(char path[64], const char *text)
     close(fd);
 }
 
-static void the_file_fills_in_what_the_command_line_leaves_open(void **state)
+static void config_fills_options_not_on_the_command_line(void **state)
 {
     (void)state;
     struct given g;
@@ -227,34 +227,32 @@ static void the_file_fills_in_what_the_command_line_leaves_open(void **state)
     unlink(path);
 }
 
-static void contradictions_with_the_file_name_its_line(void **state)
+static void conflicts_with_the_config_name_its_line(void **state)
 {
     (void)state;
     char path[64], line[256], sentence[256];
     write_config(path, "# rules\nno-guard\n");
     snprintf(line, sizeof(line), "--limit|2G|--config|%s", path);
     snprintf(sentence, sizeof(sentence),
-             "--limit is for the guard, but no-guard (%s:2) turns it off", path);
+             "--limit configures the guard, but no-guard (%s:2) disables it", path);
     is_refused(line, sentence);
     unlink(path);
     write_config(path, "resume-args = -r\n");
     snprintf(line, sizeof(line), "--config|%s", path);
     snprintf(sentence, sizeof(sentence),
-             "resume-args (%s:1) is about restarts, but there are none without --restart or "
-             "--restart-every",
-             path);
+             "resume-args (%s:1) has no effect without --restart or --restart-every", path);
     is_refused(line, sentence);
     unlink(path);
 }
 
-static void what_no_setting_can_be_is_refused(void **state)
+static void invalid_option_values_are_refused(void **state)
 {
     (void)state;
     is_refused("--reserve|2G|--limit|2G",
                "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit");
     is_refused("--restart-every|3G|--limit|2G",
                "--restart-every is 3.00 GiB, which is not below the 2.00 GiB of --limit");
-    is_refused("--reserve|100%", "--reserve of 100% leaves the job nothing; give less");
+    is_refused("--reserve|100%", "--reserve: 100% leaves the job no memory; give less");
     is_refused("--limit|24", "--limit: \"24\" has no unit; did you mean 24G?");
     is_refused("--limit|2K", "--limit: \"2K\" is less than a page of memory; write it like 24G");
     is_refused("--heap-interval|1K", "--heap-interval: \"1K\" is not a size from 4K to 1G");
@@ -270,8 +268,8 @@ static int read_request(struct given *g, const char *text)
     return r;
 }
 
-/* Command line, request, argv: what is given arrives as it was written. */
-static void options_survive_the_way_to_the_server_and_back_to_argv(void **state)
+/* From the command line to a request to argv, values arrive as they were written. */
+static void options_survive_the_round_trip_to_the_server(void **state)
 {
     (void)state;
     static const char line[] = "--limit=80%|--grace=5s|--restart|--resume-args=--resume 'a b'|"
@@ -310,7 +308,7 @@ static void request_is_refused(const char *text, const char *sentence)
     take_back(&g);
 }
 
-static void requests_name_the_option_and_the_value_they_are_refused_for(void **state)
+static void refused_requests_name_option_and_value(void **state)
 {
     (void)state;
     struct given g;
@@ -323,10 +321,9 @@ static void requests_name_the_option_and_the_value_they_are_refused_for(void **s
     request_is_refused("{\"options\":{\"limit\":\"2G\"}}",
                        "options.limit: give it with the key \"limit\" of the request");
     request_is_refused("{\"options\":{\"run-dir\":\"/etc\"}}",
-                       "options: there is no option \"run-dir\"; they are named as in `ebb help "
-                       "submit`");
+                       "options: unknown option \"run-dir\"; `ebb help submit` lists all options");
     request_is_refused("{\"options\":{\"grce\":\"2s\"}}",
-                       "options: there is no option \"grce\"; did you mean \"grace\"?");
+                       "options: unknown option \"grce\"; did you mean \"grace\"?");
     request_is_refused("{\"options\":{\"grace\":\"2\"}}",
                        "options.grace: \"2\" has no unit; write it like 500ms, 10s or 5m");
     request_is_refused("{\"options\":{\"grace\":[]}}",
@@ -337,22 +334,22 @@ static void requests_name_the_option_and_the_value_they_are_refused_for(void **s
     request_is_refused("{\"options\":{\"restart\":\"yes\"}}",
                        "options.restart: \"yes\" is neither true nor false");
     request_is_refused("{\"options\":{\"no-guard\":true,\"grace\":\"2s\"}}",
-                       "--grace is for the guard, but --no-guard turns it off");
+                       "--grace configures the guard, but --no-guard disables it");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_options_the_defaults_are_as_documented),
-        cmocka_unit_test(every_value_reaches_the_settings),
-        cmocka_unit_test(every_flag_sets_its_own_setting_and_no_other),
-        cmocka_unit_test(a_planned_restart_is_after_time_or_steps_or_at_a_size),
-        cmocka_unit_test(resume_arguments_are_words),
-        cmocka_unit_test(the_file_fills_in_what_the_command_line_leaves_open),
-        cmocka_unit_test(contradictions_with_the_file_name_its_line),
-        cmocka_unit_test(what_no_setting_can_be_is_refused),
-        cmocka_unit_test(options_survive_the_way_to_the_server_and_back_to_argv),
-        cmocka_unit_test(requests_name_the_option_and_the_value_they_are_refused_for),
+        cmocka_unit_test(default_options_are_as_documented),
+        cmocka_unit_test(every_option_value_reaches_the_settings),
+        cmocka_unit_test(every_flag_sets_exactly_one_setting),
+        cmocka_unit_test(restart_every_accepts_time_steps_and_size),
+        cmocka_unit_test(resume_args_are_split_into_words),
+        cmocka_unit_test(config_fills_options_not_on_the_command_line),
+        cmocka_unit_test(conflicts_with_the_config_name_its_line),
+        cmocka_unit_test(invalid_option_values_are_refused),
+        cmocka_unit_test(options_survive_the_round_trip_to_the_server),
+        cmocka_unit_test(refused_requests_name_option_and_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,4 +6,6 @@
 
 struct buf;
 
-void summary_text(struct buf *out, const json_t *doc, bool colour, int width);
+enum summary_form { SUMMARY_BRIEF, SUMMARY_FULL };
+void summary_text(struct buf *out, const json_t *doc, enum summary_form form, bool colour,
+                  size_t width);

@@ -1,4 +1,4 @@
-/* Short figures, columns by priority, and small bars. */
+/* Short numbers, columns by priority, and sparklines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include "present/cells.h"
 #include "present/spark.h"
 
-static void sizes_take_at_most_five_columns(void **state)
+static void short_sizes_take_at_most_five_columns(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -25,7 +25,7 @@ static void sizes_take_at_most_five_columns(void **state)
     assert_true(strlen(cell_size(out, UINT64_MAX)) <= 5);
 }
 
-static void a_missing_figure_is_a_dash_and_an_old_one_has_a_tilde(void **state)
+static void missing_value_is_a_dash_and_an_old_one_has_a_tilde(void **state)
 {
     char out[CELL_MAX];
     struct frame_bytes v = {.known = false, .stale = true};
@@ -37,7 +37,7 @@ static void a_missing_figure_is_a_dash_and_an_old_one_has_a_tilde(void **state)
     assert_string_equal(cell_bytes(out, &v), "0");
 }
 
-static void rates_have_a_sign_and_no_rate_is_no_zero(void **state)
+static void rates_have_a_sign_and_unknown_is_not_zero(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -48,7 +48,7 @@ static void rates_have_a_sign_and_no_rate_is_no_zero(void **state)
     assert_string_equal(cell_rate_text(out, 98.0 * (1 << 20)), "+98.0 MiB/min");
 }
 
-static void a_rate_that_is_no_number_of_bytes_harms_nobody(void **state)
+static void rate_that_is_nan_or_huge_is_printable(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -57,7 +57,7 @@ static void a_rate_that_is_no_number_of_bytes_harms_nobody(void **state)
     assert_true(strlen(cell_rate(out, true, -(double)INFINITY)) <= 7);
 }
 
-static void a_role_can_be_its_first_word(void **state)
+static void short_role_is_its_first_word(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -80,7 +80,7 @@ static void narrow_widths_lose_the_least_important_columns_first(void **state)
     assert_int_equal(cell_columns_fit(c, 4, 0, 10), 0);
 }
 
-static void a_spark_rises_from_the_least_to_the_greatest(void **state)
+static void sparkline_spans_minimum_to_maximum(void **state)
 {
     const uint64_t v[] = {100, 200, 300, 400, 500, 600, 700, 800};
     char out[SPARK_TEXT_MAX];
@@ -89,7 +89,7 @@ static void a_spark_rises_from_the_least_to_the_greatest(void **state)
     assert_string_equal(spark_text(out, v, 8, 8, true), "_.-:=+*#");
 }
 
-static void a_spark_shows_the_newest_at_the_right(void **state)
+static void sparkline_shows_the_newest_at_the_right(void **state)
 {
     const uint64_t v[] = {900, 100, 200};
     char out[SPARK_TEXT_MAX];
@@ -99,7 +99,7 @@ static void a_spark_shows_the_newest_at_the_right(void **state)
     assert_string_equal(spark_text(out, v, 0, 3, true), "   ");
 }
 
-static void noise_is_no_mountain(void **state)
+static void sparkline_of_noise_is_flat(void **state)
 {
     const uint64_t flat[] = {1000000, 1000400, 1000000, 1000400};
     const uint64_t same[] = {7, 7, 7};
@@ -111,7 +111,7 @@ static void noise_is_no_mountain(void **state)
     assert_string_equal(spark_text(out, zero, 3, 3, true), "___");
 }
 
-static void a_spark_of_the_greatest_numbers_stays_in_its_levels(void **state)
+static void sparkline_of_the_largest_numbers_does_not_overflow(void **state)
 {
     const uint64_t v[] = {0, UINT64_MAX, UINT64_MAX / 2};
     uint8_t levels[3];
@@ -125,16 +125,16 @@ static void a_spark_of_the_greatest_numbers_stays_in_its_levels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_take_at_most_five_columns),
-        cmocka_unit_test(a_missing_figure_is_a_dash_and_an_old_one_has_a_tilde),
-        cmocka_unit_test(rates_have_a_sign_and_no_rate_is_no_zero),
-        cmocka_unit_test(a_rate_that_is_no_number_of_bytes_harms_nobody),
-        cmocka_unit_test(a_role_can_be_its_first_word),
+        cmocka_unit_test(short_sizes_take_at_most_five_columns),
+        cmocka_unit_test(missing_value_is_a_dash_and_an_old_one_has_a_tilde),
+        cmocka_unit_test(rates_have_a_sign_and_unknown_is_not_zero),
+        cmocka_unit_test(rate_that_is_nan_or_huge_is_printable),
+        cmocka_unit_test(short_role_is_its_first_word),
         cmocka_unit_test(narrow_widths_lose_the_least_important_columns_first),
-        cmocka_unit_test(a_spark_rises_from_the_least_to_the_greatest),
-        cmocka_unit_test(a_spark_shows_the_newest_at_the_right),
-        cmocka_unit_test(noise_is_no_mountain),
-        cmocka_unit_test(a_spark_of_the_greatest_numbers_stays_in_its_levels),
+        cmocka_unit_test(sparkline_spans_minimum_to_maximum),
+        cmocka_unit_test(sparkline_shows_the_newest_at_the_right),
+        cmocka_unit_test(sparkline_of_noise_is_flat),
+        cmocka_unit_test(sparkline_of_the_largest_numbers_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 
-/* Markup, a call, code, a colour, a title for the terminal, text that runs the other way. */
+/* Markup, a mention, code, a colour, a terminal title, right-to-left text. */
 static const char hostile[] = "<b>@x|`\x1b[7m\x1b]0;t\x07\xe2\x80\xaeqq\xff\n</td>";
 
 enum output { TERMINAL, HTML, MARKDOWN };
 
-/* Writes D and gives it back. */
+/* Writes D and frees it. */
 static struct buf output_of(struct doc *d, enum output how, size_t width)
 {
     struct buf out = {0};
@@ -53,7 +53,7 @@ static struct doc facts(void)
     return d;
 }
 
-static void items_of_a_fact_go_to_a_new_line_where_one_is_full(void **state)
+static void items_of_a_fact_wrap_to_a_new_line(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -64,7 +64,7 @@ static void items_of_a_fact_go_to_a_new_line_where_one_is_full(void **state)
           "           had before\n");
 }
 
-static void facts_are_one_list_in_html_and_one_table_in_markdown(void **state)
+static void facts_are_a_list_in_html_and_a_table_in_markdown(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -80,13 +80,17 @@ static void facts_are_one_list_in_html_and_one_table_in_markdown(void **state)
           "| cause | it ran out of memory, as others had before |\n");
 }
 
-static void a_number_and_its_unit_stay_on_one_line(void **state)
+static void number_and_its_unit_are_not_wrapped(void **state)
 {
     struct doc d = {0};
     (void)state;
     doc_para(&d, TONE_PLAIN);
     doc_text(&d, TONE_PLAIN, "it has grown by about 12 GiB, in 30 min");
     check(&d, TERMINAL, 24, "it has grown by about\n12 GiB, in 30 min\n");
+    d = (struct doc){0};
+    doc_para(&d, TONE_PLAIN);
+    doc_text(&d, TONE_PLAIN, "it was finished in 3 min 05 s, at step 7");
+    check(&d, TERMINAL, 26, "it was finished in\n3 min 05 s, at step 7\n");
 }
 
 static struct doc table(void)
@@ -112,7 +116,7 @@ static struct doc table(void)
     return d;
 }
 
-static void a_narrow_table_loses_columns_and_the_start_of_paths(void **state)
+static void narrow_table_hides_columns_and_the_start_of_paths(void **state)
 {
     struct doc d = table();
     (void)state;
@@ -129,7 +133,7 @@ static void a_narrow_table_loses_columns_and_the_start_of_paths(void **state)
           "             in malloc\n");
 }
 
-static void a_table_keeps_every_column_in_html_and_markdown(void **state)
+static void html_and_markdown_tables_have_every_column(void **state)
 {
     struct doc d = table();
     (void)state;
@@ -150,7 +154,7 @@ static void a_table_keeps_every_column_in_html_and_markdown(void **state)
           "| 107 | worker | 1.2G | `lib/site-packages/matplotlib/figure.py:71 draw` |\n");
 }
 
-static void points_stand_below_the_fact_before_them(void **state)
+static void points_are_indented_below_the_previous_fact(void **state)
 {
     struct doc d = {0};
     (void)state;
@@ -192,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void a_closed_fold_is_its_summary_where_nothing_unfolds(void **state)
+static void closed_group_is_only_its_summary_in_a_terminal(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -207,7 +211,7 @@ static void a_closed_fold_is_its_summary_where_nothing_unfolds(void **state)
           "<p>hidden</p>\n</details>\n");
 }
 
-static void colours_are_in_a_terminal_that_has_them_alone(void **state)
+static void only_a_colour_terminal_gets_colours(void **state)
 {
     struct doc d = {0};
     struct buf out = {0};
@@ -221,7 +225,7 @@ static void colours_are_in_a_terminal_that_has_them_alone(void **state)
     check(&d, HTML, 0, "<p class=quiet>a b<b class=bad>c</b></p>\n");
 }
 
-/* Hostile text in every place that takes text. */
+/* Puts hostile text into every place that takes text. */
 static struct doc hostile_everywhere(void)
 {
     static const struct series_point points[] = {{0, 1}, {1, 2}};
@@ -230,7 +234,7 @@ static struct doc hostile_everywhere(void)
     doc_title(&d, hostile);
     doc_section(&d, "one", TONE_BAD, hostile);
     doc_heading(&d, hostile);
-    doc_headline(&d, TONE_PLAIN);
+    doc_headline(&d, NULL);
     doc_text(&d, TONE_BAD, hostile);
     doc_code(&d, hostile);
     doc_name(&d, TONE_PLAIN, hostile, sizeof hostile, 20);
@@ -261,7 +265,7 @@ static void assert_harmless(const char *text)
     assert_non_null(strstr(text, "qq"));
 }
 
-static void hostile_text_is_text_in_every_place_of_every_output(void **state)
+static void hostile_text_is_escaped_in_every_output(void **state)
 {
     (void)state;
     for (enum output how = TERMINAL; how <= MARKDOWN; how++) {
@@ -277,7 +281,7 @@ static void hostile_text_is_text_in_every_place_of_every_output(void **state)
     }
 }
 
-static void markdown_has_no_markup_and_no_folder_of_its_author(void **state)
+static void markdown_escapes_markup_and_hides_private_folders(void **state)
 {
     struct doc d = {0};
     (void)state;
@@ -287,7 +291,7 @@ static void markdown_has_no_markup_and_no_folder_of_its_author(void **state)
     check(&d, MARKDOWN, 0, "&lt;b&gt;@<!-- -->x\\|\\`\n\n```\ntrain.py '''\n```\n");
 }
 
-static void a_plot_has_its_axis_and_its_events(void **state)
+static void plot_has_an_axis_and_events(void **state)
 {
     static const struct series_point points[] = {{0, 0}, {10 * NS_PER_S, 1 << 30}};
     static const struct doc_event events[] = {{0, 'E'}, {10 * NS_PER_S, 'c'}};
@@ -310,17 +314,17 @@ static void a_plot_has_its_axis_and_its_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_of_a_fact_go_to_a_new_line_where_one_is_full),
-        cmocka_unit_test(facts_are_one_list_in_html_and_one_table_in_markdown),
-        cmocka_unit_test(a_number_and_its_unit_stay_on_one_line),
-        cmocka_unit_test(a_narrow_table_loses_columns_and_the_start_of_paths),
-        cmocka_unit_test(a_table_keeps_every_column_in_html_and_markdown),
-        cmocka_unit_test(points_stand_below_the_fact_before_them),
-        cmocka_unit_test(a_closed_fold_is_its_summary_where_nothing_unfolds),
-        cmocka_unit_test(colours_are_in_a_terminal_that_has_them_alone),
-        cmocka_unit_test(hostile_text_is_text_in_every_place_of_every_output),
-        cmocka_unit_test(markdown_has_no_markup_and_no_folder_of_its_author),
-        cmocka_unit_test(a_plot_has_its_axis_and_its_events),
+        cmocka_unit_test(items_of_a_fact_wrap_to_a_new_line),
+        cmocka_unit_test(facts_are_a_list_in_html_and_a_table_in_markdown),
+        cmocka_unit_test(number_and_its_unit_are_not_wrapped),
+        cmocka_unit_test(narrow_table_hides_columns_and_the_start_of_paths),
+        cmocka_unit_test(html_and_markdown_tables_have_every_column),
+        cmocka_unit_test(points_are_indented_below_the_previous_fact),
+        cmocka_unit_test(closed_group_is_only_its_summary_in_a_terminal),
+        cmocka_unit_test(only_a_colour_terminal_gets_colours),
+        cmocka_unit_test(hostile_text_is_escaped_in_every_output),
+        cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
+        cmocka_unit_test(plot_has_an_axis_and_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

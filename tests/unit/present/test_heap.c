@@ -1,4 +1,4 @@
-/* The heap as a table, a tree and a fact: widths, names that would do harm, what is missing. */
+/* The heap as a table, a tree and a fact: widths, hostile names, missing values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static json_t *parse(const char *text)
     "'verdict':{'verdict':'stable','rate_bytes_per_step':null,'rate_bytes_per_min':null}}"
 #define LIST(rows) "[" rows "]"
 
-/* JSON with ' for ", for the sake of the eyes. */
+/* Parses JSON written with ' for ", which is easier to read here. */
 static json_t *doc_of(const char *text)
 {
     char *copy = strdup(text);
@@ -69,7 +69,7 @@ static const struct profile_cost cost = {.samples = 1234,
                                          .python_version = 3 << 24 | 11 << 16 | 2 << 8,
                                          .python_small = 1};
 
-/* A heap with the rows of TEXT. */
+/* Renders a heap with the rows of TEXT. */
 static char *heap_table(const char *text, const char *meaning, bool has_steps, size_t width)
 {
     struct buf out = {0};
@@ -95,7 +95,7 @@ static char *heap_table(const char *text, const char *meaning, bool has_steps, s
     return printed;
 }
 
-/* No line is wider, and none has a byte that a terminal would take for a command. */
+/* Fails if a line is wider than WIDTH or has a control character. */
 static void assert_fits(const char *printed, size_t width)
 {
     char line[1024];
@@ -135,13 +135,13 @@ static const char at_80[] =
     "-4.00M         –   900M       0  stable   load_weights (libmodel.so)\n"
     "and 3 more (--top N)\n"
     "\n"
-    "cost       1234 samples, 120 ms in the job's own time (0.1 %), one in 2.00 MiB,\n"
-    "           coarser than 512 KiB to stay cheap\n"
+    "cost       1234 samples, 120 ms of the job's time (0.1 %),\n"
+    "           one sample per 2.00 MiB, coarser than 512 KiB to limit the cost\n"
     "Python     3.11.2, no Python in this process, small objects counted\n"
     "dropped    7 × no room for another live sample\n"
-    "dropped    2 × a stack that could not be followed to its end\n";
+    "dropped    2 × a stack that could not be unwound completely\n";
 
-static void at_80_columns_the_table_is_this(void **state)
+static void heap_table_at_80_columns_matches_expected_text(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "growth", true, 80);
@@ -149,7 +149,7 @@ static void at_80_columns_the_table_is_this(void **state)
     free(printed);
 }
 
-static void below_a_librarys_line_stands_the_programs_function(void **state)
+static void line_of_a_library_is_shown_with_the_users_function(void **state)
 {
     (void)state;
     char *printed =
@@ -172,7 +172,7 @@ static void below_a_librarys_line_stands_the_programs_function(void **state)
     free(printed);
 }
 
-static void lines_that_are_one_row_are_told_by_their_function_and_the_largest(void **state)
+static void merged_row_shows_its_function_and_the_largest_lines(void **state)
 {
     (void)state;
     static const char doc[] = LIST(FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
@@ -195,7 +195,7 @@ static void lines_that_are_one_row_are_told_by_their_function_and_the_largest(vo
     }
 }
 
-static void the_least_important_columns_go_first(void **state)
+static void narrow_heap_table_hides_the_least_important_columns(void **state)
 {
     static const struct {
         size_t width;
@@ -216,7 +216,7 @@ static void the_least_important_columns_go_first(void **state)
     }
 }
 
-static void every_width_is_kept_to_and_none_is_too_small_to_live(void **state)
+static void heap_table_fits_any_width(void **state)
 {
     (void)state;
     for (size_t width = 40; width <= 240; width++) {
@@ -231,7 +231,7 @@ static void every_width_is_kept_to_and_none_is_too_small_to_live(void **state)
     }
 }
 
-static void a_long_title_does_not_push_the_others_aside(void **state)
+static void long_growth_title_does_not_hide_other_columns(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK "," MODEL), "since 123456789012", true, 80);
@@ -249,7 +249,7 @@ static void a_long_title_does_not_push_the_others_aside(void **state)
     free(printed);
 }
 
-static void without_steps_growth_is_told_by_the_minute(void **state)
+static void growth_without_steps_is_per_minute(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", false, 80);
@@ -260,17 +260,17 @@ static void without_steps_growth_is_told_by_the_minute(void **state)
     free(printed);
 }
 
-static void what_was_dropped_is_told_in_words_each(void **state)
+static void each_kind_of_dropped_sample_is_reported(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", true, 80);
     assert_shows(printed, "7 × no room for another live sample");
-    assert_shows(printed, "2 × a stack that could not be followed to its end");
+    assert_shows(printed, "2 × a stack that could not be unwound completely");
     assert_shows(printed, "coarser than 512 KiB");
     free(printed);
 }
 
-static void where_nothing_lives_it_says_so(void **state)
+static void empty_heap_is_reported(void **state)
 {
     const struct profile_view v = {.pid = 4711, .cost.base_interval = 512 << 10};
     struct buf out = {0};
@@ -279,9 +279,9 @@ static void where_nothing_lives_it_says_so(void **state)
     heap_doc(&d, &v, "growth", NULL);
     doc_terminal(&out, &d, false, 80);
     const char *printed = buf_str(&out);
-    assert_shows(printed, "nothing that was sampled is alive");
+    assert_shows(printed, "no sampled allocation is live");
     assert_shows(printed, "0 samples");
-    assert_shows(printed, "one in 512 KiB");
+    assert_shows(printed, "one sample per 512 KiB");
     assert_hides(printed, "nan");
     assert_hides(printed, "Python");
     assert_hides(printed, "dropped");
@@ -296,7 +296,7 @@ static void where_nothing_lives_it_says_so(void **state)
     "'lib':'lib\\n.so'},'live':{'bytes':1,'low':1,'high':1},'live_objects':1,'age_s':1,"           \
     "'growth_bytes':1,'stacks':1,'verdict':{'verdict':'stable','rate_bytes_per_step':null,"        \
     "'rate_bytes_per_min':null}}"
-static void names_cannot_command_the_terminal(void **state)
+static void hostile_names_in_the_heap_are_escaped(void **state)
 {
     static char function[] = "\033[31mf\n", file[] = "a\033[2Jb.py", unknown[] = "0x10";
     struct buf out = {0};
@@ -306,7 +306,7 @@ static void names_cannot_command_the_terminal(void **state)
         char *printed = heap_table(LIST(HOSTILE), "growth", true, width);
         assert_fits(printed, width);
         assert_hides(printed, "\xc2\x9b");     /* CSI as one character */
-        assert_hides(printed, "\xe2\x80\xae"); /* right to left */
+        assert_hides(printed, "\xe2\x80\xae"); /* right-to-left override */
         free(printed);
     }
     struct profile_branch leaf = {.frame = {.kind = NAME_UNKNOWN, .function = unknown},
@@ -326,7 +326,7 @@ static void names_cannot_command_the_terminal(void **state)
     buf_fini(&out);
 }
 
-static void names_without_end_are_cut_and_keep_the_line(void **state)
+static void overlong_names_in_the_heap_are_truncated(void **state)
 {
     struct buf text = {0};
     (void)state;
@@ -344,7 +344,7 @@ static void names_without_end_are_cut_and_keep_the_line(void **state)
     buf_fini(&text);
 }
 
-static void a_tree_deeper_than_the_screen_stays_on_it(void **state)
+static void heap_tree_deeper_than_the_screen_fits_its_width(void **state)
 {
     enum { DEPTH = 150 };
     static char file[] = "/a/b.py", names[DEPTH][8];
@@ -370,7 +370,7 @@ static void a_tree_deeper_than_the_screen_stays_on_it(void **state)
     }
 }
 
-static void rows_that_lack_everything_are_printed(void **state)
+static void heap_rows_without_any_value_are_printed(void **state)
 {
     (void)state;
     char *printed = heap_table("[{},{'where':null,'verdict':7}]", "growth", true, 80);
@@ -378,7 +378,7 @@ static void rows_that_lack_everything_are_printed(void **state)
     free(printed);
 }
 
-static void a_path_has_no_folder_that_it_leaves_again(void **state)
+static void path_with_dot_dot_is_shortened(void **state)
 {
     (void)state;
     char *printed = heap_table("[{'where':{'kind':'python','function':'step','file':"
@@ -405,13 +405,13 @@ static char *growing_text(const char *json, size_t width)
     return text;
 }
 
-static void a_summary_tells_what_grows(void **state)
+static void summary_lists_growing_call_sites(void **state)
 {
     (void)state;
     char *text = growing_text("[" LEAK "," HOSTILE "]", 80);
     assert_fits(text, 80);
     assert_shows(text, "+50.0 MiB");
-    assert_shows(text, "a step");
+    assert_shows(text, "/step");
     assert_shows(text, "train.py:41 collate");
     free(text);
     text = growing_text("[" FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
@@ -431,21 +431,21 @@ static void a_summary_tells_what_grows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_80_columns_the_table_is_this),
-        cmocka_unit_test(below_a_librarys_line_stands_the_programs_function),
-        cmocka_unit_test(lines_that_are_one_row_are_told_by_their_function_and_the_largest),
-        cmocka_unit_test(the_least_important_columns_go_first),
-        cmocka_unit_test(every_width_is_kept_to_and_none_is_too_small_to_live),
-        cmocka_unit_test(a_long_title_does_not_push_the_others_aside),
-        cmocka_unit_test(without_steps_growth_is_told_by_the_minute),
-        cmocka_unit_test(what_was_dropped_is_told_in_words_each),
-        cmocka_unit_test(where_nothing_lives_it_says_so),
-        cmocka_unit_test(names_cannot_command_the_terminal),
-        cmocka_unit_test(names_without_end_are_cut_and_keep_the_line),
-        cmocka_unit_test(a_tree_deeper_than_the_screen_stays_on_it),
-        cmocka_unit_test(rows_that_lack_everything_are_printed),
-        cmocka_unit_test(a_path_has_no_folder_that_it_leaves_again),
-        cmocka_unit_test(a_summary_tells_what_grows),
+        cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
+        cmocka_unit_test(line_of_a_library_is_shown_with_the_users_function),
+        cmocka_unit_test(merged_row_shows_its_function_and_the_largest_lines),
+        cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
+        cmocka_unit_test(heap_table_fits_any_width),
+        cmocka_unit_test(long_growth_title_does_not_hide_other_columns),
+        cmocka_unit_test(growth_without_steps_is_per_minute),
+        cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
+        cmocka_unit_test(empty_heap_is_reported),
+        cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
+        cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
+        cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),
+        cmocka_unit_test(heap_rows_without_any_value_are_printed),
+        cmocka_unit_test(path_with_dot_dot_is_shortened),
+        cmocka_unit_test(summary_lists_growing_call_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static struct frame job(struct frame_row *rows, size_t count)
     return f;
 }
 
-static void a_line_tells_the_job_and_the_machine(void **state)
+static void tick_line_has_values_of_the_job_and_the_machine(void **state)
 {
     struct frame_row rows[] = {hostile_row()};
     struct frame f = job(rows, 1);
@@ -58,7 +58,7 @@ static void a_line_tells_the_job_and_the_machine(void **state)
     buf_fini(&b);
 }
 
-static void nothing_known_is_a_short_line_without_zeroes(void **state)
+static void unknown_values_are_left_out_of_the_line(void **state)
 {
     struct frame f = {.t_ns = NS_PER_S / 2};
     struct buf b = {0};
@@ -68,7 +68,7 @@ static void nothing_known_is_a_short_line_without_zeroes(void **state)
     buf_fini(&b);
 }
 
-static void json_is_one_line_with_null_for_what_is_missing(void **state)
+static void json_tick_has_null_for_missing_values(void **state)
 {
     struct frame_row rows[] = {hostile_row()};
     struct frame f = job(rows, 1);
@@ -98,9 +98,9 @@ static void json_is_one_line_with_null_for_what_is_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_tells_the_job_and_the_machine),
-        cmocka_unit_test(nothing_known_is_a_short_line_without_zeroes),
-        cmocka_unit_test(json_is_one_line_with_null_for_what_is_missing),
+        cmocka_unit_test(tick_line_has_values_of_the_job_and_the_machine),
+        cmocka_unit_test(unknown_values_are_left_out_of_the_line),
+        cmocka_unit_test(json_tick_has_null_for_missing_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Text of other programs in Markdown stays text, and tells little of who wrote it. */
+/* Text of other programs in Markdown stays text and hides private paths. */
 #include "present/markdown.h"
 
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static void check_paths(const char *raw, const char *cwd, const char *expected)
     buf_fini(&out);
 }
 
-static void plain_text_is_no_markup(void **state)
+static void markdown_escapes_markup_in_plain_text(void **state)
 {
     (void)state;
     check(markdown_text, "<script>&", "&lt;script&gt;&amp;");
@@ -35,7 +35,7 @@ static void plain_text_is_no_markup(void **state)
     check(markdown_text, "see https://example.org/x", "see https&#58;//example.org/x");
 }
 
-static void names_of_programs_stay_readable(void **state)
+static void markdown_keeps_program_names_readable(void **state)
 {
     (void)state;
     check(markdown_text, "train_step, my_model.py:7", "train_step, my_model.py:7");
@@ -43,7 +43,7 @@ static void names_of_programs_stay_readable(void **state)
     check(markdown_text, "heap_live_bytes@4711", "heap_live_bytes@4711");
 }
 
-static void nobody_is_called_and_nothing_referred_to(void **state)
+static void markdown_escapes_mentions_and_references(void **state)
 {
     (void)state;
     check(markdown_text, "@torch", "@<!-- -->torch");
@@ -51,7 +51,7 @@ static void nobody_is_called_and_nothing_referred_to(void **state)
     check(markdown_text, "a@b #", "a@b #");
 }
 
-static void code_cannot_be_ended_from_within(void **state)
+static void markdown_code_cannot_be_ended_by_its_text(void **state)
 {
     (void)state;
     check(markdown_code, "a|b `c` <d>", "`a\\|b 'c' <d>`");
@@ -60,14 +60,14 @@ static void code_cannot_be_ended_from_within(void **state)
     check(markdown_fenced, "a|b", "a|b");
 }
 
-static void what_would_turn_text_around_is_shown(void **state)
+static void markdown_shows_bidi_characters(void **state)
 {
     (void)state;
     check(markdown_text, "\u202eevil", "\\\\u{202e}evil");
     check(markdown_code, "\x1b[31m", "`\\e[31m`");
 }
 
-static void folders_of_the_author_are_left_out(void **state)
+static void markdown_removes_private_folders(void **state)
 {
     (void)state;
     check_paths("main, /home/ann/job/train.py:3", "/home/ann/job", "main, train.py:3");
@@ -78,7 +78,7 @@ static void folders_of_the_author_are_left_out(void **state)
     check_paths("--data=/home/ann/data", "/", "--data=~/data");
 }
 
-static void other_folders_are_kept(void **state)
+static void markdown_keeps_other_folders(void **state)
 {
     (void)state;
     check_paths("/usr/lib/libc.so.6, /homes/x", "/opt", "/usr/lib/libc.so.6, /homes/x");
@@ -91,13 +91,13 @@ static void other_folders_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_text_is_no_markup),
-        cmocka_unit_test(names_of_programs_stay_readable),
-        cmocka_unit_test(nobody_is_called_and_nothing_referred_to),
-        cmocka_unit_test(code_cannot_be_ended_from_within),
-        cmocka_unit_test(what_would_turn_text_around_is_shown),
-        cmocka_unit_test(folders_of_the_author_are_left_out),
-        cmocka_unit_test(other_folders_are_kept),
+        cmocka_unit_test(markdown_escapes_markup_in_plain_text),
+        cmocka_unit_test(markdown_keeps_program_names_readable),
+        cmocka_unit_test(markdown_escapes_mentions_and_references),
+        cmocka_unit_test(markdown_code_cannot_be_ended_by_its_text),
+        cmocka_unit_test(markdown_shows_bidi_characters),
+        cmocka_unit_test(markdown_removes_private_folders),
+        cmocka_unit_test(markdown_keeps_other_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

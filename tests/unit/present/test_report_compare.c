@@ -1,4 +1,4 @@
-/* Whether a change helped, by the intervals of two verdicts. */
+/* Whether a change helped, judged by the confidence intervals of two verdicts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 enum unit { step, minute };
 
-/* LEAK: 1 yes, 0 no, -1 not known. A HIGH below LOW: no rate. */
+/* LEAK: 1 yes, 0 no, -1 unknown. If HIGH is below LOW there is no rate. */
 static struct report run(enum verdict_word word, int leak, double low, double high, enum unit unit)
 {
     struct report r = {.has_verdicts = true, .recorded.verdicts = {.has_job = true}};
@@ -35,7 +35,7 @@ static void check(struct report before, struct report after, enum report_answer 
     assert_non_null(strstr(c.sentence, word));
 }
 
-static void a_leak_that_is_gone_is_fixed(void **state)
+static void removed_leak_compares_as_fixed(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
@@ -44,24 +44,24 @@ static void a_leak_that_is_gone_is_fixed(void **state)
           ANSWER_FIXED, "worked");
 }
 
-static void a_smaller_leak_is_still_one(void **state)
+static void smaller_leak_compares_as_less(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
           ANSWER_LESS, "50 %");
 }
 
-static void intervals_that_overlap_show_nothing(void **state)
+static void overlapping_intervals_compare_as_same(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
-          ANSWER_SAME, "No difference");
-    /* not even if the words differ: the first was only just certain */
+          ANSWER_SAME, "No measurable difference");
+    /* not even if the words differ, as the first was only just certain */
     check(run(VERDICT_LEAKING, 1, 5, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
-          ANSWER_SAME, "No difference");
+          ANSWER_SAME, "No measurable difference");
 }
 
-static void a_faster_leak_is_worse(void **state)
+static void faster_leak_compares_as_worse(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 1900, 2100, step),
@@ -70,7 +70,7 @@ static void a_faster_leak_is_worse(void **state)
           ANSWER_WORSE, "worse");
 }
 
-static void of_two_flat_runs_neither_is_better(void **state)
+static void two_flat_runs_compare_as_equal(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, 20, 30, step), run(VERDICT_STABLE, 0, -5, 5, step), ANSWER_SAME,
@@ -79,7 +79,7 @@ static void of_two_flat_runs_neither_is_better(void **state)
           "Neither");
 }
 
-static void what_is_undecided_is_not_called_fixed(void **state)
+static void undecided_run_is_not_called_fixed(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_UNDECIDED, -1, -10, 10, step),
@@ -88,8 +88,8 @@ static void what_is_undecided_is_not_called_fixed(void **state)
           ANSWER_UNKNOWN, "first run is filling");
 }
 
-/* It may be a cache: the first run had a first pass too. */
-static void what_grows_faster_in_its_first_pass_is_not_called_worse(void **state)
+/* The growth may be a cache: the first run had a first epoch, too. */
+static void faster_growth_in_first_epoch_is_not_called_worse(void **state)
 {
     (void)state;
     check(run(VERDICT_STABLE, 0, -10, 10, step), run(VERDICT_FILLING, -1, 1900, 2100, step),
@@ -98,18 +98,18 @@ static void what_grows_faster_in_its_first_pass_is_not_called_worse(void **state
           ANSWER_UNKNOWN, "second run is filling");
 }
 
-static void two_runs_of_one_program_are_no_change(void **state)
+static void small_difference_between_runs_is_not_a_change(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1030, 1031, step),
-          ANSWER_SAME, "No difference");
+          ANSWER_SAME, "No measurable difference");
     check(run(VERDICT_LEAKING, 1, 1030, 1031, step), run(VERDICT_LEAKING, 1, 1000, 1001, step),
-          ANSWER_SAME, "No difference");
+          ANSWER_SAME, "No measurable difference");
     check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1100, 1101, step),
           ANSWER_WORSE, "worse");
 }
 
-static void a_run_too_short_to_show_the_leak_is_no_proof(void **state)
+static void run_too_short_to_show_the_leak_proves_nothing(void **state)
 {
     static const int leaks[] = {-1, 0, 1};
     static const enum report_answer answers[] = {ANSWER_UNKNOWN, ANSWER_UNKNOWN, ANSWER_FIXED};
@@ -125,37 +125,37 @@ static void a_run_too_short_to_show_the_leak_is_no_proof(void **state)
     }
 }
 
-static void without_a_rate_there_is_no_test(void **state)
+static void runs_without_a_rate_are_not_compared(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, 1, 0, step),
           ANSWER_UNKNOWN, "second");
     check(run(VERDICT_LEAKING, 1, 1, 0, step), run(VERDICT_STABLE, 0, 0, 1, step), ANSWER_UNKNOWN,
           "first");
-    check((struct report){0}, (struct report){0}, ANSWER_UNKNOWN, "cannot be tested");
+    check((struct report){0}, (struct report){0}, ANSWER_UNKNOWN, "Cannot compare");
 }
 
-static void a_rate_by_step_is_not_compared_with_one_by_minute(void **state)
+static void rate_per_step_is_not_compared_with_rate_per_minute(void **state)
 {
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, 0, 10, minute),
-          ANSWER_UNKNOWN, "by the minute");
+          ANSWER_UNKNOWN, "per minute");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_leak_that_is_gone_is_fixed),
-        cmocka_unit_test(a_smaller_leak_is_still_one),
-        cmocka_unit_test(intervals_that_overlap_show_nothing),
-        cmocka_unit_test(a_faster_leak_is_worse),
-        cmocka_unit_test(of_two_flat_runs_neither_is_better),
-        cmocka_unit_test(what_is_undecided_is_not_called_fixed),
-        cmocka_unit_test(what_grows_faster_in_its_first_pass_is_not_called_worse),
-        cmocka_unit_test(two_runs_of_one_program_are_no_change),
-        cmocka_unit_test(a_run_too_short_to_show_the_leak_is_no_proof),
-        cmocka_unit_test(without_a_rate_there_is_no_test),
-        cmocka_unit_test(a_rate_by_step_is_not_compared_with_one_by_minute),
+        cmocka_unit_test(removed_leak_compares_as_fixed),
+        cmocka_unit_test(smaller_leak_compares_as_less),
+        cmocka_unit_test(overlapping_intervals_compare_as_same),
+        cmocka_unit_test(faster_leak_compares_as_worse),
+        cmocka_unit_test(two_flat_runs_compare_as_equal),
+        cmocka_unit_test(undecided_run_is_not_called_fixed),
+        cmocka_unit_test(faster_growth_in_first_epoch_is_not_called_worse),
+        cmocka_unit_test(small_difference_between_runs_is_not_a_change),
+        cmocka_unit_test(run_too_short_to_show_the_leak_proves_nothing),
+        cmocka_unit_test(runs_without_a_rate_are_not_compared),
+        cmocka_unit_test(rate_per_step_is_not_compared_with_rate_per_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,22 @@
-/* The end of a run in words: whole, with much missing, with hostile names, narrow. */
+/* The summary of a run: complete, with missing facts, with hostile names, narrow. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/io.h"
 #include "present/cells.h"
 #include "present/summary_json.h"
 
@@ -44,7 +50,7 @@ static const char whole[] =
     "'marks':{'received':7,'last_step':1200},"
     "'cost':{'cpu_s':0.42,'cpu_permyriad':6,'rss_bytes':6396313,'longest_unique_call_ms':0.8}}";
 
-/* JSON with ' for ", to be readable here. */
+/* Parses JSON written with ' for ", which is easier to read here. */
 static json_t *doc_of(const char *text)
 {
     char copy[8192];
@@ -59,23 +65,157 @@ static json_t *doc_of(const char *text)
     return doc;
 }
 
-static void summary_is(const char *text, int width, const char *want)
+static void full_text_is(const char *text, size_t width, const char *want)
 {
     struct buf b = {0};
     json_t *doc = doc_of(text);
-    summary_text(&b, doc, false, width);
+    summary_text(&b, doc, SUMMARY_FULL, false, width);
     assert_string_equal(buf_str(&b), want);
     json_decref(doc);
     buf_fini(&b);
 }
 
-static void a_whole_summary_reads_well(void **state)
+/* ---- the end of `ebb run`: tests/data/summaries/NAME.json, tests/expected/summary-NAME.txt ----
+ */
+
+static const struct {
+    const char *name;
+    size_t most_lines; /* at 80 columns */
+} golden[] = {{"leak-with-line", 14}, {"leak-on-gpu", 14},
+              {"healthy", 3},         {"filling", 14},
+              {"undecided", 4},       {"stopped-and-restarted", 14},
+              {"out-of-memory", 14},  {"crash-with-traceback", 8},
+              {"no-python", 14}};
+enum { GOLDEN = sizeof golden / sizeof *golden };
+
+static char source_dir[PATH_MAX], run_dir[] = "/tmp/ebb-summary-XXXXXX";
+
+static void read_file(const char *path, struct buf *ret)
+{
+    assert_int_equal(io_read_all(AT_FDCWD, path, 1 << 20, ret), 0);
+}
+
+/* Reads the fixture NAME, in which @SRC@ is the source tree and @DIR@ the folder of ebb-runs. */
+static json_t *golden_doc(const char *name)
+{
+    char path[PATH_MAX + 64];
+    struct buf raw = {0}, text = {0};
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/tests/data/summaries/%s.json", source_dir, name);
+    read_file(path, &raw);
+    for (const char *at = buf_str(&raw); *at; at++) {
+        bool is_src = strncmp(at, "@SRC@", 5) == 0, is_dir = strncmp(at, "@DIR@", 5) == 0;
+        if (is_src || is_dir)
+            buf_add_str(&text, is_src ? source_dir : run_dir), at += 4;
+        else
+            buf_add_byte(&text, (uint8_t)*at);
+    }
+    json_t *doc = json_loads(buf_str(&text), 0, &error);
+    if (!doc)
+        fail_msg("%s: %s at %d", name, error.text, error.position);
+    buf_fini(&raw);
+    buf_fini(&text);
+    return doc;
+}
+
+static size_t count_lines(const char *text, size_t width)
+{
+    size_t lines = 0;
+    for (; *text; lines++) {
+        char line[1024];
+        size_t len = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)len, text);
+        assert_in_range(cell_columns(line), 0, width);
+        text += len + (text[len] == '\n');
+    }
+    return lines;
+}
+
+/* EBB_UPDATE_GOLDEN=1 writes the files anew. */
+static void summary_matches_expected_text(void **state)
 {
     (void)state;
-    summary_is(
+    for (size_t i = 0; i < GOLDEN; i++) {
+        char path[PATH_MAX + 64];
+        struct buf text = {0}, want = {0};
+        json_t *doc = golden_doc(golden[i].name);
+        summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+        snprintf(path, sizeof path, "%s/tests/expected/summary-%s.txt", source_dir, golden[i].name);
+        FILE *update = getenv("EBB_UPDATE_GOLDEN") ? fopen(path, "w") : NULL;
+        if (update) {
+            fputs(buf_str(&text), update);
+            fclose(update);
+        }
+        read_file(path, &want);
+        assert_string_equal(buf_str(&text), buf_str(&want));
+        assert_in_range(count_lines(buf_str(&text), 80), 1, golden[i].most_lines);
+        json_decref(doc);
+        buf_fini(&text);
+        buf_fini(&want);
+    }
+}
+
+static bool begins_with_unit(const char *s)
+{
+    static const char *const units[] = {"B ",  "KiB", "MiB",  "GiB", "TiB", "%",
+                                        "ms ", "s ",  "min ", "h ",  "d ",  "steps"};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strncmp(s, units[i], strlen(units[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Fails if a line is wider than WIDTH, or ends between a number and its unit. */
+static void assert_fits(const char *text, size_t width)
+{
+    count_lines(text, width);
+    for (const char *at = text; (at = strchr(at, '\n')); at++) {
+        const char *next = at + 1 + strspn(at + 1, " ");
+        if (at > text && at[-1] >= '0' && at[-1] <= '9' && at[1] == ' ' && begins_with_unit(next))
+            fail_msg("wrapped inside a number at %zu columns:\n%s", width, text);
+    }
+}
+
+static void summary_and_full_text_fit_any_width_from_60_to_200(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < GOLDEN; i++) {
+        json_t *doc = golden_doc(golden[i].name);
+        for (size_t width = 60; width <= 200; width++) {
+            struct buf brief = {0}, full = {0};
+            summary_text(&brief, doc, SUMMARY_BRIEF, false, width);
+            summary_text(&full, doc, SUMMARY_FULL, false, width);
+            assert_fits(buf_str(&brief), width);
+            assert_fits(buf_str(&full), width);
+            buf_fini(&brief);
+            buf_fini(&full);
+        }
+        json_decref(doc);
+    }
+}
+
+static void worst_of_host_and_gpus_decides_the_first_word(void **state)
+{
+    struct buf text = {0};
+    json_t *doc = golden_doc("leak-on-gpu");
+    (void)state;
+    summary_text(&text, doc, SUMMARY_BRIEF, false, 80);
+    assert_int_equal(strncmp(buf_str(&text), "ebb  leaking on gpu 0: ", 23), 0);
+    json_decref(doc);
+    buf_fini(&text);
+}
+
+/* ---- the full text ---- */
+
+static void full_text_has_every_fact(void **state)
+{
+    (void)state;
+    full_text_is(
         whole, 100,
-        "ebb        exited with status 0 after 12 min 05 s, 1 process left behind and ended, last "
-        "step 1200\n"
+        "undecided: there are no samples\n"
+        "\n"
+        "recording  /r/ebb-runs/train-1, finished in 12 min, 1200 steps, 1 process left over and "
+        "killed\n"
         "memory     start 1.02 GiB, mean 1.51 GiB, peak 2.10 GiB, end 1.95 GiB\n"
         "baseline   1.01 GiB → 1.93 GiB, growth +942 MiB, rate +78.1 MiB/min\n"
         "sharing    1.60 GiB unique to one process, 340 MiB shared, counted once\n"
@@ -84,7 +224,7 @@ static void a_whole_summary_reads_well(void **state)
         "           3 other\n"
         "largest    1.60 GiB in python3 4711 (main)\n"
         "\n"
-        " PID  ROLE            START  FLOOR  MEAN   PEAK    END  GROWTH  RATE/min  UNIQUE  "
+        " PID  ROLE            START   BASE  MEAN   PEAK    END  GROWTH  RATE/min  UNIQUE  "
         "COMMAND\n"
         "4711  main             100M  1.60G  150M  1.60G  1.60G   +100M    +50.0M   90.0M  python3 "
         "train.py …\n"
@@ -92,10 +232,9 @@ static void a_whole_summary_reads_well(void **state)
         "python3\n"
         "and 22 more\n"
         "\n"
-        "next time  ask for 2.38 GiB, the limit is 24.0 GiB (/user.slice), head-room 12.0 GiB\n"
+        "request    2.38 GiB suggested, limit 24.0 GiB (/user.slice), headroom 12.0 GiB\n"
         "gpu 0      NVIDIA H200, this job at most 8.00 GiB, 12.0 GiB of 140 GiB used at the end\n"
-        "recording  /r/ebb-runs/train-1 (1.20 MiB)\n"
-        "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, longest look at its pages 800 µs\n");
+        "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, longest page scan 800 µs\n");
 }
 
 #define SEGMENT(number, from, to, saved, by)                                                       \
@@ -103,10 +242,10 @@ static void a_whole_summary_reads_well(void **state)
     ",'checkpoint_step':" saved ",'peak_bytes':433061888,'verdict':'undecided','end':{" by "}}"
 #define ACT(t, act, trigger) "{'t_s':" #t ",'act':'" act "','trigger':'" trigger "'}"
 
-static void the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns(void **state)
+static void guard_actions_are_counted_and_the_last_listed(void **state)
 {
     (void)state;
-    summary_is(
+    full_text_is(
         "{'end':{'kind':'exited','status':0},'limit':{'limit_bytes':536870912,'where':'/a/long'},"
         "'segments':[" SEGMENT(0, 1, 88, "87", "'by':'a planned restart'") "," SEGMENT(1, 88, 173, "171", "'by':'the guard'") "," SEGMENT(
             2, 172, 300, "null",
@@ -127,78 +266,80 @@ static void the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_colum
                                                                                                                                         "'after_bytes':891289600,'freed_bytes':246876733},'shm':{'before_bytes':13107200,"
                                                                                                                                         "'peak_bytes':13111296,'after_bytes':13107200,'freed_bytes':4096}}}",
         80,
-        "ebb        exited with status 0\n"
+        "undecided: there are no samples\n\n"
         "limit      512 MiB (--limit)\n"
         "segments   #  time         from  to   saved  peak  verdict    ended by\n"
         "           0  12 min 05 s  1     88   87     413M  undecided  planned restart\n"
         "           1  12 min 05 s  88    173  171    413M  undecided  guard\n"
         "           2  12 min 05 s  172   300  –      413M  undecided  finished\n"
-        "guard      limit 512 MiB (also the kernel's), 2 checkpoints asked for, 1 made,\n"
-        "           stopped it 2 times, killed it once, the last acts (all: run.json)\n"
-        "           · 3.0 s: asked for a checkpoint (pace)\n"
-        "           · 4.0 s: the checkpoint was there\n"
+        "guard      limit 512 MiB (enforced by the kernel), 2 checkpoints requested,\n"
+        "           1 written, stopped it 2 times, killed it once,\n"
+        "           the last actions (all in run.json)\n"
+        "           · 3.0 s: requested a checkpoint (pace)\n"
+        "           · 4.0 s: checkpoint written\n"
         "           · 5.5 s: sent SIGTERM (level)\n"
-        "           · 12 min 05 s: killed everything (level)\n"
-        "           · 12 min 06 s: stood down\n"
-        "given back host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
+        "           · 12 min 05 s: killed the job (level)\n"
+        "           · 12 min 06 s: memory fell, no action needed\n"
+        "not freed  host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
 }
 
-static void left_over_files_of_others_are_not_shown(void **state)
+static void leftovers_of_other_jobs_are_not_shown(void **state)
 {
     (void)state;
-    summary_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
-               "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}]}}",
-               80,
-               "ebb        ended\n"
-               "left over  /dev/shm/torch_7 (2.86 MiB, removed)\n");
+    full_text_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
+                 "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}]}}",
+                 80,
+                 "undecided: there are no samples\n\n"
+                 "left over  /dev/shm/torch_7 (2.86 MiB, removed)\n");
 }
 
-static void memory_that_came_back_is_not_shown(void **state)
+static void freed_memory_is_not_shown(void **state)
 {
     (void)state;
-    summary_is("{'given_back':{'host':{'before_bytes':13107200,'peak_bytes':117964800,"
-               "'after_bytes':14107200,'freed_bytes':103857600}}}",
-               100, "ebb        ended\n");
+    full_text_is("{'given_back':{'host':{'before_bytes':13107200,'peak_bytes':117964800,"
+                 "'after_bytes':14107200,'freed_bytes':103857600}}}",
+                 100, "undecided: there are no samples\n\n");
 }
 
-static void shared_memory_that_stays_is_told(void **state)
+static void shared_memory_that_was_not_freed_is_shown(void **state)
 {
     (void)state;
-    summary_is("{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':117964800,"
-               "'after_bytes':117964800,'freed_bytes':0}}}",
-               100,
-               "ebb        ended\n"
-               "given back shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
+    full_text_is("{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':117964800,"
+                 "'after_bytes':117964800,'freed_bytes':0}}}",
+                 100,
+                 "undecided: there are no samples\n\n"
+                 "not freed  shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
 }
 
-static void an_empty_document_is_one_line(void **state)
+static void empty_run_json_gives_one_line(void **state)
 {
     (void)state;
-    summary_is("{}", 80, "ebb        ended\n");
-    summary_is("{'end':null,'tree':null,'processes':null,'limit':{},'gpus':[{}],'cost':{}}", 80,
-               "ebb        ended\n");
+    full_text_is("{}", 80, "undecided: there are no samples\n\n");
+    full_text_is("{'end':null,'tree':null,'processes':null,'limit':{},'gpus':[{}],'cost':{}}", 80,
+                 "undecided: there are no samples\n\n");
 }
 
-static void every_end_has_its_words(void **state)
+static void every_way_a_run_ends_has_a_text(void **state)
 {
     (void)state;
-    summary_is("{'end':{'kind':'signalled','signal':'KILL'},'duration_s':2}", 80,
-               "ebb        killed by SIGKILL after 2.0 s\n");
-    summary_is("{'end':{'kind':'signalled','signal':'SIGTERM'}}", 80,
-               "ebb        killed by SIGTERM\n");
-    summary_is("{'end':{'kind':'signalled','signal':null}}", 80, "ebb        killed by SIGNAL\n");
-    summary_is("{'end':{'kind':'not_started','status':127}}", 80,
-               "ebb        could not be started\n");
-    summary_is("{'tree':{},'end':{'kind':'gone'},'duration_s':2}", 80,
-               "ebb        the job ended, watched for 2.0 s\n");
-    summary_is("{'tree':{},'end':{'kind':'watch_ended','by':'Ctrl-C'},'duration_s':2}", 80,
-               "ebb        the job runs on, watched for 2.0 s, ended by Ctrl-C\n");
-    summary_is("{'end':{'kind':'watch_ended'},'duration_s':2}", 80,
-               "ebb        the machine, watched for 2.0 s\n");
+    full_text_is("{'end':{'kind':'signalled','signal':'KILL'},'duration_s':2}", 80,
+                 "killed by SIGKILL, after 2 s\n\n");
+    full_text_is("{'end':{'kind':'signalled','signal':'SIGTERM'}}", 80, "killed by SIGTERM\n\n");
+    full_text_is("{'end':{'kind':'signalled','signal':null}}", 80, "killed by SIGNAL\n\n");
+    full_text_is("{'end':{'kind':'not_started','status':127}}", 80, "could not be started\n\n");
+    full_text_is("{'end':{'kind':'exited','status':3}}", 80, "failed: exited with status 3\n\n");
+    full_text_is("{'tree':{},'end':{'kind':'gone'},'duration_s':2}", 80,
+                 "undecided: there are no samples\n\n"
+                 "run        the job ended; watched for 2 s\n");
+    full_text_is("{'tree':{},'end':{'kind':'watch_ended','by':'Ctrl-C'},'duration_s':2}", 80,
+                 "undecided: there are no samples\n\n"
+                 "run        the job is still running; watched for 2 s, stopped by Ctrl-C\n");
+    full_text_is("{'end':{'kind':'watch_ended'},'duration_s':2}", 80,
+                 "undecided: there are no samples\n\nrun        watched for 2 s\n");
 }
 
-/* Every one of these is in some run.json that somebody made. */
-static void wrong_types_are_left_out(void **state)
+/* All of these may be in a run.json that another program wrote. */
+static void run_json_values_of_wrong_types_are_omitted(void **state)
 {
     static const char *const docs[] = {
         "{'end':'x','tree':[],'processes':{},'roles':'y','largest':7,'cost':[],'gpus':{}}",
@@ -211,14 +352,14 @@ static void wrong_types_are_left_out(void **state)
     for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
         struct buf b = {0};
         json_t *doc = doc_of(docs[i]);
-        summary_text(&b, doc, true, 0);
+        summary_text(&b, doc, SUMMARY_FULL, true, 0);
         assert_false(b.failed);
         json_decref(doc);
         buf_fini(&b);
     }
 }
 
-static void hostile_names_stay_on_their_line(void **state)
+static void hostile_names_in_the_summary_are_escaped(void **state)
 {
     struct buf b = {0};
     json_t *doc = doc_of(whole);
@@ -230,7 +371,7 @@ static void hostile_names_stay_on_their_line(void **state)
     json_object_set_new(json_object_get(doc, "limit"), "where", json_string(name));
     json_object_set_new(json_array_get(json_object_get(doc, "gpus"), 0), "name", json_string(name));
     json_object_set_new(doc, "run_dir", json_string("/tmp/\033]0;x\a\n"));
-    summary_text(&b, doc, false, 100);
+    summary_text(&b, doc, SUMMARY_FULL, false, 100);
     for (size_t i = 0; i < b.len; i++)
         assert_true((unsigned char)b.data[i] >= ' ' || b.data[i] == '\n');
     assert_non_null(strstr(buf_str(&b), "x\\n) R 1 \\e[2J\\x0d"));
@@ -238,25 +379,20 @@ static void hostile_names_stay_on_their_line(void **state)
     buf_fini(&b);
 }
 
-static void no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen(void **state)
+static void full_text_fits_narrow_terminals(void **state)
 {
-    const int widths[] = {0, 20, 40, 60, 80, 100, 300};
+    const size_t widths[] = {40, 60, 80, 100, 200};
     (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        size_t lines = 0, most = widths[i] < 40 ? (widths[i] ? 40 : 80) : (size_t)widths[i];
         struct buf b = {0};
         json_t *doc = doc_of(whole);
         json_t *processes = json_object_get(doc, "processes");
         for (int k = 0; k < 30; k++)
             json_array_append(processes, json_array_get(processes, 0));
-        most = most > 100 ? 100 : most;
-        summary_text(&b, doc, false, widths[i]);
-        char *save = NULL;
-        (void)buf_str(&b);
-        for (char *l = strtok_r(b.data, "\n", &save); l; l = strtok_r(NULL, "\n", &save), lines++)
-            assert_in_range(cell_columns(l), 0, most);
-        if (most >= 80)
-            assert_in_range(lines, 1, 25);
+        summary_text(&b, doc, SUMMARY_FULL, false, widths[i]);
+        size_t lines = count_lines(buf_str(&b), widths[i]);
+        if (widths[i] >= 80)
+            assert_in_range(lines, 1, 26);
         json_decref(doc);
         buf_fini(&b);
     }
@@ -267,31 +403,31 @@ static void no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen
     "'checkpoint_step':200000,'peak_bytes':1717986918,'verdict':'plateaued',"                      \
     "'end':{'kind':'exited','status':124,'by':'a planned restart'}}"
 
-static void segments_lose_columns_before_they_are_too_wide(void **state)
+static void narrow_segments_table_hides_columns(void **state)
 {
     static const char two[] =
         "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
     (void)state;
-    summary_is(two, 80,
-               "ebb        exited with status 0\n"
-               "segments   #  time         to      saved   peak   verdict    ended by\n"
-               "           0  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n"
-               "           1  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n");
-    summary_is(two, 40,
-               "ebb        exited with status 0\n"
-               "segments   #  to      ended by\n"
-               "           0  200000  planned restart\n"
-               "           1  200000  planned restart\n");
+    full_text_is(two, 80,
+                 "undecided: there are no samples\n\n"
+                 "segments   #  time         to      saved   peak   verdict    ended by\n"
+                 "           0  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n"
+                 "           1  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n");
+    full_text_is(two, 40,
+                 "undecided: there are no samples\n\n"
+                 "segments   #  to      ended by\n"
+                 "           0  200000  planned restart\n"
+                 "           1  200000  planned restart\n");
 }
 
-static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
+static void first_and_newest_of_many_segments_are_shown(void **state)
 {
     struct buf b = {0};
     json_t *doc = doc_of("{'end':{'kind':'exited','status':0},'segments':[]}");
     (void)state;
     for (int i = 0; i < 200; i++)
         json_array_append_new(json_object_get(doc, "segments"), json_pack("{s:i}", "segment", i));
-    summary_text(&b, doc, false, 80);
+    summary_text(&b, doc, SUMMARY_FULL, false, 80);
     assert_non_null(strstr(buf_str(&b), "\n           2 "));
     assert_non_null(strstr(buf_str(&b), " 188 more in run.json\n           191 "));
     assert_non_null(strstr(buf_str(&b), "\n           199 "));
@@ -301,13 +437,13 @@ static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
     buf_fini(&b);
 }
 
-static void colours_change_no_words(void **state)
+static void colours_do_not_change_the_text(void **state)
 {
     struct buf plain = {0}, coloured = {0};
     json_t *doc = doc_of(whole);
     (void)state;
-    summary_text(&plain, doc, false, 80);
-    summary_text(&coloured, doc, true, 80);
+    summary_text(&plain, doc, SUMMARY_FULL, false, 80);
+    summary_text(&coloured, doc, SUMMARY_FULL, true, 80);
     assert_non_null(strstr(buf_str(&coloured), "\033["));
     size_t at = 0;
     for (size_t i = 0; i < coloured.len; i++) {
@@ -327,20 +463,32 @@ static void colours_change_no_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_summary_reads_well),
-        cmocka_unit_test(the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns),
-        cmocka_unit_test(left_over_files_of_others_are_not_shown),
-        cmocka_unit_test(memory_that_came_back_is_not_shown),
-        cmocka_unit_test(shared_memory_that_stays_is_told),
-        cmocka_unit_test(an_empty_document_is_one_line),
-        cmocka_unit_test(every_end_has_its_words),
-        cmocka_unit_test(wrong_types_are_left_out),
-        cmocka_unit_test(hostile_names_stay_on_their_line),
-        cmocka_unit_test(no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen),
-        cmocka_unit_test(segments_lose_columns_before_they_are_too_wide),
-        cmocka_unit_test(of_many_segments_the_first_and_the_newest_are_shown),
-        cmocka_unit_test(colours_change_no_words),
+        cmocka_unit_test(summary_matches_expected_text),
+        cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
+        cmocka_unit_test(worst_of_host_and_gpus_decides_the_first_word),
+        cmocka_unit_test(full_text_has_every_fact),
+        cmocka_unit_test(guard_actions_are_counted_and_the_last_listed),
+        cmocka_unit_test(leftovers_of_other_jobs_are_not_shown),
+        cmocka_unit_test(freed_memory_is_not_shown),
+        cmocka_unit_test(shared_memory_that_was_not_freed_is_shown),
+        cmocka_unit_test(empty_run_json_gives_one_line),
+        cmocka_unit_test(every_way_a_run_ends_has_a_text),
+        cmocka_unit_test(run_json_values_of_wrong_types_are_omitted),
+        cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
+        cmocka_unit_test(full_text_fits_narrow_terminals),
+        cmocka_unit_test(narrow_segments_table_hides_columns),
+        cmocka_unit_test(first_and_newest_of_many_segments_are_shown),
+        cmocka_unit_test(colours_do_not_change_the_text),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!getcwd(source_dir, sizeof source_dir) || !mkdtemp(run_dir) || chdir(run_dir) < 0 ||
+        mkdir("ebb-runs", 0700) < 0 || mkdir("ebb-runs/train-20260131-120000", 0700) < 0 ||
+        symlink("train-20260131-120000", "ebb-runs/latest") < 0)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink("ebb-runs/latest");
+    rmdir("ebb-runs/train-20260131-120000");
+    rmdir("ebb-runs");
+    rmdir(run_dir);
+    return failed;
 }

@@ -1,4 +1,4 @@
-/* Rows in the order of the screen: trees, circles, sorting, folding. */
+/* The order of the rows on the screen: trees, cycles, sorting, folding. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static void siblings_are_sorted_and_children_follow_their_parent(void **state)
     table_fini(&t);
 }
 
-static void a_flat_list_sorts_all(void **state)
+static void flat_list_sorts_all_processes(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {.is_flat = true};
@@ -71,7 +71,7 @@ static void a_flat_list_sorts_all(void **state)
     table_fini(&t);
 }
 
-static void unknown_figures_come_last_and_equal_ones_by_pid(void **state)
+static void unknown_values_are_sorted_last_and_equal_ones_by_pid(void **state)
 {
     struct frame_row rows[] = {row(1, 0, 5), row(2, 0, 5), row(3, 0, 5)};
     struct table t = {.is_flat = true, .sort = SORT_RATE};
@@ -87,7 +87,7 @@ static void unknown_figures_come_last_and_equal_ones_by_pid(void **state)
     table_fini(&t);
 }
 
-static void a_folded_branch_hides_all_below_and_counts_them(void **state)
+static void folded_branch_hides_and_counts_its_descendants(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -107,7 +107,7 @@ static void a_folded_branch_hides_all_below_and_counts_them(void **state)
     table_fini(&t);
 }
 
-static void all_can_be_folded_and_opened(void **state)
+static void all_branches_can_be_folded_and_unfolded(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -122,7 +122,7 @@ static void all_can_be_folded_and_opened(void **state)
     table_fini(&t);
 }
 
-static void processes_that_are_their_own_ancestors_are_all_shown_once(void **state)
+static void cyclic_parents_are_shown_once_each(void **state)
 {
     const struct frame_row rows[] = {row(1, 3, 1), row(2, 1, 2), row(3, 2, 3), row(4, 4, 4),
                                      row(5, 3, 5)};
@@ -134,7 +134,7 @@ static void processes_that_are_their_own_ancestors_are_all_shown_once(void **sta
     table_fini(&t);
 }
 
-static void a_pid_that_is_there_twice_harms_nobody(void **state)
+static void duplicate_pid_is_accepted(void **state)
 {
     const struct frame_row rows[] = {row(1, 0, 1), row(1, 1, 2), row(2, 1, 3), row(2, 1, 3)};
     struct table t = {0};
@@ -144,7 +144,7 @@ static void a_pid_that_is_there_twice_harms_nobody(void **state)
     table_fini(&t);
 }
 
-static void no_rows_are_no_lines(void **state)
+static void table_without_rows_has_no_lines(void **state)
 {
     struct table t = {0};
     (void)state;
@@ -153,7 +153,7 @@ static void no_rows_are_no_lines(void **state)
     table_fini(&t);
 }
 
-static void branches_are_drawn(void **state)
+static void tree_prefix_draws_branches(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -168,7 +168,7 @@ static void branches_are_drawn(void **state)
     table_fini(&t);
 }
 
-static void a_chain_of_thousands_neither_recurses_nor_overruns(void **state)
+static void chain_of_thousands_of_parents_is_laid_out(void **state)
 {
     enum { COUNT = 20000 };
     struct frame_row *rows = calloc(COUNT, sizeof *rows);
@@ -193,15 +193,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(siblings_are_sorted_and_children_follow_their_parent),
-        cmocka_unit_test(a_flat_list_sorts_all),
-        cmocka_unit_test(unknown_figures_come_last_and_equal_ones_by_pid),
-        cmocka_unit_test(a_folded_branch_hides_all_below_and_counts_them),
-        cmocka_unit_test(all_can_be_folded_and_opened),
-        cmocka_unit_test(processes_that_are_their_own_ancestors_are_all_shown_once),
-        cmocka_unit_test(a_pid_that_is_there_twice_harms_nobody),
-        cmocka_unit_test(no_rows_are_no_lines),
-        cmocka_unit_test(branches_are_drawn),
-        cmocka_unit_test(a_chain_of_thousands_neither_recurses_nor_overruns),
+        cmocka_unit_test(flat_list_sorts_all_processes),
+        cmocka_unit_test(unknown_values_are_sorted_last_and_equal_ones_by_pid),
+        cmocka_unit_test(folded_branch_hides_and_counts_its_descendants),
+        cmocka_unit_test(all_branches_can_be_folded_and_unfolded),
+        cmocka_unit_test(cyclic_parents_are_shown_once_each),
+        cmocka_unit_test(duplicate_pid_is_accepted),
+        cmocka_unit_test(table_without_rows_has_no_lines),
+        cmocka_unit_test(tree_prefix_draws_branches),
+        cmocka_unit_test(chain_of_thousands_of_parents_is_laid_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

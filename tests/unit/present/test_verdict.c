@@ -1,4 +1,4 @@
-/* Verdicts in words: each word, with figures missing, with hostile names, narrow. */
+/* The text of verdicts: each word, with missing values, with hostile names, narrow. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,13 +14,13 @@
 #include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/document.h"
-#include "present/summary_json.h"
+#include "present/summary.h"
 #include "present/verdict.h"
 
 #define RATE(v, l, h) "{'value':" #v ",'low':" #l ",'high':" #h "}"
 #define FLOOR "'floor_bytes':{'first':1073741824,'last':2147483648},'peak_bytes':3221225472"
 
-/* ' for " to be read more easily. */
+/* Parses JSON written with ' for ", which is easier to read here. */
 static json_t *parse(const char *text)
 {
     char copy[8192];
@@ -34,13 +34,14 @@ static json_t *parse(const char *text)
     return doc;
 }
 
-/* The text of verdict_doc on DOC, which is released. */
+/* The output of `ebb verdict` for DOC, which is freed. */
 static void text_of(struct buf *out, json_t *doc, size_t width)
 {
     struct verdicts v = {0};
     struct doc d = {0};
     assert_int_equal(verdicts_read(doc, &v), 0);
-    verdict_doc(&d, &v);
+    summary_lead(&d, &(struct summary){.verdicts = &v}, NULL);
+    verdict_details(&d, &v, false);
     doc_terminal(out, &d, false, width);
     doc_fini(&d);
     verdicts_fini(&v);
@@ -60,7 +61,7 @@ static void headline_is(const char *json, const char *expected)
     buf_fini(&out);
 }
 
-static void figures_of_the_jobs_own_are_named_before_their_verdict(void **state)
+static void verdict_on_a_figure_begins_with_its_name(void **state)
 {
     json_t *doc =
         parse("{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
@@ -71,43 +72,38 @@ static void figures_of_the_jobs_own_are_named_before_their_verdict(void **state)
     struct buf out = {0};
     (void)state;
     text_of(&out, doc, 100);
-    assert_non_null(strstr(buf_str(&out), "\nseries     heap (live) of process 606: stable: it is "
-                                          "flat at 2.00 GiB (confidence 90 %)\n"));
-    assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: not enough to say: "
-                                          "one reading\n"));
+    assert_non_null(strstr(buf_str(&out),
+                           "\nseries     heap (live) of process 606: no leak: stable "
+                           "at 2.0 GiB, peak 3.0 GiB (90 % confident)\n"));
+    assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: one reading\n"));
     buf_fini(&out);
 }
 
-static void each_word_has_its_sentence(void **state)
+static void each_verdict_word_has_a_headline(void **state)
 {
     (void)state;
-    headline_is("{'verdict':'stable','confidence':0.97," FLOOR "}",
-                "memory is flat at 2.00 GiB (confidence 97 %)");
-    headline_is("{'verdict':'spiking','confidence':0.9," FLOOR "}",
-                "memory peaks at 3.00 GiB and comes back to 2.00 GiB (confidence 90 %)");
-    headline_is("{'verdict':'plateaued','confidence':0.97," FLOOR
+    headline_is("{'verdict':'stable','leak':false,'confidence':0.97,'samples':9," FLOOR "}",
+                "no leak: stable at 2.0 GiB, peak 3.0 GiB (97 % confident)");
+    headline_is("{'verdict':'spiking','leak':false,'confidence':0.9,'samples':9," FLOOR "}",
+                "no leak: spiking at 2.0 GiB, peak 3.0 GiB (90 % confident)");
+    headline_is("{'verdict':'plateaued','leak':false,'confidence':0.97," FLOOR
                 ",'growth_ended':{'t_s':61.5,'step':83,'at':'the end of the first epoch'}}",
-                "memory grew from 1.00 GiB to 2.00 GiB and stopped at step 83, the end of the "
-                "first epoch (confidence 97 %)");
-    headline_is("{'verdict':'plateaued','confidence':0.97,"
+                "no leak: plateaued at 2.0 GiB since step 83 (the end of the first epoch), peak "
+                "3.0 GiB (97 % confident)");
+    headline_is("{'verdict':'plateaued','leak':false,'confidence':0.97,"
                 "'floor_bytes':{'first':782336,'last':782340},"
                 "'growth_ended':{'t_s':6.5,'step':40,'at':'step'}}",
-                "memory grew and stopped at step 40 (confidence 97 %)");
-    headline_is("{'verdict':'plateaued','confidence':0.97," FLOOR
-                ",'growth_ended':{'t_s':6.5,'step':40,'at':'an evaluation'}}",
-                "memory grew from 1.00 GiB to 2.00 GiB and stopped at step 40, an evaluation "
-                "(confidence 97 %)");
-    headline_is("{'verdict':'plateaued','confidence':0.8," FLOOR
+                "no leak: plateaued at 760 KiB since step 40 (97 % confident)");
+    headline_is("{'verdict':'plateaued','leak':false,'confidence':0.8," FLOOR
                 ",'growth_ended':{'t_s':600,'step':null,'at':'none'}}",
-                "memory grew from 1.00 GiB to 2.00 GiB and stopped after 10 min 00 s (confidence "
-                "80 %)");
-    headline_is("{'verdict':'stepping','confidence':0.9,'event':'eval','rate_bytes_per_min':"
-                "null,'rate_bytes_per_step':" RATE(1048576, 524288, 2097152) "," FLOOR "}",
-                "memory rises at each evaluation and stays, by +1.00 MiB a step (+512 KiB to "
-                "+2.00 MiB) (confidence 90 %)");
+                "no leak: plateaued at 2.0 GiB after 10 min, peak 3.0 GiB (80 % confident)");
+    headline_is("{'verdict':'stepping','leak':true,'confidence':0.9,'event':'eval',"
+                "'rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(1048576, 524288,
+                                                                        2097152) "," FLOOR "}",
+                "stepping: +1.0 MiB/step, growing at each evaluation (90 % confident)");
 }
 
-static void a_leak_says_who_how_fast_and_until_when(void **state)
+static void leak_headline_has_one_rate_and_the_time_left(void **state)
 {
     (void)state;
     headline_is("{'verdict':'leaking','leak':true,'confidence':0.95,'rate_bytes_per_min':" RATE(
@@ -115,63 +111,38 @@ static void a_leak_says_who_how_fast_and_until_when(void **state)
                     115343360) ",'rate_bytes_per_step':null,'grower':{'pid':606,'name':'python3',"
                                "'role':'main'},'oom':{'limit_bytes':25769803776,'eta_s':{'low':"
                                "720,'high':900}}}",
-                "process 606 python3 (main) keeps growing, by +100 MiB a minute (+90.0 MiB to +110 "
-                "MiB); the limit of 24.0 GiB is reached in 12 min 00 s to 15 min 00 s (confidence "
-                "95 %)");
-}
-
-static void rates_of_several_processes_are_not_told_of_one(void **state)
-{
-    (void)state;
-#define MANY                                                                                       \
-    "'rate_bytes_per_step':" RATE(                                                                 \
-        1048576, 524288,                                                                           \
-        2097152) ",'rate_bytes_per_min':null,"                                                     \
-                 "'growing':2,'grower':{'pid':606,'name':'worker','role':'data worker'}}"
-    headline_is("{'verdict':'leaking','confidence':0.9," MANY,
-                "2 processes, first of them 606 worker (data worker), keep growing, by +1.00 MiB a "
-                "step (+512 KiB to +2.00 MiB) (confidence 90 %)");
-    headline_is("{'verdict':'filling','confidence':0.9," MANY,
-                "2 processes, first of them 606 worker (data worker), grow within the first pass "
-                "over the data, by +1.00 MiB a step (+512 KiB to +2.00 MiB) (confidence 90 %)");
-    headline_is("{'verdict':'stepping','event':'save','confidence':0.9," MANY,
-                "2 processes, first of them 606 worker (data worker), rise at each checkpoint and "
-                "stay, by +1.00 MiB a step (+512 KiB to +2.00 MiB) (confidence 90 %)");
-#undef MANY
-}
-
-static void an_interval_that_is_one_figure_is_left_out(void **state)
-{
-    (void)state;
-    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
-                    1048576, 1048570, 1048580) "}",
-                "memory keeps growing, by +1.00 MiB a step");
-    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
-                    1048576, 1048576, 2097152) "}",
-                "memory keeps growing, by +1.00 MiB a step (+1.00 MiB to +2.00 MiB)");
-}
-
-static void an_end_that_is_not_in_sight_has_only_an_earliest(void **state)
-{
-    (void)state;
-    headline_is("{'verdict':'leaking','confidence':0.9,'rate_bytes_per_min':null,"
+                "leaking: +100 MiB/min, out of memory in about 14 min (95 % confident)");
+    headline_is("{'verdict':'leaking','leak':true,'rate_bytes_per_min':" RATE(
+                    104857600, 94371840, 115343360) ",'rate_bytes_per_step':" RATE(1048576, 1048570,
+                                                                                   1048580) "}",
+                "leaking: +1.0 MiB/step");
+    headline_is("{'verdict':'leaking','leak':true,'confidence':0.9,'rate_bytes_per_min':null,"
                 "'rate_bytes_per_step':null,'oom':{'limit_bytes':1073741824,'eta_s':{'low':60,"
                 "'high':null}}}",
-                "memory keeps growing; the limit of 1.00 GiB is reached in 1 min 00 s at the "
-                "earliest (confidence 90 %)");
+                "leaking: keeps growing, out of memory in 60 s at the earliest (90 % confident)");
 }
 
-static void a_time_whose_ends_read_the_same_is_told_once(void **state)
+static void headline_names_the_growing_process_of_several(void **state)
 {
+    struct buf out = {0};
+    struct verdicts v = {0};
+    json_t *doc = parse(
+        "{'tree':{'verdict':'leaking','leak':true,'confidence':0.9,'rate_bytes_per_min':null,"
+        "'rate_bytes_per_step':" RATE(
+            1048576, 524288,
+            2097152) ",'growing':2,'grower':{'pid':606,'name':'worker','role':'data worker'}},"
+                     "'processes':[{'pid':606},{'pid':607}]}");
     (void)state;
-    headline_is("{'verdict':'leaking','confidence':0.9,'rate_bytes_per_min':null,"
-                "'rate_bytes_per_step':null,'oom':{'limit_bytes':1073741824,'eta_s':{'low':5270,"
-                "'high':5290}}}",
-                "memory keeps growing; the limit of 1.00 GiB is reached in 1 h 28 min (confidence "
-                "90 %)");
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    verdict_headline(&out, &v.job, &v);
+    assert_string_equal(buf_str(&out), "leaking: +1.0 MiB/step in 2 processes, fastest in 606 "
+                                       "worker (data worker) (90 % confident)");
+    verdicts_fini(&v);
+    json_decref(doc);
+    buf_fini(&out);
 }
 
-static void filling_says_both_ends_and_when_it_will_be_known(void **state)
+static void filling_headline_has_both_outcomes_and_the_decision_time(void **state)
 {
     (void)state;
     headline_is("{'verdict':'filling','leak':null,'confidence':0.9,'rate_bytes_per_step':" RATE(
@@ -179,18 +150,34 @@ static void filling_says_both_ends_and_when_it_will_be_known(void **state)
                     110100480) ",'rate_bytes_per_min':null,'forecast':{'ceiling_bytes':10737418240,"
                                "'decided_at_step':83,'decided_at_s':null},'oom':{'limit_bytes':"
                                "25769803776,'eta_s':null,'eta_steps':{'low':150,'high':170}}}",
-                "memory grows within the first pass over the data, by +100 MiB a step (+95.0 MiB "
-                "to +105 MiB); if it is a cache it ends near 10.0 GiB; it will be known at step "
-                "83; if it is a leak, the limit of 24.0 GiB is reached in 150 steps to 170 steps "
-                "(confidence 90 %)");
+                "filling: +100 MiB/step in the first epoch; a cache would end near 10 GiB, a leak "
+                "would run out of memory in about 160 steps; will be known at step 83 (90 % "
+                "confident)");
 }
 
-static void undecided_says_why(void **state)
+static void undecided_headline_has_its_reason(void **state)
 {
     (void)state;
     headline_is("{'verdict':'undecided','confidence':0.5,'evidence':['there are no readings']}",
-                "not enough to say: there are no readings");
-    headline_is("{}", "not enough to say");
+                "undecided: there are no readings");
+    headline_is("{}", "undecided: too few samples");
+}
+
+static void leak_on_a_gpu_is_worse_than_a_stable_host(void **state)
+{
+    struct verdicts v = {0};
+    struct buf out = {0};
+    json_t *doc = parse("{'tree':{'verdict':'stable','leak':false},'gpus':[{'gpu':0,'verdict':"
+                        "'stable','leak':false},{'gpu':1,'verdict':'leaking','leak':true,"
+                        "'rate_bytes_per_step':" RATE(1048576, 1048570, 1048580) "}]}");
+    (void)state;
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    assert_ptr_equal(verdict_worst(&v), &v.gpus.at[1]);
+    verdict_headline(&out, verdict_worst(&v), &v);
+    assert_string_equal(buf_str(&out), "leaking on gpu 1: +1.0 MiB/step");
+    verdicts_fini(&v);
+    json_decref(doc);
+    buf_fini(&out);
 }
 
 static const char tree[] =
@@ -212,27 +199,27 @@ static const char tree[] =
                                                                   "1,'verdict':'stable','leak':"
                                                                   "false}],'not_judged':3}";
 
-static void a_job_is_told_with_its_overhead_and_its_processes(void **state)
+static void verdict_text_has_overhead_and_processes(void **state)
 {
     struct buf out = {0};
     json_t *doc = parse(tree);
     (void)state;
     text_of(&out, doc, 80);
     const char *text = buf_str(&out);
-    assert_int_equal(strncmp(text, "leaking    process 606 py", 25), 0);
+    assert_int_equal(strncmp(text, "leaking: +100 MiB/min in process 606 py", 39), 0);
     assert_null(strchr(text, '\033'));
     assert_non_null(strstr(text, "· three\n"));
     assert_non_null(strstr(text,
                            "overhead   20 compile workers are flat: 9.00 GiB resident in all, "
-                           "1.00 GiB of it\n           shared with nobody\n"));
+                           "1.00 GiB of it\n           unshared\n"));
     assert_null(strstr(text, "1 main is flat"));
-    assert_non_null(strstr(text, "gpu 1      stable: "));
+    assert_non_null(strstr(text, "gpu 1      no leak: stable"));
     assert_non_null(strstr(text, "607 w (compile worker) gone\n"));
     assert_non_null(strstr(text, "3 more were too short or too small to list\n"));
     buf_fini(&out);
 }
 
-static void a_narrow_terminal_breaks_sentences_at_spaces(void **state)
+static void narrow_terminal_wraps_sentences_at_spaces(void **state)
 {
     struct buf out = {0};
     json_t *doc = parse("{'verdict':'plateaued','confidence':0.97,'evidence':['it grew by 7 GiB "
@@ -248,7 +235,7 @@ static void a_narrow_terminal_breaks_sentences_at_spaces(void **state)
     buf_fini(&out);
 }
 
-/* The lines of the table of a job of two data workers, and whether all of them fit WIDTH. */
+/* Renders the table of a job with two data workers, and checks that all lines fit WIDTH. */
 static void table_at(int width, bool is_over, struct buf *ret)
 {
     char json[2048];
@@ -271,16 +258,17 @@ static void table_at(int width, bool is_over, struct buf *ret)
     }
 }
 
-static void the_table_has_the_columns_that_there_is_room_for(void **state)
+static void verdict_table_hides_columns_that_do_not_fit(void **state)
 {
     struct buf wide = {0}, usual = {0}, narrow = {0};
     (void)state;
     table_at(100, true, &wide);
     assert_string_equal(
         buf_str(&wide),
-        "\nVERDICT  SURE  RATE       FLOOR          PEAK   WHO\n"
-        "leaking  97 %  +100M/min  1.00G → 2.00G  3.00G  14256 pt_data_worker (data worker)\n"
-        "stable   97 %  –          1.00G → 2.00G  3.00G  14028 python (main)\n");
+        "leaking: +100 MiB/min (97 % confident)\n\n"
+        "VERDICT  CONFIDENT  RATE       BASELINE       PEAK   PROCESS\n"
+        "leaking  97 %       +100M/min  1.00G → 2.00G  3.00G  14256 pt_data_worker (data worker)\n"
+        "stable   97 %       –          1.00G → 2.00G  3.00G  14028 python (main)\n");
     table_at(80, true, &usual);
     assert_non_null(strstr(buf_str(&usual), "3.00G  14256 pt_data_worker (data"));
     table_at(60, true, &narrow);
@@ -291,7 +279,7 @@ static void the_table_has_the_columns_that_there_is_room_for(void **state)
     buf_fini(&narrow);
 }
 
-static void who_is_gone_is_told_while_others_live(void **state)
+static void exited_process_is_reported_while_others_live(void **state)
 {
     struct buf running = {0}, over = {0};
     (void)state;
@@ -304,21 +292,7 @@ static void who_is_gone_is_told_while_others_live(void **state)
     buf_fini(&over);
 }
 
-static void a_summary_holds_the_verdict_with_two_reasons(void **state)
-{
-    struct buf out = {0};
-    json_t *doc = json_pack("{s:o}", "verdict", parse(tree));
-    (void)state;
-    summary_text(&out, doc, false, 80);
-    const char *text = buf_str(&out);
-    assert_non_null(strstr(text, "verdict    leaking: process 606 py"));
-    assert_non_null(strstr(text, "· two\n"));
-    assert_null(strstr(text, "· three\n"));
-    json_decref(doc);
-    buf_fini(&out);
-}
-
-static void a_brief_one_names_the_word_the_rate_and_who(void **state)
+static void brief_verdict_has_word_rate_and_process(void **state)
 {
     struct buf out = {0};
     json_t *doc = parse(tree);
@@ -326,7 +300,7 @@ static void a_brief_one_names_the_word_the_rate_and_who(void **state)
     struct verdicts v = {0};
     assert_int_equal(verdicts_read(doc, &v), 0);
     verdict_brief(&out, &v);
-    assert_string_equal(buf_str(&out), "leaking +100 MiB/min, 606 py\033[31m");
+    assert_string_equal(buf_str(&out), "leaking +100 MiB/min in process 606 py\033[31m (main)");
     verdicts_fini(&v);
     json_decref(doc);
     buf_fini(&out);
@@ -336,21 +310,18 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_the_jobs_own_are_named_before_their_verdict),
-        cmocka_unit_test(each_word_has_its_sentence),
-        cmocka_unit_test(a_leak_says_who_how_fast_and_until_when),
-        cmocka_unit_test(rates_of_several_processes_are_not_told_of_one),
-        cmocka_unit_test(the_table_has_the_columns_that_there_is_room_for),
-        cmocka_unit_test(who_is_gone_is_told_while_others_live),
-        cmocka_unit_test(an_interval_that_is_one_figure_is_left_out),
-        cmocka_unit_test(an_end_that_is_not_in_sight_has_only_an_earliest),
-        cmocka_unit_test(a_time_whose_ends_read_the_same_is_told_once),
-        cmocka_unit_test(filling_says_both_ends_and_when_it_will_be_known),
-        cmocka_unit_test(undecided_says_why),
-        cmocka_unit_test(a_job_is_told_with_its_overhead_and_its_processes),
-        cmocka_unit_test(a_narrow_terminal_breaks_sentences_at_spaces),
-        cmocka_unit_test(a_summary_holds_the_verdict_with_two_reasons),
-        cmocka_unit_test(a_brief_one_names_the_word_the_rate_and_who),
+        cmocka_unit_test(verdict_on_a_figure_begins_with_its_name),
+        cmocka_unit_test(each_verdict_word_has_a_headline),
+        cmocka_unit_test(leak_headline_has_one_rate_and_the_time_left),
+        cmocka_unit_test(headline_names_the_growing_process_of_several),
+        cmocka_unit_test(filling_headline_has_both_outcomes_and_the_decision_time),
+        cmocka_unit_test(undecided_headline_has_its_reason),
+        cmocka_unit_test(leak_on_a_gpu_is_worse_than_a_stable_host),
+        cmocka_unit_test(verdict_text_has_overhead_and_processes),
+        cmocka_unit_test(narrow_terminal_wraps_sentences_at_spaces),
+        cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
+        cmocka_unit_test(exited_process_is_reported_while_others_live),
+        cmocka_unit_test(brief_verdict_has_word_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

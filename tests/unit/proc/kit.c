@@ -44,7 +44,7 @@ pid_t fork_tied(void)
     or_die(pid >= 0, "fork");
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) /* it died before we asked */
+        if (getppid() != parent) /* the parent died before prctl took effect */
             _exit(0);
     }
     return pid;
@@ -83,7 +83,7 @@ pid_t kid_start(kid_fn *fn, void *arg)
     or_die(pipe2(fds, O_CLOEXEC) == 0, "pipe2");
     pid_t pid = start(fn, arg, fds[1]);
     close(fds[1]);
-    or_die(read(fds[0], &byte, 1) == 1, "the child ended early");
+    or_die(read(fds[0], &byte, 1) == 1, "the child exited too early");
     close(fds[0]);
     return pid;
 }
@@ -207,7 +207,7 @@ void mock_put(const struct mock *m, const struct mock_process *p)
 void mock_remove(const struct mock *m, int32_t pid)
 {
     char path[256];
-    /* the kernel empties the files of a dead process for those who hold them open */
+    /* when a process dies, its files become empty for processes that have them open */
     mock_write(m, pid, "stat", "", 0);
     mock_write(m, pid, "statm", "", 0);
     snprintf(path, sizeof(path), "%s/%d", m->path, pid);

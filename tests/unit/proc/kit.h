@@ -1,5 +1,5 @@
-/* What the tests of trees share: live children that do as they are told, mock-ups of /proc, and a
- * notebook of events. */
+/* Shared by the tests of trees: live child processes that follow commands, mock-ups of /proc, and
+ * a log of events. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 #include "proc/tree.h"
 
-/* Events by kind, and the last of each. */
+/* A log of events: the count of each kind, and the last event of each kind. */
 struct notebook {
     size_t count[8];
     int32_t pid[8];
@@ -19,7 +19,7 @@ struct notebook {
 };
 void notebook_write(void *user, const struct proc_event *event);
 
-/* Waits for COND for up to 30 s, doing STEP in between. The limit is for broken code only. */
+/* Waits for COND for up to 30 s and runs STEP in between. Only broken code waits that long. */
 #define EVENTUALLY(cond, step)                                                                     \
     do {                                                                                           \
         for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
@@ -29,26 +29,27 @@ void notebook_write(void *user, const struct proc_event *event);
         assert_true(cond);                                                                         \
     } while (0)
 
-/* Forks a child that calls FN and then sleeps until it is killed; dies with this process. */
+/* Forks a child that calls FN and then sleeps until it is killed. The child dies with this
+ * process. */
 typedef void kid_fn(void *arg);
 pid_t kid_start(kid_fn *fn, void *arg); /* returns when FN has returned */
 pid_t kid_spawn(kid_fn *fn, void *arg); /* returns at once */
 void kid_end(pid_t pid);                /* SIGKILL and reap */
-/* A fork that never outlives its parent, however early that dies: a stray holds the test's output
- * open for ever. */
+/* Forks a child that never outlives its parent, however early the parent dies. A stray child would
+ * hold the test's output open for ever. */
 pid_t fork_tied(void);
-/* One that must outlive its parent, but not by long. */
+/* Forks a child that outlives its parent, but not by long. */
 pid_t fork_loose(void);
 _Noreturn void sleep_for_ever(void);
 
-/* Runs FN in a child, as another user than root where this process is root, and returns what FN
- * returned (0 to 99), or 100 where it crashed. FN must not use cmocka's assertions. */
+/* Runs FN in a child process, as another user if this process is root. Returns the result of FN (0
+ * to 99), or 100 if FN crashed. FN must not use cmocka's assertions. */
 typedef int strange_fn(void *arg);
 int as_nobody(strange_fn *fn, void *arg);
 int in_child(strange_fn *fn, void *arg);
-/* Root of a user namespace that has no other users cannot become one: the test is to be skipped. */
+/* False in a user namespace with no user besides root: then the test must be skipped. */
 bool can_be_nobody(void);
-/* Whether there is a process of another user's to look at: of ours, or init. */
+/* True if there is a process of another user, either a child or init. */
 bool has_strangers(void);
 
 /* A folder that looks like /proc. */
@@ -70,7 +71,7 @@ struct mock_process {
 };
 void mock_begin(struct mock *m);
 void mock_end(struct mock *m);
-/* Writes DIR/NAME in place, so that kept fds see it, making folders on the way. */
+/* Writes DIR/NAME in place, so that open fds see the change. Creates missing folders. */
 void mock_write(const struct mock *m, int32_t pid, const char *name, const void *data, size_t len);
 void mock_put(const struct mock *m, const struct mock_process *p);
 void mock_remove(const struct mock *m, int32_t pid);

@@ -1,4 +1,4 @@
-/* Which process trains: on recorded machines, and among processes started here. */
+/* Which process is found to train, on recorded machines and among processes started here. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static struct proc_root live(void)
     return root;
 }
 
-static void what_trains_is_listed_best_first_with_its_reasons(void **state)
+static void training_processes_are_listed_best_first_with_reasons(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -55,23 +55,25 @@ static void what_trains_is_listed_best_first_with_its_reasons(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(9000) << 20);
     assert_string_equal(c[0].reasons, "libtorch mapped; /dev/nvidia0 open; libcuda mapped");
     assert_int_equal(c[1].process.id.pid, 600);
-    assert_int_equal(c[1].launcher, 0); /* the shell is above us too: it says nothing */
+    /* the shell is also an ancestor of ours, so it is not evidence */
+    assert_int_equal(c[1].launcher, 0);
     assert_string_equal(c[1].reasons, "trainer on its command line");
     assert_true(c[0].score > c[1].score);
     proc_root_close(&root);
 }
 
-static void we_and_those_above_us_are_never_candidates(void **state)
+static void own_process_and_its_ancestors_are_never_candidates(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
     static struct find_candidate c[MAX];
-    assert_int_equal(find_training(&root, 141658, c, MAX, NULL), 1); /* as if we were a worker */
+    /* as if this process were a worker */
+    assert_int_equal(find_training(&root, 141658, c, MAX, NULL), 1);
     assert_int_equal(c[0].process.id.pid, 600);
     proc_root_close(&root);
 }
 
-static void more_candidates_than_room_are_counted_and_not_written(void **state)
+static void candidates_beyond_max_are_counted_but_not_written(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -82,7 +84,7 @@ static void more_candidates_than_room_are_counted_and_not_written(void **state)
     proc_root_close(&root);
 }
 
-static void the_ranks_of_one_torchrun_are_one_candidate(void **state)
+static void ranks_of_one_torchrun_are_one_candidate(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find-ranks");
@@ -111,7 +113,7 @@ static void expect_follow(const char *name, int32_t pid, int32_t want, const cha
     proc_root_close(&root);
 }
 
-static void a_launcher_is_followed_to_the_process_that_trains(void **state)
+static void launcher_is_followed_to_its_training_process(void **state)
 {
     (void)state;
     expect_follow("find", 141489, 141495,
@@ -121,7 +123,7 @@ static void a_launcher_is_followed_to_the_process_that_trains(void **state)
     expect_follow("find", 610, 610, "");
 }
 
-static void a_worker_is_watched_but_named_as_one(void **state)
+static void worker_pid_is_watched_and_reported_as_a_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
@@ -129,7 +131,7 @@ static void a_worker_is_watched_but_named_as_one(void **state)
                   "watching it alone");
 }
 
-static void several_that_train_are_watched_through_their_launcher(void **state)
+static void several_training_processes_are_watched_through_their_launcher(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 10, 10,
@@ -137,18 +139,19 @@ static void several_that_train_are_watched_through_their_launcher(void **state)
                   "them all");
 }
 
-static void without_libraries_the_only_or_by_far_the_largest_is_followed(void **state)
+static void launcher_without_libraries_leads_to_only_or_largest_child(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
                   "20 is `bash`, a launcher; following 21 (big), which is the largest below it");
     expect_follow("find-ranks", 30, 30,
                   "30 is `bash`, a launcher, with 2 processes below it; watching them all");
-    expect_follow("find-ranks", 40, 40,
-                  "40 is `bash`, a launcher, with nothing below it yet; watching all it starts");
+    expect_follow(
+        "find-ranks", 40, 40,
+        "40 is `bash`, a launcher, which has started nothing yet; watching everything it starts");
 }
 
-static void a_wrapper_with_a_hostile_name_is_followed_in_one_line(void **state)
+static void wrapper_with_hostile_name_is_described_in_one_line(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 50, 51,
@@ -156,7 +159,7 @@ static void a_wrapper_with_a_hostile_name_is_followed_in_one_line(void **state)
                   "mapped");
 }
 
-static void no_such_process_is_said_with_its_number(void **state)
+static void unknown_pid_is_refused_and_named(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -178,8 +181,8 @@ static void *tell_tid(void *arg)
     return NULL;
 }
 
-/* In a process of its own, as the thread stays. */
-static int ask_about_a_thread(void)
+/* Runs in a process of its own, because the thread never exits. */
+static int check_own_thread_is_refused(void)
 {
     _Atomic pid_t tid = 0;
     pthread_t thread;
@@ -193,28 +196,27 @@ static int ask_about_a_thread(void)
         return 1;
     while (tid == 0)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
-    snprintf(expected, sizeof(expected),
-             "%d is a thread of process %d (threaded); watch that one: --pid %d", (int)tid,
-             (int)getpid(), (int)getpid());
+    snprintf(expected, sizeof(expected), "%d is a thread of process %d (threaded); use --pid %d",
+             (int)tid, (int)getpid(), (int)getpid());
     if (find_real_process(&root, tid, &real, why, &err) != -ESRCH || real != -1)
         return 2;
     return strcmp(err.text, expected) == 0 ? 0 : 3;
 }
 
-static void the_number_of_a_thread_is_answered_with_its_process(void **state)
+static void thread_id_is_refused_and_its_process_named(void **state)
 {
     (void)state;
     int status;
     pid_t asker = fork();
     assert_true(asker >= 0);
     if (asker == 0)
-        _exit(ask_about_a_thread());
+        _exit(check_own_thread_is_refused());
     assert_int_equal(waitpid(asker, &status, 0), asker);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* A process that has executed ARGS and dies with us. */
+/* Starts a process that executes ARGS and dies with this one. */
 static pid_t start(char *const args[])
 {
     int done[2];
@@ -228,7 +230,7 @@ static pid_t start(char *const args[])
     }
     close(done[1]);
     char c;
-    (void)!read(done[0], &c, 1); /* ends when exec has closed the other end */
+    (void)!read(done[0], &c, 1); /* returns when exec has closed the other end */
     close(done[0]);
     return pid;
 }
@@ -247,8 +249,8 @@ static const struct find_candidate *candidate(const struct find_candidate *c, in
     return NULL;
 }
 
-/* A real python3 that runs a file train.py, once find_training has seen it: pyenv's shim is a
- * shell that executes the real one after a while. */
+/* A real python3 that runs a file train.py, after find_training has found it. With pyenv, python3
+ * is a shell script that executes the real interpreter after a while. */
 struct trainer {
     char dir[32], script[48];
     pid_t pid;
@@ -278,7 +280,8 @@ static void trainer_start(struct trainer *t)
         assert_null(candidate(c, n, getppid()));
         found = candidate(c, n, t->pid);
         if (found != NULL && found->rss_bytes == 0)
-            found = NULL; /* just after exec: the kernel counts per CPU, in batches */
+            /* just after exec RSS may still be 0, as the kernel counts per CPU and in batches */
+            found = NULL;
         if (found == NULL)
             nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
@@ -295,7 +298,7 @@ static void trainer_stop(struct trainer *t)
     rmdir(t->dir);
 }
 
-static void a_living_python_with_a_trainer_is_found(void **state)
+static void live_python_trainer_is_found(void **state)
 {
     (void)state;
     struct trainer t;
@@ -305,7 +308,7 @@ static void a_living_python_with_a_trainer_is_found(void **state)
     assert_true(t.found.rss_bytes > 0);
 }
 
-static void a_living_shell_is_followed_to_what_it_runs(void **state)
+static void live_shell_is_followed_to_its_command(void **state)
 {
     (void)state;
     char sh[] = "sh", opt[] = "-c", line[] = "sleep 600; true";
@@ -326,8 +329,8 @@ static void a_living_shell_is_followed_to_what_it_runs(void **state)
     proc_root_close(&root);
 }
 
-/* Runs under a uid that may not look into us; exits with 0 if it was told so properly. */
-static int ask_about_another_users_process(pid_t other)
+/* Runs under a uid that may not read our memory. Exits with 0 if the error is the expected one. */
+static int check_other_users_process_is_refused(pid_t other)
 {
     struct proc_root root;
     int32_t real = -1;
@@ -349,14 +352,14 @@ static int ask_about_another_users_process(pid_t other)
     return 0;
 }
 
-static void another_users_process_is_refused_by_name_and_not_listed(void **state)
+static void process_of_another_user_is_refused_and_not_listed(void **state)
 {
     (void)state;
     if (!has_strangers()) {
-        print_message("skipped: no process of another user's here\n");
+        print_message("skipped: there is no process of another user\n");
         skip();
     }
-    if (geteuid() != 0) { /* then init is another user's */
+    if (geteuid() != 0) { /* init then belongs to another user */
         struct proc_root root = live();
         int32_t real = -1;
         char why[256];
@@ -369,7 +372,7 @@ static void another_users_process_is_refused_by_name_and_not_listed(void **state
     pid_t asker = fork();
     assert_true(asker >= 0);
     if (asker == 0)
-        _exit(ask_about_another_users_process(t.pid));
+        _exit(check_other_users_process_is_refused(t.pid));
     int status;
     waitpid(asker, &status, 0);
     trainer_stop(&t);
@@ -380,20 +383,20 @@ static void another_users_process_is_refused_by_name_and_not_listed(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_trains_is_listed_best_first_with_its_reasons),
-        cmocka_unit_test(we_and_those_above_us_are_never_candidates),
-        cmocka_unit_test(more_candidates_than_room_are_counted_and_not_written),
-        cmocka_unit_test(the_ranks_of_one_torchrun_are_one_candidate),
-        cmocka_unit_test(a_launcher_is_followed_to_the_process_that_trains),
-        cmocka_unit_test(a_worker_is_watched_but_named_as_one),
-        cmocka_unit_test(several_that_train_are_watched_through_their_launcher),
-        cmocka_unit_test(without_libraries_the_only_or_by_far_the_largest_is_followed),
-        cmocka_unit_test(a_wrapper_with_a_hostile_name_is_followed_in_one_line),
-        cmocka_unit_test(no_such_process_is_said_with_its_number),
-        cmocka_unit_test(the_number_of_a_thread_is_answered_with_its_process),
-        cmocka_unit_test(a_living_python_with_a_trainer_is_found),
-        cmocka_unit_test(a_living_shell_is_followed_to_what_it_runs),
-        cmocka_unit_test(another_users_process_is_refused_by_name_and_not_listed),
+        cmocka_unit_test(training_processes_are_listed_best_first_with_reasons),
+        cmocka_unit_test(own_process_and_its_ancestors_are_never_candidates),
+        cmocka_unit_test(candidates_beyond_max_are_counted_but_not_written),
+        cmocka_unit_test(ranks_of_one_torchrun_are_one_candidate),
+        cmocka_unit_test(launcher_is_followed_to_its_training_process),
+        cmocka_unit_test(worker_pid_is_watched_and_reported_as_a_worker),
+        cmocka_unit_test(several_training_processes_are_watched_through_their_launcher),
+        cmocka_unit_test(launcher_without_libraries_leads_to_only_or_largest_child),
+        cmocka_unit_test(wrapper_with_hostile_name_is_described_in_one_line),
+        cmocka_unit_test(unknown_pid_is_refused_and_named),
+        cmocka_unit_test(thread_id_is_refused_and_its_process_named),
+        cmocka_unit_test(live_python_trainer_is_found),
+        cmocka_unit_test(live_shell_is_followed_to_its_command),
+        cmocka_unit_test(process_of_another_user_is_refused_and_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Waits for CONDITION, at most 30 s: only a bug waits that long. */
+/* Waits for CONDITION for up to 30 s. Only a bug waits that long. */
 #define WAIT_FOR(condition)                                                                        \
     do {                                                                                           \
         bool ok_ = false;                                                                          \
@@ -48,7 +48,7 @@ static int good_open(void **ret_state)
 static int good_read(void *state, struct gpu_snapshot *ret)
 {
     assert_ptr_equal(state, &good_reads);
-    assert_int_equal(ret->devices, 0); /* comes zeroed */
+    assert_int_equal(ret->devices, 0); /* the caller zeroes it */
     int n = atomic_fetch_add(&good_reads, 1) + 1;
     ret->devices = 1;
     strcpy(ret->device[0].name, "fake");
@@ -68,7 +68,7 @@ static void good_close(void *state)
 
 static const struct gpu_vendor good = {"good", NULL, good_open, good_read, good_close};
 
-static void snapshots_come_one_after_the_other_each_once(void **state)
+static void each_gpu_snapshot_is_delivered_once_in_order(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -86,10 +86,10 @@ static void snapshots_come_one_after_the_other_each_once(void **state)
     assert_int_equal(gpu_status(g), 0);
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
-    WAIT_FOR(atomic_load(&good_closed) == 1); /* a driver that answers is let go of */
+    WAIT_FOR(atomic_load(&good_closed) == 1); /* a driver that answers is closed */
 }
 
-static void a_long_period_does_not_delay_the_end(void **state)
+static void long_gpu_period_does_not_delay_free(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -99,13 +99,13 @@ static void a_long_period_does_not_delay_the_end(void **state)
     atomic_store(&good_closed, 0);
     assert_int_equal(gpu_new(&good, 3600 * NS_PER_S, &g), 0);
     WAIT_FOR(gpu_latest(g, &s) == 1);
-    assert_int_equal(gpu_latest(g, &s), 0); /* the same one is not told twice */
+    assert_int_equal(gpu_latest(g, &s), 0); /* the same snapshot is not returned twice */
     gpu_free(g);
     WAIT_FOR(atomic_load(&good_closed) == 1);
     gpu_free(NULL);
 }
 
-/* A driver that is not there, or not ready. */
+/* A driver that is absent, or not ready. */
 static bool is_absent(void)
 {
     return false;
@@ -127,7 +127,7 @@ static void must_not_close(void *state)
     abort();
 }
 
-static void an_absent_driver_is_said_at_once(void **state)
+static void absent_gpu_driver_is_reported_at_once(void **state)
 {
     (void)state;
     static const struct gpu_vendor absent = {"absent", is_absent, fails_to_open, must_not_read,
@@ -137,7 +137,7 @@ static void an_absent_driver_is_said_at_once(void **state)
     assert_null(g);
 }
 
-static void a_driver_that_does_not_open_gives_no_numbers_and_says_why(void **state)
+static void gpu_driver_that_fails_to_open_reports_the_error(void **state)
 {
     (void)state;
     static const struct gpu_vendor broken = {"broken", NULL, fails_to_open, must_not_read,
@@ -160,7 +160,7 @@ static int flaky_read(void *state, struct gpu_snapshot *ret)
     return atomic_fetch_add(&flaky_reads, 1) % 2 == 0 ? -EIO : 0;
 }
 
-static void a_read_that_fails_is_tried_again_and_leaves_the_last_snapshot(void **state)
+static void failed_gpu_read_is_retried_and_keeps_the_last_snapshot(void **state)
 {
     (void)state;
     static const struct gpu_vendor flaky = {"flaky", NULL, good_open, flaky_read, good_close};
@@ -174,7 +174,7 @@ static void a_read_that_fails_is_tried_again_and_leaves_the_last_snapshot(void *
     gpu_free(g);
 }
 
-/* A driver that hangs until the test lets it go. */
+/* A driver that hangs until the test releases it. */
 static pthread_mutex_t hang = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int hanging, released;
 
@@ -220,13 +220,13 @@ static void free_of_a_hanging_driver_returns(const struct gpu_vendor *vendor)
     assert_int_equal(gpu_latest(g, &s), 0); /* does not wait either */
     assert_int_equal(gpu_status(g), -EINPROGRESS);
     gpu_free(g);
-    assert_int_equal(atomic_load(&released), 0); /* it did not wait for the driver */
+    assert_int_equal(atomic_load(&released), 0); /* gpu_free did not wait for the driver */
     pthread_mutex_unlock(&hang);
     WAIT_FOR(atomic_load(&released) == 1);
-    nap(50); /* the thread frees what is left: the leak checker would tell */
+    nap(50); /* lets the thread free its memory, which the leak checker would report */
 }
 
-static void a_driver_that_hangs_does_not_hold_us_up(void **state)
+static void hanging_gpu_driver_does_not_block_the_caller(void **state)
 {
     (void)state;
     static const struct gpu_vendor in_read = {"r", NULL, open_nothing, hang_in_read, note_release};
@@ -235,7 +235,7 @@ static void a_driver_that_hangs_does_not_hold_us_up(void **state)
     free_of_a_hanging_driver_returns(&in_open);
 }
 
-static void without_nvidia_hardware_there_is_silence(void **state)
+static void nvml_is_absent_without_nvidia_hardware(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -243,7 +243,8 @@ static void without_nvidia_hardware_there_is_silence(void **state)
     int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
     if (r == -ENOENT)
         return;
-    assert_int_equal(r, 0); /* with it: devices with names and memory, or a clear no */
+    /* on a machine with NVIDIA hardware: devices with names and memory, or an error */
+    assert_int_equal(r, 0);
     WAIT_FOR(gpu_status(g) != -EINPROGRESS);
     if (gpu_status(g) == 0) {
         WAIT_FOR(gpu_latest(g, &s) == 1);
@@ -257,13 +258,13 @@ static void without_nvidia_hardware_there_is_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snapshots_come_one_after_the_other_each_once),
-        cmocka_unit_test(a_long_period_does_not_delay_the_end),
-        cmocka_unit_test(an_absent_driver_is_said_at_once),
-        cmocka_unit_test(a_driver_that_does_not_open_gives_no_numbers_and_says_why),
-        cmocka_unit_test(a_read_that_fails_is_tried_again_and_leaves_the_last_snapshot),
-        cmocka_unit_test(a_driver_that_hangs_does_not_hold_us_up),
-        cmocka_unit_test(without_nvidia_hardware_there_is_silence),
+        cmocka_unit_test(each_gpu_snapshot_is_delivered_once_in_order),
+        cmocka_unit_test(long_gpu_period_does_not_delay_free),
+        cmocka_unit_test(absent_gpu_driver_is_reported_at_once),
+        cmocka_unit_test(gpu_driver_that_fails_to_open_reports_the_error),
+        cmocka_unit_test(failed_gpu_read_is_retried_and_keeps_the_last_snapshot),
+        cmocka_unit_test(hanging_gpu_driver_does_not_block_the_caller),
+        cmocka_unit_test(nvml_is_absent_without_nvidia_hardware),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

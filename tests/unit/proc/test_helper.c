@@ -1,4 +1,4 @@
-/* A thread that waits in our place. */
+/* A helper thread that makes calls which may block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void wait_for_byte(void *arg)
     (void)!read(*(int *)arg, &byte, 1);
 }
 
-static void helper_call_that_returns_is_done(void **state)
+static void helper_call_that_returns_gives_its_result(void **state)
 {
     struct proc_helper *h;
     uint64_t cpu_ns = UINT64_MAX;
@@ -37,9 +37,9 @@ static void helper_call_that_returns_is_done(void **state)
     proc_helper_free(h);
 }
 
-static void helper_call_that_waits_is_left_alone_and_others_are_refused(void **state)
+static void blocked_helper_call_is_left_running_and_others_are_refused(void **state)
 {
-    static int ends[2]; /* the helper outlives this function */
+    static int ends[2]; /* static, because the helper outlives this function */
     struct proc_helper *h;
     int calls = 0;
     (void)state;
@@ -54,7 +54,7 @@ static void helper_call_that_waits_is_left_alone_and_others_are_refused(void **s
     assert_int_equal(write(ends[1], "", 1), 1);
 }
 
-static void call_without_a_helper_is_made_here(void **state)
+static void call_without_a_helper_runs_in_the_caller(void **state)
 {
     int calls = 0;
     (void)state;
@@ -68,9 +68,9 @@ static void call_without_a_helper_is_made_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(helper_call_that_returns_is_done),
-        cmocka_unit_test(helper_call_that_waits_is_left_alone_and_others_are_refused),
-        cmocka_unit_test(call_without_a_helper_is_made_here),
+        cmocka_unit_test(helper_call_that_returns_gives_its_result),
+        cmocka_unit_test(blocked_helper_call_is_left_running_and_others_are_refused),
+        cmocka_unit_test(call_without_a_helper_runs_in_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

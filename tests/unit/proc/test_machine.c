@@ -1,4 +1,4 @@
-/* Which limit binds, in recorded cgroup trees of every kind and on this machine. */
+/* Which limit is effective, in recorded cgroup trees of every kind and on this machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void expect(const char *name, enum limit_kind kind, const char *where, ui
     assert_false(l.soft);
 }
 
-static void a_v1_limit_counts_its_subtree_less_file_cache(void **state)
+static void v1_usage_counts_the_subtree_without_file_cache(void **state)
 {
     (void)state;
     expect("v1", LIMIT_CGROUP_V1, "/slurm/job_7", 4 * GiB, 2 * GiB);
@@ -71,26 +71,26 @@ static void a_v1_limit_counts_its_subtree_less_file_cache(void **state)
     assert_int_equal(l.peak_bytes, 3 * GiB + 5);
 }
 
-static void a_v2_limit_is_found_in_the_unified_tree(void **state)
+static void v2_limit_is_found_in_the_unified_hierarchy(void **state)
 {
     (void)state;
     expect("v2", LIMIT_CGROUP_V2, "/user.slice/job.scope", 8 * GiB, 3 * GiB);
     assert_int_equal(limit_of("v2").peak_bytes, 6 * GiB);
 }
 
-/* Recorded: a Python with 7.1 MiB of anonymous memory in use, 20 MiB freed lazily, 80 MiB of huge
- * pages of which one page in 512 is left, 4 MiB in tmpfs, 8 MiB of file cache, 29 MiB of dentries.
- */
-static void used_memory_excludes_all_that_the_kernel_can_reclaim(void **state)
+/* The recording is of a Python process with 7.1 MiB of live anonymous memory, 20 MiB freed lazily,
+ * 80 MiB of huge pages of which one page in 512 is in use, 4 MiB in tmpfs, 8 MiB of file cache and
+ * 29 MiB of dentries. */
+static void used_memory_excludes_reclaimable_memory(void **state)
 {
     (void)state;
     expect("v1-reclaimable", LIMIT_CGROUP_V1, "/job", 160 << 20, 11698176);
-    /* the same with v2's keys; 0.97 MiB of kernel memory that cannot be reclaimed count there */
+    /* the same with v2's keys, which include 0.97 MiB of kernel memory that cannot be reclaimed */
     expect("v2-reclaimable", LIMIT_CGROUP_V2, "/job", 160 << 20, 12714560);
 }
 
-/* Only a complete set of figures tells which pages nobody uses. */
-static void a_missing_key_of_memory_stat_is_not_taken_for_zero(void **state)
+/* Unused pages of huge pages can only be computed if all keys are present. */
+static void missing_key_of_memory_stat_is_not_taken_for_zero(void **state)
 {
     static const char text[] = "inactive_anon 7000\nactive_anon 0\nunevictable 0\n"
                                "inactive_file 30\nactive_file 3\nfile 33\nslab_reclaimable 200\n";
@@ -105,38 +105,38 @@ static void a_missing_key_of_memory_stat_is_not_taken_for_zero(void **state)
     assert_int_equal(limit_reclaimable(&stats), 1233);
 }
 
-static void in_a_hybrid_machine_the_v1_controller_has_the_limit(void **state)
+static void hybrid_machine_uses_the_v1_memory_limit(void **state)
 {
     (void)state;
     expect("hybrid", LIMIT_CGROUP_V1, "/a/b", 2 * GiB, GiB);
 }
 
-static void an_unlimited_leaf_does_not_hide_its_parents_limit(void **state)
+static void unlimited_leaf_does_not_hide_the_limit_of_its_parent(void **state)
 {
     (void)state;
     expect("nested", LIMIT_CGROUP_V2, "/top/mid", 6 * GiB, 4 * GiB);
 }
 
-static void a_crowded_parent_binds_before_a_smaller_limit_with_room(void **state)
+static void crowded_parent_is_effective_before_a_smaller_limit(void **state)
 {
     (void)state;
     expect("crowded", LIMIT_CGROUP_V2, "/top", 12 * GiB, 11 * GiB);
 }
 
-static void in_a_container_without_the_path_the_mount_itself_counts(void **state)
+static void container_without_the_cgroup_path_uses_the_mount(void **state)
 {
     (void)state;
     expect("container", LIMIT_CGROUP_V1, "/", 3 * GiB, GiB);
     expect("outside", LIMIT_CGROUP_V2, "/", 5 * GiB, GiB);
 }
 
-static void a_path_is_seen_from_the_folder_that_is_mounted(void **state)
+static void cgroup_path_is_relative_to_the_mounted_folder(void **state)
 {
     (void)state;
     expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
 }
 
-static void memory_high_below_max_binds_and_is_soft(void **state)
+static void memory_high_below_max_is_effective_and_soft(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("high");
@@ -145,19 +145,19 @@ static void memory_high_below_max_binds_and_is_soft(void **state)
     assert_true(l.soft);
 }
 
-static void without_cgroups_the_host_is_the_limit(void **state)
+static void machine_without_cgroups_is_limited_by_host_memory(void **state)
 {
     (void)state;
     expect("none", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
 }
 
-static void garbage_in_limit_files_is_no_limit(void **state)
+static void garbage_in_limit_files_is_ignored(void **state)
 {
     (void)state;
     expect("garbage", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
 }
 
-static void a_limit_whose_usage_cannot_be_read_still_counts(void **state)
+static void limit_with_unreadable_usage_still_counts(void **state)
 {
     (void)state;
     struct machine_limit l = limit_of("unreadable-usage");
@@ -168,14 +168,14 @@ static void a_limit_whose_usage_cannot_be_read_still_counts(void **state)
     assert_int_equal(l.headroom_bytes, GiB);
 }
 
-static void rlimits_of_the_process_count(void **state)
+static void rlimits_of_the_process_are_limits(void **state)
 {
     (void)state;
     expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
     expect("rlimit-data", LIMIT_RLIMIT_DATA, "RLIMIT_DATA", GiB + GiB / 2, GiB);
 }
 
-static void a_tick_reads_memory_pressure_and_the_limit(void **state)
+static void tick_reads_memory_pressure_and_the_limit(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -195,12 +195,13 @@ static void a_tick_reads_memory_pressure_and_the_limit(void **state)
     assert_int_equal(s.v[MACHINE_LIMIT], 4 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_USED], 2 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_PEAK], 3 * GiB + 5);
-    assert_true(s.read >> MACHINE_TREE_LOW & 1u); /* the tree's fields are not ours */
+    /* machine_tick leaves the fields of the tree alone */
+    assert_true(s.read >> MACHINE_TREE_LOW & 1u);
     machine_free(m);
     proc_root_close(&root);
 }
 
-static void a_tick_follows_rlimits_too(void **state)
+static void tick_follows_an_effective_rlimit(void **state)
 {
     (void)state;
     static const char *const names[] = {"rlimit", "rlimit-data"};
@@ -217,7 +218,7 @@ static void a_tick_follows_rlimits_too(void **state)
     }
 }
 
-static void what_is_not_there_is_missing_and_not_zero(void **state)
+static void missing_machine_files_leave_fields_unknown(void **state)
 {
     (void)state;
     struct proc_root root = recorded("v1");
@@ -259,7 +260,7 @@ static void shell(const char *tmp, const char *line)
     assert_int_equal(system(command), 0);
 }
 
-static void a_job_that_moves_or_dies_keeps_being_judged_by_its_cgroup(void **state)
+static void limit_follows_a_moved_job_and_outlives_a_dead_one(void **state)
 {
     (void)state;
     char tmp[64];
@@ -283,7 +284,7 @@ static void a_job_that_moves_or_dies_keeps_being_judged_by_its_cgroup(void **sta
     shell(tmp, "rm -r proc cgroup && rmdir $PWD");
 }
 
-static void this_machine_has_no_more_room_than_memory(void **state)
+static void headroom_of_this_machine_is_at_most_its_memory(void **state)
 {
     (void)state;
     struct proc_root root;
@@ -301,7 +302,7 @@ static void this_machine_has_no_more_room_than_memory(void **state)
     proc_root_close(&root);
 }
 
-/* A child that waits, with RLIMIT_AS set and, when we are root, as another user. */
+/* Starts a child that waits, with RLIMIT_AS set and, if we are root, as another user. */
 static pid_t limited_child(void)
 {
     pid_t pid = fork();
@@ -316,11 +317,11 @@ static pid_t limited_child(void)
     return pid;
 }
 
-static void a_dropped_uid_still_finds_its_own_limit(void **state)
+static void limit_is_found_after_dropping_root(void **state)
 {
     (void)state;
     if (!can_be_nobody()) {
-        print_message("skipped: nobody else to be here\n");
+        print_message("skipped: cannot become another user here\n");
         skip();
     }
     pid_t other = limited_child();
@@ -337,7 +338,7 @@ static void a_dropped_uid_still_finds_its_own_limit(void **state)
             machine_new(&root, 0, &m) < 0 || machine_limit(m, &l) < 0 || machine_tick(m, &s) < 0)
             _exit(2);
         machine_free(m);
-        /* another user's job: everything needed is readable by all */
+        /* another user's job: all files needed are readable by everyone */
         if (machine_new(&root, other, &m) < 0 || machine_limit(m, &l) < 0 ||
             machine_tick(m, &s) < 0 || !sample_has(&s, MACHINE_LIMIT))
             _exit(3);
@@ -353,11 +354,11 @@ static void a_dropped_uid_still_finds_its_own_limit(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds(void **state)
+static void psi_trigger_with_2_s_windows_needs_no_privilege(void **state)
 {
     (void)state;
     if (!can_be_nobody()) {
-        print_message("skipped: nobody else to be here\n");
+        print_message("skipped: cannot become another user here\n");
         skip();
     }
     pid_t pid = fork();
@@ -369,7 +370,7 @@ static void a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds(void
         if (proc_root_open("/proc", NULL, &root, NULL) < 0)
             _exit(2);
         int fd = machine_psi_trigger(&root, 150000, 2000000);
-        if (fd < 0) /* kernels without PSI, or before 6.4: said by the right errno */
+        if (fd < 0) /* kernels without PSI, or before 6.4, return the matching errno */
             _exit(fd == -ENOENT || fd == -EOPNOTSUPP || fd == -EACCES || fd == -EPERM ||
                           fd == -EROFS
                       ? 0
@@ -389,7 +390,7 @@ static void a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds(void
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void a_cgroup_path_may_hold_colons_and_lists_may_hold_memory(void **state)
+static void cgroup_parser_accepts_colons_in_paths_and_lists(void **state)
 {
     (void)state;
     char path[64];
@@ -403,7 +404,7 @@ static void a_cgroup_path_may_hold_colons_and_lists_may_hold_memory(void **state
     assert_string_equal(path, "/x");
 }
 
-static void any_bytes_in_these_files_are_survived(void **state)
+static void random_bytes_in_cgroup_files_are_survived(void **state)
 {
     (void)state;
     static const char *const seeds[] = {
@@ -416,7 +417,8 @@ static void any_bytes_in_these_files_are_survived(void **state)
     for (int round = 0; round < 40000; round++) {
         const char *from = seeds[round % 4];
         size_t len = strlen(from);
-        char *text = malloc(len); /* of the very size, so that the sanitizer sees an overrun */
+        /* allocated at exactly this size, so that the sanitizer detects an overrun */
+        char *text = malloc(len);
         char path[32];
         bool unlimited;
         uint64_t v;
@@ -436,29 +438,29 @@ static void any_bytes_in_these_files_are_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_v1_limit_counts_its_subtree_less_file_cache),
-        cmocka_unit_test(a_v2_limit_is_found_in_the_unified_tree),
-        cmocka_unit_test(used_memory_excludes_all_that_the_kernel_can_reclaim),
-        cmocka_unit_test(a_missing_key_of_memory_stat_is_not_taken_for_zero),
-        cmocka_unit_test(in_a_hybrid_machine_the_v1_controller_has_the_limit),
-        cmocka_unit_test(an_unlimited_leaf_does_not_hide_its_parents_limit),
-        cmocka_unit_test(a_crowded_parent_binds_before_a_smaller_limit_with_room),
-        cmocka_unit_test(in_a_container_without_the_path_the_mount_itself_counts),
-        cmocka_unit_test(a_path_is_seen_from_the_folder_that_is_mounted),
-        cmocka_unit_test(memory_high_below_max_binds_and_is_soft),
-        cmocka_unit_test(without_cgroups_the_host_is_the_limit),
-        cmocka_unit_test(garbage_in_limit_files_is_no_limit),
-        cmocka_unit_test(a_limit_whose_usage_cannot_be_read_still_counts),
-        cmocka_unit_test(rlimits_of_the_process_count),
-        cmocka_unit_test(a_tick_reads_memory_pressure_and_the_limit),
-        cmocka_unit_test(a_tick_follows_rlimits_too),
-        cmocka_unit_test(what_is_not_there_is_missing_and_not_zero),
-        cmocka_unit_test(a_job_that_moves_or_dies_keeps_being_judged_by_its_cgroup),
-        cmocka_unit_test(this_machine_has_no_more_room_than_memory),
-        cmocka_unit_test(a_dropped_uid_still_finds_its_own_limit),
-        cmocka_unit_test(a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds),
-        cmocka_unit_test(a_cgroup_path_may_hold_colons_and_lists_may_hold_memory),
-        cmocka_unit_test(any_bytes_in_these_files_are_survived),
+        cmocka_unit_test(v1_usage_counts_the_subtree_without_file_cache),
+        cmocka_unit_test(v2_limit_is_found_in_the_unified_hierarchy),
+        cmocka_unit_test(used_memory_excludes_reclaimable_memory),
+        cmocka_unit_test(missing_key_of_memory_stat_is_not_taken_for_zero),
+        cmocka_unit_test(hybrid_machine_uses_the_v1_memory_limit),
+        cmocka_unit_test(unlimited_leaf_does_not_hide_the_limit_of_its_parent),
+        cmocka_unit_test(crowded_parent_is_effective_before_a_smaller_limit),
+        cmocka_unit_test(container_without_the_cgroup_path_uses_the_mount),
+        cmocka_unit_test(cgroup_path_is_relative_to_the_mounted_folder),
+        cmocka_unit_test(memory_high_below_max_is_effective_and_soft),
+        cmocka_unit_test(machine_without_cgroups_is_limited_by_host_memory),
+        cmocka_unit_test(garbage_in_limit_files_is_ignored),
+        cmocka_unit_test(limit_with_unreadable_usage_still_counts),
+        cmocka_unit_test(rlimits_of_the_process_are_limits),
+        cmocka_unit_test(tick_reads_memory_pressure_and_the_limit),
+        cmocka_unit_test(tick_follows_an_effective_rlimit),
+        cmocka_unit_test(missing_machine_files_leave_fields_unknown),
+        cmocka_unit_test(limit_follows_a_moved_job_and_outlives_a_dead_one),
+        cmocka_unit_test(headroom_of_this_machine_is_at_most_its_memory),
+        cmocka_unit_test(limit_is_found_after_dropping_root),
+        cmocka_unit_test(psi_trigger_with_2_s_windows_needs_no_privilege),
+        cmocka_unit_test(cgroup_parser_accepts_colons_in_paths_and_lists),
+        cmocka_unit_test(random_bytes_in_cgroup_files_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What a process is there for, from real command lines and hostile ones. */
+/* Roles of processes, from real command lines and hostile ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static bool launches(const char *args)
     return role_launcher_name(p.cmdline, p.cmdline_len) != NULL;
 }
 
-static void commands_that_only_start_another_are_launchers(void **state)
+static void wrapper_commands_are_launchers(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -86,7 +86,7 @@ static void commands_that_only_start_another_are_launchers(void **state)
             fail_msg("not taken for a launcher: %s", yes[i]);
 }
 
-static void an_argument_that_names_a_launcher_does_not_make_one(void **state)
+static void launcher_name_as_an_argument_is_not_a_launcher(void **state)
 {
     (void)state;
     static const char *const no[] = {
@@ -122,7 +122,7 @@ static void an_argument_that_names_a_launcher_does_not_make_one(void **state)
             fail_msg("taken for a launcher: %s", no[i]);
 }
 
-static void torchrun_maps_torch_and_is_a_launcher_all_the_same(void **state)
+static void torchrun_is_a_launcher_although_it_maps_torch(void **state)
 {
     (void)state;
     struct process_info p = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
@@ -144,13 +144,14 @@ static void every_rank_under_torchrun_is_main(void **state)
     struct role_input in = {
         .parent = &parent, .siblings = 3, .maps = {.known = true, .torch = true}};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    in.maps = (struct role_maps){0}; /* maps not to be had: the name torch gave it is enough */
+    /* maps are unreadable, but torch's name for the process is enough */
+    in.maps = (struct role_maps){0};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    in.maps.known = true; /* nothing mapped, one of four: not known to train */
+    in.maps.known = true; /* nothing is mapped, and it has siblings: not known to train */
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void compile_workers_are_known_by_their_script_their_title_or_their_parent(void **state)
+static void compile_worker_is_known_by_script_title_or_parent(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -177,7 +178,7 @@ static void compile_workers_are_known_by_their_script_their_title_or_their_paren
     assert_int_equal(guess(in, &tool), ROLE_OTHER);
 }
 
-static void an_argument_that_names_the_compile_worker_does_not_make_one(void **state)
+static void compile_worker_name_as_an_argument_is_ignored(void **state)
 {
     (void)state;
     struct process_info p =
@@ -186,7 +187,7 @@ static void an_argument_that_names_the_compile_worker_does_not_make_one(void **s
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_workers_are_known_by_name_by_fork_or_by_spawn(void **state)
+static void data_worker_is_known_by_name_fork_or_spawn(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -200,14 +201,31 @@ static void data_workers_are_known_by_name_by_fork_or_by_spawn(void **state)
                           "spawn_main(tracker_fd=7, pipe_handle=9)|--multiprocessing-fork");
     assert_int_equal(guess(in, &named), ROLE_DATA_WORKER);
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
-    assert_int_equal(guess(in, &spawned), ROLE_MAIN); /* CUDA initialised: a rank of mp.spawn */
+    /* CUDA is initialised, so it is a rank of mp.spawn */
+    assert_int_equal(guess(in, &spawned), ROLE_MAIN);
     in.maps.cuda = false;
     assert_int_equal(guess(in, &spawned), ROLE_DATA_WORKER);
     parent.role = ROLE_DATA_WORKER;
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
 }
 
-static void a_fork_of_a_python_that_does_not_train_is_no_data_worker(void **state)
+static void child_of_multiprocessing_that_sends_steps_is_a_rank(void **state)
+{
+    (void)state;
+    struct process_info parent = process("pt_main_thread", "python|train.py");
+    parent.role = ROLE_MAIN;
+    struct role_input in = {.parent = &parent, .maps = {.known = true, .torch = true}};
+    struct process_info forked = process("python", "python|train.py");
+    struct process_info spawned =
+        process("python", "python|-c|from multiprocessing.spawn import spawn_main; "
+                          "spawn_main(tracker_fd=7, pipe_handle=9)|--multiprocessing-fork");
+    assert_int_equal(guess(in, &spawned), ROLE_DATA_WORKER);
+    in.sends_steps = true;
+    assert_int_equal(guess(in, &spawned), ROLE_MAIN);
+    assert_int_equal(guess(in, &forked), ROLE_MAIN);
+}
+
+static void fork_of_non_training_python_is_not_a_data_worker(void **state)
 {
     (void)state;
     struct process_info parent = process("python", "python|pool.py");
@@ -217,7 +235,7 @@ static void a_fork_of_a_python_that_does_not_train_is_no_data_worker(void **stat
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void on_a_whole_machine_nothing_is_main_without_evidence(void **state)
+static void whole_machine_scan_finds_main_only_by_evidence(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -228,7 +246,7 @@ static void on_a_whole_machine_nothing_is_main_without_evidence(void **state)
     assert_int_equal(guess(in, &trainer), ROLE_MAIN);
 }
 
-static void a_fork_of_a_program_that_is_not_python_is_no_data_worker(void **state)
+static void fork_of_a_non_python_program_is_not_a_data_worker(void **state)
 {
     (void)state;
     struct process_info parent = process("nginx", "nginx|-g|x");
@@ -238,7 +256,7 @@ static void a_fork_of_a_program_that_is_not_python_is_no_data_worker(void **stat
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void multiprocessings_helpers_are_told_from_the_workers_they_fork(void **state)
+static void multiprocessing_helpers_are_not_taken_for_workers(void **state)
 {
     (void)state;
     struct process_info tracker =
@@ -256,7 +274,7 @@ static void multiprocessings_helpers_are_told_from_the_workers_they_fork(void **
     assert_int_equal(guess(in, &worker), ROLE_DATA_WORKER);
 }
 
-static void a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself(void **state)
+static void parent_of_a_training_process_is_a_launcher_unless_it_trains(void **state)
 {
     (void)state;
     struct process_info p = process("python", "python|run_all.py");
@@ -266,7 +284,7 @@ static void a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void what_was_started_is_main_whatever_it_is(void **state)
+static void started_program_is_main_whatever_it_is(void **state)
 {
     (void)state;
     struct process_info program = process("solver", "./solver|--n|7");
@@ -276,14 +294,14 @@ static void what_was_started_is_main_whatever_it_is(void **state)
     shell.role = ROLE_LAUNCHER;
     in.parent = &shell;
     assert_int_equal(guess(in, &program), ROLE_MAIN);
-    in.siblings = 1; /* which of the two? */
+    in.siblings = 1; /* with a sibling, it is unclear which of the two is main */
     assert_int_equal(guess(in, &program), ROLE_OTHER);
     shell.role = ROLE_MAIN;
     in.siblings = 0;
     assert_int_equal(guess(in, &program), ROLE_OTHER);
 }
 
-static void a_process_without_a_command_line_is_nothing(void **state)
+static void process_without_a_command_line_has_role_other(void **state)
 {
     (void)state;
     struct process_info p = process("kworker/0:1", "");
@@ -291,7 +309,7 @@ static void a_process_without_a_command_line_is_nothing(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void tensorboard_maps_tensorflow_and_does_not_train(void **state)
+static void tensorboard_is_not_main_although_it_maps_tensorflow(void **state)
 {
     (void)state;
     struct process_info p = process("tensorboard", "/x/bin/python3|/x/bin/tensorboard|--logdir|x");
@@ -299,7 +317,7 @@ static void tensorboard_maps_tensorflow_and_does_not_train(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void any_bytes_on_a_command_line_are_survived(void **state)
+static void random_bytes_on_a_command_line_are_survived(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -331,7 +349,7 @@ static struct role_maps maps_of(const char *path)
     return maps;
 }
 
-static void libraries_are_known_by_their_file_name(void **state)
+static void libraries_are_recognised_by_file_name(void **state)
 {
     (void)state;
     assert_true(maps_of("/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so").torch);
@@ -354,23 +372,24 @@ static void libraries_are_known_by_their_file_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_that_only_start_another_are_launchers),
-        cmocka_unit_test(an_argument_that_names_a_launcher_does_not_make_one),
-        cmocka_unit_test(torchrun_maps_torch_and_is_a_launcher_all_the_same),
+        cmocka_unit_test(wrapper_commands_are_launchers),
+        cmocka_unit_test(launcher_name_as_an_argument_is_not_a_launcher),
+        cmocka_unit_test(torchrun_is_a_launcher_although_it_maps_torch),
         cmocka_unit_test(every_rank_under_torchrun_is_main),
-        cmocka_unit_test(compile_workers_are_known_by_their_script_their_title_or_their_parent),
-        cmocka_unit_test(an_argument_that_names_the_compile_worker_does_not_make_one),
-        cmocka_unit_test(data_workers_are_known_by_name_by_fork_or_by_spawn),
-        cmocka_unit_test(a_fork_of_a_python_that_does_not_train_is_no_data_worker),
-        cmocka_unit_test(on_a_whole_machine_nothing_is_main_without_evidence),
-        cmocka_unit_test(a_fork_of_a_program_that_is_not_python_is_no_data_worker),
-        cmocka_unit_test(multiprocessings_helpers_are_told_from_the_workers_they_fork),
-        cmocka_unit_test(a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself),
-        cmocka_unit_test(what_was_started_is_main_whatever_it_is),
-        cmocka_unit_test(a_process_without_a_command_line_is_nothing),
-        cmocka_unit_test(tensorboard_maps_tensorflow_and_does_not_train),
-        cmocka_unit_test(any_bytes_on_a_command_line_are_survived),
-        cmocka_unit_test(libraries_are_known_by_their_file_name),
+        cmocka_unit_test(compile_worker_is_known_by_script_title_or_parent),
+        cmocka_unit_test(compile_worker_name_as_an_argument_is_ignored),
+        cmocka_unit_test(data_worker_is_known_by_name_fork_or_spawn),
+        cmocka_unit_test(child_of_multiprocessing_that_sends_steps_is_a_rank),
+        cmocka_unit_test(fork_of_non_training_python_is_not_a_data_worker),
+        cmocka_unit_test(whole_machine_scan_finds_main_only_by_evidence),
+        cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
+        cmocka_unit_test(multiprocessing_helpers_are_not_taken_for_workers),
+        cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
+        cmocka_unit_test(started_program_is_main_whatever_it_is),
+        cmocka_unit_test(process_without_a_command_line_has_role_other),
+        cmocka_unit_test(tensorboard_is_not_main_although_it_maps_tensorflow),
+        cmocka_unit_test(random_bytes_on_a_command_line_are_survived),
+        cmocka_unit_test(libraries_are_recognised_by_file_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

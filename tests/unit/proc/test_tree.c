@@ -1,5 +1,6 @@
-/* The tree of a job: who is found, who is missed, and how one that looks the same is told apart.
- * Live children where the kernel matters, mock-ups where it cannot be made to do it. */
+/* The tree of a job: which processes are found, which are not, and how a reused pid is recognised.
+ * Uses live child processes, and mock-ups of /proc for states that the kernel cannot be made to
+ * produce. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -85,9 +86,9 @@ static void fork_two_generations(void *arg)
     kid_start(fork_children, &one);
 }
 
-/* Births and deaths. */
+/* ---- births and deaths ---- */
 
-static void a_root_and_all_below_it_are_found(void **state)
+static void root_process_and_its_descendants_are_found(void **state)
 {
     (void)state;
     struct watch w;
@@ -112,14 +113,14 @@ static void a_root_and_all_below_it_are_found(void **state)
 }
 
 struct remote {
-    int fork_now; /* a byte makes it fork; a second one makes that child exit */
+    int fork_now; /* a first byte makes the child fork, a second makes the grandchild exit */
 };
 
 static void fork_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork_tied() != 0) /* the remote one is below: this process stays quiet */
+    if (fork_tied() != 0) /* the grandchild follows the commands; this process does nothing */
         return;
     if (read(r->fork_now, &byte, 1) != 1)
         _exit(1);
@@ -132,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void births_and_deaths_are_events_with_slots_that_are_never_reused(void **state)
+static void birth_and_death_events_never_reuse_slots(void **state)
 {
     (void)state;
     struct watch w;
@@ -163,7 +164,7 @@ static void births_and_deaths_are_events_with_slots_that_are_never_reused(void *
     watch_end(&w);
 }
 
-static void a_zombie_is_dead_and_not_born_again(void **state)
+static void zombie_counts_as_dead_and_is_not_reborn(void **state)
 {
     (void)state;
     struct watch w;
@@ -172,7 +173,7 @@ static void a_zombie_is_dead_and_not_born_again(void **state)
     pid_t pid = kid_start(NULL, NULL);
     walk(&w);
     assert_int_equal(w.seen.count[PROCESS_BORN], 1);
-    kill(pid, SIGKILL); /* and not reaped: still listed among our children */
+    kill(pid, SIGKILL); /* not reaped, so it is still listed among our children */
     EVENTUALLY(w.seen.count[PROCESS_DIED] == 1, tick(&w));
     for (int i = 0; i < 3; i++)
         walk(&w);
@@ -184,7 +185,7 @@ static void a_zombie_is_dead_and_not_born_again(void **state)
     watch_end(&w);
 }
 
-/* Threads. */
+/* ---- threads ---- */
 
 static void *fork_in_thread(void *arg)
 {
@@ -218,8 +219,8 @@ static void children_of_every_thread_are_found(void **state)
     watch_end(&w);
 }
 
-/* Resident pages are counters that the kernel keeps per CPU and adds up roughly. */
-enum { HELD_BYTES = 16 << 20, TOLD_BYTES = HELD_BYTES - (1 << 20) };
+/* The kernel counts resident pages per CPU and adds them up only roughly. */
+enum { HELD_BYTES = 16 << 20, REPORTED_BYTES = HELD_BYTES - (1 << 20) };
 
 static void *hold_memory(void *arg)
 {
@@ -232,7 +233,8 @@ static void *hold_memory(void *arg)
     sleep_for_ever();
 }
 
-/* ASan's thread exit and the raw system call do not get on: this exits the main thread alone. */
+/* Exits the main thread alone. ASan does not support pthread_exit followed by the raw system call.
+ */
 static void leave_a_thread_behind(void *arg)
 {
     pthread_t thread;
@@ -250,7 +252,7 @@ static bool is_zombie(pid_t pid)
     return len > 0 && proc_stat_parse(text, (size_t)len, &st) == 0 && st.state == 'Z';
 }
 
-static void a_main_thread_that_exits_does_not_end_its_process(void **state)
+static void process_survives_the_exit_of_its_main_thread(void **state)
 {
     (void)state;
     struct watch w;
@@ -266,9 +268,9 @@ static void a_main_thread_that_exits_does_not_end_its_process(void **state)
     walk(&w);
     tick(&w);
     assert_int_equal(w.seen.count[PROCESS_DIED], 0);
-    assert_true(rss_of(proc_tree_at(w.tree, 0)) >= TOLD_BYTES);
+    assert_true(rss_of(proc_tree_at(w.tree, 0)) >= REPORTED_BYTES);
     assert_int_equal(proc_node_read_status(w.tree, proc_tree_at(w.tree, 0)), 0);
-    assert_true(proc_tree_at(w.tree, 0)->sample.v[SAMPLE_ANON] >= TOLD_BYTES);
+    assert_true(proc_tree_at(w.tree, 0)->sample.v[SAMPLE_ANON] >= REPORTED_BYTES);
     kid_end(pid);
     tick(&w);
     assert_int_equal(w.seen.count[PROCESS_DIED], 1);
@@ -277,7 +279,7 @@ static void a_main_thread_that_exits_does_not_end_its_process(void **state)
     watch_end(&w);
 }
 
-/* Exec and names. */
+/* ---- exec and names ---- */
 
 static void exec_when_told(void *arg)
 {
@@ -290,7 +292,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void exec_is_an_event_and_brings_new_names(void **state)
+static void exec_is_an_event_with_new_names(void **state)
 {
     (void)state;
     struct watch w;
@@ -310,7 +312,8 @@ static void exec_is_an_event_and_brings_new_names(void **state)
     const struct process_info *info = &proc_tree_at(w.tree, 1)->info;
     assert_int_equal(info->comm_len, 5);
     assert_memory_equal(info->comm, "sleep", 5);
-    EVENTUALLY(info->cmdline_len == 10, walk(&w)); /* a look may come amid the exec */
+    /* a sample may be taken in the middle of the exec */
+    EVENTUALLY(info->cmdline_len == 10, walk(&w));
     assert_memory_equal(info->cmdline, "sleep\0001000", 10);
     kid_end(pid);
     close(fds[0]);
@@ -329,7 +332,7 @@ static void rename_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void a_rename_is_no_exec_and_the_new_name_is_kept_raw(void **state)
+static void rename_is_not_exec_and_the_name_is_kept_raw(void **state)
 {
     (void)state;
     struct watch w;
@@ -349,7 +352,7 @@ static void a_rename_is_no_exec_and_the_new_name_is_kept_raw(void **state)
     watch_end(&w);
 }
 
-static void without_rights_a_new_name_and_command_line_are_taken_for_an_exec(void **state)
+static void new_name_and_command_line_mean_exec_without_permission(void **state)
 {
     (void)state;
     struct mock m;
@@ -374,7 +377,7 @@ static void without_rights_a_new_name_and_command_line_are_taken_for_an_exec(voi
     mock_end(&m);
 }
 
-/* Orphans. */
+/* ---- orphans ---- */
 
 static void orphan_when_told(void *arg)
 {
@@ -387,7 +390,7 @@ static void orphan_when_told(void *arg)
     _exit(read(r->fork_now, &byte, 1) == 1 ? 0 : 1);
 }
 
-static void an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event(void **state)
+static void orphan_stays_in_the_tree_and_is_reparented(void **state)
 {
     (void)state;
     struct watch w;
@@ -402,7 +405,7 @@ static void an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event(void **st
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* a walk that comes amid the exit finds one of them alone */
+    /* a walk in the middle of the exit sees only one of the two events */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(w.seen.old_ppid, parent);
@@ -431,7 +434,7 @@ static void daemonise(void *arg)
     wait(NULL);
 }
 
-static void a_daemon_never_seen_before_is_found_below_the_subreaper(void **state)
+static void unseen_daemon_is_found_below_the_subreaper(void **state)
 {
     (void)state;
     struct watch w;
@@ -457,7 +460,7 @@ static void a_daemon_never_seen_before_is_found_below_the_subreaper(void **state
     watch_end(&w);
 }
 
-/* The same pid, another process. */
+/* ---- reused pids ---- */
 
 static void expect_pid_reuse(size_t fd_budget)
 {
@@ -485,7 +488,7 @@ static void expect_pid_reuse(size_t fd_budget)
     assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
     assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
 
-    /* once more, found by a tick alone: it must not read the stranger's memory */
+    /* once more, noticed by a tick alone: it must not read the memory of the new process */
     mock_remove(&m, 60);
     mock_put(&m, &(struct mock_process){
                      .pid = 60, .ppid = 1, .start = 12, .rss_pages = 9, .children = ""});
@@ -496,20 +499,21 @@ static void expect_pid_reuse(size_t fd_budget)
     mock_end(&m);
 }
 
-static void a_reused_pid_is_a_death_and_a_birth(void **state)
+static void reused_pid_is_a_death_and_a_birth(void **state)
 {
     (void)state;
     expect_pid_reuse(1000);
 }
 
-static void a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too(void **state)
+static void reused_pid_is_noticed_without_kept_fds(void **state)
 {
     (void)state;
     expect_pid_reuse(0);
 }
 
-/* As a process that holds the lock of its memory: a read of its command line waits. */
-static void process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree(void **state)
+/* Simulates a process that holds the lock of its memory, so that reading its command line blocks.
+ */
+static void blocked_command_line_read_does_not_block_the_tree(void **state)
 {
     (void)state;
     struct mock m;
@@ -527,7 +531,7 @@ static void process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree(
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 2);
     assert_int_equal(proc_tree_find(tree, 60)->info.cmdline_len, 0);
-    /* nothing that could wait is tried again, and the rest goes on */
+    /* no call that could block is tried again, and everything else continues */
     mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 70 "});
     mock_put(&m, &(struct mock_process){.pid = 70, .ppid = 50, .start = 11, .children = ""});
     for (uint64_t now = 2; now < 100; now++)
@@ -540,7 +544,7 @@ static void process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree(
     mock_end(&m);
 }
 
-/* Asks the kernel for that very pid; only root may. -1 where it is not to be had. */
+/* Forks a child with exactly that pid, which only root may request. -1 if the pid is taken. */
 static pid_t fork_as(pid_t wanted)
 {
     struct clone_args args = {
@@ -556,7 +560,7 @@ static pid_t fork_as(pid_t wanted)
     return pid;
 }
 
-static void a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up(void **state)
+static void pid_reused_by_the_kernel_is_another_process(void **state)
 {
     (void)state;
     struct watch w;
@@ -565,10 +569,11 @@ static void a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up(void **s
     watch_pid(&w, old);
     struct process_id id = proc_tree_at(w.tree, 0)->info.id;
     kid_end(old);
-    /* start times are in hundredths of a second */
+    /* start times have a resolution of 10 ms */
     nanosleep(&(struct timespec){0, 50000000}, NULL);
     pid_t pid = fork_as(old);
-    if (pid < 0) /* not root, or somebody else has it: then the old one must just be dead */
+    /* not root, or another process has the pid: then check only that the old process is dead */
+    if (pid < 0)
         pid = kid_start(NULL, NULL);
     tick(&w);
     assert_int_equal(w.seen.count[PROCESS_DIED], 1);
@@ -579,15 +584,16 @@ static void a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up(void **s
     watch_end(&w);
 }
 
-/* Many. */
+/* ---- many processes ---- */
 
 #ifdef __SANITIZE_ADDRESS__
-enum { MANY = 400 }; /* a fork takes ten times as long, and what is found is the same */
+/* under a sanitizer a fork takes ten times as long, and 400 processes test the same */
+enum { MANY = 400 };
 #else
 enum { MANY = 2000 };
 #endif
 
-/* As many as may be: a container may have a limit. */
+/* Forks as many processes as possible: a container may have a limit. */
 static void fork_many(void *made)
 {
     for (int i = 0; i < MANY; i++) {
@@ -604,7 +610,7 @@ static void fork_many(void *made)
     }
 }
 
-static void hundreds_and_thousands_of_processes_are_found_once_each(void **state)
+static void thousands_of_processes_are_found_once_each(void **state)
 {
     (void)state;
     struct watch w;
@@ -616,10 +622,10 @@ static void hundreds_and_thousands_of_processes_are_found_once_each(void **state
     if (*made < MANY) {
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
         kid_end(pid);
-        while (wait(NULL) > 0) /* the tests to come need room */
+        while (wait(NULL) > 0) /* later tests need the process slots */
             ;
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
-        print_message("skipped: no more than %d processes may be here\n", *made);
+        print_message("skipped: only %d processes are allowed here\n", *made);
         skip();
     }
     assert_int_equal(munmap(made, sizeof(*made)), 0);
@@ -653,7 +659,7 @@ static int watch_with_few_fds(void *arg)
     struct proc_tree *tree;
     struct notebook seen = {0};
     int count = KIDS;
-    syscall(SYS_close_range, 3, ~0U, 0); /* what the caller of the tests left open */
+    syscall(SYS_close_range, 3, ~0U, 0); /* closes files that the caller of the tests left open */
     pid_t pid = kid_start(fork_children, &count);
     struct rlimit few;
     if (getrlimit(RLIMIT_NOFILE, &few) < 0)
@@ -687,7 +693,7 @@ static int watch_with_few_fds(void *arg)
     return 0;
 }
 
-static void running_out_of_fds_loses_no_process(void **state)
+static void fd_shortage_loses_no_process(void **state)
 {
     (void)state;
     rlim_t limits[] = {16, 128 + 50, 4096};
@@ -724,13 +730,13 @@ static int use_up_all_fds(void *arg)
     return 0;
 }
 
-static void with_no_fd_at_all_readings_are_stale_and_nobody_is_called_dead(void **state)
+static void readings_without_any_fd_are_stale_and_nothing_dies(void **state)
 {
     (void)state;
     assert_int_equal(in_child(use_up_all_fds, NULL), 0);
 }
 
-static void raising_the_limit_tells_what_it_was(void **state)
+static void raise_nofile_returns_the_previous_limit(void **state)
 {
     (void)state;
     struct rlimit before, old, now;
@@ -742,7 +748,7 @@ static void raising_the_limit_tells_what_it_was(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-/* Recorded and made-up machines. */
+/* ---- recorded and simulated machines ---- */
 
 static void hostile_names_do_not_break_a_recorded_tree(void **state)
 {
@@ -765,7 +771,7 @@ static void hostile_names_do_not_break_a_recorded_tree(void **state)
     proc_root_close(&root);
 }
 
-static void a_kernel_without_children_files_is_scanned(void **state)
+static void kernel_without_children_files_is_scanned(void **state)
 {
     (void)state;
     struct mock m;
@@ -777,7 +783,7 @@ static void a_kernel_without_children_files_is_scanned(void **state)
     mock_put(&m, &(struct mock_process){.pid = 40, .ppid = 50, .start = 10});
     mock_put(&m, &(struct mock_process){.pid = 30, .ppid = 40, .start = 11, .threads = 4});
     mock_put(&m, &(struct mock_process){.pid = 20, .ppid = 30, .start = 12});
-    mock_write(&m, 0, "12monkeys/stat", "", 0); /* no pid */
+    mock_write(&m, 0, "12monkeys/stat", "", 0); /* not a pid */
     assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 4);
@@ -789,7 +795,7 @@ static void a_kernel_without_children_files_is_scanned(void **state)
     mock_end(&m);
 }
 
-static void every_process_with_memory_is_found_on_a_whole_machine(void **state)
+static void whole_machine_has_every_process_with_memory(void **state)
 {
     (void)state;
     struct mock m;
@@ -814,7 +820,7 @@ static void every_process_with_memory_is_found_on_a_whole_machine(void **state)
     mock_end(&m);
 }
 
-static void parents_that_form_a_ring_do_not_keep_us(void **state)
+static void cyclic_parents_do_not_cause_an_endless_loop(void **state)
 {
     (void)state;
     struct mock m;
@@ -835,7 +841,7 @@ static void parents_that_form_a_ring_do_not_keep_us(void **state)
     mock_end(&m);
 }
 
-static void a_role_becomes_clear_when_the_library_is_mapped(void **state)
+static void role_changes_when_the_library_is_mapped(void **state)
 {
     (void)state;
     struct mock m;
@@ -867,9 +873,9 @@ static void a_role_becomes_clear_when_the_library_is_mapped(void **state)
     mock_end(&m);
 }
 
-/* Refusals. */
+/* ---- refused processes ---- */
 
-static void a_pid_that_is_not_there_is_named(void **state)
+static void unknown_pid_is_refused_by_the_tree(void **state)
 {
     (void)state;
     struct watch w;
@@ -902,7 +908,7 @@ static int look_at_strangers(void *arg)
         return 3;
     if (proc_tree_count(tree) != 0 || seen.count[PROCESS_BORN] != 0)
         return 4;
-    /* on the way down (sudo) it is no error, only less is known */
+    /* a descendant of another user (sudo) is not an error, but less is known about it */
     if (proc_tree_add_all(tree, 1, &err) < 0)
         return 5;
     struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
@@ -915,11 +921,11 @@ static int look_at_strangers(void *arg)
     return 0;
 }
 
-static void the_process_of_another_user_is_refused_by_name(void **state)
+static void process_of_another_user_is_refused_with_the_user(void **state)
 {
     (void)state;
     if (!has_strangers()) {
-        print_message("skipped: no process of another user's here\n");
+        print_message("skipped: there is no process of another user\n");
         skip();
     }
     pid_t stranger = geteuid() == 0 ? kid_start(NULL, NULL) : 1;
@@ -956,13 +962,13 @@ static int look_at_thread(void *arg)
     return strstr(err.text, self) != NULL ? 0 : 3;
 }
 
-static void the_number_of_a_thread_is_answered_with_its_process(void **state)
+static void thread_id_is_refused_and_its_process_named(void **state)
 {
     (void)state;
     assert_int_equal(in_child(look_at_thread, NULL), 0);
 }
 
-static void a_thread_of_the_kernel_is_refused(void **state)
+static void kernel_thread_is_refused(void **state)
 {
     (void)state;
     struct mock m;
@@ -973,7 +979,7 @@ static void a_thread_of_the_kernel_is_refused(void **state)
     assert_int_equal(proc_tree_new(&m.root, NULL, NULL, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 2, 1, &err), -EINVAL);
     assert_non_null(strstr(err.text, "kernel"));
-    /* nor is one whose main thread is on its way out, and has no memory left to show */
+    /* a process whose main thread is exiting shows no memory, but is not a kernel thread */
     mock_put(&m, &(struct mock_process){
                      .pid = 3, .start = 1, .no_memory = true, .threads = 2, .children = ""});
     assert_int_equal(proc_tree_add(tree, 3, 1, &err), 0);
@@ -981,9 +987,9 @@ static void a_thread_of_the_kernel_is_refused(void **state)
     mock_end(&m);
 }
 
-/* Readings. */
+/* ---- readings ---- */
 
-static void status_and_pss_agree_with_each_other(void **state)
+static void status_and_pss_readings_agree(void **state)
 {
     (void)state;
     struct watch w;
@@ -996,7 +1002,7 @@ static void status_and_pss_agree_with_each_other(void **state)
     assert_int_equal(proc_node_read_pss(w.tree, n), 0);
     const uint64_t *v = n->sample.v;
     uint64_t sum = v[SAMPLE_ANON] + v[SAMPLE_FILE] + v[SAMPLE_SHMEM];
-    /* both are counters that the kernel keeps per CPU and adds up roughly */
+    /* the kernel counts both per CPU and adds them up only roughly */
     assert_in_range(sum, v[SAMPLE_RSS] / 2, v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PSS] > 0 && v[SAMPLE_PSS] <= v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PEAK] > 0);
@@ -1011,7 +1017,7 @@ static void status_and_pss_agree_with_each_other(void **state)
     watch_end(&w);
 }
 
-/* Memory counted once. */
+/* ---- memory with shared pages counted once ---- */
 
 struct figures {
     struct mock m;
@@ -1051,7 +1057,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void without_unique_memory_the_bounds_are_the_largest_and_the_sum(void **state)
+static void bounds_without_unique_memory_are_largest_and_sum(void **state)
 {
     (void)state;
     struct figures f;
@@ -1085,7 +1091,7 @@ static void unique_memory_raises_the_lower_bound(void **state)
     figures_end(&f);
 }
 
-static void file_pages_are_left_out_of_the_bound_without_files(void **state)
+static void bound_without_files_excludes_file_pages(void **state)
 {
     (void)state;
     struct figures f;
@@ -1094,12 +1100,13 @@ static void file_pages_are_left_out_of_the_bound_without_files(void **state)
     put(&f, 0, SAMPLE_RSS, 1000);
     put(&f, 0, SAMPLE_SHMEM, 200);
     put(&f, 0, SAMPLE_UNIQUE, 700);
-    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300;        /* so 500 are of files, … */
-    node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450; /* … of which at least 250 unique */
+    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300; /* so 500 bytes are file pages */
+    /* of which at least 250 are unique */
+    node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450;
     put(&f, 1, SAMPLE_RSS, 600);
     put(&f, 1, SAMPLE_UNIQUE, 600);
     node_of(proc_tree_at(f.tree, 1))->anon_bytes = 600;
-    put(&f, 2, SAMPLE_RSS, 500); /* nothing but files, and not measured yet */
+    put(&f, 2, SAMPLE_RSS, 500); /* file pages only, and not measured yet */
     node_of(proc_tree_at(f.tree, 2))->anon_bytes = 0;
     proc_tree_memory(f.tree, &m);
     assert_int_equal(m.low_bytes, 700 + 600 + 500);
@@ -1109,7 +1116,7 @@ static void file_pages_are_left_out_of_the_bound_without_files(void **state)
     figures_end(&f);
 }
 
-static void where_nothing_is_shared_the_bounds_meet(void **state)
+static void bounds_are_equal_if_nothing_is_shared(void **state)
 {
     (void)state;
     struct figures f;
@@ -1122,7 +1129,7 @@ static void where_nothing_is_shared_the_bounds_meet(void **state)
     figures_end(&f);
 }
 
-static void no_job_has_more_than_is_mapped_on_the_whole_machine(void **state)
+static void upper_bound_is_at_most_the_mapped_memory_of_the_machine(void **state)
 {
     (void)state;
     struct figures f;
@@ -1132,13 +1139,13 @@ static void no_job_has_more_than_is_mapped_on_the_whole_machine(void **state)
         put(&f, i, SAMPLE_UNIQUE, 100);
     }
     expect_bounds(&f, 300 + 10 * 1024 - 100, 12 * 1024);
-    /* meminfo may lag behind: the upper bound is never below the lower */
+    /* meminfo may be out of date: the upper bound is never below the lower */
     put(&f, 0, SAMPLE_RSS, 20 * 1024);
     expect_bounds(&f, 300 + 20 * 1024 - 100, 300 + 20 * 1024 - 100);
     figures_end(&f);
 }
 
-static void unique_memory_from_before_a_fall_does_not_exceed_what_is_resident(void **state)
+static void stale_unique_memory_is_capped_at_resident_memory(void **state)
 {
     (void)state;
     struct figures f;
@@ -1151,7 +1158,7 @@ static void unique_memory_from_before_a_fall_does_not_exceed_what_is_resident(vo
     figures_end(&f);
 }
 
-static void the_sum_of_pss_is_exact_while_it_is_fresh(void **state)
+static void fresh_pss_of_all_processes_makes_the_bounds_exact(void **state)
 {
     (void)state;
     struct figures f;
@@ -1166,7 +1173,7 @@ static void the_sum_of_pss_is_exact_while_it_is_fresh(void **state)
     figures_end(&f);
 }
 
-static void an_empty_tree_has_no_known_memory(void **state)
+static void empty_tree_has_unknown_memory(void **state)
 {
     (void)state;
     struct watch w;
@@ -1182,42 +1189,42 @@ static void an_empty_tree_has_no_known_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_root_and_all_below_it_are_found),
-        cmocka_unit_test(births_and_deaths_are_events_with_slots_that_are_never_reused),
-        cmocka_unit_test(a_zombie_is_dead_and_not_born_again),
+        cmocka_unit_test(root_process_and_its_descendants_are_found),
+        cmocka_unit_test(birth_and_death_events_never_reuse_slots),
+        cmocka_unit_test(zombie_counts_as_dead_and_is_not_reborn),
         cmocka_unit_test(children_of_every_thread_are_found),
-        cmocka_unit_test(a_main_thread_that_exits_does_not_end_its_process),
-        cmocka_unit_test(exec_is_an_event_and_brings_new_names),
-        cmocka_unit_test(a_rename_is_no_exec_and_the_new_name_is_kept_raw),
-        cmocka_unit_test(without_rights_a_new_name_and_command_line_are_taken_for_an_exec),
-        cmocka_unit_test(an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event),
-        cmocka_unit_test(a_daemon_never_seen_before_is_found_below_the_subreaper),
-        cmocka_unit_test(process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree),
-        cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth),
-        cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too),
-        cmocka_unit_test(a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up),
-        cmocka_unit_test(hundreds_and_thousands_of_processes_are_found_once_each),
-        cmocka_unit_test(running_out_of_fds_loses_no_process),
-        cmocka_unit_test(with_no_fd_at_all_readings_are_stale_and_nobody_is_called_dead),
-        cmocka_unit_test(raising_the_limit_tells_what_it_was),
+        cmocka_unit_test(process_survives_the_exit_of_its_main_thread),
+        cmocka_unit_test(exec_is_an_event_with_new_names),
+        cmocka_unit_test(rename_is_not_exec_and_the_name_is_kept_raw),
+        cmocka_unit_test(new_name_and_command_line_mean_exec_without_permission),
+        cmocka_unit_test(orphan_stays_in_the_tree_and_is_reparented),
+        cmocka_unit_test(unseen_daemon_is_found_below_the_subreaper),
+        cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
+        cmocka_unit_test(reused_pid_is_a_death_and_a_birth),
+        cmocka_unit_test(reused_pid_is_noticed_without_kept_fds),
+        cmocka_unit_test(pid_reused_by_the_kernel_is_another_process),
+        cmocka_unit_test(thousands_of_processes_are_found_once_each),
+        cmocka_unit_test(fd_shortage_loses_no_process),
+        cmocka_unit_test(readings_without_any_fd_are_stale_and_nothing_dies),
+        cmocka_unit_test(raise_nofile_returns_the_previous_limit),
         cmocka_unit_test(hostile_names_do_not_break_a_recorded_tree),
-        cmocka_unit_test(a_kernel_without_children_files_is_scanned),
-        cmocka_unit_test(every_process_with_memory_is_found_on_a_whole_machine),
-        cmocka_unit_test(parents_that_form_a_ring_do_not_keep_us),
-        cmocka_unit_test(a_role_becomes_clear_when_the_library_is_mapped),
-        cmocka_unit_test(a_pid_that_is_not_there_is_named),
-        cmocka_unit_test(the_process_of_another_user_is_refused_by_name),
-        cmocka_unit_test(the_number_of_a_thread_is_answered_with_its_process),
-        cmocka_unit_test(a_thread_of_the_kernel_is_refused),
-        cmocka_unit_test(status_and_pss_agree_with_each_other),
-        cmocka_unit_test(without_unique_memory_the_bounds_are_the_largest_and_the_sum),
+        cmocka_unit_test(kernel_without_children_files_is_scanned),
+        cmocka_unit_test(whole_machine_has_every_process_with_memory),
+        cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
+        cmocka_unit_test(role_changes_when_the_library_is_mapped),
+        cmocka_unit_test(unknown_pid_is_refused_by_the_tree),
+        cmocka_unit_test(process_of_another_user_is_refused_with_the_user),
+        cmocka_unit_test(thread_id_is_refused_and_its_process_named),
+        cmocka_unit_test(kernel_thread_is_refused),
+        cmocka_unit_test(status_and_pss_readings_agree),
+        cmocka_unit_test(bounds_without_unique_memory_are_largest_and_sum),
         cmocka_unit_test(unique_memory_raises_the_lower_bound),
-        cmocka_unit_test(file_pages_are_left_out_of_the_bound_without_files),
-        cmocka_unit_test(where_nothing_is_shared_the_bounds_meet),
-        cmocka_unit_test(no_job_has_more_than_is_mapped_on_the_whole_machine),
-        cmocka_unit_test(unique_memory_from_before_a_fall_does_not_exceed_what_is_resident),
-        cmocka_unit_test(the_sum_of_pss_is_exact_while_it_is_fresh),
-        cmocka_unit_test(an_empty_tree_has_no_known_memory),
+        cmocka_unit_test(bound_without_files_excludes_file_pages),
+        cmocka_unit_test(bounds_are_equal_if_nothing_is_shared),
+        cmocka_unit_test(upper_bound_is_at_most_the_mapped_memory_of_the_machine),
+        cmocka_unit_test(stale_unique_memory_is_capped_at_resident_memory),
+        cmocka_unit_test(fresh_pss_of_all_processes_makes_the_bounds_exact),
+        cmocka_unit_test(empty_tree_has_unknown_memory),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }

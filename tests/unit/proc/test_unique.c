@@ -1,4 +1,4 @@
-/* Unique memory by pagemap: the same as smaps says, in small bites, and no more than its share. */
+/* Unique memory counted through pagemap: equal to smaps, in small slices, within the CPU share. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ struct count {
     struct proc_tree *tree;
     struct proc_unique *unique;
     struct notebook seen;
-    uint64_t now_ns; /* made up: the tests do not wait */
+    uint64_t now_ns; /* simulated time, so that the tests do not wait */
 };
 
 static void on_event(void *user, const struct proc_event *event)
@@ -119,8 +119,9 @@ static char *map_private(size_t bytes)
     return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* How far UNIQUE is from what smaps said before and after it was counted. A child shares pages with
- * this very process until one of them writes, so the truth moves a little while we look. */
+/* The distance of UNIQUE from the range of smaps' values before and after the count. A child
+ * shares pages with this process until one of them writes, so the true value changes during the
+ * count. */
 static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 {
     uint64_t low = before < after ? before : after, high = before < after ? after : before;
@@ -129,7 +130,7 @@ static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 
 enum { SLACK = 16384, ATTEMPTS = 100 };
 
-/* Counts each process of the tree once more: how far the worst is from what smaps says. */
+/* Counts each process of the tree once more. Returns the largest distance from smaps. */
 static uint64_t count_beside_smaps(struct count *c)
 {
     size_t n = proc_tree_count(c->tree);
@@ -146,8 +147,8 @@ static uint64_t count_beside_smaps(struct count *c)
     return worst;
 }
 
-/* Pages of files are shared with whoever has them mapped, and other programs of this machine begin
- * and end while we count: what is right once was counted rightly. */
+/* File pages are shared with every program that maps them, and other programs of this machine
+ * start and exit during the count, so one correct count is enough. */
 static void expect_tree_as_smaps(struct count *c)
 {
     uint64_t off = UINT64_MAX;
@@ -183,20 +184,21 @@ static void hold_all_kinds(void *arg)
 {
     (void)arg;
     memset(map_private(4 * MIB), 1, 4 * MIB);
-    /* shared memory and a file that nobody else has mapped are unique, too */
+    /* shared memory and a file that no other process has mapped are unique, too */
     memset(map_bytes(3 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1), 1, 3 * MIB);
     int fd = memfd_create("test", 0);
     if (fd < 0 || ftruncate(fd, 2 * (off_t)MIB) < 0)
         abort();
     memset(map_bytes(2 * MIB, MAP_SHARED, fd), 1, 2 * MIB);
-    /* a private mapping of it: half read (shared with the line above), half written (a copy) */
+    /* a private mapping of the same file: half read (shared with the mapping above), half written
+     * (a copy) */
     char *p = map_bytes(2 * MIB, MAP_PRIVATE, fd);
     volatile char sink = 0;
     for (size_t i = 0; i < MIB; i += 4096)
         sink = p[i];
     (void)sink;
     memset(p + MIB, 2, MIB);
-    /* the executable, through a second mapping */
+    /* the executable, mapped a second time */
     int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     char *code = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, exe, 0);
     if (code == MAP_FAILED)
@@ -221,7 +223,7 @@ static void hold_behind_no_rights(void *arg)
         abort();
 }
 
-/* Every second page of another kind, so that each is a mapping of its own. */
+/* Alternates the protection of pages, so that each page is a mapping of its own. */
 static void hold_many_mappings(void *arg)
 {
     (void)arg;
@@ -234,35 +236,36 @@ static void hold_many_mappings(void *arg)
             abort();
 }
 
-/* A page each here and there: neither one hole nor one block. */
+/* Touches single pages in scattered places, which are neither one hole nor one block. */
 static void hold_scattered(void *arg)
 {
     (void)arg;
     char *p = map_private(1024 * MIB);
-    madvise(p, 1024 * MIB, MADV_NOHUGEPAGE); /* where they are the rule, it would be most of it */
+    /* if huge pages are the default, most of the region would become present */
+    madvise(p, 1024 * MIB, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < 1024 * MIB; i += 3 * MIB)
         memset(p + i, 1, 4096 * (1 + i / MIB % 7));
 }
 
-static void private_memory_is_counted_as_smaps_does(void **state)
+static void unique_count_of_private_memory_equals_smaps(void **state)
 {
     (void)state;
     expect_as_smaps(hold_private, 24 * MIB);
 }
 
-static void shared_copied_and_file_pages_are_counted_as_smaps_does(void **state)
+static void unique_count_of_shared_and_file_pages_equals_smaps(void **state)
 {
     (void)state;
     expect_as_smaps(hold_all_kinds, 8 * MIB);
 }
 
-static void huge_pages_are_counted_as_smaps_does(void **state)
+static void unique_count_of_huge_pages_equals_smaps(void **state)
 {
     (void)state;
     expect_as_smaps(hold_huge_pages, 32 * MIB);
 }
 
-/* One of them full, one with a single byte, and shared ones that are no part of it. */
+/* One huge page is full, one has a single byte, and shared ones do not count. */
 static void hold_a_few_huge_pages(void *arg)
 {
     (void)arg;
@@ -276,7 +279,7 @@ static void hold_a_few_huge_pages(void *arg)
     memset(shared, 1, 8 * MIB);
 }
 
-/* The kernel makes huge pages of small ones, and the other way round, when it finds the time. */
+/* The kernel merges small pages into huge ones and splits them at any time. */
 static uint64_t count_huge_beside_smaps(struct count *c, pid_t pid)
 {
     uint64_t before = smaps_of(pid, "AnonHugePages:");
@@ -285,7 +288,7 @@ static uint64_t count_huge_beside_smaps(struct count *c, pid_t pid)
     return distance(s->v[SAMPLE_HUGE], before, smaps_of(pid, "AnonHugePages:"));
 }
 
-static void anonymous_huge_pages_are_told_as_smaps_does(void **state)
+static void anonymous_huge_page_count_equals_smaps(void **state)
 {
     (void)state;
     struct count c;
@@ -303,14 +306,14 @@ static void anonymous_huge_pages_are_told_as_smaps_does(void **state)
     count_end(&c);
 }
 
-static void an_old_kernel_does_not_tell_huge_pages(void **state)
+static void old_kernel_reports_no_huge_pages(void **state)
 {
     (void)state;
     struct count c;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
     pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
     count_begin(&c, pid, &old);
-    /* whole, or, in the holes of a sanitizer, given up */
+    /* either complete or, because of the sanitizer's holes, abandoned */
     for (int i = 0; i < 100000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
@@ -318,7 +321,7 @@ static void an_old_kernel_does_not_tell_huge_pages(void **state)
     count_end(&c);
 }
 
-/* What a program holds that was started anew, so that nobody shares its anonymous memory. */
+/* A program after exec, so that no process shares its anonymous memory. */
 static int hold_and_tell(int fd)
 {
     hold_all_kinds(NULL);
@@ -328,7 +331,7 @@ static int hold_and_tell(int fd)
     char *zeroes = map_private(4 * MIB);
     volatile char sink = 0;
     for (size_t i = 0; i < 4 * MIB; i += 4096)
-        sink = zeroes[i]; /* all of them the one page of zeroes, which is nobody's */
+        sink = zeroes[i]; /* all read the kernel's page of zeroes, which belongs to no process */
     (void)sink;
     if (write(fd, "x", 1) != 1)
         return 1;
@@ -343,7 +346,7 @@ static void exec_holder(void *arg)
     _exit(1);
 }
 
-static void memory_of_a_program_that_we_started_is_counted_as_smaps_does(void **state)
+static void unique_count_of_a_launched_program_equals_smaps(void **state)
 {
     (void)state;
     struct count c[2];
@@ -371,19 +374,19 @@ static void memory_of_a_program_that_we_started_is_counted_as_smaps_does(void **
     close(fds[1]);
 }
 
-static void pages_that_may_no_longer_be_touched_still_count(void **state)
+static void inaccessible_present_pages_are_counted(void **state)
 {
     (void)state;
     expect_as_smaps(hold_behind_no_rights, 4 * MIB);
 }
 
-static void twenty_thousand_mappings_are_counted_as_smaps_does(void **state)
+static void unique_count_of_20000_mappings_equals_smaps(void **state)
 {
     (void)state;
     expect_as_smaps(hold_many_mappings, 20000 * UINT64_C(4096));
 }
 
-static void scattered_pages_are_counted_as_smaps_does(void **state)
+static void unique_count_of_scattered_pages_equals_smaps(void **state)
 {
     (void)state;
     expect_as_smaps(hold_scattered, 4 * MIB);
@@ -404,7 +407,7 @@ static void fork_and_write_half(void *arg)
     kid_start(write_half, p);
 }
 
-static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
+static void pages_shared_after_a_fork_are_not_unique(void **state)
 {
     (void)state;
     struct count c;
@@ -415,7 +418,7 @@ static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     for (size_t i = 0; i < 2; i++)
         assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
-    /* counted once: 16 MiB of the parent + 8 MiB of copies, and a little */
+    /* counted once: 16 MiB of the parent + 8 MiB of copies, and a little more */
     struct proc_tree_memory m;
     proc_tree_memory(c.tree, &m);
     assert_true(m.low_bytes >= 24 * MIB && m.low_bytes < m.rss_sum_bytes);
@@ -436,7 +439,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void fork_counts_by_its_growth_until_it_is_measured(void **state)
+static void unmeasured_fork_counts_by_its_growth(void **state)
 {
     (void)state;
     struct count c;
@@ -446,7 +449,7 @@ static void fork_counts_by_its_growth_until_it_is_measured(void **state)
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     uint64_t first = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 0));
     uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
-    assert_true(first >= 31 * MIB); /* the kernel adds up resident memory roughly */
+    assert_true(first >= 31 * MIB); /* the kernel adds up resident memory only roughly */
     assert_in_range(child, 7 * MIB, 24 * MIB);
     count_all(&c, 2);
     for (size_t i = 0; i < 2; i++)
@@ -455,7 +458,7 @@ static void fork_counts_by_its_growth_until_it_is_measured(void **state)
     count_end(&c);
 }
 
-static void fork_counts_pages_it_has_copied_before_it_is_measured(void **state)
+static void unmeasured_fork_counts_copied_pages(void **state)
 {
     (void)state;
     struct count c;
@@ -485,7 +488,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void a_fork_after_the_count_does_not_double_the_job(void **state)
+static void fork_after_the_count_does_not_double_the_job(void **state)
 {
     (void)state;
     struct count c;
@@ -499,7 +502,7 @@ static void a_fork_after_the_count_does_not_double_the_job(void **state)
     EVENTUALLY(proc_tree_count(c.tree) == 2,
                assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
     proc_tree_memory(c.tree, &with_child);
-    /* resident memory is a counter that the kernel keeps per CPU and adds up roughly */
+    /* the kernel counts resident memory per CPU and adds it up only roughly */
     assert_true(with_child.rss_sum_bytes >= alone.rss_sum_bytes + 15 * MIB);
     assert_true(with_child.low_bytes < alone.low_bytes + 8 * MIB);
     kid_end(pid);
@@ -517,12 +520,12 @@ static void wait_for_state(pid_t pid, char wanted)
             return;
         usleep(1000);
     }
-    fail_msg("%d did not become %c: %s", (int)pid, wanted, text);
+    fail_msg("%d did not reach state %c: %s", (int)pid, wanted, text);
 }
 
-/* An exit takes a while on a busy machine: then there is neither memory to read nor an end to see.
- */
-static void a_fork_that_ends_before_the_count_does_not_double_the_job(void **state)
+/* An exit takes a while on a busy machine. In the meantime there is no memory to read, but the
+ * process is not dead yet. */
+static void fork_that_exits_before_the_count_does_not_double_the_job(void **state)
 {
     (void)state;
     struct count c;
@@ -542,13 +545,13 @@ static void a_fork_that_ends_before_the_count_does_not_double_the_job(void **sta
         slice(&c);
     assert_true(unique_of(&c, 0) >= 16 * MIB);
     proc_tree_memory(c.tree, &ending);
-    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* the dead one is still in there */
+    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* the exiting process still counts */
     assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
     kid_end(pid);
     count_end(&c);
 }
 
-/* Holes. */
+/* ---- holes ---- */
 
 static const size_t TIB = (size_t)1 << 40;
 
@@ -563,13 +566,13 @@ static void reserve_a_tebibyte(void *arg)
         abort();
 }
 
-/* PAGEMAP_SCAN came with 6.7. */
-static bool can_jump_over_holes(const struct count *c)
+/* PAGEMAP_SCAN exists since Linux 6.7. */
+static bool can_skip_holes(const struct count *c)
 {
     return cost_of(c).scans_done > 0;
 }
 
-static void a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read(void **state)
+static void tebibyte_of_holes_is_skipped_and_never_read(void **state)
 {
     (void)state;
     struct count c;
@@ -577,9 +580,9 @@ static void a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read(void *
     count_begin(&c, pid, NULL);
     for (int i = 0; i < 10000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
-    /* reading two tebibytes would be 65,536 calls of the largest kind */
+    /* reading two tebibytes would take 65,536 calls of the largest size */
     assert_true(cost_of(&c).calls < 20000);
-    if (can_jump_over_holes(&c))
+    if (can_skip_holes(&c))
         expect_tree_as_smaps(&c);
     else
         assert_true(proc_tree_at(c.tree, 0)->sample.stale & UNIQUE_BIT);
@@ -587,7 +590,7 @@ static void a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read(void *
     count_end(&c);
 }
 
-static void an_old_kernel_gives_up_on_holes_and_says_stale(void **state)
+static void old_kernel_gives_up_on_holes_and_marks_stale(void **state)
 {
     (void)state;
     struct count c;
@@ -605,8 +608,8 @@ static void an_old_kernel_gives_up_on_holes_and_says_stale(void **state)
     count_end(&c);
 }
 
-/* Under AddressSanitizer no process is ordinary: its shadow is terabytes of holes. */
-static void an_old_kernel_counts_ordinary_processes_all_the_same(void **state)
+/* Under AddressSanitizer every process has terabytes of holes, for its shadow memory. */
+static void old_kernel_counts_ordinary_processes(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -618,25 +621,25 @@ static void an_old_kernel_counts_ordinary_processes_all_the_same(void **state)
 #endif
 }
 
-/* Pace. */
+/* ---- pace ---- */
 
-static const struct proc_unique_options crumbs = {.slice_ns = 1}; /* one call a slice */
-/* The pauses are as long as the work, which takes longer on a busy machine: at a share of 1 % they
- * would be seconds of the made-up time. */
+static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
+/* A pause is as long as the work, which takes longer on a busy machine. At a share of 1 % the
+ * pauses would be seconds of simulated time. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
-static void a_slice_is_followed_by_a_pause_that_keeps_the_share(void **state)
+static void pause_after_a_slice_keeps_the_cpu_share(void **state)
 {
     (void)state;
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
-    count_begin(&c, pid, &crumbs);
+    count_begin(&c, pid, &one_call_per_slice);
     for (int i = 0; i < 50; i++) {
         uint64_t cpu = cost_of(&c).cpu_ns, now = c.now_ns, next;
         assert_int_equal(proc_unique_slice(c.unique, now, &next), 0);
         cpu = cost_of(&c).cpu_ns - cpu;
         assert_true(next - now >= cpu * 100);
-        /* who comes too early is sent away */
+        /* a call before the pause ends does nothing */
         uint64_t slices = cost_of(&c).slices, again;
         assert_int_equal(proc_unique_slice(c.unique, now + cpu, &again), 0);
         if (cpu > 0)
@@ -647,7 +650,7 @@ static void a_slice_is_followed_by_a_pause_that_keeps_the_share(void **state)
     count_end(&c);
 }
 
-static void each_process_is_counted_once_in_a_period(void **state)
+static void each_process_is_counted_once_per_period(void **state)
 {
     (void)state;
     struct count c;
@@ -661,7 +664,7 @@ static void each_process_is_counted_once_in_a_period(void **state)
     count_end(&c);
 }
 
-static void one_whose_memory_moved_is_counted_again_sooner(void **state)
+static void process_whose_memory_changed_is_counted_sooner(void **state)
 {
     (void)state;
     struct count c;
@@ -670,17 +673,17 @@ static void one_whose_memory_moved_is_counted_again_sooner(void **state)
     struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
     uint64_t began = c.now_ns;
-    sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB); /* as the next tick may say */
+    sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB); /* as the next tick may report */
     count_all(&c, 2);
     assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
     began = c.now_ns;
-    count_all(&c, 3); /* it has not moved since */
+    count_all(&c, 3); /* its memory has not changed since */
     assert_in_range(c.now_ns - began, 8 * NS_PER_S, 25 * NS_PER_S);
     kid_end(pid);
     count_end(&c);
 }
 
-static void a_count_between_ticks_is_not_lost_before_it_is_taken(void **state)
+static void count_between_ticks_is_kept_until_it_is_used(void **state)
 {
     (void)state;
     struct count c;
@@ -698,11 +701,11 @@ static void a_count_between_ticks_is_not_lost_before_it_is_taken(void **state)
     count_end(&c);
 }
 
-static void what_is_too_large_for_its_share_is_stale_until_it_is_whole(void **state)
+static void process_too_large_for_the_share_is_stale_until_counted(void **state)
 {
     (void)state;
     struct count c;
-    /* A hundred times what a call takes is its pause: seconds where the machine is held up. */
+    /* The pause is a hundred times the duration of a call: seconds on a stalled machine. */
     const struct proc_unique_options tiny = {.slice_ns = 1, .period_ns = 1000 * NS_PER_S};
     pid_t pid = kid_start(hold_scattered, NULL);
     count_begin(&c, pid, &tiny);
@@ -721,19 +724,19 @@ static void what_is_too_large_for_its_share_is_stale_until_it_is_whole(void **st
     count_end(&c);
 }
 
-/* Ends. */
+/* ---- exits ---- */
 
-static void one_that_dies_half_way_is_forgotten(void **state)
+static void process_that_dies_during_a_scan_is_forgotten(void **state)
 {
     (void)state;
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
-    count_begin(&c, pid, &crumbs);
+    count_begin(&c, pid, &one_call_per_slice);
     c.now_ns += NS_PER_S;
     for (int i = 0; i < 5; i++)
         slice(&c);
     kid_end(pid);
-    /* a search finds nothing where nothing is any more, and says so only at the end */
+    /* a search in a freed address space finds nothing, and only its end shows that */
     for (int i = 0; i < 100000 && cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_int_equal(cost_of(&c).scans_given_up, 1);
@@ -744,18 +747,18 @@ static void one_that_dies_half_way_is_forgotten(void **state)
     count_end(&c);
 }
 
-static void one_that_the_tree_buries_half_way_is_forgotten(void **state)
+static void process_freed_by_the_tree_during_a_scan_is_forgotten(void **state)
 {
     (void)state;
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
-    count_begin(&c, pid, &crumbs);
+    count_begin(&c, pid, &one_call_per_slice);
     c.now_ns += NS_PER_S;
     for (int i = 0; i < 5; i++)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    c.unique = NULL; /* nobody calls proc_unique_forget */
+    c.unique = NULL; /* as if the owner had not called proc_unique_forget */
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
@@ -775,7 +778,7 @@ static void exec_when_told(void *arg)
     _exit(1);
 }
 
-static void one_that_becomes_another_program_is_counted_anew(void **state)
+static void exec_during_a_scan_restarts_the_count(void **state)
 {
     (void)state;
     struct count c;
@@ -789,7 +792,7 @@ static void one_that_becomes_another_program_is_counted_anew(void **state)
     assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
     for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
         slice(&c);
-    assert_true(unique_of(&c, 1) < 8 * MIB); /* the old one shared 24 MiB */
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* the previous program shared 24 MiB */
     kid_end(pid);
     close(fds[0]);
     close(fds[1]);
@@ -824,11 +827,11 @@ static int count_strangers(void *arg)
     return 0;
 }
 
-static void what_may_not_be_read_is_stale_and_no_error(void **state)
+static void unreadable_process_is_stale_without_an_error(void **state)
 {
     (void)state;
     if (!has_strangers()) {
-        print_message("skipped: no process of another user's here\n");
+        print_message("skipped: there is no process of another user\n");
         skip();
     }
     pid_t stranger = geteuid() == 0 ? kid_start(NULL, NULL) : 1;
@@ -843,7 +846,7 @@ static void slice_until(struct count *c, uint64_t until_ns)
         slice(c);
 }
 
-/* When the slice began in which the scan was done. */
+/* Counts once more. Returns the start of the slice in which the scan was completed. */
 static uint64_t count_next(struct count *c)
 {
     uint64_t scans = cost_of(c).scans_done, began_ns = 0;
@@ -873,7 +876,7 @@ static void hurried_count_does_not_wait_for_newborns(void **state)
     count_end(&c);
 }
 
-/* Blocks until it is killed, as its child never executes another program. */
+/* Blocks until it is killed, because its child never calls exec. */
 static void hold_and_vfork(void *arg)
 {
     hold_private(arg);
@@ -884,8 +887,9 @@ static void hold_and_vfork(void *arg)
     }
 }
 
-/* Its pages are its parent's: counted at once, the job would seem to have twice as many. */
-static void hurried_count_waits_for_child_that_runs_in_its_parents_memory(void **state)
+/* The pages of a vforked child are its parent's. Counting them at once would double the job's
+ * memory. */
+static void hurried_count_waits_for_a_vforked_child(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -903,7 +907,7 @@ static void hurried_count_waits_for_child_that_runs_in_its_parents_memory(void *
     count_end(&c);
 }
 
-static void hurried_count_sees_moved_memory_at_once(void **state)
+static void hurried_count_sees_changed_memory_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -918,7 +922,7 @@ static void hurried_count_sees_moved_memory_at_once(void **state)
     count_end(&c);
 }
 
-static void an_impossible_share_is_refused(void **state)
+static void cpu_share_above_100_percent_is_refused(void **state)
 {
     (void)state;
     struct proc_unique *u;
@@ -928,8 +932,8 @@ static void an_impossible_share_is_refused(void **state)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The sanitizer's shadow is terabytes of holes: without PAGEMAP_SCAN none of its processes can be
- * counted. */
+/* The sanitizer's shadow memory is terabytes of holes. Without PAGEMAP_SCAN its processes cannot
+ * be counted. */
 static bool can_count(void)
 {
     struct count c;
@@ -954,40 +958,40 @@ int main(int argc, char **argv)
     if (argc == 2 && argv[1][0] >= '0' && argv[1][0] <= '9')
         return hold_and_tell(atoi(argv[1]));
     if (!can_count()) {
-        print_message("skipped: this kernel cannot jump over the holes of the sanitizer\n");
+        print_message("skipped: this kernel cannot skip the holes of the sanitizer\n");
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(private_memory_is_counted_as_smaps_does),
-        cmocka_unit_test(shared_copied_and_file_pages_are_counted_as_smaps_does),
-        cmocka_unit_test(huge_pages_are_counted_as_smaps_does),
-        cmocka_unit_test(anonymous_huge_pages_are_told_as_smaps_does),
-        cmocka_unit_test(an_old_kernel_does_not_tell_huge_pages),
-        cmocka_unit_test(memory_of_a_program_that_we_started_is_counted_as_smaps_does),
-        cmocka_unit_test(pages_that_may_no_longer_be_touched_still_count),
-        cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
-        cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
-        cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
-        cmocka_unit_test(fork_counts_by_its_growth_until_it_is_measured),
-        cmocka_unit_test(fork_counts_pages_it_has_copied_before_it_is_measured),
-        cmocka_unit_test(a_fork_after_the_count_does_not_double_the_job),
-        cmocka_unit_test(a_fork_that_ends_before_the_count_does_not_double_the_job),
-        cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
-        cmocka_unit_test(an_old_kernel_gives_up_on_holes_and_says_stale),
-        cmocka_unit_test(an_old_kernel_counts_ordinary_processes_all_the_same),
-        cmocka_unit_test(a_slice_is_followed_by_a_pause_that_keeps_the_share),
-        cmocka_unit_test(each_process_is_counted_once_in_a_period),
-        cmocka_unit_test(one_whose_memory_moved_is_counted_again_sooner),
-        cmocka_unit_test(a_count_between_ticks_is_not_lost_before_it_is_taken),
-        cmocka_unit_test(what_is_too_large_for_its_share_is_stale_until_it_is_whole),
-        cmocka_unit_test(one_that_dies_half_way_is_forgotten),
-        cmocka_unit_test(one_that_the_tree_buries_half_way_is_forgotten),
-        cmocka_unit_test(one_that_becomes_another_program_is_counted_anew),
-        cmocka_unit_test(what_may_not_be_read_is_stale_and_no_error),
+        cmocka_unit_test(unique_count_of_private_memory_equals_smaps),
+        cmocka_unit_test(unique_count_of_shared_and_file_pages_equals_smaps),
+        cmocka_unit_test(unique_count_of_huge_pages_equals_smaps),
+        cmocka_unit_test(anonymous_huge_page_count_equals_smaps),
+        cmocka_unit_test(old_kernel_reports_no_huge_pages),
+        cmocka_unit_test(unique_count_of_a_launched_program_equals_smaps),
+        cmocka_unit_test(inaccessible_present_pages_are_counted),
+        cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
+        cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
+        cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
+        cmocka_unit_test(unmeasured_fork_counts_by_its_growth),
+        cmocka_unit_test(unmeasured_fork_counts_copied_pages),
+        cmocka_unit_test(fork_after_the_count_does_not_double_the_job),
+        cmocka_unit_test(fork_that_exits_before_the_count_does_not_double_the_job),
+        cmocka_unit_test(tebibyte_of_holes_is_skipped_and_never_read),
+        cmocka_unit_test(old_kernel_gives_up_on_holes_and_marks_stale),
+        cmocka_unit_test(old_kernel_counts_ordinary_processes),
+        cmocka_unit_test(pause_after_a_slice_keeps_the_cpu_share),
+        cmocka_unit_test(each_process_is_counted_once_per_period),
+        cmocka_unit_test(process_whose_memory_changed_is_counted_sooner),
+        cmocka_unit_test(count_between_ticks_is_kept_until_it_is_used),
+        cmocka_unit_test(process_too_large_for_the_share_is_stale_until_counted),
+        cmocka_unit_test(process_that_dies_during_a_scan_is_forgotten),
+        cmocka_unit_test(process_freed_by_the_tree_during_a_scan_is_forgotten),
+        cmocka_unit_test(exec_during_a_scan_restarts_the_count),
+        cmocka_unit_test(unreadable_process_is_stale_without_an_error),
         cmocka_unit_test(hurried_count_does_not_wait_for_newborns),
-        cmocka_unit_test(hurried_count_waits_for_child_that_runs_in_its_parents_memory),
-        cmocka_unit_test(hurried_count_sees_moved_memory_at_once),
-        cmocka_unit_test(an_impossible_share_is_refused),
+        cmocka_unit_test(hurried_count_waits_for_a_vforked_child),
+        cmocka_unit_test(hurried_count_sees_changed_memory_at_once),
+        cmocka_unit_test(cpu_share_above_100_percent_is_refused),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What of a process's pages lies in malloc's heaps and in stacks, told from its maps alone. */
+/* Pages in malloc's heaps and in stacks, recognized by the process's maps alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 #define MIB (UINT64_C(1) << 20)
 #define ARENA (64 * MIB)
 
-/* Pages of [heap] and [stack] are the parent's at first, and a few more may come meanwhile. */
+/* At first the pages of [heap] and [stack] are the parent's, and a few more may be touched during
+ * the test. */
 enum { SLACK = 64 << 10 };
 
 static void ignore(void *user, const struct proc_event *event)
@@ -48,7 +49,7 @@ static struct sample count(pid_t pid, const struct proc_unique_options *options)
     return s;
 }
 
-/* Rss of the mappings that are called NAME in smaps. */
+/* Rss of the mappings with the name NAME in smaps. */
 static uint64_t resident_of(pid_t pid, const char *name)
 {
     char path[64], line[512];
@@ -72,7 +73,7 @@ static char *reserve(size_t bytes)
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         abort();
-    madvise(p, bytes, MADV_NOHUGEPAGE); /* else more is present than was touched */
+    madvise(p, bytes, MADV_NOHUGEPAGE); /* otherwise more is present than was touched */
     return p;
 }
 
@@ -83,7 +84,7 @@ static void open_and_touch(char *p, size_t open, size_t touched)
     memset(p, 1, touched);
 }
 
-/* A reservation that begins at a multiple of 64 MiB and ends at the next. */
+/* Reserves memory from one multiple of 64 MiB to the next. */
 static char *reserve_arena(void)
 {
     char *p = reserve(2 * ARENA);
@@ -107,7 +108,7 @@ static void hold_an_arena(void *arg)
     open_and_touch(reserve_arena(), 9 * MIB, 5 * MIB);
 }
 
-/* As an arena, but for its place. */
+/* Like an arena, but at another address. */
 static void hold_no_arena(void *arg)
 {
     (void)arg;
@@ -122,7 +123,8 @@ static void hold_stacks(void *arg)
     (void)arg;
     for (int i = 0; i < 3; i++)
         open_and_touch(reserve(8 * MIB + 4096) + 4096, 8 * MIB, MIB);
-    open_and_touch(reserve(32 * MIB + 4096) + 4096, 32 * MIB, 7 * MIB); /* no stack is so large */
+    /* too large to be a stack */
+    open_and_touch(reserve(32 * MIB + 4096) + 4096, 32 * MIB, 7 * MIB);
 }
 
 static bool is_near(uint64_t is, uint64_t wanted)
@@ -136,7 +138,8 @@ static const bool is_sanitized = true;
 static const bool is_sanitized = false;
 #endif
 
-/* The kernel may make huge pages of [heap] meanwhile: what is right once was counted rightly. */
+/* The kernel may merge pages of [heap] into huge pages during the count, so one correct count is
+ * enough. */
 static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
                          const struct proc_unique_options *options)
 {
@@ -148,13 +151,14 @@ static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
         uint64_t heap = resident_of(pid, "[heap]"), stack = resident_of(pid, "[stack]");
         is_right = sample_has(&s, SAMPLE_UNIQUE) ? is_near(s.v[SAMPLE_HEAP], heap + heaps) &&
                                                        is_near(s.v[SAMPLE_STACK], stack + stacks)
-                                                 : is_sanitized; /* old kernels give up on holes */
+                                                 /* kernels without PAGEMAP_SCAN give up on holes */
+                                                 : is_sanitized;
     }
     kid_end(pid);
     assert_true(is_right);
 }
 
-static void the_brk_segment_is_malloc_s_heap(void **state)
+static void brk_segment_counts_as_heap(void **state)
 {
     (void)state;
     expect_kinds(hold_brk, 0, 0, NULL);
@@ -165,20 +169,20 @@ static void the_brk_segment_is_malloc_s_heap(void **state)
     assert_true(!sample_has(&s, SAMPLE_UNIQUE) || s.v[SAMPLE_HEAP] >= 20 * MIB);
 }
 
-static void an_arena_is_known_by_its_place_and_its_reservation(void **state)
+static void glibc_arena_is_recognised_by_place_and_reservation(void **state)
 {
     (void)state;
     expect_kinds(hold_an_arena, 5 * MIB, 0, NULL);
     expect_kinds(hold_no_arena, 0, 0, NULL);
 }
 
-static void a_mapping_above_a_guard_is_a_stack(void **state)
+static void mapping_above_a_guard_counts_as_stack(void **state)
 {
     (void)state;
     expect_kinds(hold_stacks, 0, 3 * MIB, NULL);
 }
 
-static void an_old_kernel_tells_them_too(void **state)
+static void old_kernel_counts_heap_and_stacks(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -189,10 +193,10 @@ static void an_old_kernel_tells_them_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_brk_segment_is_malloc_s_heap),
-        cmocka_unit_test(an_arena_is_known_by_its_place_and_its_reservation),
-        cmocka_unit_test(a_mapping_above_a_guard_is_a_stack),
-        cmocka_unit_test(an_old_kernel_tells_them_too),
+        cmocka_unit_test(brk_segment_counts_as_heap),
+        cmocka_unit_test(glibc_arena_is_recognised_by_place_and_reservation),
+        cmocka_unit_test(mapping_above_a_guard_counts_as_stack),
+        cmocka_unit_test(old_kernel_counts_heap_and_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A table as a profiled process would have it, for the tests of what reads it. */
+/* A table like that of a profiled process, for tests of its readers. */
 #pragma once
 
 #include "profile/look.h"
@@ -14,7 +14,7 @@ enum { FAKE_START_S = 100, FAKE_INTERVAL = 512 * 1024 };
 void fake_open(struct fake *f, int32_t pid);
 void fake_close(struct fake *f);
 struct heap_text fake_text(struct fake *f, const char *s);
-/* Each returns its index; a frame of Python's with CODE, or of MODULE (0-based). */
+/* Each returns its index. Frames are Python frames with CODE, or frames of MODULE (0-based). */
 uint32_t fake_module(struct fake *f, const char *path, uint64_t base);
 uint32_t fake_code(struct fake *f, const char *file, const char *name, uint32_t first_line);
 uint64_t fake_frame_python(uint32_t code, uint32_t instr);
@@ -24,5 +24,5 @@ uint32_t fake_site(struct fake *f, uint32_t node);
 /* A live sample of SIZE bytes born MS after the start. */
 uint32_t fake_live(struct fake *f, uint32_t site, uint64_t size, uint32_t born_ms);
 void fake_free(struct fake *f, uint32_t live);
-/* A small process: two stacks, a Python one over a native one. Sites 1 and 2. */
+/* Fills in a small process with two stacks, a Python one over a native one: sites 1 and 2. */
 void fake_fill(struct fake *f);

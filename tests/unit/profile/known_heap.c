@@ -36,7 +36,8 @@ static uint32_t add_node(struct known_heap *h, uint32_t parent, uint64_t frame)
 {
     assert(h->profile.n_nodes < KNOWN_NODES);
     uint32_t node = (uint32_t)h->profile.n_nodes++;
-    h->nodes[node] = (struct profile_node){frame, parent, h->nodes[parent].depth + 1};
+    h->nodes[node] = (struct profile_node){
+        .frame = frame, .parent = parent, .depth = (uint16_t)(h->nodes[parent].depth + 1)};
     return node;
 }
 

@@ -16,13 +16,14 @@ struct known_heap {
     struct profile_reading readings[2];
 };
 
-/* Two modules whose files are not there, "/gone/libgone.so.1" and one with a strange path; no
+/* Has two modules whose files do not exist, "/gone/libgone.so.1" and one with an unusual path; no
  * stacks. */
 void known_heap_init(struct known_heap *h);
-/* A node below PARENT; Python's of FILE, NAME and LINE, or of module MODULE (1 or 2) and OFFSET. */
+/* Adds a node below PARENT: a Python frame of FILE, NAME and LINE, or one of MODULE (1 or 2) and
+ * OFFSET. */
 uint32_t known_python(struct known_heap *h, uint32_t parent, const char *file, const char *name,
                       uint32_t line);
 uint32_t known_native(struct known_heap *h, uint32_t parent, uint64_t module, uint64_t offset);
-/* NODE as a site that holds so much at the last reading. */
+/* Makes NODE a site with these live bytes at the last reading. */
 uint32_t known_site(struct known_heap *h, uint32_t node, double bytes, double objects,
                     double allocated);

@@ -1,4 +1,4 @@
-/* Tables that arrive from real processes, and what becomes of them. */
+/* Receives tables from real processes, and collects their readings. */
 #include "profile/collect.h"
 
 #include <stdarg.h>
@@ -26,8 +26,8 @@
 
 #define WAIT_NS (120 * NS_PER_S)
 
-/* The clock stands still while a table arrives, so that its time is known to the nanosecond. */
-static uint64_t stopped_ns; /* 0: it goes */
+/* The clock is stopped while a table arrives, so that its time is known to the nanosecond. */
+static uint64_t stopped_ns; /* 0: the clock runs */
 
 uint64_t __real_clock_mono_ns(void); /* NOLINT: the linker's name */
 uint64_t __wrap_clock_mono_ns(void); /* NOLINT */
@@ -71,7 +71,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* How many entries the folder has; all are removed if CLEAR. */
+/* Returns the number of entries in the folder; removes them all if CLEAR. */
 static size_t count_files(const struct fixture *f, bool clear)
 {
     size_t n = 0;
@@ -97,7 +97,7 @@ static int teardown(void **state)
     fake_close(&f->fake);
     count_files(f, true);
     close(f->dirfd);
-    assert_int_equal(rmdir(f->folder), 0); /* the socket is gone too */
+    assert_int_equal(rmdir(f->folder), 0); /* the socket was removed as well */
     return 0;
 }
 
@@ -112,7 +112,7 @@ static int connect_to(const struct fixture *f)
     return -1;
 }
 
-/* LEN bytes of HELLO with COUNT times the descriptor FD beside them. */
+/* Sends LEN bytes of HELLO with COUNT copies of the descriptor FD. */
 static int send_hello(int to, const void *hello, size_t len, int fd, size_t count)
 {
     union {
@@ -137,8 +137,8 @@ static int send_hello(int to, const void *hello, size_t len, int fd, size_t coun
 static const struct heap_hello good = {
     .magic = HEAP_TABLE_MAGIC, .version = HEAP_TABLE_VERSION, .pid = 1};
 
-/* As the library in a process would do it. */
-static int say(const struct fixture *f)
+/* Sends the table as the library in a process does. */
+static int send_table(const struct fixture *f)
 {
     int fd = connect_to(f);
     int rc = fd >= 0 ? send_hello(fd, &good, sizeof good, f->fake.fd, 1) : -1;
@@ -154,7 +154,7 @@ static json_int_t number(const struct fixture *f, const char *key)
     return n;
 }
 
-/* The process of that place in the list as an object of its own; NULL: there is none. */
+/* Returns the I-th process of the JSON list as a new object, or NULL. */
 static json_t *process(const struct fixture *f, size_t i)
 {
     json_t *doc = collect_json(f->collect);
@@ -182,7 +182,7 @@ static void wait_processes(struct fixture *f, size_t n)
 static void arrive(struct fixture *f)
 {
     f->now_ns = stopped_ns = clock_mono_ns();
-    assert_int_equal(say(f), 0);
+    assert_int_equal(send_table(f), 0);
     wait_processes(f, 1);
     stopped_ns = 0;
 }
@@ -203,7 +203,8 @@ static struct profile *read_file(struct fixture *f, const char *name)
     return p;
 }
 
-/* Of one that has ended. Behind a slow disk collect_free does not wait for ever. */
+/* Reads the file of an exited process. collect_free waits for a slow disk only for a limited
+ * time. */
 static struct profile *read_ended(struct fixture *f, const char *name)
 {
     uint64_t end = clock_mono_ns() + WAIT_NS;
@@ -228,7 +229,7 @@ static const char *own_name(const char *suffix)
     return name;
 }
 
-/* Ends the collecting, so that everything is on disk. */
+/* Stops collecting, so that everything is on disk. */
 static struct profile *read_own(struct fixture *f)
 {
     collect_free(f->collect);
@@ -236,7 +237,7 @@ static struct profile *read_own(struct fixture *f)
     return read_ended(f, own_name(""));
 }
 
-static void a_process_gets_its_file_with_its_first_reading(void **state)
+static void process_gets_its_file_with_its_first_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -260,12 +261,12 @@ static void a_process_gets_its_file_with_its_first_reading(void **state)
     profile_free(profile);
 }
 
-static void readings_come_at_their_time_and_no_sooner(void **state)
+static void readings_are_taken_when_due_and_not_before(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
-    for (int i = 0; i <= 100; i++) /* 10 s in tenths */
+    for (int i = 0; i <= 100; i++) /* 10 s, every 0.1 s */
         collect_tick(f->collect, after_s(f, i * 0.1));
     struct profile *p = read_own(f);
     assert_int_equal(p->n_readings, 5 + 1); /* at 2, 4, … 10 s, and the last */
@@ -279,7 +280,7 @@ static struct mark step_mark(const struct fixture *f, double s, int32_t pid, int
         .t_ns = after_s(f, s), .kind = MARK_STEP, .pid = pid, .has = MARK_HAS_STEP, .step = step};
 }
 
-static void with_steps_a_reading_waits_for_the_next_one(void **state)
+static void due_reading_waits_for_the_next_step(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -291,8 +292,8 @@ static void with_steps_a_reading_waits_for_the_next_one(void **state)
     assert_int_equal(count_files(f, false), 0);
     collect_mark(f->collect, &second);
     assert_int_equal(count_files(f, false), 1);
-    collect_tick(f->collect, after_s(f, 10)); /* due, and no step: some patience */
-    collect_tick(f->collect, after_s(f, 16)); /* it was enough */
+    collect_tick(f->collect, after_s(f, 10)); /* due, but without a step: it waits */
+    collect_tick(f->collect, after_s(f, 16)); /* the wait is over */
     struct profile *p = read_own(f);
     assert_int_equal(p->n_readings, 3);
     assert_int_equal(p->readings[0].t_ns, second.t_ns);
@@ -302,14 +303,14 @@ static void with_steps_a_reading_waits_for_the_next_one(void **state)
     profile_free(p);
 }
 
-static void a_process_that_tells_its_own_steps_has_those(void **state)
+static void process_that_sends_steps_uses_its_own(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
     struct mark own = step_mark(f, 1, getpid(), 5), other = step_mark(f, 2.5, 1, 900);
     collect_mark(f->collect, &own);
-    collect_mark(f->collect, &other); /* not its step */
+    collect_mark(f->collect, &other); /* a step of another process */
     own = step_mark(f, 3.5, getpid(), 6);
     collect_mark(f->collect, &own);
     struct profile *p = read_own(f);
@@ -319,7 +320,7 @@ static void a_process_that_tells_its_own_steps_has_those(void **state)
     profile_free(p);
 }
 
-static void when_the_first_step_has_ended_it_is_read_whatever_is_due(void **state)
+static void end_of_the_first_step_takes_a_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -335,7 +336,7 @@ static void when_the_first_step_has_ended_it_is_read_whatever_is_due(void **stat
     profile_free(p);
 }
 
-static void the_end_of_an_epoch_takes_a_snapshot(void **state)
+static void end_of_an_epoch_takes_a_snapshot(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -349,13 +350,13 @@ static void the_end_of_an_epoch_takes_a_snapshot(void **state)
     profile_free(p);
 }
 
-static void the_same_pid_again_gets_a_second_file(void **state)
+static void reused_pid_gets_a_second_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
     collect_tick(f->collect, after_s(f, 2));
-    assert_int_equal(say(f), 0);
+    assert_int_equal(send_table(f), 0);
     wait_processes(f, 2);
     struct profile *first = read_own(f);
     assert_true(first->is_ended);
@@ -366,12 +367,12 @@ static void the_same_pid_again_gets_a_second_file(void **state)
     profile_free(second);
 }
 
-/* A child that sends the table, and then waits to be killed. */
+/* Starts a child that sends the table and waits to be killed. */
 static pid_t spawn_child(struct fixture *f)
 {
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
-        if (say(f) < 0)
+        if (send_table(f) < 0)
             _exit(1);
         for (int i = 0; i < 600 && getppid() == parent; i++)
             usleep(100 * 1000);
@@ -387,15 +388,15 @@ static void kill_child(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void a_killed_process_leaves_a_last_reading(void **state)
+static void killed_process_leaves_a_last_reading(void **state)
 {
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
-    f->fake.table->header.samples++; /* of memory that was freed */
+    f->fake.table->header.samples++; /* a sample of memory that was freed */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
-    fake_fill(&f->fake); /* what it did since */
+    fake_fill(&f->fake); /* its activity since then */
     kill_child(pid);
     collect_gone(f->collect, pid, clock_mono_ns() + 4 * NS_PER_S);
     json_t *p = process(f, 0);
@@ -419,7 +420,7 @@ static void wait_number(struct fixture *f, const char *key, json_int_t n)
     assert_int_equal(number(f, key), n);
 }
 
-static void a_short_life_without_memory_leaves_no_file(void **state)
+static void short_process_without_live_memory_leaves_no_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
@@ -444,7 +445,7 @@ static void table_without_samples_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void a_death_that_nobody_told_of_is_noticed(void **state)
+static void unreported_exit_is_noticed(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -453,7 +454,7 @@ static void a_death_that_nobody_told_of_is_noticed(void **state)
         skip();
     }
     close(fd);
-    fake_fill(&f->fake); /* 68 MiB: worth a file */
+    fake_fill(&f->fake); /* 68 MiB: enough for a file */
     pid_t pid = spawn_child(f);
     wait_processes(f, 1);
     kill_child(pid);
@@ -473,7 +474,7 @@ static size_t open_fds(void)
     return n;
 }
 
-static void nonsense_is_refused_and_leaves_no_descriptor(void **state)
+static void invalid_hello_is_refused_without_leaking_a_descriptor(void **state)
 {
     struct fixture *f = *state;
     struct heap_hello bad = good;
@@ -502,10 +503,10 @@ static void surplus_descriptors_are_closed(void **state)
     close(fd);
     size_t before = open_fds();
     wait_processes(f, 1);
-    assert_in_range(open_fds(), before, before + 1); /* the pidfd, where there is such a thing */
+    assert_in_range(open_fds(), before, before + 1); /* the pidfd, if the kernel has them */
 }
 
-static void who_says_nothing_is_hung_up_on(void **state)
+static void silent_connection_is_closed(void **state)
 {
     struct fixture *f = *state;
     char byte;
@@ -520,7 +521,7 @@ static void who_says_nothing_is_hung_up_on(void **state)
     close(fd);
 }
 
-static void many_silent_ones_do_not_shut_out_the_rest(void **state)
+static void many_silent_connections_do_not_block_others(void **state)
 {
     struct fixture *f = *state;
     int silent[100];
@@ -534,22 +535,22 @@ static void many_silent_ones_do_not_shut_out_the_rest(void **state)
         close(silent[i]);
 }
 
-static void a_table_of_another_version_is_told_once(void **state)
+static void table_of_another_version_is_reported_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
     f->fake.table->header.version = 99;
     assert_int_equal(collect_trouble(f->collect, &err), 0);
-    assert_int_equal(say(f), 0);
+    assert_int_equal(send_table(f), 0);
     wait_number(f, "not_followed", 1);
     assert_int_equal(collect_trouble(f->collect, &err), -ENOTSUP);
     assert_non_null(strstr(err.text, "version 99"));
-    assert_int_equal(say(f), 0);
+    assert_int_equal(send_table(f), 0);
     wait_number(f, "not_followed", 2);
     assert_int_equal(collect_trouble(f->collect, &err), 0);
 }
 
-static void a_file_that_cannot_be_made_is_told_and_the_process_followed(void **state)
+static void file_that_cannot_be_created_is_reported_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -568,7 +569,45 @@ static void a_file_that_cannot_be_made_is_told_and_the_process_followed(void **s
     close(null);
 }
 
-static void without_a_folder_the_present_is_known(void **state)
+struct reported {
+    uint64_t sampled, shared, pool, allocated;
+    int calls;
+};
+
+static void note_figure(void *user, int32_t pid, const char *name, uint64_t value)
+{
+    struct reported *r = user;
+    assert_int_equal(pid, getpid());
+    r->calls++;
+    *(strcmp(name, "heap_sampled") == 0  ? &r->sampled
+      : strcmp(name, "heap_shared") == 0 ? &r->shared
+      : strcmp(name, "heap_pool") == 0   ? &r->pool
+                                         : &r->allocated) = value;
+}
+
+static void live_and_allocated_memory_is_reported_once_a_second(void **state)
+{
+    struct fixture *f = *state;
+    struct reported r = {0};
+    collect_on_figure(f->collect, note_figure, NULL, &r);
+    fake_fill(&f->fake);
+    f->fake.table->live[fake_live(&f->fake, 2, 8 << 20, 0)].kind_turn = HEAP_KIND_SHARED;
+    f->fake.table->header.allocated_bytes = 123 << 20;
+    arrive(f);
+    collect_tick(f->collect, after_s(f, 2));
+    assert_int_equal(r.calls, 3); /* it never had a pool, so none is reported */
+    assert_true(r.sampled > 68 << 20 && r.sampled < 72 << 20);
+    assert_true(r.shared >= 8 << 20 && r.shared < 9 << 20);
+    assert_int_equal(r.allocated, 123 << 20);
+    collect_tick(f->collect, after_s(f, 2.5));
+    assert_int_equal(r.calls, 3);
+    f->fake.table->live[3].ptr = 0;
+    collect_tick(f->collect, after_s(f, 20));
+    assert_int_equal(r.calls, 6); /* shared memory that was freed is reported as 0 */
+    assert_int_equal(r.shared, 0);
+}
+
+static void present_state_is_known_without_a_run_folder(void **state)
 {
     struct fixture *f = *state;
     collect_free(f->collect);
@@ -591,7 +630,7 @@ static void without_a_folder_the_present_is_known(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void the_young_are_read_for_who_asks_where_there_is_nothing_else(void **state)
+static void new_processes_are_read_on_request_if_there_are_no_others(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -602,7 +641,7 @@ static void the_young_are_read_for_who_asks_where_there_is_nothing_else(void **s
     assert_int_equal(count_files(f, false), 1);
 }
 
-static void who_asks_gets_a_reading_that_is_on_disk(void **state)
+static void requested_reading_is_on_disk(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -620,26 +659,26 @@ static void who_asks_gets_a_reading_that_is_on_disk(void **state)
     profile_free(p);
 }
 
-/* By exec after exec one process gives many tables. */
-static void when_files_are_many_the_least_of_the_gone_makes_room(void **state)
+/* One process sends many tables, by exec after exec. */
+static void smallest_exited_process_loses_its_file_if_there_are_many(void **state)
 {
     struct fixture *f = *state;
     enum { TABLES = COLLECT_FILES + 4 };
     fake_fill(&f->fake);
     for (int i = 0; i < TABLES; i++) {
-        assert_int_equal(say(f), 0);
+        assert_int_equal(send_table(f), 0);
         uint64_t end = clock_mono_ns() + WAIT_NS;
         size_t expected = i < COLLECT_FILES ? (size_t)i + 1 : COLLECT_FILES + 1;
         while ((processes(f) != expected || number(f, "without_file") < i - COLLECT_FILES) &&
                clock_mono_ns() < end)
             assert_true(loop_once(f->loop, 100) >= 0);
         collect_tick(f->collect, clock_mono_ns());
-        fake_live(&f->fake, 1, 1 << 20, 0); /* each holds more than the one before */
+        fake_live(&f->fake, 1, 1 << 20, 0); /* each has more live bytes than the previous one */
     }
     collect_free(f->collect);
     f->collect = NULL;
     assert_int_equal(count_files(f, false), COLLECT_FILES);
-    struct profile *p = read_ended(f, own_name("")); /* the name is free again */
+    struct profile *p = read_ended(f, own_name("")); /* the file name is free again */
     assert_true(p->snapshots[0].count > COLLECT_FILES);
     profile_free(p);
     p = read_ended(f, own_name("-64"));
@@ -651,27 +690,28 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(a_process_gets_its_file_with_its_first_reading),
-        T(readings_come_at_their_time_and_no_sooner),
-        T(with_steps_a_reading_waits_for_the_next_one),
-        T(a_process_that_tells_its_own_steps_has_those),
-        T(when_the_first_step_has_ended_it_is_read_whatever_is_due),
-        T(the_end_of_an_epoch_takes_a_snapshot),
-        T(the_same_pid_again_gets_a_second_file),
-        T(a_killed_process_leaves_a_last_reading),
-        T(a_short_life_without_memory_leaves_no_file),
+        T(process_gets_its_file_with_its_first_reading),
+        T(readings_are_taken_when_due_and_not_before),
+        T(due_reading_waits_for_the_next_step),
+        T(process_that_sends_steps_uses_its_own),
+        T(end_of_the_first_step_takes_a_reading),
+        T(end_of_an_epoch_takes_a_snapshot),
+        T(reused_pid_gets_a_second_file),
+        T(killed_process_leaves_a_last_reading),
+        T(short_process_without_live_memory_leaves_no_file),
         T(table_without_samples_leaves_no_file),
-        T(a_death_that_nobody_told_of_is_noticed),
-        T(nonsense_is_refused_and_leaves_no_descriptor),
+        T(unreported_exit_is_noticed),
+        T(invalid_hello_is_refused_without_leaking_a_descriptor),
         T(surplus_descriptors_are_closed),
-        T(who_says_nothing_is_hung_up_on),
-        T(many_silent_ones_do_not_shut_out_the_rest),
-        T(a_table_of_another_version_is_told_once),
-        T(a_file_that_cannot_be_made_is_told_and_the_process_followed),
-        T(without_a_folder_the_present_is_known),
-        T(the_young_are_read_for_who_asks_where_there_is_nothing_else),
-        T(who_asks_gets_a_reading_that_is_on_disk),
-        T(when_files_are_many_the_least_of_the_gone_makes_room),
+        T(silent_connection_is_closed),
+        T(many_silent_connections_do_not_block_others),
+        T(table_of_another_version_is_reported_once),
+        T(file_that_cannot_be_created_is_reported_once),
+        T(present_state_is_known_without_a_run_folder),
+        T(new_processes_are_read_on_request_if_there_are_no_others),
+        T(requested_reading_is_on_disk),
+        T(smallest_exited_process_loses_its_file_if_there_are_many),
+        T(live_and_allocated_memory_is_reported_once_a_second),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

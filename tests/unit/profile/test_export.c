@@ -1,4 +1,4 @@
-/* Exports, read back: a gunzipped protobuf, lines, and JSON. */
+/* Exports, read back: gunzipped protobuf, collapsed stacks, and JSON. */
 #include "profile/export.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ struct fixture {
     size_t len;
 };
 
-/* main → collate → libgone+0x20 (1 MiB), main → collate (2 KiB); evil names; no stack; one that has
- * freed all by now, one that holds less than half a byte. */
+/* main → collate → libgone+0x20 (1 MiB), main → collate (2 KiB); names with separators; no stack; a
+ * site that has freed everything, and one with less than half a byte. */
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
@@ -67,7 +67,7 @@ static void export(struct fixture *f, export_fn *fn)
     assert_int_equal(fclose(out), 0);
 }
 
-static void collapsed_lines_are_outermost_first_and_have_no_separators_in_names(void **state)
+static void collapsed_stacks_are_outermost_first_without_separators(void **state)
 {
     struct fixture *f = *state;
     export(f, profile_export_collapsed);
@@ -125,7 +125,7 @@ static void speedscope_has_each_frame_once_and_every_byte(void **state)
 
 struct field {
     uint64_t number;
-    uint64_t value;   /* of a varint */
+    uint64_t value;   /* if it is a varint */
     const char *data; /* of bytes */
     size_t len;
 };
@@ -145,7 +145,7 @@ static bool next_field(struct cur *c, struct field *ret)
     return true;
 }
 
-/* The Nth field NUMBER of a message; false: there is none. */
+/* Finds the Nth field NUMBER of a message; returns false if there is none. */
 static bool get(const char *message, size_t len, uint64_t number, size_t n, struct field *ret)
 {
     struct cur c = cur_of(message, len);
@@ -204,7 +204,7 @@ static bool by_id(const struct decoded *d, uint64_t kind, uint64_t id, struct fi
     return false;
 }
 
-/* Function, file, line and mapping of a location. */
+/* Checks function, file, line and mapping of a location. */
 static void check_location(const struct decoded *d, uint64_t id, const char *function,
                            const char *file, uint64_t line, uint64_t mapping, uint64_t address)
 {
@@ -219,7 +219,7 @@ static void check_location(const struct decoded *d, uint64_t id, const char *fun
     assert_int_equal(value(&location, 3), address);
 }
 
-/* Packed numbers of field NUMBER in MESSAGE. */
+/* Reads the packed numbers of field NUMBER in MESSAGE. */
 static size_t packed(const struct field *message, uint64_t number, uint64_t *ret, size_t max)
 {
     struct field f;
@@ -261,7 +261,7 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     check_sample(&d, 1, 20, 2048, 1, 2048);
     check_sample(&d, 2, 30, 100, 1, 100);
     check_sample(&d, 3, 40, 50, 1, 50);
-    check_sample(&d, 4, 50, 900, 0, 0); /* nothing of it lives, but it was allocated */
+    check_sample(&d, 4, 50, 900, 0, 0); /* has allocations but no live bytes */
     assert_false(top(&d, 2, 5, &sample));
     assert_true(top(&d, 2, 0, &sample));
     assert_int_equal(packed(&sample, 1, ids, 8), 3);
@@ -277,7 +277,7 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     buf_fini(&d.all);
 }
 
-static void pprof_says_what_its_numbers_are(void **state)
+static void pprof_has_sample_types_and_units(void **state)
 {
     static const char *const types[][2] = {{"alloc_objects", "count"},
                                            {"alloc_space", "bytes"},
@@ -308,7 +308,7 @@ static void pprof_says_what_its_numbers_are(void **state)
     buf_fini(&d.all);
 }
 
-static void a_heap_that_was_never_read_is_an_error_with_a_sentence(void **state)
+static void export_of_a_heap_without_readings_is_an_error(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_collapsed,
                                      profile_export_speedscope};
@@ -323,7 +323,7 @@ static void a_heap_that_was_never_read_is_an_error_with_a_sentence(void **state)
     }
 }
 
-static void a_heap_that_holds_nothing_is_exported_as_nothing(void **state)
+static void heap_without_live_bytes_exports_nothing(void **state)
 {
     struct fixture *f = *state;
     f->heap.readings[0].count = f->heap.readings[1].count = 0;
@@ -342,8 +342,8 @@ static void a_heap_that_holds_nothing_is_exported_as_nothing(void **state)
     buf_fini(&d.all);
 }
 
-/* Sites and nodes that are not there, loops, and numbers that are none. */
-static void hostile_numbers_are_left_out(void **state)
+/* Missing sites and nodes, loops, and NAN. */
+static void export_leaves_out_hostile_numbers(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,
                                      profile_export_collapsed};
@@ -368,13 +368,13 @@ static void hostile_numbers_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(collapsed_lines_are_outermost_first_and_have_no_separators_in_names),
+        TEST(collapsed_stacks_are_outermost_first_without_separators),
         TEST(speedscope_has_each_frame_once_and_every_byte),
         TEST(pprof_samples_have_their_stacks_innermost_first),
-        TEST(pprof_says_what_its_numbers_are),
-        TEST(a_heap_that_was_never_read_is_an_error_with_a_sentence),
-        TEST(a_heap_that_holds_nothing_is_exported_as_nothing),
-        TEST(hostile_numbers_are_left_out),
+        TEST(pprof_has_sample_types_and_units),
+        TEST(export_of_a_heap_without_readings_is_an_error),
+        TEST(heap_without_live_bytes_exports_nothing),
+        TEST(export_leaves_out_hostile_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

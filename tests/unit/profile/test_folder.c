@@ -1,4 +1,4 @@
-/* The heap histories of a run folder: which is taken, and what is none. */
+/* The heap histories of a run folder: which one is chosen, and invalid files. */
 #include "profile/folder.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 struct fixture {
     char path[32];
     int fd;
-    uint64_t later_ns; /* than usual its histories begin */
+    uint64_t later_ns; /* how much later than usual its histories begin */
 };
 
 static int setup(void **state)
@@ -44,7 +44,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A history NAME of process PID that holds one sample of SIZE, and 50 s later one of GROWN more. */
+/* Writes a history NAME of process PID with one sample of SIZE and, 50 s later, one of GROWN
+ * more. */
 static void growing_history(struct fixture *f, const char *name, int32_t pid, uint64_t size,
                             uint64_t grown)
 {
@@ -78,17 +79,17 @@ static void history(struct fixture *f, const char *name, int32_t pid, uint64_t s
     growing_history(f, name, pid, size, 0);
 }
 
-/* Reads PATH below the folder: the name of what is taken, "" and the errno for none. */
+/* Reads PATH below the folder. The result is the chosen name, or "" with an errno. */
 static int taken(struct fixture *f, const char *below, int32_t pid, struct folder_heap *ret,
                  struct err *err)
 {
     char path[256];
     snprintf(path, sizeof(path), "%s%s", f->path, below);
     *ret = (struct folder_heap){0};
-    return folder_heap_read(path, pid, ret, err);
+    return folder_heap_read(path, pid, FOLDER_HOST, ret, err);
 }
 
-static void of_several_the_one_that_holds_most_is_taken(void **state)
+static void largest_heap_is_chosen_if_none_grows(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -114,13 +115,14 @@ static void of_several_the_one_that_holds_most_is_taken(void **state)
     assert_non_null(strstr(err.text, "there is no heap history of process 99"));
 }
 
-static void one_that_grows_is_taken_before_one_that_holds_more(void **state)
+static void growing_heap_is_chosen_before_a_larger_one(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
     struct err err = {{0}};
     history(f, "heap.10.ebbheap", 10, 900 << 20);
-    growing_history(f, "heap.11.ebbheap", 11, 100 << 20, 100 << 10); /* that is none */
+    growing_history(f, "heap.11.ebbheap", 11, 100 << 20,
+                    100 << 10); /* too little to count as growth */
     growing_history(f, "heap.12.ebbheap", 12, 8 << 20, 32 << 20);
     growing_history(f, "heap.13.ebbheap", 13, 64 << 20, 16 << 20);
     assert_int_equal(taken(f, "", 0, &h, &err), 0);
@@ -133,8 +135,8 @@ static void one_that_grows_is_taken_before_one_that_holds_more(void **state)
     folder_heap_fini(&h);
 }
 
-/* A program that starts itself again is another program since. */
-static void of_one_process_the_history_since_its_last_exec_is_taken(void **state)
+/* After exec the process runs another program. */
+static void history_after_the_last_exec_is_chosen(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -150,7 +152,7 @@ static void of_one_process_the_history_since_its_last_exec_is_taken(void **state
     }
 }
 
-static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void **state)
+static void invalid_heap_file_is_reported_only_if_alone(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -165,7 +167,7 @@ static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void *
     assert_true(taken(f, "", 0, &h, &err) < 0);
     assert_non_null(strstr(err.text, "heap.8.ebbheap"));
     assert_int_equal(mkfifoat(f->fd, "heap.9.ebbheap", 0600), 0);
-    alarm(120); /* or the test would hang for ever */
+    alarm(120); /* otherwise a failure would hang */
     history(f, "heap.10.ebbheap", 10, 1 << 20);
     assert_int_equal(taken(f, "", 0, &h, &err), 0);
     alarm(0);
@@ -173,36 +175,42 @@ static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void *
     folder_heap_fini(&h);
 }
 
-static void add_pid(void *user, const struct profile *p)
-{
-    *(int32_t *)user += p->pid;
-}
-
-static void each_that_can_be_read_is_told(void **state)
+static void every_readable_history_is_visited(void **state)
 {
     struct fixture *f = *state;
+    struct folder_heap found;
+    struct folder_heaps heaps;
+    struct err err = {""};
     int32_t sum = 0;
     history(f, "heap.10.ebbheap", 10, 1 << 20);
     history(f, "heap.300.ebbheap", 300, 1 << 20);
     close(openat(f->fd, "heap.8000.ebbheap", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    folder_each(f->path, add_pid, &sum);
+    folder_heaps_read(f->path, &heaps);
+    for (size_t i = 0; i < heaps.count; i++)
+        sum += heaps.at[i].profile->pid;
     assert_int_equal(sum, 310);
-    folder_each("/nowhere/at/all", add_pid, &sum);
-    assert_int_equal(sum, 310);
+    assert_true(heaps.error < 0); /* the empty file */
+    assert_int_equal(folder_heaps_pick(&heaps, 300, FOLDER_HOST, &found, &err), 0);
+    folder_heaps_fini(&heaps);
+    assert_int_equal(found.profile->pid, 300); /* the profile outlives the list */
+    assert_int_equal(found.others, 1);
+    folder_heap_fini(&found);
+    folder_heaps_read("/nowhere/at/all", &heaps);
+    assert_int_equal(heaps.count, 0);
+    assert_true(folder_heaps_pick(&heaps, 0, FOLDER_HOST, &found, &err) < 0);
+    folder_heaps_fini(&heaps);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_that_grows_is_taken_before_one_that_holds_more, setup,
+        cmocka_unit_test_setup_teardown(growing_heap_is_chosen_before_a_larger_one, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(each_that_can_be_read_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(of_several_the_one_that_holds_most_is_taken, setup,
+        cmocka_unit_test_setup_teardown(every_readable_history_is_visited, setup, teardown),
+        cmocka_unit_test_setup_teardown(largest_heap_is_chosen_if_none_grows, setup, teardown),
+        cmocka_unit_test_setup_teardown(history_after_the_last_exec_is_chosen, setup, teardown),
+        cmocka_unit_test_setup_teardown(invalid_heap_file_is_reported_only_if_alone, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(of_one_process_the_history_since_its_last_exec_is_taken,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            what_is_none_is_passed_over_and_said_where_it_is_all_there_is, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Which call sites come first, what is said of each, and what is asked for by step. */
+/* Ranking of call sites, the verdict on each, and selection by step. */
 #include "profile/growth.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ enum { READINGS = 200, SAMPLES = 64, STEPS_A_READING = 5 };
 static const uint64_t start_ns = 1000;
 static const uint64_t second_ns = 1000000000;
 
-/* A job of 2,000 s, read every ten of them, which are five steps. */
+/* A job of 2,000 s that is read every 10 s, with five steps between readings. */
 struct story {
     struct known_heap heap;
     struct names *names;
@@ -32,7 +32,7 @@ struct story {
     struct err err;
 };
 
-/* cmocka knows floats alone. */
+/* cmocka compares only floats. */
 #define assert_near(value, wanted, by) near(value, wanted, by, __LINE__)
 static void near(double value, double wanted, double by, int line)
 {
@@ -40,7 +40,7 @@ static void near(double value, double wanted, double by, int line)
         fail_msg("line %d: %g is not %g", line, value, wanted);
 }
 
-/* What a site holds at reading I, in MiB. */
+/* Live MiB of a site at reading I. */
 typedef double shape_fn(size_t i);
 
 static uint64_t reading_ns(size_t i)
@@ -106,13 +106,13 @@ static uint32_t hold(struct story *s, uint32_t node, shape_fn *shape)
     return site;
 }
 
-/* A function of Python's, alone on its stack. */
+/* Adds a Python function, alone on its stack. */
 static uint32_t site(struct story *s, const char *function, shape_fn *shape)
 {
     return hold(s, known_python(&s->heap, 0, "/home/u/train.py", function, 10), shape);
 }
 
-/* A sample that lives in the snapshots from its birth on. */
+/* Adds a sample to the snapshots from its birth on. */
 static void sample(struct story *s, uint32_t of, double born_s, uint64_t bytes)
 {
     uint64_t born_ns = start_ns + (uint64_t)(born_s * 1e9);
@@ -169,7 +169,7 @@ static double begins_late(size_t i)
     return i < 120 ? 0 : 0.5 * (double)(i - 120);
 }
 
-/* Alive at every third reading, the last one included. */
+/* Live at every third reading, including the last. */
 static double churns(size_t i)
 {
     return i % 3 == (READINGS - 1) % 3 ? 300 : 0;
@@ -186,7 +186,7 @@ static double nothing(size_t i)
     return 0;
 }
 
-static void a_leak_comes_before_what_is_larger_and_flat(void **state)
+static void leak_is_ranked_before_a_larger_flat_site(void **state)
 {
     struct story *s = *state;
     site(s, "load_model", flat);
@@ -205,7 +205,7 @@ static void a_leak_comes_before_what_is_larger_and_flat(void **state)
     assert_int_equal(row(s, "load_model")->verdict.leak, VERDICT_LEAK_NO);
 }
 
-static void of_two_leaks_the_faster_one_comes_first(void **state)
+static void faster_of_two_leaks_is_ranked_first(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -216,7 +216,7 @@ static void of_two_leaks_the_faster_one_comes_first(void **state)
     assert_int_equal(s->growth.rows[1].verdict.leak, VERDICT_LEAK_YES);
 }
 
-static void a_cache_that_stopped_is_no_leak(void **state)
+static void cache_that_stopped_growing_is_not_a_leak(void **state)
 {
     struct story *s = *state;
     site(s, "cache", fills_and_stops);
@@ -226,7 +226,7 @@ static void a_cache_that_stopped_is_no_leak(void **state)
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void what_begins_late_grew_from_nothing(void **state)
+static void late_site_grew_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -234,11 +234,11 @@ static void what_begins_late_grew_from_nothing(void **state)
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     const struct growth_row *r = &s->growth.rows[0];
     assert_string_equal(r->name->function, "evaluate");
-    /* the floor of the last tenth */
+    /* the baseline over the last tenth */
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
-static void a_batch_that_is_alive_at_the_last_reading_did_not_grow(void **state)
+static void batch_live_at_the_last_reading_is_not_growth(void **state)
 {
     struct story *s = *state;
     site(s, "batch", churns);
@@ -249,7 +249,7 @@ static void a_batch_that_is_alive_at_the_last_reading_did_not_grow(void **state)
     assert_int_not_equal(r->verdict.leak, VERDICT_LEAK_YES);
 }
 
-static void what_shrinks_is_less_than_nothing(void **state)
+static void shrinking_site_has_negative_growth(void **state)
 {
     struct story *s = *state;
     site(s, "shrinks", shrinks);
@@ -260,7 +260,7 @@ static void what_shrinks_is_less_than_nothing(void **state)
     assert_int_equal(row(s, "shrinks")->verdict.leak, VERDICT_LEAK_NO);
 }
 
-static void what_held_nothing_at_any_reading_makes_no_row(void **state)
+static void site_without_live_bytes_has_no_row(void **state)
 {
     struct story *s = *state;
     site(s, "gone", nothing);
@@ -269,7 +269,7 @@ static void what_held_nothing_at_any_reading_makes_no_row(void **state)
     assert_int_equal(s->growth.count, 1);
 }
 
-static void growth_within_the_chance_of_sampling_is_not_put_first(void **state)
+static void growth_within_sampling_error_is_not_ranked_first(void **state)
 {
     struct story *s = *state;
     uint32_t noisy = site(s, "noisy", leaks_much);
@@ -283,7 +283,7 @@ static void growth_within_the_chance_of_sampling_is_not_put_first(void **state)
     assert_true(row(s, "noisy")->growth_sigma > 400 * MIB);
 }
 
-static void bounds_are_those_of_95_in_100(void **state)
+static void live_bytes_have_95_percent_bounds(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -301,7 +301,7 @@ static void bounds_are_those_of_95_in_100(void **state)
     assert_near(s->growth.allocated_bytes, s->growth.live_bytes * 2, 1);
 }
 
-static void the_run_says_how_long_it_was_and_which_steps_it_has(void **state)
+static void growth_has_the_span_and_steps_of_the_run(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -315,7 +315,7 @@ static void the_run_says_how_long_it_was_and_which_steps_it_has(void **state)
 
 /* ---- ages ---- */
 
-static void the_age_is_that_of_the_median_byte(void **state)
+static void age_of_a_row_is_that_of_its_median_byte(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -327,7 +327,7 @@ static void the_age_is_that_of_the_median_byte(void **state)
     assert_near(row(s, "model")->survivor_bytes, 3000, 1e-3);
 }
 
-static void without_a_snapshot_there_are_no_ages(void **state)
+static void rows_without_a_snapshot_have_no_age(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -337,9 +337,9 @@ static void without_a_snapshot_there_are_no_ages(void **state)
     assert_near(row(s, "model")->survivor_bytes, 0, 0);
 }
 
-/* ---- what makes a row ---- */
+/* ---- grouping into rows ---- */
 
-/* "native" is below two lines of one function, and in no function of Python's. */
+/* "native" is called by two lines of one function, and by no Python function. */
 static void tell_stacks(struct story *s)
 {
     struct known_heap *h = &s->heap;
@@ -355,7 +355,7 @@ static void tell_stacks(struct story *s)
     hold(s, known_native(h, 0, 2, 0x10), leaks);
 }
 
-static void rows_are_as_coarse_as_was_asked(void **state)
+static void rows_are_grouped_by_the_requested_key(void **state)
 {
     static const struct {
         enum growth_by by;
@@ -375,7 +375,7 @@ static void rows_are_as_coarse_as_was_asked(void **state)
     }
 }
 
-static void a_row_of_several_is_shown_by_the_one_that_holds_most(void **state)
+static void row_shows_its_site_with_the_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -392,7 +392,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void a_row_of_several_is_shown_by_the_one_that_goes_on_growing(void **state)
+static void row_shows_its_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -414,7 +414,7 @@ static void a_row_of_several_is_shown_by_the_one_that_goes_on_growing(void **sta
 
 #define LIBRARY "/home/u/venv/lib/python3.11/site-packages/plots/figure.py"
 
-/* COUNT lines of a library below ABOVE, each a function of its own. */
+/* Adds COUNT lines of a library below ABOVE, each in its own function. */
 static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
 {
     static const char *const names[] = {"axis", "canvas", "figure", "font",   "grid",  "legend",
@@ -424,7 +424,7 @@ static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
         hold(s, known_python(&s->heap, above, LIBRARY, names[i], 10), shape);
 }
 
-static void small_lines_below_one_function_of_the_programs_are_one_row(void **state)
+static void small_lines_called_by_one_user_function_are_merged(void **state)
 {
     struct story *s = *state;
     uint32_t main = known_python(&s->heap, 0, "/home/u/train.py", "main", 5);
@@ -448,7 +448,7 @@ static void small_lines_below_one_function_of_the_programs_are_one_row(void **st
         assert_int_equal(s->growth.row_of_site[i], 0);
 }
 
-static void where_rows_are_asked_for_by_location_each_line_is_its_own(void **state)
+static void rows_by_location_alone_are_not_merged(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -462,7 +462,7 @@ static void where_rows_are_asked_for_by_location_each_line_is_its_own(void **sta
     assert_string_equal(s->growth.rows[0].name->function, "plot");
 }
 
-static void a_large_line_and_what_does_not_grow_stay_rows_of_their_own(void **state)
+static void large_and_flat_lines_are_not_merged(void **state)
 {
     struct story *s = *state;
     uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
@@ -478,7 +478,7 @@ static void a_large_line_and_what_does_not_grow_stay_rows_of_their_own(void **st
     assert_string_equal(s->growth.rows[2].name->function, "cache");
 }
 
-static void small_lines_of_two_functions_or_of_none_are_not_one(void **state)
+static void small_lines_of_different_functions_are_not_merged(void **state)
 {
     struct story *s = *state;
     site(s, "leak_much", leaks_much);
@@ -491,7 +491,7 @@ static void small_lines_of_two_functions_or_of_none_are_not_one(void **state)
         assert_int_equal(s->growth.rows[i].n_places, 0);
 }
 
-static void a_librarys_line_is_a_row_for_each_function_that_reached_it(void **state)
+static void library_line_has_one_row_per_calling_user_function(void **state)
 {
     struct story *s = *state;
     uint32_t load = known_python(&s->heap, 0, "/home/u/train.py", "load", 30);
@@ -508,7 +508,7 @@ static void a_librarys_line_is_a_row_for_each_function_that_reached_it(void **st
     assert_int_equal(s->growth.count, 1);
 }
 
-static void asked_for_by_step_no_lines_are_merged(void **state)
+static void rows_between_steps_are_not_merged(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -523,7 +523,7 @@ static double is_loaded(size_t i)
     return i < 30 ? 0 : 500;
 }
 
-static void what_is_loaded_before_the_first_step_did_not_grow(void **state)
+static void memory_loaded_before_the_first_step_is_not_growth(void **state)
 {
     struct story *s = *state;
     site(s, "load_model", is_loaded);
@@ -534,13 +534,13 @@ static void what_is_loaded_before_the_first_step_did_not_grow(void **state)
     assert_near(row(s, "load_model")->growth_bytes, 0, 0);
     assert_near(row(s, "leak")->growth_bytes,
                 (leaks(READINGS - (READINGS - 40) / 10) - leaks(40)) * MIB, 1);
-    for (size_t i = 40; i < 120; i++) /* most of the time had passed before it */
+    for (size_t i = 40; i < 120; i++) /* the first step comes after most of the run */
         s->readings[i].has_step = false;
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
 }
 
-static void a_site_that_is_not_there_counts_as_one_without_a_stack(void **state)
+static void unknown_site_counts_as_one_without_a_stack(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "leak", leaks);
@@ -555,7 +555,7 @@ static void a_site_that_is_not_there_counts_as_one_without_a_stack(void **state)
 
 /* ---- by step ---- */
 
-static void since_a_step_counts_what_was_born_after_it(void **state)
+static void since_counts_allocations_after_the_step(void **state)
 {
     struct story *s = *state;
     uint32_t old = site(s, "model", flat), young = site(s, "leak", leaks);
@@ -569,7 +569,7 @@ static void since_a_step_counts_what_was_born_after_it(void **state)
     assert_near(row(s, "model")->growth_bytes, 0, 0);
 }
 
-static void a_difference_is_that_of_the_two_readings(void **state)
+static void diff_is_the_difference_of_two_readings(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -589,7 +589,7 @@ static void a_difference_is_that_of_the_two_readings(void **state)
     assert_near(row(s, "leak")->growth_bytes, -25 * MIB, 1);
 }
 
-static void steps_that_are_not_there_are_named_with_those_that_are(void **state)
+static void unknown_step_is_reported_with_the_known_range(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -607,55 +607,43 @@ static void steps_that_are_not_there_are_named_with_those_that_are(void **state)
     for (size_t i = 0; i < READINGS; i++)
         s->readings[i].has_step = false;
     assert_int_equal(judge(s, beyond[0]), -ENODATA);
-    assert_non_null(strstr(s->err.text, "told no steps"));
+    assert_non_null(strstr(s->err.text, "reported no steps"));
 }
 
-static void survivors_are_older_than_one_step_and_alive_at_another(void **state)
+static void survivors_were_allocated_before_one_step_and_live_at_another(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
-    struct growth_survivor *list = NULL;
-    size_t count = 99;
-    uint64_t snapshot_ns = 0;
+    struct growth_options options = {.has_survivors = true, .from_step = 100, .to_step = 600};
     sample(s, a, 100, 500);
     sample(s, b, 90, 3000);
     sample(s, b, 300, 4000);
     sample(s, b, 1100, 7000); /* after the first snapshot */
-    assert_int_equal(
-        growth_survivors(&s->heap.profile, 100, 600, &list, &count, &snapshot_ns, &s->err), 0);
-    assert_int_equal(snapshot_ns, s->snapshots[0].t_ns);
-    assert_int_equal(count, 2);
-    assert_int_equal(list[0].site, b);
-    assert_near(list[0].bytes, 3000, 0);
-    assert_near(list[0].objects, 1, 0);
-    assert_int_equal(list[1].site, a);
-    free(list);
-    assert_int_equal(
-        growth_survivors(&s->heap.profile, 600, 1000, &list, &count, &snapshot_ns, &s->err), 0);
-    assert_int_equal(snapshot_ns, s->snapshots[1].t_ns);
-    assert_near(list[0].bytes, 14000, 0);
-    free(list);
+    assert_int_equal(judge(s, options), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak");
+    assert_near(s->growth.rows[0].growth_bytes, 3000, 0);
+    assert_near(row(s, "model")->growth_bytes, 500, 0);
+    options.from_step = 600;
+    options.to_step = 1000;
+    assert_int_equal(judge(s, options), 0);
+    assert_near(row(s, "leak")->growth_bytes, 14000, 0);
 }
 
-static void survivors_between_no_snapshot_or_unknown_steps_are_one_sentence(void **state)
+static void survivors_without_a_snapshot_or_step_are_an_error(void **state)
 {
     struct story *s = *state;
-    struct growth_survivor *list = NULL;
-    size_t count = 99;
-    uint64_t snapshot_ns = 0;
     const int64_t bad[][2] = {{100, 400}, {7777, 1000}, {100, 7777}, {600, 100}};
     sample(s, site(s, "leak", leaks), 90, 3000);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct growth_options options = {
+            .has_survivors = true, .from_step = bad[i][0], .to_step = bad[i][1]};
         s->err.text[0] = '\0';
-        assert_int_equal(growth_survivors(&s->heap.profile, bad[i][0], bad[i][1], &list, &count,
-                                          &snapshot_ns, &s->err),
-                         -ENODATA);
+        assert_int_equal(judge(s, options), -ENODATA);
         assert_true(s->err.text[0] != '\0');
-        assert_null(list);
     }
 }
 
-static void only_what_was_known_then_is_judged(void **state)
+static void growth_until_a_time_ignores_later_readings(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "late", begins_late);
@@ -671,7 +659,7 @@ static void only_what_was_known_then_is_judged(void **state)
     assert_int_equal(judge(s, options), -ENODATA);
 }
 
-static void a_heap_that_was_never_read_is_one_sentence(void **state)
+static void growth_of_a_heap_without_readings_is_an_error(void **state)
 {
     struct story *s = *state;
     s->heap.profile.n_readings = 0;
@@ -679,7 +667,7 @@ static void a_heap_that_was_never_read_is_one_sentence(void **state)
     assert_true(s->err.text[0] != '\0');
 }
 
-static void one_reading_is_enough_for_what_lives(void **state)
+static void one_reading_is_enough_for_live_bytes(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -694,37 +682,37 @@ static void one_reading_is_enough_for_what_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_leak_comes_before_what_is_larger_and_flat),
-        TEST(of_two_leaks_the_faster_one_comes_first),
-        TEST(a_cache_that_stopped_is_no_leak),
-        TEST(what_begins_late_grew_from_nothing),
-        TEST(a_batch_that_is_alive_at_the_last_reading_did_not_grow),
-        TEST(what_shrinks_is_less_than_nothing),
-        TEST(what_held_nothing_at_any_reading_makes_no_row),
-        TEST(growth_within_the_chance_of_sampling_is_not_put_first),
-        TEST(bounds_are_those_of_95_in_100),
-        TEST(the_run_says_how_long_it_was_and_which_steps_it_has),
-        TEST(the_age_is_that_of_the_median_byte),
-        TEST(without_a_snapshot_there_are_no_ages),
-        TEST(rows_are_as_coarse_as_was_asked),
-        TEST(a_row_of_several_is_shown_by_the_one_that_holds_most),
-        TEST(a_row_of_several_is_shown_by_the_one_that_goes_on_growing),
-        TEST(a_site_that_is_not_there_counts_as_one_without_a_stack),
-        TEST(small_lines_below_one_function_of_the_programs_are_one_row),
-        TEST(where_rows_are_asked_for_by_location_each_line_is_its_own),
-        TEST(a_large_line_and_what_does_not_grow_stay_rows_of_their_own),
-        TEST(small_lines_of_two_functions_or_of_none_are_not_one),
-        TEST(a_librarys_line_is_a_row_for_each_function_that_reached_it),
-        TEST(asked_for_by_step_no_lines_are_merged),
-        TEST(what_is_loaded_before_the_first_step_did_not_grow),
-        TEST(since_a_step_counts_what_was_born_after_it),
-        TEST(a_difference_is_that_of_the_two_readings),
-        TEST(steps_that_are_not_there_are_named_with_those_that_are),
-        TEST(survivors_are_older_than_one_step_and_alive_at_another),
-        TEST(survivors_between_no_snapshot_or_unknown_steps_are_one_sentence),
-        TEST(only_what_was_known_then_is_judged),
-        TEST(a_heap_that_was_never_read_is_one_sentence),
-        TEST(one_reading_is_enough_for_what_lives),
+        TEST(leak_is_ranked_before_a_larger_flat_site),
+        TEST(faster_of_two_leaks_is_ranked_first),
+        TEST(cache_that_stopped_growing_is_not_a_leak),
+        TEST(late_site_grew_from_zero),
+        TEST(batch_live_at_the_last_reading_is_not_growth),
+        TEST(shrinking_site_has_negative_growth),
+        TEST(site_without_live_bytes_has_no_row),
+        TEST(growth_within_sampling_error_is_not_ranked_first),
+        TEST(live_bytes_have_95_percent_bounds),
+        TEST(growth_has_the_span_and_steps_of_the_run),
+        TEST(age_of_a_row_is_that_of_its_median_byte),
+        TEST(rows_without_a_snapshot_have_no_age),
+        TEST(rows_are_grouped_by_the_requested_key),
+        TEST(row_shows_its_site_with_the_most_live_bytes),
+        TEST(row_shows_its_site_that_keeps_growing),
+        TEST(unknown_site_counts_as_one_without_a_stack),
+        TEST(small_lines_called_by_one_user_function_are_merged),
+        TEST(rows_by_location_alone_are_not_merged),
+        TEST(large_and_flat_lines_are_not_merged),
+        TEST(small_lines_of_different_functions_are_not_merged),
+        TEST(library_line_has_one_row_per_calling_user_function),
+        TEST(rows_between_steps_are_not_merged),
+        TEST(memory_loaded_before_the_first_step_is_not_growth),
+        TEST(since_counts_allocations_after_the_step),
+        TEST(diff_is_the_difference_of_two_readings),
+        TEST(unknown_step_is_reported_with_the_known_range),
+        TEST(survivors_were_allocated_before_one_step_and_live_at_another),
+        TEST(survivors_without_a_snapshot_or_step_are_an_error),
+        TEST(growth_until_a_time_ignores_later_readings),
+        TEST(growth_of_a_heap_without_readings_is_an_error),
+        TEST(one_reading_is_enough_for_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-/* Whether what a process held grew to the end: what is kept, what comes and goes, and chance. */
+/* Growth at call sites: kept memory, temporary batches, sampling error, and growth per work
+ * done. */
 #include "profile/held.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,9 +14,9 @@
 
 static const double MB = 1e6;
 enum { READINGS = 24, EVERY_S = 2, SITES = 4 };
-enum { LOADED = 1, BATCHES = 2, KEPT = 3 }; /* the sites, 0 is none */
+enum { LOADED = 1, BATCHES = 2, KEPT = 3 }; /* site numbers; 0: none */
 
-/* Forty-eight seconds of a process that holds 200 MB from its start. */
+/* 48 s of a process with 200 MB of live memory from its start. */
 struct history {
     struct profile profile;
     struct profile_reading readings[READINGS];
@@ -49,7 +50,7 @@ static void begin(struct history *h)
     }
 }
 
-/* At reading I, SITE holds BYTES, has let go of FREED, and its samples have DEVIATION. */
+/* At reading I, SITE has BYTES live, has freed FREED, and its samples have DEVIATION. */
 static void hold(struct history *h, int i, uint32_t site, double bytes, double freed,
                  double deviation)
 {
@@ -60,7 +61,7 @@ static void hold(struct history *h, int i, uint32_t site, double bytes, double f
                                                  .freed_bytes = freed};
 }
 
-/* Batches of 20 to 90 MB come and go. */
+/* Adds batches of 20 to 90 MB that are freed. */
 static void come_and_go(struct history *h)
 {
     for (int i = 0; i < READINGS; i++)
@@ -68,190 +69,101 @@ static void come_and_go(struct history *h)
              8 * MB);
 }
 
-static void what_is_kept_is_seen_beside_what_comes_and_goes(void **state)
+static struct model_sites sites_of(struct history *h)
+{
+    struct model_sites s;
+    held_sites(&h->profile, READINGS, &s);
+    assert_true(s.known);
+    return s;
+}
+
+static void kept_memory_grows_despite_temporary_batches(void **state)
 {
     struct history h;
-    struct verdict_held grown;
     (void)state;
     begin(&h);
     come_and_go(&h);
     for (int i = 0; i < READINGS; i++)
         hold(&h, i, KEPT, i * 1.5 * MB, 0, 1 * MB);
-    assert_true(held_grew(&h.profile, &grown));
-    assert_int_equal(grown.result.word, VERDICT_LEAKING);
-    assert_true(grown.result.confidence <= 0.65);
-    assert_true(grown.growth_bytes > 25 * MB && grown.growth_bytes < 40 * MB);
-    /* What was loaded is in the same samples at both ends: it is no part of the chance. */
-    assert_true(grown.chance_bytes < 2 * MB);
-    assert_true(grown.result.rate_bytes_per_min.low < 46 * MB &&
-                grown.result.rate_bytes_per_min.high > 44 * MB);
+    struct model_sites s = sites_of(&h);
+    assert_true(s.grown > 15 * MB && s.grown < 20 * MB); /* half of 35 MB */
+    assert_true(s.grown_late > 0.4 * s.grown);
+    assert_true(s.kept.known && s.kept.growth > 30 * MB);
+    assert_true(s.kept.lasting > 0 && s.kept.sixth > 0.8);
+    assert_true(s.settled.known && s.settled.growth > 20 * MB);
 }
 
-static void few_equal_stairs_are_enough(void **state)
+static void temporary_batches_alone_do_not_grow(void **state)
 {
     struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, i / 4 * 20 * MB, 0, 1 * MB);
-    assert_true(held_grew(&h.profile, &grown));
-}
-
-/* What was read is made into something else, which is kept instead. */
-static void what_goes_from_one_place_to_another_does_not_grow(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    for (int i = 0; i < READINGS; i++) {
-        hold(&h, i, KEPT, i * 5 * MB, 0, 1 * MB);
-        hold(&h, i, BATCHES, (READINGS - i) * 5 * MB, i * 5 * MB, 1 * MB);
-    }
-    assert_false(held_grew(&h.profile, &grown));
-}
-
-/* What grows more and more slowly is no even growth, wherever its start is cut off. */
-static void what_bends_is_not_called_even(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, log1p(i) * 50 * MB, 0, 1 * MB);
-    assert_false(held_grew(&h.profile, &grown));
-}
-
-/* Nor is it where what comes and goes hides the bend. */
-static void what_comes_and_goes_does_not_make_a_bend_even(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    for (int i = 0; i < READINGS; i++) {
-        hold(&h, i, KEPT, sqrt(i) * 30 * MB, 0, 1 * MB);
-        hold(&h, i, BATCHES, (10 + 0.1 * i * i) * MB, (i + 1) * 500 * MB, 1 * MB);
-    }
-    assert_false(held_grew(&h.profile, &grown));
-}
-
-/* From the middle on batches are kept; what is held shows it before resident memory would. */
-static void what_begins_to_grow_late_must_grow_for_nearly_half_of_the_time(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
-    (void)state;
-    for (int from = 10; from <= 16; from += 6) {
-        begin(&h);
-        for (int i = 0; i < READINGS; i++)
-            hold(&h, i, KEPT, (i < from ? 0 : i - from) * 9 * MB, 0, 1 * MB);
-        assert_int_equal(held_grew(&h.profile, &grown), from == 10);
-    }
-}
-
-static void what_was_filled_has_ended(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
     (void)state;
     begin(&h);
     come_and_go(&h);
-    for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, (i < 14 ? i : 14) * 5 * MB, 0, 1 * MB);
-    assert_false(held_grew(&h.profile, &grown));
+    struct model_sites s = sites_of(&h);
+    assert_true(s.grown == 0);
+    assert_true(s.kept.growth < 1 * MB);
 }
 
-static void little_growth_is_none(void **state)
+static void cache_filled_early_does_not_grow_late(void **state)
 {
     struct history h;
-    struct verdict_held grown;
     (void)state;
     begin(&h);
     for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, i * 0.4 * MB, 0, 0.1 * MB);
-    assert_false(held_grew(&h.profile, &grown));
+        hold(&h, i, KEPT, (i < 8 ? i : 8) * 5 * MB, 0, 1 * MB);
+    struct model_sites s = sites_of(&h);
+    assert_true(s.grown == 0);
+    assert_true(s.kept.sixth < 0.1);
 }
 
-/* A start-up of a third of the time takes ten times as much, and is over. */
-static void what_grows_after_a_long_start_up_is_not_hidden_by_it(void **state)
+static void growth_within_sampling_error_does_not_count(void **state)
 {
     struct history h;
-    struct verdict_held grown;
     (void)state;
-    for (double pace = 2; pace > 0; pace -= 1.2) {
-        begin(&h);
-        for (int i = 0; i < READINGS; i++) {
-            hold(&h, i, BATCHES, (i < 8 ? i * i * i * 0.4 : 8 * 8 * 8 * 0.4) * MB, 0, 5 * MB);
-            hold(&h, i, KEPT, (i < 7 ? 0 : i - 7) * pace * MB, 0, 0.5 * MB);
-        }
-        assert_int_equal(held_grew(&h.profile, &grown), pace > 1);
-        if (pace < 1) /* too little of all */
-            continue;
-        assert_int_equal(grown.result.word, VERDICT_LEAKING);
-        assert_true(grown.growth_bytes > 28 * MB && grown.growth_bytes < 36 * MB);
-        assert_true(grown.from_ns >= 114 * (int64_t)NS_PER_S); /* not since the start-up began */
-        assert_true(grown.chance_bytes < 1 * MB);
+    begin(&h);
+    for (int i = 0; i < READINGS; i++)
+        hold(&h, i, KEPT, 20 * MB + i * 0.1 * MB, 0, 9 * MB);
+    assert_true(sites_of(&h).grown == 0);
+}
+
+static void growth_per_work_is_linear_on_a_slowing_machine(void **state)
+{
+    struct history h;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS;
+         i++) { /* from the middle on, the work takes three times as long */
+        double work = i < READINGS / 2 ? i : READINGS / 2 + (i - READINGS / 2) / 3.0;
+        hold(&h, i, KEPT, work * 2 * MB, 0, 0.1 * MB);
+        hold(&h, i, BATCHES, 30 * MB, (1 + work) * 300 * MB, 8 * MB);
     }
+    struct model_sites s = sites_of(&h);
+    assert_true(s.kept.third < 0.7);
+    assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-/* A buffer whose oldest goes when a new one comes holds the same; its samples are drawn anew all
- * the time, and may drift. */
-static void what_is_drawn_anew_has_the_chance_of_both_ends(void **state)
+static void few_readings_or_missing_folder_give_no_evidence(void **state)
 {
     struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, (100 + i * 1.5) * MB, (i + 1) * 30 * MB, 12 * MB);
-    assert_true(held_grew(&h.profile, &grown));
-    assert_true(grown.chance_bytes > 15 * MB && grown.chance_bytes < 18 * MB);
-    assert_true(grown.growth_bytes < 3 * grown.chance_bytes);
-}
-
-static void readings_of_its_exit_do_not_count(void **state)
-{
-    struct history h;
-    struct verdict_held grown;
-    (void)state;
-    begin(&h);
-    h.profile.is_ended = true;
-    for (int i = 0; i < READINGS; i++)
-        hold(&h, i, KEPT, i * 5 * MB, 0, 1 * MB);
-    hold(&h, READINGS - 1, KEPT, 0, 115 * MB, 0);
-    assert_true(held_grew(&h.profile, &grown));
-    assert_true(grown.growth_bytes > 80 * MB);
-}
-
-static void a_process_that_was_never_read_holds_nothing(void **state)
-{
-    struct profile none = {.pid = 7};
-    struct verdict_held grown;
+    struct model_sites s;
     size_t count = 1;
     (void)state;
-    assert_false(held_grew(&none, &grown));
-    assert_null(held_read("/nowhere/at/all", &count));
+    begin(&h);
+    held_sites(&h.profile, 4, &s);
+    assert_false(s.known);
+    free(held_read("/nowhere/at/all", UINT64_MAX, &count));
     assert_int_equal(count, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept_is_seen_beside_what_comes_and_goes),
-        cmocka_unit_test(few_equal_stairs_are_enough),
-        cmocka_unit_test(what_goes_from_one_place_to_another_does_not_grow),
-        cmocka_unit_test(what_bends_is_not_called_even),
-        cmocka_unit_test(what_comes_and_goes_does_not_make_a_bend_even),
-        cmocka_unit_test(what_begins_to_grow_late_must_grow_for_nearly_half_of_the_time),
-        cmocka_unit_test(what_was_filled_has_ended),
-        cmocka_unit_test(little_growth_is_none),
-        cmocka_unit_test(what_grows_after_a_long_start_up_is_not_hidden_by_it),
-        cmocka_unit_test(what_is_drawn_anew_has_the_chance_of_both_ends),
-        cmocka_unit_test(readings_of_its_exit_do_not_count),
-        cmocka_unit_test(a_process_that_was_never_read_holds_nothing),
+        cmocka_unit_test(kept_memory_grows_despite_temporary_batches),
+        cmocka_unit_test(temporary_batches_alone_do_not_grow),
+        cmocka_unit_test(cache_filled_early_does_not_grow_late),
+        cmocka_unit_test(growth_within_sampling_error_does_not_count),
+        cmocka_unit_test(growth_per_work_is_linear_on_a_slowing_machine),
+        cmocka_unit_test(few_readings_or_missing_folder_give_no_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Marks of kind kept: the last look counts, and nothing that a job says is believed. */
+/* Marks of kind kept: the last report counts, and data from the job is untrusted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void hear(const char *text)
 
 #define FEATURES "\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=19932672"
 
-static void a_container_is_told_with_its_steps(void **state)
+static void growing_container_is_described_with_its_steps(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -52,7 +52,7 @@ static void a_container_is_told_with_its_steps(void **state)
     assert_null(kept_of(&lists, PID + 1));
 }
 
-static void the_last_look_counts(void **state)
+static void only_the_last_container_report_counts(void **state)
 {
     (void)state;
     hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
@@ -63,7 +63,7 @@ static void the_last_look_counts(void **state)
     assert_int_equal(kept_of(&lists, PID)->step, 90);
 }
 
-static void steps_that_are_not_told_are_left_out(void **state)
+static void container_text_without_steps_leaves_them_out(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -72,7 +72,7 @@ static void steps_that_are_not_told_are_left_out(void **state)
                         "cache of a __main__.Features (dict): 76 entries more, 19.0 MiB at most");
 }
 
-static void nonsense_changes_nothing(void **state)
+static void invalid_container_marks_change_nothing(void **state)
 {
     (void)state;
     hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=-1\nBYTES=1");
@@ -83,7 +83,7 @@ static void nonsense_changes_nothing(void **state)
     assert_null(kept_of(&lists, PID));
 }
 
-static void long_names_are_cut_and_many_processes_left_out(void **state)
+static void long_container_names_are_truncated(void **state)
 {
     char text[2 * KEPT_NAME_MAX + 64], name[2 * KEPT_NAME_MAX];
     (void)state;
@@ -109,11 +109,11 @@ static void long_names_are_cut_and_many_processes_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_container_is_told_with_its_steps, begin),
-        cmocka_unit_test_setup(the_last_look_counts, begin),
-        cmocka_unit_test_setup(steps_that_are_not_told_are_left_out, begin),
-        cmocka_unit_test_setup(nonsense_changes_nothing, begin),
-        cmocka_unit_test_setup(long_names_are_cut_and_many_processes_left_out, begin),
+        cmocka_unit_test_setup(growing_container_is_described_with_its_steps, begin),
+        cmocka_unit_test_setup(only_the_last_container_report_counts, begin),
+        cmocka_unit_test_setup(container_text_without_steps_leaves_them_out, begin),
+        cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
+        cmocka_unit_test_setup(long_container_names_are_truncated, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

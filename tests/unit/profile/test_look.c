@@ -1,4 +1,4 @@
-/* A table read from outside, honest and not. */
+/* Reads valid and hostile tables from outside. */
 #include "profile/look.h"
 
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static size_t count_live(const struct fixture *f)
     return n;
 }
 
-static void a_table_is_opened_with_its_start_and_interval(void **state)
+static void table_opens_with_its_start_and_interval(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(f->look.pid, PID);
@@ -58,7 +58,7 @@ static void a_table_is_opened_with_its_start_and_interval(void **state)
     assert_int_equal(f->look.base_interval, FAKE_INTERVAL);
 }
 
-static void live_samples_come_by_site(void **state)
+static void live_samples_are_sorted_by_site(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -73,13 +73,13 @@ static void live_samples_come_by_site(void **state)
     assert_int_equal(live.samples[3].interval, FAKE_INTERVAL);
     assert_int_equal(live.samples[3].born_ns, FAKE_START_S * UINT64_C(1000000000) + 900000000);
     assert_int_equal(live.samples[3].kind, HEAP_KIND_MALLOC);
-    /* the same again into the same memory */
+    /* read again into the same memory */
     assert_int_equal(look_live_read(&f->look, &live), 0);
     assert_int_equal(live.count, 4);
     look_live_fini(&live);
 }
 
-static void many_samples_in_any_order_come_by_site(void **state)
+static void many_unordered_samples_are_sorted_by_site(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -103,7 +103,7 @@ static void many_samples_in_any_order_come_by_site(void **state)
     look_live_fini(&live);
 }
 
-static void a_sample_that_ended_is_not_read(void **state)
+static void freed_sample_is_not_read(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -111,7 +111,7 @@ static void a_sample_that_ended_is_not_read(void **state)
     assert_int_equal(count_live(f), 2);
 }
 
-static void an_entry_without_interval_size_or_kind_is_ignored(void **state)
+static void table_entry_without_interval_size_or_kind_is_ignored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -121,7 +121,7 @@ static void an_entry_without_interval_size_or_kind_is_ignored(void **state)
     assert_int_equal(count_live(f), 0);
 }
 
-static void a_site_that_is_not_there_is_counted_without_a_stack(void **state)
+static void sample_of_an_unknown_site_counts_without_a_stack(void **state)
 {
     struct fixture *f = *state;
     struct look_live live = {0};
@@ -136,7 +136,7 @@ static void a_site_that_is_not_there_is_counted_without_a_stack(void **state)
     look_live_fini(&live);
 }
 
-static void counts_beyond_the_table_end_at_its_size(void **state)
+static void table_counts_are_capped_at_the_table_size(void **state)
 {
     struct fixture *f = *state;
     struct heap_header *h = &f->fake.table->header;
@@ -156,7 +156,7 @@ static void counts_beyond_the_table_end_at_its_size(void **state)
     assert_int_equal(count_live(f), 0);
 }
 
-static void counters_of_a_site_are_read_and_of_none_are_zero(void **state)
+static void counters_of_an_unknown_site_are_zero(void **state)
 {
     struct fixture *f = *state;
     struct look_site site;
@@ -172,7 +172,7 @@ static void counters_of_a_site_are_read_and_of_none_are_zero(void **state)
     assert_int_equal(site.allocated_bytes, 0);
 }
 
-static void the_cost_is_what_the_head_says(void **state)
+static void profiler_cost_is_read_from_the_header(void **state)
 {
     struct fixture *f = *state;
     struct profile_cost cost;
@@ -193,9 +193,9 @@ static void the_cost_is_what_the_head_says(void **state)
     assert_true(look_is_ended(&f->look));
 }
 
-/* A large piece behind the head of a page has a mapping of its own; a small one has not, nor has
- * one that lies anywhere else, nor what was mapped by the program itself is malloc's. */
-static void what_malloc_has_in_its_heaps_is_told_from_what_it_mapped(void **state)
+/* A large block after the header of a page has its own mapping. Small blocks and blocks at other
+ * offsets do not, and mappings made by the program itself are not malloc's. */
+static void bytes_inside_malloc_heaps_exclude_own_mappings(void **state)
 {
     struct fixture *f = *state;
     struct profile_cost cost;
@@ -221,7 +221,47 @@ static void what_malloc_has_in_its_heaps_is_told_from_what_it_mapped(void **stat
     assert_true(all - cost.inside_bytes > (512 << 20) + (100 << 10));
 }
 
-static void pages_given_up_are_read_again(void **state)
+/* Of the pool every fourth MiB is touched, of the block after it the first half. */
+static void large_block_counts_only_its_resident_pages(void **state)
+{
+    struct fixture *f = *state;
+    struct look_totals totals;
+    enum { POOL = 256 << 20, BLOCK = 128 << 20, MIB = 1 << 20 };
+    char *pool = mmap(NULL, POOL + BLOCK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    assert_ptr_not_equal(pool, MAP_FAILED);
+    assert_true(pagemap >= 0);
+    madvise(pool, POOL + BLOCK, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < POOL; at += 4 * MIB)
+        memset(pool + at, 1, MIB);
+    memset(pool + POOL, 1, BLOCK / 2);
+    fake_fill(&f->fake); /* none of these is large */
+    struct heap_live *live = f->fake.table->live;
+    uint32_t first = fake_live(&f->fake, 1, POOL, 0), second = fake_live(&f->fake, 1, BLOCK, 0);
+    uint32_t third = fake_live(&f->fake, 1, 96 * MIB, 0);
+    live[first].ptr = (uintptr_t)pool;
+    live[first].kind_turn = HEAP_KIND_POOL;
+    live[second].ptr = (uintptr_t)pool + POOL;
+    live[third].kind_turn =
+        HEAP_KIND_SHARED; /* counts in full, as other processes may have filled it */
+    look_totals(&f->look, &totals);
+    double others = totals.heap - BLOCK;
+    assert_true(totals.pool >= POOL && totals.shared >= 96 * MIB);
+    look_measure(&f->look, pagemap);
+    look_totals(&f->look, &totals);
+    double block = totals.heap - others;
+    assert_true(totals.pool > POOL / 4 - MIB && totals.pool < POOL / 4 + MIB);
+    assert_true(block > BLOCK / 2 - MIB && block < BLOCK / 2 + MIB);
+    assert_true(totals.shared >= 96 * MIB);
+    munmap(pool, POOL + BLOCK);
+    look_measure(&f->look, pagemap);
+    look_totals(&f->look, &totals);
+    assert_true(totals.pool < MIB);
+    close(pagemap);
+}
+
+static void released_table_pages_are_read_again(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -240,17 +280,17 @@ static int try_open(int fd, struct err *err)
     return rc;
 }
 
-static void another_version_is_refused_with_both_numbers(void **state)
+static void table_of_another_version_is_refused_with_both_versions(void **state)
 {
     struct fixture *f = *state;
     struct err err;
     f->fake.table->header.version = 77;
     assert_int_equal(try_open(f->fake.fd, &err), -ENOTSUP);
     assert_non_null(strstr(err.text, "77"));
-    assert_non_null(strstr(err.text, "version 1"));
+    assert_non_null(strstr(err.text, "version 2"));
 }
 
-static void another_magic_and_another_size_are_refused(void **state)
+static void table_of_another_magic_or_size_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -270,8 +310,8 @@ static int memfd_of(size_t bytes, int seals)
     return fd;
 }
 
-/* A look into what may shrink, or is shorter than it says, could end in SIGBUS. */
-static void what_may_shrink_or_is_short_is_refused(void **state)
+/* Reading a mapping that may shrink, or is shorter than announced, could raise SIGBUS. */
+static void short_or_unsealed_table_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -288,7 +328,7 @@ static void what_may_shrink_or_is_short_is_refused(void **state)
     close(head_only);
 }
 
-static void what_is_no_memfd_is_refused(void **state)
+static void table_outside_a_memfd_is_refused(void **state)
 {
     struct err err;
     int pipes[2];
@@ -307,21 +347,22 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(a_table_is_opened_with_its_start_and_interval),
-        T(live_samples_come_by_site),
-        T(many_samples_in_any_order_come_by_site),
-        T(a_sample_that_ended_is_not_read),
-        T(an_entry_without_interval_size_or_kind_is_ignored),
-        T(a_site_that_is_not_there_is_counted_without_a_stack),
-        T(counts_beyond_the_table_end_at_its_size),
-        T(counters_of_a_site_are_read_and_of_none_are_zero),
-        T(the_cost_is_what_the_head_says),
-        T(what_malloc_has_in_its_heaps_is_told_from_what_it_mapped),
-        T(pages_given_up_are_read_again),
-        T(another_version_is_refused_with_both_numbers),
-        T(another_magic_and_another_size_are_refused),
-        T(what_may_shrink_or_is_short_is_refused),
-        T(what_is_no_memfd_is_refused),
+        T(table_opens_with_its_start_and_interval),
+        T(live_samples_are_sorted_by_site),
+        T(many_unordered_samples_are_sorted_by_site),
+        T(freed_sample_is_not_read),
+        T(table_entry_without_interval_size_or_kind_is_ignored),
+        T(sample_of_an_unknown_site_counts_without_a_stack),
+        T(table_counts_are_capped_at_the_table_size),
+        T(counters_of_an_unknown_site_are_zero),
+        T(profiler_cost_is_read_from_the_header),
+        T(bytes_inside_malloc_heaps_exclude_own_mappings),
+        T(released_table_pages_are_read_again),
+        T(table_of_another_version_is_refused_with_both_versions),
+        T(table_of_another_magic_or_size_is_refused),
+        T(short_or_unsealed_table_is_refused),
+        T(table_outside_a_memfd_is_refused),
+        T(large_block_counts_only_its_resident_pages),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Which frame of a stack is shown, what is an allocator and what is plumbing, and C++ names. */
+/* Which frame of a stack is shown; allocators and plumbing; C++ names. */
 #include "profile/names.h"
 
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static const struct name *shown(struct fixture *f)
     return names_of_site(f->names, known_site(&f->heap, f->top, 1, 1, 1));
 }
 
-/* The program's frames of the first site, innermost first; NULL behind the last. */
+/* Checks the program's frames of the first site, innermost first; the list ends with NULL. */
 static void assert_program(struct fixture *f, const char *first, ...)
 {
     const struct name *found[8];
@@ -73,7 +73,7 @@ static void assert_program(struct fixture *f, const char *first, ...)
     assert_int_equal(at, n);
 }
 
-static void the_users_line_is_shown_not_numpys(void **state)
+static void user_line_is_shown_instead_of_numpy(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "main");
@@ -89,7 +89,7 @@ static void the_users_line_is_shown_not_numpys(void **state)
     assert_string_equal(names_native_of_site(f->names, 1)->function, "libgone.so.1+0x1234");
 }
 
-static void a_librarys_own_collator_is_shown_not_the_line_that_called_it(void **state)
+static void collator_of_a_library_is_shown_instead_of_its_caller(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "main");
@@ -101,7 +101,7 @@ static void a_librarys_own_collator_is_shown_not_the_line_that_called_it(void **
     assert_program(f, "main", NULL);
 }
 
-static void the_programs_own_functions_are_told_from_the_innermost_on(void **state)
+static void user_functions_are_listed_innermost_first(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "<module>");
@@ -115,7 +115,7 @@ static void the_programs_own_functions_are_told_from_the_innermost_on(void **sta
     assert_program(f, "Plots.on_evaluate", "main", NULL);
 }
 
-static void a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_once(void **state)
+static void comprehension_and_recursion_appear_as_one_function(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "main");
@@ -128,7 +128,7 @@ static void a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_o
     assert_program(f, "grow", "main", NULL);
 }
 
-static void before_3_11_a_comprehension_does_not_tell_whose_it_is(void **state)
+static void comprehension_before_python_3_11_joins_its_caller(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/tree.py", "<module>");
@@ -138,7 +138,7 @@ static void before_3_11_a_comprehension_does_not_tell_whose_it_is(void **state)
     assert_program(f, "grow", NULL);
 }
 
-static void a_module_is_told_where_nothing_is_further_in(void **state)
+static void module_is_listed_only_if_innermost(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "<module>");
@@ -148,7 +148,7 @@ static void a_module_is_told_where_nothing_is_further_in(void **state)
     assert_program(f, "<module>", NULL);
 }
 
-static void a_lambda_and_a_function_in_a_function_are_calls_of_their_own(void **state)
+static void lambda_and_nested_function_are_separate_calls(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/hooks.py", "watch");
@@ -158,7 +158,7 @@ static void a_lambda_and_a_function_in_a_function_are_calls_of_their_own(void **
     assert_program(f, "watch.<locals>.<lambda>", "watch.<locals>.hook", "watch", NULL);
 }
 
-static void no_more_of_the_programs_functions_than_asked_for(void **state)
+static void user_functions_are_limited_to_the_maximum(void **state)
 {
     static const char *const calls[] = {"main", "train", "step", "load"};
     struct fixture *f = *state;
@@ -172,7 +172,7 @@ static void no_more_of_the_programs_functions_than_asked_for(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
-static void a_package_that_was_started_is_the_program_where_nothing_else_is(void **state)
+static void started_package_is_the_program_if_there_is_no_user_file(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/train", "<module>");
@@ -195,7 +195,7 @@ static void a_package_that_was_started_is_the_program_where_nothing_else_is(void
     assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
 }
 
-static void a_package_is_no_program_where_there_is_a_file_of_the_users(void **state)
+static void package_is_not_the_program_if_there_is_a_user_file(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/venv/bin/pytest", "<module>");
@@ -206,7 +206,7 @@ static void a_package_is_no_program_where_there_is_a_file_of_the_users(void **st
     assert_program(f, "test_a_step", NULL);
 }
 
-static void what_is_written_for_named_tuples_is_nobodys(void **state)
+static void generated_code_of_named_tuples_is_plumbing(void **state)
 {
     struct fixture *f = *state;
     python(f, "<string>", "<module>");
@@ -216,7 +216,7 @@ static void what_is_written_for_named_tuples_is_nobodys(void **state)
     assert_program(f, "keep", NULL);
 }
 
-static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
+static void innermost_frame_is_shown_if_all_is_plumbing(void **state)
 {
     struct fixture *f = *state;
     python(f, STANDARD "threading.py", "Thread._bootstrap");
@@ -226,7 +226,7 @@ static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
     assert_program(f, NULL, NULL);
 }
 
-static void without_python_the_innermost_native_frame_is_shown(void **state)
+static void innermost_native_frame_is_shown_without_python(void **state)
 {
     struct fixture *f = *state;
     native(f, 1, 0x10);
@@ -242,7 +242,7 @@ static void without_python_the_innermost_native_frame_is_shown(void **state)
     assert_string_equal(list->function, "0x7f00");
 }
 
-static void a_site_without_a_stack_has_a_name_too(void **state)
+static void site_without_a_stack_has_a_name(void **state)
 {
     struct fixture *f = *state;
     const struct name *list;
@@ -253,8 +253,8 @@ static void a_site_without_a_stack_has_a_name_too(void **state)
     assert_string_equal(list->function, "(no stack)");
 }
 
-/* Indices that point nowhere, and a parent that is no parent. */
-static void frames_that_nothing_explains_are_still_named(void **state)
+/* Indices that do not exist, and an invalid parent. */
+static void unexplained_frames_have_a_name(void **state)
 {
     struct fixture *f = *state;
     native(f, 77, 0x30);
@@ -267,17 +267,17 @@ static void frames_that_nothing_explains_are_still_named(void **state)
     assert_int_equal(shown(f)->kind, NAME_UNKNOWN);
 }
 
-static void the_line_is_that_of_the_instruction(void **state)
+static void line_is_that_of_the_instruction(void **state)
 {
     static const char table[] = {(char)(0x80 | 11 << 3), 0, 0, (char)(0x80 | 12 << 3), 0, 0};
     struct fixture *f = *state;
     python(f, "/home/u/a.py", "f");
     f->heap.codes[0].lines = (struct profile_text){table, sizeof(table)};
     f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | 2;
-    assert_int_equal(shown(f)->line, 13); /* 10, and 1 and 2 on */
+    assert_int_equal(shown(f)->line, 13); /* first line 10, plus 1 and 2 */
 }
 
-static void a_frame_is_named_once(void **state)
+static void each_frame_is_named_once(void **state)
 {
     struct fixture *f = *state;
     const struct name *a, *b;
@@ -289,7 +289,7 @@ static void a_frame_is_named_once(void **state)
     assert_ptr_equal(a, b);
 }
 
-static void allocators_are_known_by_name_and_by_library(void **state)
+static void allocators_are_recognised_by_name_and_library(void **state)
 {
     static const char *const yes[] = {
         "malloc",
@@ -346,7 +346,7 @@ static void allocators_are_known_by_name_and_by_library(void **state)
     assert_false(known_allocator(NULL, NULL));
 }
 
-static void plumbing_is_the_standard_library_and_what_is_listed(void **state)
+static void plumbing_is_the_standard_library_and_listed_packages(void **state)
 {
     static const char *const yes[] = {STANDARD "queue.py",
                                       "/opt/conda/envs/x/lib/python3.12/functools.py",
@@ -407,12 +407,12 @@ static void cpp_names_become_readable_and_others_stay(void **state)
     assert_string_equal(readable(&b, "_Zbroken"), "_Zbroken");
     assert_string_equal(readable(&b, "_Z"), "_Z");
     assert_string_equal(readable(&b, ""), "");
-    assert_string_equal(readable(&b, "i"), "i"); /* a type's name, were it asked for as one */
+    assert_string_equal(readable(&b, "i"), "i"); /* would be a type's name if demangled as a type */
     buf_fini(&b);
 }
 
-/* Each argument names the pair of the one before it twice: 2^60 characters if it were written. */
-static void a_name_that_stands_for_gigabytes_is_cut(void **state)
+/* Each argument repeats the previous pair twice: 2^60 characters if written out. */
+static void cpp_name_that_expands_to_gigabytes_is_truncated(void **state)
 {
     struct buf name = {0}, b = {0};
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -433,7 +433,7 @@ static void a_name_that_stands_for_gigabytes_is_cut(void **state)
     buf_fini(&b);
 }
 
-static void texts_are_kept_once_and_numbered(void **state)
+static void texts_are_interned_and_numbered(void **state)
 {
     struct texts t = {0};
     struct numbers n = {0};
@@ -453,7 +453,8 @@ static void texts_are_kept_once_and_numbered(void **state)
         }
     assert_string_equal(t.items[999], "word999");
     assert_ptr_equal(texts_keep(&t, "word7xxx", 5), t.items[7]);
-    char *unended = malloc(3); /* of its own, so that a sanitizer sees who reads behind it */
+    char *unended =
+        malloc(3); /* allocated separately, so that a sanitizer detects reads past its end */
     memcpy(unended, "new", 3);
     assert_string_equal(texts_keep(&t, unended, 3), "new");
     free(unended);
@@ -467,28 +468,28 @@ static void texts_are_kept_once_and_numbered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_users_line_is_shown_not_numpys),
-        TEST(a_librarys_own_collator_is_shown_not_the_line_that_called_it),
-        TEST(where_all_is_plumbing_the_innermost_of_it_is_shown),
-        TEST(a_package_that_was_started_is_the_program_where_nothing_else_is),
-        TEST(a_package_is_no_program_where_there_is_a_file_of_the_users),
-        TEST(what_is_written_for_named_tuples_is_nobodys),
-        TEST(the_programs_own_functions_are_told_from_the_innermost_on),
-        TEST(a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_once),
-        TEST(before_3_11_a_comprehension_does_not_tell_whose_it_is),
-        TEST(a_module_is_told_where_nothing_is_further_in),
-        TEST(a_lambda_and_a_function_in_a_function_are_calls_of_their_own),
-        TEST(no_more_of_the_programs_functions_than_asked_for),
-        TEST(without_python_the_innermost_native_frame_is_shown),
-        TEST(a_site_without_a_stack_has_a_name_too),
-        TEST(frames_that_nothing_explains_are_still_named),
-        TEST(the_line_is_that_of_the_instruction),
-        TEST(a_frame_is_named_once),
-        cmocka_unit_test(allocators_are_known_by_name_and_by_library),
-        cmocka_unit_test(plumbing_is_the_standard_library_and_what_is_listed),
+        TEST(user_line_is_shown_instead_of_numpy),
+        TEST(collator_of_a_library_is_shown_instead_of_its_caller),
+        TEST(innermost_frame_is_shown_if_all_is_plumbing),
+        TEST(started_package_is_the_program_if_there_is_no_user_file),
+        TEST(package_is_not_the_program_if_there_is_a_user_file),
+        TEST(generated_code_of_named_tuples_is_plumbing),
+        TEST(user_functions_are_listed_innermost_first),
+        TEST(comprehension_and_recursion_appear_as_one_function),
+        TEST(comprehension_before_python_3_11_joins_its_caller),
+        TEST(module_is_listed_only_if_innermost),
+        TEST(lambda_and_nested_function_are_separate_calls),
+        TEST(user_functions_are_limited_to_the_maximum),
+        TEST(innermost_native_frame_is_shown_without_python),
+        TEST(site_without_a_stack_has_a_name),
+        TEST(unexplained_frames_have_a_name),
+        TEST(line_is_that_of_the_instruction),
+        TEST(each_frame_is_named_once),
+        cmocka_unit_test(allocators_are_recognised_by_name_and_library),
+        cmocka_unit_test(plumbing_is_the_standard_library_and_listed_packages),
         cmocka_unit_test(cpp_names_become_readable_and_others_stay),
-        cmocka_unit_test(a_name_that_stands_for_gigabytes_is_cut),
-        cmocka_unit_test(texts_are_kept_once_and_numbered),
+        cmocka_unit_test(cpp_name_that_expands_to_gigabytes_is_truncated),
+        cmocka_unit_test(texts_are_interned_and_numbered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

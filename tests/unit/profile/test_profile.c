@@ -1,4 +1,4 @@
-/* Weights of samples, and moments found in a profile. */
+/* Weights of samples, and look-ups by time in a profile. */
 #include "profile/profile.h"
 
 #include <stdarg.h>
@@ -13,19 +13,19 @@ static void check_near(double a, double b, double tolerance)
         fail_msg("%.12g is not %.12g", a, b);
 }
 
-static void weights_are_those_of_the_poisson_process(void **state)
+static void sample_weights_are_those_of_poisson_sampling(void **state)
 {
     (void)state;
     const double p = 1 - exp(-1);
     check_near(profile_probability(4096, 4096), p, 1e-12);
     check_near(profile_weight_bytes(4096, 4096), 4096 / p, 1e-9);
     check_near(profile_weight_objects(4096, 4096), 1 / p, 1e-12);
-    /* a tiny one stands for about an interval of bytes, a huge one for itself */
+    /* a tiny sample represents about an interval of bytes, a huge one only itself */
     check_near(profile_weight_bytes(16, 512 << 10), (512 << 10) + 8, 1);
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
 
-static void no_bytes_stand_for_nothing_and_no_interval_takes_all(void **state)
+static void sample_of_size_0_or_interval_0_has_its_own_weight(void **state)
 {
     (void)state;
     assert_true(profile_weight_bytes(0, 4096) == 0);
@@ -45,7 +45,7 @@ static struct profile_snapshot snapshots[] = {{.t_ns = 1500}, {.t_ns = 4000}};
 static const struct profile profile = {
     .readings = readings, .n_readings = 5, .snapshots = snapshots, .n_snapshots = 2};
 
-static void a_step_has_its_moment(void **state)
+static void time_of_a_step_is_interpolated(void **state)
 {
     uint64_t t = 0;
     (void)state;
@@ -59,7 +59,7 @@ static void a_step_has_its_moment(void **state)
     assert_false(profile_time_of(&profile, 32, &t));
 }
 
-static void steps_that_begin_again_do_not_confuse(void **state)
+static void restarted_steps_have_a_valid_time(void **state)
 {
     struct profile_reading again[] = {
         {.t_ns = 1000, .has_step = true, .step = 5},
@@ -75,7 +75,7 @@ static void steps_that_begin_again_do_not_confuse(void **state)
     assert_int_equal(t, 2700);
 }
 
-static void the_last_one_at_or_before_a_moment_is_found(void **state)
+static void last_reading_at_or_before_a_time_is_found(void **state)
 {
     (void)state;
     assert_null(profile_reading_at(&profile, 999));
@@ -87,7 +87,7 @@ static void the_last_one_at_or_before_a_moment_is_found(void **state)
     assert_ptr_equal(profile_snapshot_at(&profile, 4000), &snapshots[1]);
 }
 
-static void an_empty_profile_has_no_moments(void **state)
+static void empty_profile_has_no_readings(void **state)
 {
     const struct profile none = {0};
     uint64_t t;
@@ -100,7 +100,7 @@ static void an_empty_profile_has_no_moments(void **state)
 
 enum { WORKING_MAX = 100 };
 
-/* How many of N readings a second apart, with that many MiB alive, show a process at work. */
+/* Returns how many of N readings, one second apart, with these live MiB, show a process at work. */
 static size_t working(const double *mib, size_t n)
 {
     struct profile_held held[WORKING_MAX];
@@ -114,19 +114,19 @@ static size_t working(const double *mib, size_t n)
     return profile_working(&p);
 }
 
-static void what_is_read_after_the_work_is_done_does_not_count(void **state)
+static void readings_after_the_work_is_done_are_excluded(void **state)
 {
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
     assert_int_equal(working((double[]){200, 200, 200, 200, 200, 200, 120}, 7), 6);
-    /* what grew since is let go: no less than there was five seconds ago */
+    /* recent growth was freed again, but memory is not below its level five seconds ago */
     assert_int_equal(working((double[]){200, 220, 240, 260, 200}, 5), 4);
     assert_int_equal(working((double[]){200, 230, 260, 200, 150}, 5), 3);
     assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */
 }
 
-/* A hundred readings that grow, of which the last IDLE are of a process that has let go of half and
- * does no more. */
+/* A hundred growing readings, of which the last IDLE are of a process that has freed half and is
+ * idle. */
 static size_t working_before(size_t idle)
 {
     double mib[WORKING_MAX];
@@ -135,16 +135,16 @@ static size_t working_before(size_t idle)
     return working(mib, WORKING_MAX);
 }
 
-static void a_process_that_waits_for_its_end_is_no_longer_at_work(void **state)
+static void idle_process_at_its_end_is_not_at_work(void **state)
 {
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
     assert_int_equal(working_before(9), WORKING_MAX - 9);
-    assert_int_equal(working_before(30), WORKING_MAX); /* too long for that */
+    assert_int_equal(working_before(30), WORKING_MAX); /* too long to be the end of the run */
 }
 
-/* Steps are done at 1 to 8 s, and what was held is let go at once; the next reading comes when the
- * process has gone, WAY_OUT_S later, and ENDED more say in between that it is on its way. */
+/* Steps are done at 1 to 8 s, and memory is freed at once. The next reading comes when the process
+ * has exited, WAY_OUT_S later; ENDED readings in between show that it is exiting. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {
@@ -161,7 +161,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void a_long_way_out_does_not_hide_what_was_held_before(void **state)
+static void long_exit_does_not_hide_memory_held_before(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -174,7 +174,7 @@ static void a_long_way_out_does_not_hide_what_was_held_before(void **state)
         }
 }
 
-static void what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out(void **state)
+static void process_is_at_work_until_it_starts_to_exit(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -184,7 +184,7 @@ static void what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out(void *
         held[i].live_bytes = 450 * 1048576.0;
     assert_int_equal(profile_working(&p), 11);
     assert_int_equal(profile_at_work(&p), 8);
-    /* it said that it was on its way, and works on */
+    /* it was marked as exiting, but works on */
     held[10].live_bytes = 500 * 1048576.0;
     assert_int_equal(profile_at_work(&p), 10);
 }
@@ -192,16 +192,16 @@ static void what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_those_of_the_poisson_process),
-        cmocka_unit_test(no_bytes_stand_for_nothing_and_no_interval_takes_all),
-        cmocka_unit_test(a_step_has_its_moment),
-        cmocka_unit_test(steps_that_begin_again_do_not_confuse),
-        cmocka_unit_test(the_last_one_at_or_before_a_moment_is_found),
-        cmocka_unit_test(an_empty_profile_has_no_moments),
-        cmocka_unit_test(what_is_read_after_the_work_is_done_does_not_count),
-        cmocka_unit_test(a_process_that_waits_for_its_end_is_no_longer_at_work),
-        cmocka_unit_test(a_long_way_out_does_not_hide_what_was_held_before),
-        cmocka_unit_test(what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out),
+        cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
+        cmocka_unit_test(sample_of_size_0_or_interval_0_has_its_own_weight),
+        cmocka_unit_test(time_of_a_step_is_interpolated),
+        cmocka_unit_test(restarted_steps_have_a_valid_time),
+        cmocka_unit_test(last_reading_at_or_before_a_time_is_found),
+        cmocka_unit_test(empty_profile_has_no_readings),
+        cmocka_unit_test(readings_after_the_work_is_done_are_excluded),
+        cmocka_unit_test(idle_process_at_its_end_is_not_at_work),
+        cmocka_unit_test(long_exit_does_not_hide_memory_held_before),
+        cmocka_unit_test(process_is_at_work_until_it_starts_to_exit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

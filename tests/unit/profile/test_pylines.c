@@ -1,4 +1,4 @@
-/* Line tables of every form: made by hand, damaged, and of the Python that is here. */
+/* Line tables of every format: built by hand, damaged, and of the installed Python. */
 #include "profile/pylines.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define V311 UINT32_C(0x030b02f0)
 #define V314 UINT32_C(0x030e00f0)
 
-/* The line at OFFSET, or a negative errno. */
+/* Returns the line at OFFSET, or a negative errno. */
 static int64_t line(const void *table, size_t len, uint32_t version, uint32_t first,
                     uint32_t offset)
 {
@@ -26,7 +26,7 @@ static int64_t line(const void *table, size_t len, uint32_t version, uint32_t fi
     return r < 0 ? r : (int64_t)ret;
 }
 
-static void pairs_of_3_9_add_up_and_the_last_line_goes_on(void **state)
+static void python_3_9_line_pairs_add_up(void **state)
 {
     static const uint8_t t[] = {0, 1, 6, 2, 8, 0xfe /* -2 */, 255, 0, 1, 5};
     (void)state;
@@ -39,7 +39,7 @@ static void pairs_of_3_9_add_up_and_the_last_line_goes_on(void **state)
     assert_int_equal(line(t, sizeof(t), V39, 10, 100000), 16);
 }
 
-static void ranges_of_3_10_may_have_no_line(void **state)
+static void python_3_10_ranges_may_have_no_line(void **state)
 {
     static const uint8_t t[] = {4, 1, 2, 0x80 /* none */, 0, 100, 254, 27, 6, 0xff /* -1 */};
     (void)state;
@@ -56,11 +56,11 @@ static const uint8_t locations[] = {
     0x80 | 11 << 3 | 0, 4,    9,          /* next line */
     0x80 | 13 << 3 | 0, 7,                /* −3 */
     0x80 | 14 << 3 | 0, 0x4c, 2, 0, 1, 2, /* 70 × 2 = 0b10_001100 */
-    0x80 | 15 << 3 | 7,                   /* eight units of none */
-    0x80 | 12 << 3 | 0, 0,    0,          /* two lines on */
+    0x80 | 15 << 3 | 7,                   /* eight units without a line */
+    0x80 | 12 << 3 | 0, 0,    0,          /* two lines further */
 };
 
-static void locations_of_3_11_have_six_forms(void **state)
+static void python_3_11_locations_have_six_forms(void **state)
 {
     static const uint32_t versions[] = {V311, V314};
     (void)state;
@@ -76,7 +76,7 @@ static void locations_of_3_11_have_six_forms(void **state)
     }
 }
 
-static void a_damaged_table_is_told_from_one_without_the_line(void **state)
+static void damaged_line_table_differs_from_a_missing_line(void **state)
 {
     static const uint8_t odd[] = {4, 1, 2};
     static const uint8_t no_start[] = {0x11};
@@ -91,12 +91,12 @@ static void a_damaged_table_is_told_from_one_without_the_line(void **state)
     assert_int_equal(line(endless, sizeof(endless), V311, 1, 0), -EBADMSG);
     assert_int_equal(line(odd, 0, V310, 1, 0), -ENODATA);
     assert_int_equal(line(NULL, 0, V311, 1, 0), -ENODATA);
-    memset(far, 0x7f, sizeof(far)); /* 127 lines a pair */
+    memset(far, 0x7f, sizeof(far)); /* 127 lines per pair */
     assert_int_equal(line(far, sizeof(far), V39, INT32_MAX, UINT32_MAX - 1), -EBADMSG);
     assert_int_equal(line(far, sizeof(far), V39, UINT32_MAX, 0), -EBADMSG);
 }
 
-static void lines_before_the_first_are_none(void **state)
+static void line_numbers_below_1_are_missing(void **state)
 {
     static const uint8_t t[] = {0x80 | 13 << 3, 5 /* −2 */};
     (void)state;
@@ -104,7 +104,7 @@ static void lines_before_the_first_are_none(void **state)
     assert_int_equal(line(t, sizeof(t), V311, 3, 0), 1);
 }
 
-static void other_versions_are_not_guessed_at(void **state)
+static void line_tables_of_other_versions_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(line(locations, sizeof(locations), UINT32_C(0x030800f0), 1, 0), -ENOTSUP);
@@ -113,14 +113,15 @@ static void other_versions_are_not_guessed_at(void **state)
     assert_int_equal(line(locations, sizeof(locations), 0, 1, 0), -ENOTSUP);
 }
 
-static void no_bytes_whatever_are_read_past_their_end(void **state)
+static void random_line_tables_are_never_read_past_their_end(void **state)
 {
     static const uint32_t versions[] = {V39, V310, V311};
     uint64_t random = 88172645463325252U;
     (void)state;
     for (unsigned i = 0; i < 30000; i++) {
         size_t len = i % 40;
-        uint8_t *t = malloc(len ? len : 1); /* on its own, for the sanitizer to see its end */
+        uint8_t *t =
+            malloc(len ? len : 1); /* allocated separately, so that the sanitizer knows its end */
         uint32_t ret = 77;
         for (size_t k = 0; k < len; k++) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
@@ -133,8 +134,8 @@ static void no_bytes_whatever_are_read_past_their_end(void **state)
     }
 }
 
-/* One line of a code object: version, first line, table, then START:END:LINE for all of co_lines().
- */
+/* Prints one line per code object: version, first line, table, then START:END:LINE for all of
+ * co_lines(). */
 static const char script[] =
     "import sys, types, argparse, asyncio.base_events, enum, json.encoder, typing\n"
     "if sys.version_info < (3, 10): sys.exit()\n"
@@ -160,7 +161,7 @@ static size_t from_hex(const char *hex, uint8_t *ret)
     return n;
 }
 
-/* How many instructions were compared. */
+/* Returns the number of instructions compared. */
 static size_t check_code(char *text)
 {
     char *save = NULL;
@@ -179,7 +180,7 @@ static size_t check_code(char *text)
     return checked;
 }
 
-static void the_python_that_is_here_agrees_on_every_instruction(void **state)
+static void installed_python_agrees_on_every_instruction(void **state)
 {
     char path[] = "/tmp/ebb-test-XXXXXX", command[128], *text = NULL;
     size_t cap = 0, checked = 0;
@@ -207,14 +208,14 @@ static void the_python_that_is_here_agrees_on_every_instruction(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_of_3_9_add_up_and_the_last_line_goes_on),
-        cmocka_unit_test(ranges_of_3_10_may_have_no_line),
-        cmocka_unit_test(locations_of_3_11_have_six_forms),
-        cmocka_unit_test(a_damaged_table_is_told_from_one_without_the_line),
-        cmocka_unit_test(lines_before_the_first_are_none),
-        cmocka_unit_test(other_versions_are_not_guessed_at),
-        cmocka_unit_test(no_bytes_whatever_are_read_past_their_end),
-        cmocka_unit_test(the_python_that_is_here_agrees_on_every_instruction),
+        cmocka_unit_test(python_3_9_line_pairs_add_up),
+        cmocka_unit_test(python_3_10_ranges_may_have_no_line),
+        cmocka_unit_test(python_3_11_locations_have_six_forms),
+        cmocka_unit_test(damaged_line_table_differs_from_a_missing_line),
+        cmocka_unit_test(line_numbers_below_1_are_missing),
+        cmocka_unit_test(line_tables_of_other_versions_are_refused),
+        cmocka_unit_test(random_line_tables_are_never_read_past_their_end),
+        cmocka_unit_test(installed_python_agrees_on_every_instruction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The history of a heap: written from a table, read back, damaged, and at a full disk. */
+/* The history of a heap: written from a table, read back, damaged, and on a full disk. */
 #include "profile/store.h"
 
 #include <stdarg.h>
@@ -89,7 +89,7 @@ static struct profile *parse(const struct buf *b, struct store_damage *ret_damag
     return p;
 }
 
-/* What is in the file, which must be without damage. */
+/* Reads the file, which must be undamaged. */
 static struct profile *read_back(struct fixture *f)
 {
     struct buf b = {0};
@@ -119,7 +119,7 @@ static double weight(uint64_t size)
     return profile_weight_bytes(size, FAKE_INTERVAL);
 }
 
-static void names_and_stacks_come_back(void **state)
+static void names_and_stacks_are_read_back(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -148,13 +148,13 @@ static void names_and_stacks_come_back(void **state)
     profile_free(p);
 }
 
-/* Of the bytes that one sample stands for: s²(1 − p)/p². */
+/* Variance of the bytes that one sample represents: s²(1 − p)/p². */
 static double variance(uint64_t size)
 {
     return weight(size) * weight(size) * (1 - profile_probability(size, FAKE_INTERVAL));
 }
 
-static void a_reading_tells_what_each_site_holds(void **state)
+static void reading_has_the_live_bytes_of_each_site(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -179,10 +179,10 @@ static void a_reading_tells_what_each_site_holds(void **state)
     profile_free(p);
 }
 
-static void readings_are_changes_that_add_up(void **state)
+static void reading_differences_add_up(void **state)
 {
     struct fixture *f = *state;
-    enum { READINGS = 150 }; /* past two whole ones */
+    enum { READINGS = 150 }; /* enough for two whole readings */
     fake_fill(&f->fake);
     for (int i = 0; i < READINGS; i++) {
         fake_live(&f->fake, 1, 1 << 20, 0);
@@ -202,7 +202,7 @@ static void readings_are_changes_that_add_up(void **state)
     profile_free(p);
 }
 
-static void only_the_last_reading_has_sites_that_hold_nothing(void **state)
+static void only_the_last_reading_has_sites_without_live_bytes(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -224,7 +224,7 @@ static void only_the_last_reading_has_sites_that_hold_nothing(void **state)
     profile_free(p);
 }
 
-static void each_reading_has_the_arenas_of_its_moment(void **state)
+static void each_reading_has_its_own_arena_bytes(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -238,7 +238,7 @@ static void each_reading_has_the_arenas_of_its_moment(void **state)
     profile_free(p);
 }
 
-static void a_snapshot_has_every_sample_with_its_age(void **state)
+static void snapshot_has_every_sample_with_its_age(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -252,7 +252,7 @@ static void a_snapshot_has_every_sample_with_its_age(void **state)
     assert_int_equal(s->t_ns, at_s(2));
     assert_int_equal(s->step, 5);
     assert_int_equal(s->count, 4);
-    /* by site; within one, the youngest first */
+    /* by site; within a site, the youngest first */
     const uint64_t sizes[] = {1000, 4 << 20, 3000, 64 << 20};
     const double born_s[] = {0.7, 0.5, 0.1, 0.9};
     for (int i = 0; i < 4; i++) {
@@ -265,7 +265,28 @@ static void a_snapshot_has_every_sample_with_its_age(void **state)
     profile_free(p);
 }
 
-static void a_sample_from_the_future_is_new(void **state)
+static void snapshot_has_samples_of_every_kind(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    for (uint32_t kind = 0; kind < HEAP_KINDS; kind++)
+        f->fake.table->live[fake_live(&f->fake, 2, 100 + kind, 900 - kind)].kind_turn = kind;
+    take(f, 2, 5, STORE_DUE);
+    struct profile *p = read_back(f);
+    const struct profile_snapshot *s = &p->snapshots[0];
+    unsigned seen = 0;
+    assert_int_equal(s->count, 3 + HEAP_KINDS);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->samples[i].size >= 100 && s->samples[i].size < 100 + HEAP_KINDS) {
+            assert_int_equal(s->samples[i].kind, s->samples[i].size - 100);
+            assert_int_equal(s->samples[i].site, 2);
+            seen++;
+        }
+    assert_int_equal(seen, HEAP_KINDS);
+    profile_free(p);
+}
+
+static void sample_born_in_the_future_has_age_0(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -285,7 +306,7 @@ static size_t snapshots_after(struct fixture *f)
     return n;
 }
 
-static void snapshots_come_with_growth_and_epochs_but_not_too_often(void **state)
+static void snapshots_follow_growth_and_epochs_but_not_too_often(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -302,10 +323,10 @@ static void snapshots_come_with_growth_and_epochs_but_not_too_often(void **state
     take(f, 1201, -1, STORE_LAST);
     assert_int_equal(snapshots_after(f), 4);
     take(f, 2000, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 5); /* a quarter of the run */
+    assert_int_equal(snapshots_after(f), 5); /* a quarter of the run later */
 }
 
-static void asking_again_and_again_does_not_fill_the_file(void **state)
+static void repeated_requests_do_not_fill_the_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -316,12 +337,12 @@ static void asking_again_and_again_does_not_fill_the_file(void **state)
     for (int i = 1; i < 50; i++)
         assert_true(take(f, 10060 + i * 0.1, -1, STORE_ASKED) == live);
     assert_int_equal(store_size_bytes(f->writer), size);
-    take(f, 10066, -1, STORE_ASKED); /* a fresh reading; the snapshot is fresh enough */
+    take(f, 10066, -1, STORE_ASKED); /* a new reading; the snapshot is new enough */
     assert_true(store_size_bytes(f->writer) > size);
     assert_int_equal(snapshots_after(f), 2);
 }
 
-static void readings_get_rarer_with_time_and_with_size(void **state)
+static void readings_become_rarer_with_time_and_file_size(void **state)
 {
     (void)state;
     assert_int_equal(store_interval_ns(0, 0), 2 * NS_PER_S);
@@ -331,7 +352,7 @@ static void readings_get_rarer_with_time_and_with_size(void **state)
     assert_int_equal(store_interval_ns(0, UINT64_MAX), 512 * NS_PER_S);
 }
 
-static void what_is_new_later_is_added(void **state)
+static void later_additions_to_the_table_are_stored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -352,12 +373,12 @@ static void what_is_new_later_is_added(void **state)
     profile_free(p);
 }
 
-static void a_hostile_table_gives_a_profile_that_holds_its_promises(void **state)
+static void hostile_table_gives_a_valid_profile(void **state)
 {
     struct fixture *f = *state;
     struct heap_table *t = f->fake.table;
     fake_fill(&f->fake);
-    fake_node(&f->fake, fake_frame_native(5000, 1), 5);           /* 4: no such module, own child */
+    fake_node(&f->fake, fake_frame_native(5000, 1), 5); /* 4: an unknown module, its own parent */
     fake_node(&f->fake, fake_frame_python(0x7fffffff, 1), 70000); /* 5 */
     for (uint32_t i = 6; i < 1000; i++)
         fake_node(&f->fake, 1, i - 1); /* far too deep */
@@ -389,7 +410,7 @@ static void a_hostile_table_gives_a_profile_that_holds_its_promises(void **state
     profile_free(p);
 }
 
-static void a_table_whose_counts_fall_harms_nothing(void **state)
+static void table_with_decreasing_counts_is_harmless(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -406,7 +427,8 @@ static void a_table_whose_counts_fall_harms_nothing(void **state)
     profile_free(p);
 }
 
-/* Where the N-th block (from 0) of TYPE lies; the length of the file if there is none. */
+/* Returns the offset of the N-th block (from 0) of TYPE, or the length of the file if there is
+ * none. */
 static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
 {
     size_t at = BLOCK_FILE_HEAD_BYTES;
@@ -420,7 +442,7 @@ static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
     return b->len;
 }
 
-static void a_damaged_reading_costs_those_that_build_on_it(void **state)
+static void damaged_reading_loses_only_those_that_build_on_it(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -434,7 +456,8 @@ static void a_damaged_reading_costs_those_that_build_on_it(void **state)
     b.data[find_block(&b, STORE_READING, 10) + BLOCK_HEAD_BYTES] ^= 1;
     struct profile *p = parse(&b, &damage);
     assert_true(damage.bad_bytes > 0);
-    assert_int_equal(p->n_readings, 10 + 6); /* up to it, and from the next whole one on */
+    assert_int_equal(p->n_readings,
+                     10 + 6); /* up to the damage, and from the next whole reading on */
     assert_int_equal(p->readings[9].step, 9);
     assert_int_equal(p->readings[10].step, 64);
     check_near(p->readings[10].held[0].live_bytes,
@@ -443,7 +466,7 @@ static void a_damaged_reading_costs_those_that_build_on_it(void **state)
     buf_fini(&b);
 }
 
-static void damaged_names_leave_the_numbers(void **state)
+static void damaged_names_keep_the_numbers(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -461,7 +484,7 @@ static void damaged_names_leave_the_numbers(void **state)
     buf_fini(&b);
 }
 
-static void a_file_cut_anywhere_gives_what_is_whole_or_nothing(void **state)
+static void truncated_history_gives_its_intact_blocks(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -487,8 +510,8 @@ static void a_file_cut_anywhere_gives_what_is_whole_or_nothing(void **state)
     buf_fini(&b);
 }
 
-/* Nothing that comes later may build on what the disk would not have. */
-static void after_a_full_disk_everything_is_written_again(void **state)
+/* Nothing written later may depend on data that the disk refused. */
+static void everything_is_written_again_after_a_full_disk(void **state)
 {
     struct fixture *f = *state;
     struct rlimit before, small;
@@ -521,7 +544,7 @@ static void after_a_full_disk_everything_is_written_again(void **state)
     buf_fini(&b);
 }
 
-static void another_file_and_another_version_are_refused(void **state)
+static void foreign_file_and_another_version_are_refused(void **state)
 {
     struct fixture *f = *state;
     struct profile *p = NULL;
@@ -530,7 +553,7 @@ static void another_file_and_another_version_are_refused(void **state)
     assert_int_equal(store_parse("EBBTRACE, not a heap", 20, &p, NULL, &err), -EBADMSG);
     assert_int_equal(store_parse("", 0, &p, NULL, &err), -EBADMSG);
     load(f, &b);
-    assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -EBADMSG); /* nothing taken yet */
+    assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -EBADMSG); /* no reading yet */
     b.data[8] = 9;
     assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -ENOTSUP);
     assert_non_null(strstr(err.text, "version 9"));
@@ -538,7 +561,7 @@ static void another_file_and_another_version_are_refused(void **state)
     buf_fini(&b);
 }
 
-static void a_file_that_is_there_is_not_written_over(void **state)
+static void existing_history_is_not_overwritten(void **state)
 {
     struct fixture *f = *state;
     struct store_writer *second = NULL;
@@ -552,25 +575,26 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(names_and_stacks_come_back),
-        T(a_reading_tells_what_each_site_holds),
-        T(readings_are_changes_that_add_up),
-        T(only_the_last_reading_has_sites_that_hold_nothing),
-        T(each_reading_has_the_arenas_of_its_moment),
-        T(a_snapshot_has_every_sample_with_its_age),
-        T(a_sample_from_the_future_is_new),
-        T(snapshots_come_with_growth_and_epochs_but_not_too_often),
-        T(asking_again_and_again_does_not_fill_the_file),
-        T(readings_get_rarer_with_time_and_with_size),
-        T(what_is_new_later_is_added),
-        T(a_hostile_table_gives_a_profile_that_holds_its_promises),
-        T(a_table_whose_counts_fall_harms_nothing),
-        T(a_damaged_reading_costs_those_that_build_on_it),
-        T(damaged_names_leave_the_numbers),
-        T(a_file_cut_anywhere_gives_what_is_whole_or_nothing),
-        T(after_a_full_disk_everything_is_written_again),
-        T(another_file_and_another_version_are_refused),
-        T(a_file_that_is_there_is_not_written_over),
+        T(names_and_stacks_are_read_back),
+        T(reading_has_the_live_bytes_of_each_site),
+        T(reading_differences_add_up),
+        T(only_the_last_reading_has_sites_without_live_bytes),
+        T(each_reading_has_its_own_arena_bytes),
+        T(snapshot_has_every_sample_with_its_age),
+        T(sample_born_in_the_future_has_age_0),
+        T(snapshots_follow_growth_and_epochs_but_not_too_often),
+        T(repeated_requests_do_not_fill_the_file),
+        T(readings_become_rarer_with_time_and_file_size),
+        T(later_additions_to_the_table_are_stored),
+        T(hostile_table_gives_a_valid_profile),
+        T(table_with_decreasing_counts_is_harmless),
+        T(damaged_reading_loses_only_those_that_build_on_it),
+        T(damaged_names_keep_the_numbers),
+        T(truncated_history_gives_its_intact_blocks),
+        T(everything_is_written_again_after_a_full_disk),
+        T(foreign_file_and_another_version_are_refused),
+        T(existing_history_is_not_overwritten),
+        T(snapshot_has_samples_of_every_kind),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

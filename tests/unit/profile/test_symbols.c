@@ -1,5 +1,5 @@
-/* Names of this very program: with its DWARF, stripped, beside its debug file, and what else a path
- * in a recording may point at. */
+/* Symbols of this program: with DWARF, stripped, with a separate debug file, and for other paths
+ * that a recording may contain. */
 #include "profile/symbols.h"
 
 #include <elf.h>
@@ -35,7 +35,7 @@ __attribute__((noinline)) static uintptr_t here(void)
     return (uintptr_t)__builtin_return_address(0) - 1;
 }
 
-static volatile int add; /* what comes after the call, so that it stays a call */
+static volatile int add; /* work after the call, so that it does not become a tail call */
 
 static inline __attribute__((always_inline)) uintptr_t innermost_inlined(void)
 {
@@ -117,7 +117,7 @@ static size_t find(struct fixture *f, const char *path, uintptr_t at, struct sym
     return symbols_find(f->s, path, strlen(path), f->id, f->id_len, at - f->bias, ret);
 }
 
-/* Runs a command line with FORMAT's "%s" for the program and then the folder, twice over. */
+/* Runs a command line; "%s" in REST is the program and then the folder, twice. */
 static void shell(const struct fixture *f, const char *tool, const char *rest)
 {
     char command[2 * PATH_MAX];
@@ -154,7 +154,7 @@ static void check_inlined(const struct symbol *found, size_t n)
     assert_true(found[1].line < LINE_OF_OUTER);
 }
 
-static void inlined_functions_come_first_each_with_its_line(void **state)
+static void inlined_functions_come_first_with_their_lines(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX], again[SYMBOL_INLINE_MAX];
@@ -165,7 +165,7 @@ static void inlined_functions_come_first_each_with_its_line(void **state)
     assert_ptr_equal(again[0].function, found[0].function);
 }
 
-static void a_program_without_debug_information_still_has_its_symbol_table(void **state)
+static void program_without_debug_info_has_its_symbol_table(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -179,7 +179,7 @@ static void a_program_without_debug_information_still_has_its_symbol_table(void 
                         "ebb::Profiler::take(std::vector<int, std::allocator<int> > const&)");
 }
 
-static void a_stripped_program_has_no_names_but_those_of_its_debug_file(void **state)
+static void stripped_program_has_the_names_of_its_debug_file(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -193,7 +193,7 @@ static void a_stripped_program_has_no_names_but_those_of_its_debug_file(void **s
     check_inlined(found, n);
 }
 
-static void a_debug_file_beside_it_is_known_by_its_checksum(void **state)
+static void debuglink_file_is_verified_by_its_checksum(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -211,7 +211,7 @@ static void a_debug_file_beside_it_is_known_by_its_checksum(void **state)
                      0);
 }
 
-static void a_file_with_another_build_id_is_not_believed(void **state)
+static void file_with_another_build_id_is_ignored(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -230,7 +230,7 @@ static void a_file_with_another_build_id_is_not_believed(void **state)
     assert_int_equal(symbols_find(f->s, f->exe, len, NULL, 0, at, found), 0);
 }
 
-static void a_deleted_file_is_taken_if_the_same_one_is_there_again(void **state)
+static void deleted_file_is_used_if_it_exists_again(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -239,7 +239,7 @@ static void a_deleted_file_is_taken_if_the_same_one_is_there_again(void **state)
     assert_int_equal(find(f, path, outer_function(), found) > 0, f->id_len > 0);
 }
 
-static void a_sysroot_is_looked_in_first(void **state)
+static void sysroot_is_searched_first(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -254,7 +254,7 @@ static void a_sysroot_is_looked_in_first(void **state)
     symbols_free(s);
 }
 
-static void what_is_no_file_is_not_waited_for(void **state)
+static void fifo_in_place_of_a_module_does_not_block(void **state)
 {
     static const char *const paths[] = {"/dev/zero",  "/dev/tty",   "/",        "",      "vdso",
                                         "/proc/kmsg", "/no\n/such", "\x1b[31m", "[heap]"};
@@ -262,7 +262,7 @@ static void what_is_no_file_is_not_waited_for(void **state)
     struct symbol found[SYMBOL_INLINE_MAX];
     char cut[] = "/dev/null\0hidden";
     assert_int_equal(mkfifo(in_folder(f, "fifo"), 0600), 0);
-    alarm(500); /* or the test would hang for ever */
+    alarm(500); /* otherwise a failure would hang */
     assert_int_equal(find(f, in_folder(f, "fifo"), 0x1000, found), 0);
     shell(f, "ln", "-s \"$F\"/fifo \"$F\"/link && ln -s loop \"$F\"/loop && : >\"$F\"/empty");
     assert_int_equal(find(f, in_folder(f, "link"), 0x1000, found), 0);
@@ -277,7 +277,7 @@ static void what_is_no_file_is_not_waited_for(void **state)
     assert_true(find(f, in_folder(f, "good"), outer_function(), found) > 0);
 }
 
-static void an_address_in_no_function_has_no_name(void **state)
+static void address_outside_functions_has_no_name(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -286,8 +286,9 @@ static void an_address_in_no_function_has_no_name(void **state)
     assert_int_equal(find(f, f->exe, UINT64_MAX, found), 0);
 }
 
-/* Two of its bytes changed, and every fourth time cut short: whatever is found, nothing breaks. */
-static void a_damaged_file_breaks_nothing(void **state)
+/* Two bytes are changed, and every fourth file is truncated; the reader must survive all of
+ * them. */
+static void damaged_elf_files_are_survived(void **state)
 {
     enum { ROUNDS = 60 };
     struct fixture *f = *state;
@@ -320,7 +321,7 @@ static void a_damaged_file_breaks_nothing(void **state)
     assert_true(answers > 0 && answers < ROUNDS);
 }
 
-static void of_several_names_the_plainest_is_taken(void **state)
+static void name_with_fewest_underscores_is_chosen(void **state)
 {
     struct fixture *f = *state;
     struct elf_function items[] = {{0x10, 8, 1}, {0x20, 16, 1}, {0x20, 16, 8}, {0x40, 0, 13}};
@@ -343,23 +344,21 @@ static void of_several_names_the_plainest_is_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(inlined_functions_come_first_each_with_its_line, setup,
+        cmocka_unit_test_setup_teardown(inlined_functions_come_first_with_their_lines, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(
-            a_program_without_debug_information_still_has_its_symbol_table, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_stripped_program_has_no_names_but_those_of_its_debug_file,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_debug_file_beside_it_is_known_by_its_checksum, setup,
+        cmocka_unit_test_setup_teardown(program_without_debug_info_has_its_symbol_table, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_file_with_another_build_id_is_not_believed, setup,
+        cmocka_unit_test_setup_teardown(stripped_program_has_the_names_of_its_debug_file, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_deleted_file_is_taken_if_the_same_one_is_there_again,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_sysroot_is_looked_in_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_not_waited_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_address_in_no_function_has_no_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_file_breaks_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(of_several_names_the_plainest_is_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(debuglink_file_is_verified_by_its_checksum, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(file_with_another_build_id_is_ignored, setup, teardown),
+        cmocka_unit_test_setup_teardown(deleted_file_is_used_if_it_exists_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(sysroot_is_searched_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(fifo_in_place_of_a_module_does_not_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(address_outside_functions_has_no_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_elf_files_are_survived, setup, teardown),
+        cmocka_unit_test_setup_teardown(name_with_fewest_underscores_is_chosen, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

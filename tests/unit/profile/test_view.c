@@ -38,7 +38,7 @@ static void scene_end(struct scene *s)
     names_free(s->names);
 }
 
-static void rows_have_their_line_callers_and_stack(void **state)
+static void view_rows_have_line_callers_and_stack(void **state)
 {
     struct scene s;
     (void)state;
@@ -58,7 +58,7 @@ static void rows_have_their_line_callers_and_stack(void **state)
     scene_end(&s);
 }
 
-static void top_cuts_rows_but_not_their_count(void **state)
+static void top_limits_view_rows_but_not_their_count(void **state)
 {
     struct scene s;
     (void)state;
@@ -70,7 +70,7 @@ static void top_cuts_rows_but_not_their_count(void **state)
     scene_end(&s);
 }
 
-static void tree_adds_up_to_what_lives(void **state)
+static void call_tree_adds_up_to_the_live_bytes(void **state)
 {
     struct scene s;
     struct marks none;
@@ -94,7 +94,7 @@ static void tree_adds_up_to_what_lives(void **state)
     scene_end(&s);
 }
 
-static void rows_survive_json(void **state)
+static void view_rows_survive_json(void **state)
 {
     struct scene s;
     struct profile_view back;
@@ -107,7 +107,8 @@ static void rows_survive_json(void **state)
     json_t *again = profile_rows_json(&back, 9);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(back.rows[i].verdict.word, s.view.rows[i].verdict.word);
-        json_object_del(json_array_get(rows, i), "verdict"); /* its evidence is not read back */
+        json_object_del(json_array_get(rows, i),
+                        "verdict"); /* the evidence of a verdict is not read back */
         json_object_del(json_array_get(again, i), "verdict");
     }
     assert_true(json_equal(rows, again));
@@ -117,7 +118,7 @@ static void rows_survive_json(void **state)
     scene_end(&s);
 }
 
-static void rows_of_a_foreign_document_are_survived(void **state)
+static void view_rows_of_a_foreign_document_are_survived(void **state)
 {
     struct profile_view v;
     (void)state;
@@ -135,11 +136,11 @@ static void rows_of_a_foreign_document_are_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_have_their_line_callers_and_stack),
-        cmocka_unit_test(top_cuts_rows_but_not_their_count),
-        cmocka_unit_test(tree_adds_up_to_what_lives),
-        cmocka_unit_test(rows_survive_json),
-        cmocka_unit_test(rows_of_a_foreign_document_are_survived),
+        cmocka_unit_test(view_rows_have_line_callers_and_stack),
+        cmocka_unit_test(top_limits_view_rows_but_not_their_count),
+        cmocka_unit_test(call_tree_adds_up_to_the_live_bytes),
+        cmocka_unit_test(view_rows_survive_json),
+        cmocka_unit_test(view_rows_of_a_foreign_document_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

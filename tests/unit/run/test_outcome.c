@@ -1,4 +1,4 @@
-/* run.json read back and written again, and documents that others wrote. */
+/* run.json is read and written again, also if another program wrote it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "run/outcome.h"
 
-/* Every key of BEFORE that is a part of an outcome is in AFTER, and the same. */
+/* Checks that every key of BEFORE that belongs to an outcome is in AFTER with the same value. */
 static void keys_are_kept(const json_t *before, const json_t *after, const char *where)
 {
     const char *key;
@@ -38,7 +38,7 @@ static void keys_are_kept(const json_t *before, const json_t *after, const char 
     }
 }
 
-static void run_json_of_an_earlier_version_is_written_as_it_was(void **state)
+static void run_json_of_an_earlier_version_is_written_unchanged(void **state)
 {
     struct outcome o = {0};
     json_t *doc = json_load_file("tests/data/versions/0.1.0/run/run.json", 0, NULL);
@@ -55,7 +55,7 @@ static void run_json_of_an_earlier_version_is_written_as_it_was(void **state)
     json_decref(doc);
 }
 
-static void a_document_that_is_no_object_reads_as_an_empty_outcome(void **state)
+static void document_that_is_not_an_object_is_an_empty_outcome(void **state)
 {
     struct outcome o = {0};
     json_t *doc = json_pack("[i]", 3);
@@ -66,7 +66,7 @@ static void a_document_that_is_no_object_reads_as_an_empty_outcome(void **state)
     json_decref(doc);
 }
 
-static void memory_is_returned_but_for_two_per_cent_or_20_mib(void **state)
+static void memory_counts_as_returned_within_2_percent_or_20_mib(void **state)
 {
     struct outcome_returned r = {.has_before_bytes = true,
                                  .has_peak_bytes = true,
@@ -85,9 +85,9 @@ static void memory_is_returned_but_for_two_per_cent_or_20_mib(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_json_of_an_earlier_version_is_written_as_it_was),
-        cmocka_unit_test(a_document_that_is_no_object_reads_as_an_empty_outcome),
-        cmocka_unit_test(memory_is_returned_but_for_two_per_cent_or_20_mib),
+        cmocka_unit_test(run_json_of_an_earlier_version_is_written_unchanged),
+        cmocka_unit_test(document_that_is_not_an_object_is_an_empty_outcome),
+        cmocka_unit_test(memory_counts_as_returned_within_2_percent_or_20_mib),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

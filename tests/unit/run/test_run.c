@@ -1,4 +1,4 @@
-/* The model of a run: who lives, who is kept of the dead, the job's signals, marks, observers. */
+/* The model of a run: living and dead entities, the job's signals, marks, observers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void add_mark(struct run *run, unsigned t_s, const char *text)
     run_add_mark(run, &m);
 }
 
-static void run_keeps_the_largest_of_the_dead(void **state)
+static void run_keeps_the_largest_dead_processes(void **state)
 {
     struct run_settings o = run_settings_live;
     struct run_entity **list;
@@ -77,7 +77,7 @@ static void run_keeps_the_largest_of_the_dead(void **state)
     run_free(run);
 }
 
-static void run_rather_keeps_the_dead_that_lived_long(void **state)
+static void run_prefers_dead_processes_that_lived_long(void **state)
 {
     struct run_settings o = run_settings_live;
     (void)state;
@@ -114,7 +114,7 @@ static void process_peak_is_the_larger_of_hwm_and_rss(void **state)
     run_free(run);
 }
 
-static void job_memory_is_the_charge_where_there_is_one(void **state)
+static void job_memory_is_the_cgroup_charge_if_known(void **state)
 {
     struct run *run = make_run(&run_settings_read);
     struct sample s = {0};
@@ -181,7 +181,7 @@ static void too_many_steps_are_thinned_by_their_number(void **state)
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "KIND=step\nSTEP=%u\n", i);
         add_mark(run, i, text);
-        add_mark(run, i, text); /* of another rank */
+        add_mark(run, i, text); /* the same step from another rank */
         if (i % 100 == 0)
             add_mark(run, i, "KIND=save\n");
     }
@@ -307,10 +307,10 @@ static void observer_sees_every_item_and_every_entity_that_is_freed(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_keeps_the_largest_of_the_dead),
-        cmocka_unit_test(run_rather_keeps_the_dead_that_lived_long),
+        cmocka_unit_test(run_keeps_the_largest_dead_processes),
+        cmocka_unit_test(run_prefers_dead_processes_that_lived_long),
         cmocka_unit_test(process_peak_is_the_larger_of_hwm_and_rss),
-        cmocka_unit_test(job_memory_is_the_charge_where_there_is_one),
+        cmocka_unit_test(job_memory_is_the_cgroup_charge_if_known),
         cmocka_unit_test(figures_die_with_their_process),
         cmocka_unit_test(too_many_steps_are_thinned_by_their_number),
         cmocka_unit_test(phases_versions_segments_and_guard_notes_are_kept),

@@ -1,4 +1,4 @@
-/* A run from a table: groups become processes, columns and a file beside it become marks. */
+/* A run read from a table: groups become processes; columns and the marks file become marks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,12 +78,12 @@ static void groups_of_a_table_become_processes(void **state)
     assert_int_equal(a->peak_bytes, 110);
     assert_true(series_last(a->signal[SAMPLE_RSS], &last) && last.v == 90);
     assert_int_equal(last.t_ns, 41 * NS_PER_S);
-    assert_true(b->is_dead); /* it ended long before the table */
+    assert_true(b->is_dead); /* its last row is long before the end of the table */
     assert_int_equal(b->died_ns, 0);
     run_free(run);
 }
 
-static void marks_of_a_file_are_put_in_order_of_time(void **state)
+static void marks_of_a_file_are_sorted_by_time(void **state)
 {
     struct folder *f = *state;
     struct run_mark_cursor cursor = {{0}};
@@ -113,7 +113,7 @@ static void steps_epochs_and_phases_come_from_columns(void **state)
     run_free(run);
 }
 
-static void a_table_by_step_has_a_second_for_each(void **state)
+static void table_by_step_has_one_second_per_step(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "run,step,rss_mb\na,10,1\na,20,2\nb b,10,4\n");
@@ -126,7 +126,7 @@ static void a_table_by_step_has_a_second_for_each(void **state)
     run_free(run);
 }
 
-static void a_table_that_cannot_be_placed_in_time_gets_a_sentence(void **state)
+static void marks_for_a_table_without_time_are_an_error(void **state)
 {
     struct folder *f = *state;
     struct run_settings settings = run_settings_read;
@@ -142,7 +142,7 @@ static void a_table_that_cannot_be_placed_in_time_gets_a_sentence(void **state)
     assert_non_null(strstr(err.text, "--time-column"));
 }
 
-static void of_too_many_groups_those_with_the_most_rows_stay(void **state)
+static void groups_with_the_most_rows_are_kept(void **state)
 {
     enum { COUNT = 20000 };
     struct folder *f = *state;
@@ -165,11 +165,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CSV_TEST(groups_of_a_table_become_processes),
-        CSV_TEST(marks_of_a_file_are_put_in_order_of_time),
+        CSV_TEST(marks_of_a_file_are_sorted_by_time),
         CSV_TEST(steps_epochs_and_phases_come_from_columns),
-        CSV_TEST(a_table_by_step_has_a_second_for_each),
-        CSV_TEST(a_table_that_cannot_be_placed_in_time_gets_a_sentence),
-        CSV_TEST(of_too_many_groups_those_with_the_most_rows_stay),
+        CSV_TEST(table_by_step_has_one_second_per_step),
+        CSV_TEST(marks_for_a_table_without_time_are_an_error),
+        CSV_TEST(groups_with_the_most_rows_are_kept),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);
 }

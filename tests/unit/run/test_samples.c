@@ -1,4 +1,5 @@
-/* A recording that is known to the byte, thinned: extremes, processes, marks, ranges, a cut end. */
+/* Samples of a recording whose content is known exactly: extremes, processes, marks, ranges, a
+ * truncated file. */
 #include "run/samples.h"
 
 #include <stdarg.h>
@@ -27,7 +28,7 @@ static char *folder_path(char path[256], const char *name)
     return path;
 }
 
-/* One tick a second; the job's memory is a sawtooth with one spike and one dent. */
+/* One tick per second. The job's memory is a sawtooth with one spike and one dip. */
 static uint64_t job_at(unsigned tick)
 {
     return tick == 1234 ? 900000000 : tick == 3001 ? 5 : 1000000 + tick % 100 * 1000;
@@ -43,8 +44,8 @@ static void tell_mark(struct trace_writer *w, uint64_t t_ns, const char *kind, u
     trace_writer_mark(w, &m);
 }
 
-/* Process I holds (I + 1) MB, and lives from tick 10 * I on. */
-static void tell_tick(struct trace_writer *w, unsigned tick)
+/* Process I has (I + 1) MB and lives from tick 10 * I on. */
+static void write_tick(struct trace_writer *w, unsigned tick)
 {
     uint64_t t_ns = start_ns + (tick + 1) * NS_PER_S;
     struct sample machine = {0}, gpu = {0};
@@ -86,7 +87,7 @@ static const char *known_recording(void)
     json_decref(header);
     trace_writer_entity(w, start_ns, ENTITY_GPU, 0, "a GPU");
     for (unsigned tick = 0, step = 0, save = 0; tick < TICKS; tick++) {
-        tell_tick(w, tick);
+        write_tick(w, tick);
         for (; step < STEPS && step * TICKS / STEPS <= tick; step++)
             tell_mark(w, start_ns + (tick + 1) * NS_PER_S, "step", step);
         for (; save < SAVES && save * TICKS / SAVES <= tick; save++)
@@ -126,7 +127,7 @@ static uint64_t extreme(const json_t *list, bool largest)
     return found;
 }
 
-static void spikes_and_dents_survive_any_thinning(void **state)
+static void spikes_and_dips_survive_any_number_of_points(void **state)
 {
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
@@ -146,7 +147,7 @@ static void spikes_and_dents_survive_any_thinning(void **state)
     }
 }
 
-static void a_range_is_a_range(void **state)
+static void samples_are_limited_to_the_requested_range(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 1200 * NS_PER_S, 1300 * NS_PER_S, 200);
@@ -169,7 +170,7 @@ static void a_range_is_a_range(void **state)
     json_decref(doc);
 }
 
-static void the_largest_processes_are_there_from_the_largest_on(void **state)
+static void largest_processes_are_listed_in_order(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -193,7 +194,7 @@ static void the_largest_processes_are_there_from_the_largest_on(void **state)
     json_decref(doc);
 }
 
-static void steps_are_thinned_before_anything_else(void **state)
+static void step_marks_are_thinned_first(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -215,7 +216,7 @@ static void steps_are_thinned_before_anything_else(void **state)
     json_decref(doc);
 }
 
-static void times_count_from_the_jobs_start(void **state)
+static void sample_times_count_from_the_start_of_the_job(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(wall_ns + 3 * NS_PER_S, 0, 0, 4000);
@@ -237,7 +238,7 @@ static void copy_two_thirds(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-static void a_cut_recording_gives_what_it_has(void **state)
+static void truncated_recording_gives_its_samples(void **state)
 {
     (void)state;
     char path[256];
@@ -253,12 +254,12 @@ static void a_cut_recording_gives_what_it_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spikes_and_dents_survive_any_thinning),
-        cmocka_unit_test(a_range_is_a_range),
-        cmocka_unit_test(the_largest_processes_are_there_from_the_largest_on),
-        cmocka_unit_test(steps_are_thinned_before_anything_else),
-        cmocka_unit_test(times_count_from_the_jobs_start),
-        cmocka_unit_test(a_cut_recording_gives_what_it_has),
+        cmocka_unit_test(spikes_and_dips_survive_any_number_of_points),
+        cmocka_unit_test(samples_are_limited_to_the_requested_range),
+        cmocka_unit_test(largest_processes_are_listed_in_order),
+        cmocka_unit_test(step_marks_are_thinned_first),
+        cmocka_unit_test(sample_times_count_from_the_start_of_the_job),
+        cmocka_unit_test(truncated_recording_gives_its_samples),
     };
     assert_non_null(mkdtemp(folder));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static void series_after_is_the_first_reading_at_or_after_a_time(void **state)
     series_fini(&s);
 }
 
-static void series_takes_time_that_goes_back_as_standing_still(void **state)
+static void series_replaces_a_time_that_goes_back(void **state)
 {
     struct series s;
     struct series_point p;
@@ -152,7 +152,7 @@ int main(void)
         cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_both_ends),
         cmocka_unit_test(series_of_sparse_readings_stays_within_its_buckets),
         cmocka_unit_test(series_after_is_the_first_reading_at_or_after_a_time),
-        cmocka_unit_test(series_takes_time_that_goes_back_as_standing_still),
+        cmocka_unit_test(series_replaces_a_time_that_goes_back),
         cmocka_unit_test(series_starts_at_the_last_reading_of_its_first_second),
         cmocka_unit_test(series_newest_are_the_maxima_of_the_last_buckets),
     };

@@ -1,4 +1,4 @@
-/* The small picture of a run's memory, and what comes back of a foreign document. */
+/* The sparkline of a run's memory, and reading it back from JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static json_int_t piece(const json_t *list, size_t i)
     return json_integer_value(json_array_get(list, i));
 }
 
-static void spark_of_a_long_run_has_the_largest_of_each_piece(void **state)
+static void sparkline_of_a_long_run_has_the_maximum_of_each_interval(void **state)
 {
     struct series s;
     (void)state;
@@ -31,7 +31,7 @@ static void spark_of_a_long_run_has_the_largest_of_each_piece(void **state)
     series_fini(&s);
 }
 
-static void spark_comes_back_from_its_document_and_can_be_added_to(void **state)
+static void sparkline_read_from_json_can_be_continued(void **state)
 {
     struct series s, back = {0};
     (void)state;
@@ -51,7 +51,7 @@ static void spark_comes_back_from_its_document_and_can_be_added_to(void **state)
     series_fini(&back);
 }
 
-static void spark_documents_that_make_no_sense_are_refused(void **state)
+static void invalid_sparkline_documents_are_refused(void **state)
 {
     static const char *const texts[] = {
         "{}",
@@ -86,9 +86,9 @@ static void spark_documents_that_make_no_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spark_of_a_long_run_has_the_largest_of_each_piece),
-        cmocka_unit_test(spark_comes_back_from_its_document_and_can_be_added_to),
-        cmocka_unit_test(spark_documents_that_make_no_sense_are_refused),
+        cmocka_unit_test(sparkline_of_a_long_run_has_the_maximum_of_each_interval),
+        cmocka_unit_test(sparkline_read_from_json_can_be_continued),
+        cmocka_unit_test(invalid_sparkline_documents_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

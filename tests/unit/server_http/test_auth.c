@@ -1,4 +1,4 @@
-/* Tokens and their files, names that a server may be called by, and sessions that outlive it. */
+/* Tokens and their files, host names, and sessions that survive a restart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static int read_token(int folder, const char *name, char ret[300])
     return len == AUTH_SECRET_SIZE ? 0 : -1;
 }
 
-static void a_secret_equals_itself_alone(void **state)
+static void secret_comparison_accepts_only_the_same_secret(void **state)
 {
     (void)state;
     assert_true(auth_secret_equal("abc", "abc"));
@@ -73,7 +73,7 @@ static void a_secret_equals_itself_alone(void **state)
     assert_false(auth_secret_equal("", ""));
 }
 
-static void tokens_are_made_once_for_the_servers_user_alone(void **state)
+static void token_files_are_created_once_with_mode_0600(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -96,7 +96,7 @@ static void tokens_are_made_once_for_the_servers_user_alone(void **state)
     assert_string_not_equal(first, again);
 }
 
-static void a_token_that_others_can_read_is_refused(void **state)
+static void token_readable_by_others_is_refused(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -108,7 +108,7 @@ static void a_token_that_others_can_read_is_refused(void **state)
     assert_null(a);
 }
 
-static void a_token_that_is_short_or_no_text_is_refused(void **state)
+static void short_or_binary_token_is_refused(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -123,7 +123,7 @@ static void a_token_that_is_short_or_no_text_is_refused(void **state)
     assert_null(a);
 }
 
-static void only_a_right_token_opens_a_session(void **state)
+static void only_the_right_token_opens_a_session(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -149,7 +149,7 @@ static void only_a_right_token_opens_a_session(void **state)
     auth_free(a);
 }
 
-static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **state)
+static void ten_wrong_tokens_lock_login_except_with_the_right_token(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -173,7 +173,7 @@ static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **
     auth_free(a);
 }
 
-static void sessions_are_bounded_and_outlive_the_server(void **state)
+static void sessions_are_bounded_and_survive_a_restart(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -187,7 +187,7 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
-    /* many readers take no place from those who may write */
+    /* readers' sessions do not displace the owner's */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
                          HTTP_READER);
@@ -207,8 +207,8 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     assert_non_null(strstr(text, grant.view));
 }
 
-/* As an earlier version wrote them, or as nobody did. */
-static void sessions_without_a_key_are_forgotten(void **state)
+/* Files of an earlier version, and invalid ones. */
+static void stored_sessions_without_a_key_are_dropped(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -231,7 +231,7 @@ static void sessions_without_a_key_are_forgotten(void **state)
     assert_ptr_equal(strchr(text, '\n'), text + n - 1);
 }
 
-static void literal_addresses_and_names_that_were_allowed_are_ours(void **state)
+static void host_check_accepts_literal_addresses_and_allowed_names(void **state)
 {
     (void)state;
     static const char *const hosts[] = {"gpu.example", NULL};
@@ -253,7 +253,7 @@ static void literal_addresses_and_names_that_were_allowed_are_ours(void **state)
     assert_false(auth_host_ok(NULL, "gpu.example"));
 }
 
-static void an_origin_is_ours_when_it_is_the_host(void **state)
+static void origin_is_accepted_if_it_equals_the_host(void **state)
 {
     (void)state;
     assert_true(auth_origin_is_host("http://localhost:7433", "localhost:7433"));
@@ -270,16 +270,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_secret_equals_itself_alone),
-        TEST(tokens_are_made_once_for_the_servers_user_alone),
-        TEST(a_token_that_others_can_read_is_refused),
-        TEST(a_token_that_is_short_or_no_text_is_refused),
-        TEST(only_a_right_token_opens_a_session),
-        TEST(after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while),
-        TEST(sessions_are_bounded_and_outlive_the_server),
-        TEST(sessions_without_a_key_are_forgotten),
-        cmocka_unit_test(literal_addresses_and_names_that_were_allowed_are_ours),
-        cmocka_unit_test(an_origin_is_ours_when_it_is_the_host),
+        cmocka_unit_test(secret_comparison_accepts_only_the_same_secret),
+        TEST(token_files_are_created_once_with_mode_0600),
+        TEST(token_readable_by_others_is_refused),
+        TEST(short_or_binary_token_is_refused),
+        TEST(only_the_right_token_opens_a_session),
+        TEST(ten_wrong_tokens_lock_login_except_with_the_right_token),
+        TEST(sessions_are_bounded_and_survive_a_restart),
+        TEST(stored_sessions_without_a_key_are_dropped),
+        cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),
+        cmocka_unit_test(origin_is_accepted_if_it_equals_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Child server processes: answers, limits, and one child for many who ask the same. */
+/* Child server processes: answers, limits, and one child for several equal requests. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ enum { PATIENCE_S = 180 };
 struct bench {
     struct loop *loop;
     struct children *children;
-    char file[64]; /* a child adds one byte to it each time it runs */
+    char file[64]; /* each run of the child appends one byte */
     unsigned answered;
     int status;
     char output[256];
@@ -53,7 +53,7 @@ static int start(void **state)
     return start_with(state, PATIENCE_S * NS_PER_S);
 }
 
-/* For the one that is too slow, however fast the machine is. */
+/* Sets a time limit that the child always exceeds. */
 static int start_hasty(void **state)
 {
     return start_with(state, NS_PER_S / 5);
@@ -71,7 +71,7 @@ static int stop(void **state)
     return 0;
 }
 
-static void on_done(void *user, int status, const char *output, size_t len)
+static void on_child_done(void *user, int status, const char *output, size_t len)
 {
     struct bench *b = user;
     b->answered++;
@@ -87,7 +87,8 @@ static int ask_as(struct bench *b, bool is_guest, const char *key, uint64_t stam
     struct child_waiter *waiter;
     snprintf(whole, sizeof(whole), "printf x >>%s; %s", b->file, script);
     const char *argv[] = {"-c", whole, NULL};
-    return children_ask(b->children, argv, key, stamp, is_guest, on_done, b, ret ? ret : &waiter);
+    return children_ask(b->children, argv, key, stamp, is_guest, on_child_done, b,
+                        ret ? ret : &waiter);
 }
 
 static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
@@ -111,7 +112,7 @@ static long runs(const struct bench *b)
     return (long)st.st_size;
 }
 
-static void an_answer_is_what_the_child_wrote(void **state)
+static void child_answer_is_its_standard_output(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo out; echo err >&2; exit 3", NULL), 0);
@@ -120,7 +121,7 @@ static void an_answer_is_what_the_child_wrote(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void one_that_wrote_nothing_has_what_it_said_on_stderr(void **state)
+static void child_without_output_answers_with_its_stderr(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo why >&2; exit 2", NULL), 0);
@@ -129,7 +130,7 @@ static void one_that_wrote_nothing_has_what_it_said_on_stderr(void **state)
     assert_string_equal(b->output, "why\n");
 }
 
-static void the_same_again_is_answered_from_memory(void **state)
+static void repeated_request_is_answered_from_the_cache(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *waiter;
@@ -145,7 +146,7 @@ static void the_same_again_is_answered_from_memory(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void who_asks_for_what_is_under_way_waits_for_that(void **state)
+static void same_request_waits_for_the_running_child(void **state)
 {
     struct bench *b = *state;
     for (int i = 0; i < 5; i++)
@@ -154,7 +155,7 @@ static void who_asks_for_what_is_under_way_waits_for_that(void **state)
     assert_int_equal(runs(b), 1);
 }
 
-static void more_than_the_queue_holds_are_turned_away(void **state)
+static void requests_beyond_the_child_queue_are_refused(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1", NULL), 0);
@@ -165,7 +166,7 @@ static void more_than_the_queue_holds_are_turned_away(void **state)
     assert_int_equal(runs(b), 3);
 }
 
-static void guests_wait_behind_the_owner_in_half_of_the_queue(void **state)
+static void guests_queue_behind_the_owner_in_half_the_slots(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
@@ -178,7 +179,7 @@ static void guests_wait_behind_the_owner_in_half_of_the_queue(void **state)
     assert_string_equal(b->output, "guest\n");
 }
 
-static void one_that_takes_too_long_is_ended_with_all_its_children(void **state)
+static void slow_child_is_killed_with_its_process_group(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "sleep 600 & sleep 600", NULL), 0);
@@ -186,7 +187,7 @@ static void one_that_takes_too_long_is_ended_with_all_its_children(void **state)
     assert_int_equal(b->status, -ETIMEDOUT);
 }
 
-static void one_that_says_too_much_is_ended(void **state)
+static void child_with_too_much_output_is_killed(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "while :; do echo 0123456789; done", NULL), 0);
@@ -195,7 +196,7 @@ static void one_that_says_too_much_is_ended(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void answers_that_are_kept_are_bounded(void **state)
+static void answer_cache_is_bounded(void **state)
 {
     struct bench *b = *state;
     char key[8];
@@ -211,7 +212,7 @@ static void answers_that_are_kept_are_bounded(void **state)
     wait_answers(b, 12);
 }
 
-static void a_waiter_that_is_cancelled_is_not_answered(void **state)
+static void cancelled_child_waiter_is_not_called(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -225,7 +226,7 @@ static void a_waiter_that_is_cancelled_is_not_answered(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void a_program_that_is_not_there_is_said_at_once(void **state)
+static void missing_child_program_is_reported_at_once(void **state)
 {
     struct bench *b = *state;
     struct children *other;
@@ -234,14 +235,14 @@ static void a_program_that_is_not_there_is_said_at_once(void **state)
         .program = "/nonexistent/ebb", .at_once = 1, .limit_ns = NS_PER_S};
     const char *argv[] = {"verdict", NULL};
     assert_int_equal(children_new(b->loop, &options, &other), 0);
-    assert_int_equal(children_ask(other, argv, "k", 1, false, on_done, b, &waiter), 0);
+    assert_int_equal(children_ask(other, argv, "k", 1, false, on_child_done, b, &waiter), 0);
     assert_null(waiter);
     assert_int_equal(b->answered, 1);
     assert_int_equal(b->status, -ENOENT);
     children_free(other);
 }
 
-static void a_server_that_ends_leaves_no_child(void **state)
+static void stopping_the_server_kills_its_children(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 600", NULL), 0);
@@ -255,19 +256,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(an_answer_is_what_the_child_wrote),
-        TEST(one_that_wrote_nothing_has_what_it_said_on_stderr),
-        TEST(the_same_again_is_answered_from_memory),
-        TEST(who_asks_for_what_is_under_way_waits_for_that),
-        TEST(more_than_the_queue_holds_are_turned_away),
-        TEST(guests_wait_behind_the_owner_in_half_of_the_queue),
-        cmocka_unit_test_setup_teardown(one_that_takes_too_long_is_ended_with_all_its_children,
-                                        start_hasty, stop),
-        TEST(one_that_says_too_much_is_ended),
-        TEST(answers_that_are_kept_are_bounded),
-        TEST(a_waiter_that_is_cancelled_is_not_answered),
-        TEST(a_program_that_is_not_there_is_said_at_once),
-        TEST(a_server_that_ends_leaves_no_child),
+        TEST(child_answer_is_its_standard_output),
+        TEST(child_without_output_answers_with_its_stderr),
+        TEST(repeated_request_is_answered_from_the_cache),
+        TEST(same_request_waits_for_the_running_child),
+        TEST(requests_beyond_the_child_queue_are_refused),
+        TEST(guests_queue_behind_the_owner_in_half_the_slots),
+        cmocka_unit_test_setup_teardown(slow_child_is_killed_with_its_process_group, start_hasty,
+                                        stop),
+        TEST(child_with_too_much_output_is_killed),
+        TEST(answer_cache_is_bounded),
+        TEST(cancelled_child_waiter_is_not_called),
+        TEST(missing_child_program_is_reported_at_once),
+        TEST(stopping_the_server_kills_its_children),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

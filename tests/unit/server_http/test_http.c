@@ -1,5 +1,5 @@
-/* HTTP on the loop, spoken to over a socket: what is answered, what waits, what is refused, and
- * what becomes of clients that go, stall or send too much. */
+/* HTTP on the loop, over a socket: answers, parked requests, refusals, and clients that disconnect,
+ * stall or send too much. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static int start_with(void **state, unsigned idle_s)
     return 0;
 }
 
-/* On a busy machine nobody is late. */
+/* Deadlines are long enough for a busy machine. */
 static int start(void **state)
 {
     return start_with(state, 2 * PATIENCE_S);
@@ -185,15 +185,15 @@ static void say(struct server *s, int fd, const char *data, size_t len)
     while (len > 0) {
         ssize_t n = send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
-            return; /* the server has closed it: what it said is still to be read */
+            return; /* the server has closed the connection; its answer can still be read */
         data += n > 0 ? n : 0;
         len -= n > 0 ? (size_t)n : 0;
         turn(s);
     }
 }
 
-/* What came, until WANTED is in it or the server ends the connection: true at the end. */
-static bool hear(struct server *s, int fd, const char *wanted, struct buf *ret)
+/* Receives until RET contains WANTED or the server closes the connection. True: it closed. */
+static bool receive_until(struct server *s, int fd, const char *wanted, struct buf *ret)
 {
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
     char piece[4096];
@@ -216,7 +216,7 @@ static void ask(struct server *s, const char *request, const char *wanted)
     int fd = dial(s);
     struct buf answer = {0};
     say(s, fd, request, strlen(request));
-    bool is_over = hear(s, fd, wanted, &answer);
+    bool is_over = receive_until(s, fd, wanted, &answer);
     if (wanted && is_over)
         fail_msg("%s is not in: %s", wanted, buf_str(&answer));
     buf_fini(&answer);
@@ -225,22 +225,22 @@ static void ask(struct server *s, const char *request, const char *wanted)
 
 #define HOST "Host: localhost\r\n"
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
-static void a_path_and_its_query_are_decoded(void **state)
+static void path_and_query_are_decoded(void **state)
 {
     ask(*state, "GET /a%20b?x=1&q=c%2Bd+e HTTP/1.1\r\n" HOST "\r\n",
         "{\"method\":0,\"path\":\"/a b\",\"q\":\"c+d e\",\"body\":0}");
 }
 
-static void every_answer_has_the_headers_that_keep_a_browser_in_check(void **state)
+static void every_http_answer_has_the_security_headers(void **state)
 {
     ask(*state, "GET / HTTP/1.1\r\n" HOST "\r\n", "X-Content-Type-Options: nosniff\r\n");
     ask(*state, "GET / HTTP/1.1\r\n" HOST "\r\n", "Cache-Control: no-store\r\n");
     ask(*state, "GET /x HTTP/1.1\r\n" HOST "\r\n", "Content-Security-Policy: default-src 'none'");
 }
 
-static void bodies_come_whole_by_length_and_in_chunks(void **state)
+static void handler_gets_whole_body_by_length_or_chunked(void **state)
 {
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "\"body\":5");
     ask(*state,
@@ -250,7 +250,7 @@ static void bodies_come_whole_by_length_and_in_chunks(void **state)
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "\"body\":0");
 }
 
-static void a_client_that_waits_for_continue_is_told_to(void **state)
+static void client_waiting_for_100_continue_gets_it(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -258,62 +258,62 @@ static void a_client_that_waits_for_continue_is_told_to(void **state)
     const char *head = "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\n"
                        "Content-Length: 2\r\n\r\n";
     say(s, fd, head, strlen(head));
-    assert_false(hear(s, fd, "100 Continue", &answer));
+    assert_false(receive_until(s, fd, "100 Continue", &answer));
     say(s, fd, "{}", 2);
-    assert_false(hear(s, fd, "\"body\":2", &answer));
+    assert_false(receive_until(s, fd, "\"body\":2", &answer));
     buf_fini(&answer);
     close(fd);
 }
 
-static void one_connection_has_many_requests_also_at_once(void **state)
+static void one_connection_serves_many_pipelined_requests(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
     struct buf answer = {0};
     const char *two = "GET /1 HTTP/1.1\r\n" HOST "\r\nGET /2 HTTP/1.1\r\n" HOST "\r\n";
     say(s, fd, two, strlen(two));
-    assert_false(hear(s, fd, "\"path\":\"/2\"", &answer));
+    assert_false(receive_until(s, fd, "\"path\":\"/2\"", &answer));
     assert_non_null(strstr(buf_str(&answer), "\"path\":\"/1\""));
     buf_clear(&answer);
     say(s, fd, two, strlen(two));
-    assert_false(hear(s, fd, "\"path\":\"/2\"", &answer));
+    assert_false(receive_until(s, fd, "\"path\":\"/2\"", &answer));
     buf_fini(&answer);
     close(fd);
 }
 
-static void head_has_a_length_and_no_body(void **state)
+static void head_answer_has_a_length_and_no_body(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
     struct buf answer = {0};
     const char *head = "HEAD /x HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n";
     say(s, fd, head, strlen(head));
-    assert_true(hear(s, fd, NULL, &answer));
+    assert_true(receive_until(s, fd, NULL, &answer));
     assert_non_null(strstr(buf_str(&answer), "Content-Length: 4"));
     assert_string_equal(strstr(buf_str(&answer), "\r\n\r\n"), "\r\n\r\n");
     buf_fini(&answer);
     close(fd);
 }
 
-static void the_first_http_is_spoken_too(void **state)
+static void http_1_0_is_supported(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
     struct buf answer = {0};
     say(s, fd, "GET /old HTTP/1.0\r\n\r\n", 21);
-    assert_true(hear(s, fd, NULL, &answer));
+    assert_true(receive_until(s, fd, NULL, &answer));
     assert_non_null(strstr(buf_str(&answer), "\"path\":\"/old\""));
     buf_fini(&answer);
     close(fd);
 }
 
-static void a_part_of_a_file_says_where_it_is(void **state)
+static void partial_file_answer_has_content_range(void **state)
 {
     ask(*state, "GET /file HTTP/1.1\r\n" HOST "\r\n", "Content-Range: bytes 2-6/10\r\n");
     ask(*state, "GET /file HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\n23456");
 }
 
-static void what_is_packed_is_unpacked_for_who_cannot(void **state)
+static void gzip_asset_is_unpacked_for_clients_without_gzip(void **state)
 {
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nunpacked");
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "Accept-Encoding: gzip;q=0\r\n\r\n",
@@ -323,14 +323,14 @@ static void what_is_packed_is_unpacked_for_who_cannot(void **state)
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "If-None-Match: \"v1\"\r\n\r\n", "HTTP/1.1 304 ");
 }
 
-static void a_handler_that_forgets_to_answer_is_an_error(void **state)
+static void handler_without_an_answer_gives_status_500(void **state)
 {
     ask(*state, "GET /nothing HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 500 ");
 }
 
-/* ---- what is refused ---- */
+/* ---- refused requests ---- */
 
-static void what_has_two_meanings_is_refused(void **state)
+static void ambiguous_http_heads_are_refused(void **state)
 {
     struct server *s = *state;
     static const char *const requests[] = {
@@ -350,7 +350,7 @@ static void what_has_two_meanings_is_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void addresses_that_climb_or_lie_are_refused(void **state)
+static void addresses_with_dots_or_bad_escapes_are_refused(void **state)
 {
     struct server *s = *state;
     static const char *const paths[] = {"/../x",  "/a/../x",  "/%2e%2e/x",   "/a/%2E%2e",
@@ -365,7 +365,7 @@ static void addresses_that_climb_or_lie_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void a_body_that_says_it_is_too_long_is_never_read(void **state)
+static void body_with_too_large_content_length_is_not_read(void **state)
 {
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
@@ -376,7 +376,7 @@ static void a_body_that_says_it_is_too_long_is_never_read(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives(void **state)
+static void small_body_of_refused_request_is_drained_before_answer(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -388,15 +388,15 @@ static void a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives
         turn(s);
     assert_int_equal(s->http->bodies.held, 0);
     say(s, fd, body, sizeof(body));
-    assert_false(hear(s, fd, "not you", &answer));
+    assert_false(receive_until(s, fd, "not you", &answer));
     buf_clear(&answer);
     say(s, fd, "GET /next HTTP/1.1\r\n" HOST "\r\n", strlen("GET /next HTTP/1.1\r\n" HOST "\r\n"));
-    assert_false(hear(s, fd, "/next", &answer));
+    assert_false(receive_until(s, fd, "/next", &answer));
     buf_fini(&answer);
     close(fd);
 }
 
-static void a_client_that_ends_with_its_last_bytes_is_seen_to(void **state)
+static void end_of_stream_with_last_bytes_closes_the_connection(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -409,10 +409,10 @@ static void a_client_that_ends_with_its_last_bytes_is_seen_to(void **state)
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* not by its deadline */
+    assert_int_equal(counts.refused, 0); /* not cut by its deadline */
 }
 
-static void chunks_beyond_the_limit_are_thrown_away(void **state)
+static void chunks_beyond_the_body_limit_are_discarded(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -427,13 +427,13 @@ static void chunks_beyond_the_limit_are_thrown_away(void **state)
         say(s, fd, chunk, sizeof(chunk));
     assert_int_equal(s->http->bodies.held, 0);
     say(s, fd, "0\r\n\r\n", 5);
-    assert_false(hear(s, fd, "HTTP/1.1 413 ", &answer));
+    assert_false(receive_until(s, fd, "HTTP/1.1 413 ", &answer));
     assert_int_equal(s->handled, 0);
     buf_fini(&answer);
     close(fd);
 }
 
-static void headers_without_end_are_refused(void **state)
+static void endless_headers_are_refused(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -445,13 +445,13 @@ static void headers_without_end_are_refused(void **state)
     say(s, fd, "GET / HTTP/1.1\r\n" HOST, strlen("GET / HTTP/1.1\r\n" HOST));
     for (int i = 0; i < 20; i++)
         say(s, fd, line, sizeof(line));
-    hear(s, fd, "HTTP/1.1 431 ", &answer);
+    receive_until(s, fd, "HTTP/1.1 431 ", &answer);
     assert_non_null(strstr(buf_str(&answer), "HTTP/1.1 431 "));
     buf_fini(&answer);
     close(fd);
 }
 
-/* ---- what waits ---- */
+/* ---- parked requests ---- */
 
 static void wait_parked(struct server *s)
 {
@@ -461,7 +461,7 @@ static void wait_parked(struct server *s)
     assert_non_null(s->parked);
 }
 
-static void a_parked_request_is_answered_later(void **state)
+static void parked_request_is_answered_later(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -473,14 +473,14 @@ static void a_parked_request_is_answered_later(void **state)
         turn(s);
     assert_int_equal(s->handled, 1);
     http_answer_text(s->parked, 200, "text/plain", "later", 5);
-    assert_false(hear(s, fd, "\"path\":\"/next\"", &answer));
+    assert_false(receive_until(s, fd, "\"path\":\"/next\"", &answer));
     assert_non_null(strstr(buf_str(&answer), "\r\n\r\nlater"));
     assert_int_equal(s->gone, 0);
     buf_fini(&answer);
     close(fd);
 }
 
-static void an_answer_to_a_parked_one_goes_out_at_once(void **state)
+static void answer_to_parked_request_is_sent_at_once(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -488,21 +488,21 @@ static void an_answer_to_a_parked_one_goes_out_at_once(void **state)
     const char *request = "GET /wait HTTP/1.1\r\n" HOST "\r\n";
     say(s, fd, request, strlen(request));
     wait_parked(s);
-    loop_disarm_timer(s->http->tick); /* which would bring it in the end */
+    loop_disarm_timer(s->http->tick); /* the tick would close the connection in the end */
     http_answer_text(s->parked, 200, "text/plain", "now", 3);
-    assert_false(hear(s, fd, "\r\n\r\nnow", &answer));
+    assert_false(receive_until(s, fd, "\r\n\r\nnow", &answer));
     buf_fini(&answer);
     close(fd);
 }
 
-static void one_that_is_parked_and_answered_in_one_go_needs_no_wait(void **state)
+static void request_parked_and_answered_at_once_does_not_wait(void **state)
 {
     struct server *s = *state;
     ask(s, "GET /both HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\nat once");
     assert_int_equal(s->gone, 0);
 }
 
-static void of_a_parked_one_whose_client_goes_we_are_told(void **state)
+static void disconnect_of_parked_request_is_reported(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -521,7 +521,7 @@ static void of_a_parked_one_whose_client_goes_we_are_told(void **state)
     assert_int_equal(counts.parked, 0);
 }
 
-static void a_server_that_stops_lets_the_parked_go(void **state)
+static void http_stop_drops_parked_requests(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -534,9 +534,9 @@ static void a_server_that_stops_lets_the_parked_go(void **state)
     close(fd);
 }
 
-/* ---- what is no longer HTTP ---- */
+/* ---- upgraded connections ---- */
 
-static void an_upgraded_connection_is_the_callees(void **state)
+static void upgraded_connection_belongs_to_the_callee(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -545,25 +545,25 @@ static void an_upgraded_connection_is_the_callees(void **state)
     const char *request = "GET /up HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n"
                           "early";
     say(s, fd, request, strlen(request));
-    assert_false(hear(s, fd, "HTTP/1.1 101 ", &answer));
+    assert_false(receive_until(s, fd, "HTTP/1.1 101 ", &answer));
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
     while (!s->upgraded && clock_mono_ns() < until)
         turn(s);
     assert_non_null(s->upgraded);
     assert_string_equal(s->extra, "early");
     assert_int_equal(send(s->upgraded_fd, "mine", 4, MSG_NOSIGNAL), 4);
-    assert_false(hear(s, fd, "mine", &answer));
+    assert_false(receive_until(s, fd, "mine", &answer));
     http_counts(s->http, &counts);
     assert_int_equal(counts.upgraded, 1);
     http_upgraded_close(s->upgraded);
-    assert_true(hear(s, fd, NULL, &answer));
+    assert_true(receive_until(s, fd, NULL, &answer));
     http_counts(s->http, &counts);
     assert_int_equal(counts.upgraded + counts.connections, 0);
     buf_fini(&answer);
     close(fd);
 }
 
-static void a_server_that_stops_closes_what_was_upgraded(void **state)
+static void http_stop_closes_upgraded_connections(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -571,7 +571,7 @@ static void a_server_that_stops_closes_what_was_upgraded(void **state)
     const char *request =
         "GET /up HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: echo\r\n\r\n";
     say(s, fd, request, strlen(request));
-    assert_false(hear(s, fd, "HTTP/1.1 101 ", &answer));
+    assert_false(receive_until(s, fd, "HTTP/1.1 101 ", &answer));
     buf_fini(&answer);
     http_stop(s->http);
     s->http = NULL;
@@ -580,9 +580,9 @@ static void a_server_that_stops_closes_what_was_upgraded(void **state)
     close(fd);
 }
 
-/* ---- who stalls ---- */
+/* ---- slow clients and too many clients ---- */
 
-static void who_does_not_read_cannot_fill_the_memory(void **state)
+static void clients_that_do_not_read_use_bounded_memory(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -597,7 +597,7 @@ static void who_does_not_read_cannot_fill_the_memory(void **state)
     while (s->handled < 16 && clock_mono_ns() < until)
         turn(s);
     assert_in_range(s->http->answers.held, 1, HTTP_ANSWERS_MAX);
-    assert_false(hear(s, fds[15], "HTTP/1.1 503 ", &answer));
+    assert_false(receive_until(s, fds[15], "HTTP/1.1 503 ", &answer));
     buf_fini(&answer);
     for (int i = 0; i < 16; i++)
         close(fds[i]);
@@ -608,7 +608,7 @@ static void who_does_not_read_cannot_fill_the_memory(void **state)
     assert_int_equal(s->http->answers.held, 0);
 }
 
-static void guests_can_hold_half_of_a_share(void **state)
+static void guests_can_use_only_half_of_a_share(void **state)
 {
     (void)state;
     struct http_share share = {0};
@@ -632,15 +632,15 @@ static bool is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* 32 connections, of which strangers have 8. */
-static void the_oldest_stranger_gives_way_to_a_new_connection(void **state)
+/* 32 connections, of which strangers may have 8. */
+static void oldest_stranger_is_cut_for_a_new_connection(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
     struct buf answer = {0};
     const char *request = "GET /mine HTTP/1.1\r\n" HOST "\r\n", *half = "GET /stranger HTTP";
     say(s, owner, request, strlen(request));
-    assert_false(hear(s, owner, "/mine", &answer));
+    assert_false(receive_until(s, owner, "/mine", &answer));
     for (int i = 0; i < 100; i++) {
         fds[i] = dial(s);
         say(s, fds[i], half, i % 2 ? strlen(half) : 0);
@@ -649,7 +649,7 @@ static void the_oldest_stranger_gives_way_to_a_new_connection(void **state)
     ask(s, request, "/mine");
     buf_clear(&answer);
     say(s, owner, request, strlen(request));
-    assert_false(hear(s, owner, "/mine", &answer));
+    assert_false(receive_until(s, owner, "/mine", &answer));
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
     while (!is_closed(fds[0]) && clock_mono_ns() < until)
         turn(s);
@@ -661,7 +661,7 @@ static void the_oldest_stranger_gives_way_to_a_new_connection(void **state)
     buf_fini(&answer);
 }
 
-static void readers_beyond_half_of_the_connections_are_refused(void **state)
+static void readers_beyond_half_the_connections_are_refused(void **state)
 {
     struct server *s = *state;
     int fds[17];
@@ -671,7 +671,7 @@ static void readers_beyond_half_of_the_connections_are_refused(void **state)
         fds[i] = dial(s);
         buf_clear(&answer);
         say(s, fds[i], request, strlen(request));
-        assert_false(hear(s, fds[i], i < 16 ? "HTTP/1.1 200 " : "HTTP/1.1 503 ", &answer));
+        assert_false(receive_until(s, fds[i], i < 16 ? "HTTP/1.1 200 " : "HTTP/1.1 503 ", &answer));
     }
     ask(s, "GET /mine HTTP/1.1\r\n" HOST "\r\n", "/mine");
     close(fds[0]);
@@ -679,7 +679,7 @@ static void readers_beyond_half_of_the_connections_are_refused(void **state)
     do {
         buf_clear(&answer);
         say(s, fds[16], request, strlen(request));
-        assert_false(hear(s, fds[16], "\r\n\r\n", &answer));
+        assert_false(receive_until(s, fds[16], "\r\n\r\n", &answer));
     } while (!strstr(buf_str(&answer), " 200 ") && clock_mono_ns() < until);
     assert_non_null(strstr(buf_str(&answer), " 200 "));
     for (int i = 1; i < 17; i++)
@@ -687,7 +687,7 @@ static void readers_beyond_half_of_the_connections_are_refused(void **state)
     buf_fini(&answer);
 }
 
-/* One byte in a while keeps MHD's own time-out away: ours is for the whole. */
+/* Sends single bytes, which reset MHD's own timeout, but not our deadline for the whole request. */
 static void drip(struct server *s, const char *head)
 {
     int fd = dial(s);
@@ -707,29 +707,29 @@ static void drip(struct server *s, const char *head)
     close(fd);
 }
 
-static void who_drips_headers_is_cut_off(void **state)
+static void client_sending_headers_slowly_is_cut(void **state)
 {
     drip(*state, "GET / HTTP/1.1\r\n" HOST "X: ");
     drip(*state, "G");
 }
 
-static void who_drips_a_body_is_cut_off(void **state)
+static void client_sending_a_body_slowly_is_cut(void **state)
 {
     drip(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\n");
 }
 
-static void who_says_nothing_is_cut_off(void **state)
+static void silent_client_is_cut(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
     struct buf answer = {0};
-    assert_true(hear(s, fd, NULL, &answer));
+    assert_true(receive_until(s, fd, NULL, &answer));
     assert_int_equal(answer.len, 0);
     buf_fini(&answer);
     close(fd);
 }
 
-static void beyond_the_limit_of_connections_others_wait(void **state)
+static void connections_beyond_the_limit_wait(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -750,38 +750,38 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 #define HASTY_TEST(name) cmocka_unit_test_setup_teardown(name, start_hasty, stop)
     const struct CMUnitTest tests[] = {
-        TEST(a_path_and_its_query_are_decoded),
-        TEST(every_answer_has_the_headers_that_keep_a_browser_in_check),
-        TEST(bodies_come_whole_by_length_and_in_chunks),
-        TEST(a_client_that_waits_for_continue_is_told_to),
-        TEST(one_connection_has_many_requests_also_at_once),
-        TEST(head_has_a_length_and_no_body),
-        TEST(the_first_http_is_spoken_too),
-        TEST(a_part_of_a_file_says_where_it_is),
-        TEST(what_is_packed_is_unpacked_for_who_cannot),
-        TEST(a_handler_that_forgets_to_answer_is_an_error),
-        TEST(what_has_two_meanings_is_refused),
-        TEST(addresses_that_climb_or_lie_are_refused),
-        TEST(a_body_that_says_it_is_too_long_is_never_read),
-        TEST(a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives),
-        TEST(a_client_that_ends_with_its_last_bytes_is_seen_to),
-        TEST(chunks_beyond_the_limit_are_thrown_away),
-        TEST(headers_without_end_are_refused),
-        TEST(a_parked_request_is_answered_later),
-        TEST(an_answer_to_a_parked_one_goes_out_at_once),
-        TEST(one_that_is_parked_and_answered_in_one_go_needs_no_wait),
-        TEST(of_a_parked_one_whose_client_goes_we_are_told),
-        TEST(a_server_that_stops_lets_the_parked_go),
-        TEST(an_upgraded_connection_is_the_callees),
-        TEST(a_server_that_stops_closes_what_was_upgraded),
-        TEST(who_does_not_read_cannot_fill_the_memory),
-        cmocka_unit_test(guests_can_hold_half_of_a_share),
-        TEST(the_oldest_stranger_gives_way_to_a_new_connection),
-        TEST(readers_beyond_half_of_the_connections_are_refused),
-        HASTY_TEST(who_drips_headers_is_cut_off),
-        HASTY_TEST(who_drips_a_body_is_cut_off),
-        HASTY_TEST(who_says_nothing_is_cut_off),
-        TEST(beyond_the_limit_of_connections_others_wait),
+        TEST(path_and_query_are_decoded),
+        TEST(every_http_answer_has_the_security_headers),
+        TEST(handler_gets_whole_body_by_length_or_chunked),
+        TEST(client_waiting_for_100_continue_gets_it),
+        TEST(one_connection_serves_many_pipelined_requests),
+        TEST(head_answer_has_a_length_and_no_body),
+        TEST(http_1_0_is_supported),
+        TEST(partial_file_answer_has_content_range),
+        TEST(gzip_asset_is_unpacked_for_clients_without_gzip),
+        TEST(handler_without_an_answer_gives_status_500),
+        TEST(ambiguous_http_heads_are_refused),
+        TEST(addresses_with_dots_or_bad_escapes_are_refused),
+        TEST(body_with_too_large_content_length_is_not_read),
+        TEST(small_body_of_refused_request_is_drained_before_answer),
+        TEST(end_of_stream_with_last_bytes_closes_the_connection),
+        TEST(chunks_beyond_the_body_limit_are_discarded),
+        TEST(endless_headers_are_refused),
+        TEST(parked_request_is_answered_later),
+        TEST(answer_to_parked_request_is_sent_at_once),
+        TEST(request_parked_and_answered_at_once_does_not_wait),
+        TEST(disconnect_of_parked_request_is_reported),
+        TEST(http_stop_drops_parked_requests),
+        TEST(upgraded_connection_belongs_to_the_callee),
+        TEST(http_stop_closes_upgraded_connections),
+        TEST(clients_that_do_not_read_use_bounded_memory),
+        cmocka_unit_test(guests_can_use_only_half_of_a_share),
+        TEST(oldest_stranger_is_cut_for_a_new_connection),
+        TEST(readers_beyond_half_the_connections_are_refused),
+        HASTY_TEST(client_sending_headers_slowly_is_cut),
+        HASTY_TEST(client_sending_a_body_slowly_is_cut),
+        HASTY_TEST(silent_client_is_cut),
+        TEST(connections_beyond_the_limit_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

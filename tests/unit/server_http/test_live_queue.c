@@ -1,4 +1,4 @@
-/* What waits for a viewer that reads slowly or not at all: short, and with the newest in it. */
+/* The queue of a viewer that reads slowly or not at all: short, with the newest messages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static int put(struct live_queue *q, enum live_kind kind, int64_t id, const char
     return rc;
 }
 
-/* All that waits, unframed, one after another with blanks; the queue is empty then. */
+/* Checks the payloads of all queued messages, separated by spaces; empties the queue. */
 static void queue_holds(struct live_queue *q, const char *want)
 {
     char text[8192] = "";
@@ -30,7 +30,7 @@ static void queue_holds(struct live_queue *q, const char *want)
     while (live_queue_next(q, &piece, 1) == 1) {
         const uint8_t *frame = piece.iov_base;
         assert_int_equal(frame[0], 0x81);
-        assert_int_equal(piece.iov_len, 2 + frame[1]); /* short ones alone are used here */
+        assert_int_equal(piece.iov_len, 2 + frame[1]); /* only short frames are used here */
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%.*s", text[0] ? " " : "",
                  (int)frame[1], (const char *)frame + 2);
         live_queue_written(q, piece.iov_len);
@@ -39,7 +39,7 @@ static void queue_holds(struct live_queue *q, const char *want)
     assert_int_equal(q->bytes, 0);
 }
 
-static void a_frame_has_the_head_that_its_length_wants(void **state)
+static void frame_header_depends_on_payload_length(void **state)
 {
     (void)state;
     static const struct {
@@ -64,7 +64,7 @@ static void a_frame_has_the_head_that_its_length_wants(void **state)
     free(text);
 }
 
-static void messages_come_in_order_and_are_shared(void **state)
+static void queued_messages_keep_their_order_and_are_shared(void **state)
 {
     (void)state;
     struct live_queue a = {0}, b = {0};
@@ -80,7 +80,7 @@ static void messages_come_in_order_and_are_shared(void **state)
     live_queue_fini(&b);
 }
 
-static void of_a_job_the_newest_state_waits_and_what_is_half_written_is_finished(void **state)
+static void newer_job_state_replaces_queued_but_not_half_sent_one(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -103,7 +103,7 @@ static void of_a_job_the_newest_state_waits_and_what_is_half_written_is_finished
     live_queue_fini(&q);
 }
 
-static void of_samples_the_newest_waits_and_that_some_are_missing_is_kept_in_mind(void **state)
+static void newest_sample_replaces_queued_one_and_marks_a_skip(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -116,7 +116,7 @@ static void of_samples_the_newest_waits_and_that_some_are_missing_is_kept_in_min
     live_queue_fini(&q);
 }
 
-static void of_a_log_what_does_not_fit_is_left_out_up_to_where_that_is_said(void **state)
+static void log_output_is_skipped_until_the_skip_is_reported(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -126,7 +126,8 @@ static void of_a_log_what_does_not_fit_is_left_out_up_to_where_that_is_said(void
     assert_true(added > 10 && added < LIVE_QUEUE_ITEMS);
     assert_int_equal(q.skipped, 1u << LIVE_LOG);
     live_queue_written(&q, 5 * 6);
-    assert_int_equal(put(&q, LIVE_LOG, 1, "not yet"), 1); /* there is room, but a gap before it */
+    assert_int_equal(put(&q, LIVE_LOG, 1, "not yet"),
+                     1); /* it would fit, but the skip is not reported yet */
     assert_int_equal(put(&q, LIVE_MARK, 1, "mark"), 0);
     q.skipped = 0;
     assert_int_equal(put(&q, LIVE_LOG, 1, "now"), 0);
@@ -135,7 +136,7 @@ static void of_a_log_what_does_not_fit_is_left_out_up_to_where_that_is_said(void
     live_queue_fini(&q);
 }
 
-static void the_bytes_that_wait_are_bounded_but_one_message_always_fits(void **state)
+static void queue_bytes_are_bounded_but_one_message_always_fits(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -160,7 +161,7 @@ static void the_bytes_that_wait_are_bounded_but_one_message_always_fits(void **s
     free(text);
 }
 
-static void of_more_jobs_than_fit_none_is_forgotten(void **state)
+static void jobs_beyond_the_queue_are_remembered_as_late(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -183,7 +184,7 @@ static void of_more_jobs_than_fit_none_is_forgotten(void **state)
     live_queue_fini(&q);
 }
 
-static void a_viewer_that_is_too_far_behind_is_found(void **state)
+static void queue_reports_a_viewer_too_far_behind(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -195,8 +196,9 @@ static void a_viewer_that_is_too_far_behind_is_found(void **state)
     live_queue_fini(&q);
 }
 
-/* Whatever comes: bounded, in whole frames, and with the newest of each job. */
-static void no_order_of_things_breaks_it(void **state)
+/* With any input the queue is bounded, writes complete frames, and keeps the newest state of each
+ * job. */
+static void random_queue_operations_keep_invariants(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -228,7 +230,7 @@ static void no_order_of_things_breaks_it(void **state)
     }
 }
 
-static void the_hash_is_that_of_the_standard(void **state)
+static void sha1_matches_the_test_vectors(void **state)
 {
     (void)state;
     static const struct {
@@ -254,16 +256,16 @@ static void the_hash_is_that_of_the_standard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_frame_has_the_head_that_its_length_wants),
-        cmocka_unit_test(messages_come_in_order_and_are_shared),
-        cmocka_unit_test(of_a_job_the_newest_state_waits_and_what_is_half_written_is_finished),
-        cmocka_unit_test(of_samples_the_newest_waits_and_that_some_are_missing_is_kept_in_mind),
-        cmocka_unit_test(of_a_log_what_does_not_fit_is_left_out_up_to_where_that_is_said),
-        cmocka_unit_test(the_bytes_that_wait_are_bounded_but_one_message_always_fits),
-        cmocka_unit_test(of_more_jobs_than_fit_none_is_forgotten),
-        cmocka_unit_test(a_viewer_that_is_too_far_behind_is_found),
-        cmocka_unit_test(no_order_of_things_breaks_it),
-        cmocka_unit_test(the_hash_is_that_of_the_standard),
+        cmocka_unit_test(frame_header_depends_on_payload_length),
+        cmocka_unit_test(queued_messages_keep_their_order_and_are_shared),
+        cmocka_unit_test(newer_job_state_replaces_queued_but_not_half_sent_one),
+        cmocka_unit_test(newest_sample_replaces_queued_one_and_marks_a_skip),
+        cmocka_unit_test(log_output_is_skipped_until_the_skip_is_reported),
+        cmocka_unit_test(queue_bytes_are_bounded_but_one_message_always_fits),
+        cmocka_unit_test(jobs_beyond_the_queue_are_remembered_as_late),
+        cmocka_unit_test(queue_reports_a_viewer_too_far_behind),
+        cmocka_unit_test(random_queue_operations_keep_invariants),
+        cmocka_unit_test(sha1_matches_the_test_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The log: lines as JSON and as text, what is below the level, and a reader that stalls. */
+/* The log: JSON and text lines, levels, and a stalled reader. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static void close_pipe(const int fds[2])
     close(fds[1]);
 }
 
-static void a_line_is_one_json_object_whatever_is_in_it(void **state)
+static void log_line_is_one_json_object_for_any_message(void **state)
 {
     (void)state;
     int fds[2];
@@ -59,7 +59,7 @@ static void a_line_is_one_json_object_whatever_is_in_it(void **state)
     close_pipe(fds);
 }
 
-static void a_line_for_a_person_cannot_drive_the_terminal(void **state)
+static void text_log_line_escapes_control_characters(void **state)
 {
     (void)state;
     int fds[2];
@@ -71,7 +71,7 @@ static void a_line_for_a_person_cannot_drive_the_terminal(void **state)
     close_pipe(fds);
 }
 
-static void what_is_below_the_level_is_left_out(void **state)
+static void log_lines_below_the_level_are_dropped(void **state)
 {
     (void)state;
     int fds[2];
@@ -84,7 +84,7 @@ static void what_is_below_the_level_is_left_out(void **state)
     close_pipe(fds);
 }
 
-static void a_reader_that_stalls_loses_lines_and_is_told(void **state)
+static void stalled_log_reader_loses_lines_and_sees_how_many(void **state)
 {
     (void)state;
     int fds[2];
@@ -104,7 +104,7 @@ static void a_reader_that_stalls_loses_lines_and_is_told(void **state)
     close_pipe(fds);
 }
 
-static void a_long_message_is_cut(void **state)
+static void long_log_message_is_truncated(void **state)
 {
     (void)state;
     int fds[2];
@@ -126,7 +126,7 @@ static size_t count_of(const char *all, const char *part)
     return n;
 }
 
-static void flood_of_one_job_is_suppressed_and_counted(void **state)
+static void log_flood_of_one_job_is_suppressed_and_counted(void **state)
 {
     (void)state;
     int fds[2];
@@ -154,12 +154,12 @@ static void flood_of_one_job_is_suppressed_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_one_json_object_whatever_is_in_it),
-        cmocka_unit_test(a_line_for_a_person_cannot_drive_the_terminal),
-        cmocka_unit_test(what_is_below_the_level_is_left_out),
-        cmocka_unit_test(a_reader_that_stalls_loses_lines_and_is_told),
-        cmocka_unit_test(a_long_message_is_cut),
-        cmocka_unit_test(flood_of_one_job_is_suppressed_and_counted),
+        cmocka_unit_test(log_line_is_one_json_object_for_any_message),
+        cmocka_unit_test(text_log_line_escapes_control_characters),
+        cmocka_unit_test(log_lines_below_the_level_are_dropped),
+        cmocka_unit_test(stalled_log_reader_loses_lines_and_sees_how_many),
+        cmocka_unit_test(long_log_message_is_truncated),
+        cmocka_unit_test(log_flood_of_one_job_is_suppressed_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

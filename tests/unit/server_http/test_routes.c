@@ -25,7 +25,7 @@ static bool is_of_api(const struct route *route)
     return strncmp(route->path, "/api/", 5) == 0 || strcmp(route->path, "/metrics") == 0;
 }
 
-/* The names of an operation's query parameters, in their order, with blanks between. */
+/* The names of an operation's query parameters in order, separated by spaces. */
 static void join_params(const json_t *operation, char ret[128])
 {
     size_t i, len = 0;
@@ -39,7 +39,7 @@ static void join_params(const json_t *operation, char ret[128])
     }
 }
 
-static void every_route_of_the_api_is_in_the_document(void **state)
+static void every_api_route_is_in_openapi_json(void **state)
 {
     static const char *const words[] = {
         [HTTP_GET] = "get", [HTTP_POST] = "post", [HTTP_DELETE] = "delete"};
@@ -62,7 +62,7 @@ static void every_route_of_the_api_is_in_the_document(void **state)
     json_decref(doc);
 }
 
-static void every_operation_of_the_document_has_a_route(void **state)
+static void every_openapi_operation_has_a_route(void **state)
 {
     json_t *doc = read_document(), *path;
     const char *key;
@@ -78,7 +78,7 @@ static void every_operation_of_the_document_has_a_route(void **state)
     json_decref(doc);
 }
 
-static void the_document_has_the_version_of_this_build(void **state)
+static void openapi_json_has_the_version_of_this_build(void **state)
 {
     json_t *doc = read_document();
     (void)state;
@@ -90,9 +90,9 @@ static void the_document_has_the_version_of_this_build(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_route_of_the_api_is_in_the_document),
-        cmocka_unit_test(every_operation_of_the_document_has_a_route),
-        cmocka_unit_test(the_document_has_the_version_of_this_build),
+        cmocka_unit_test(every_api_route_is_in_openapi_json),
+        cmocka_unit_test(every_openapi_operation_has_a_route),
+        cmocka_unit_test(openapi_json_has_the_version_of_this_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

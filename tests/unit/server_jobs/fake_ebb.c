@@ -1,4 +1,4 @@
-/* The stand-in: a lock with a name in it, a folder with a run.json, a control socket. */
+/* A stand-in for a job: a signed lock, a folder with a run.json, a control socket. */
 #include "fake_ebb.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void append_id(const struct fake *f, const char *path)
 static void write_text(const struct fake *f, const char *text, size_t len)
 {
     int dir = open(f->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) /* else somebody has removed the folder */
+    if (dir >= 0) /* otherwise the test has removed the folder */
         (void)io_replace_file(dir, "run.json", text, len);
     if (dir >= 0)
         close(dir);
@@ -151,10 +151,11 @@ static void flood(struct channel *c)
     memset(much, '[', sizeof much);
     channel_queue(c, CHANNEL_MESSAGE, much, 30000);
     channel_queue(c, CHANNEL_OUT, much, 100);
-    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* longer than any may be */
+    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* larger than allowed */
 }
 
-/* A guard that asks, gets its checkpoint, and starts the job again, all at once. */
+/* Sends the messages of a guard that requests a checkpoint, gets it and restarts the job, all at
+ * once. */
 static void say_restart(struct channel *c)
 {
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null}");
@@ -162,7 +163,7 @@ static void say_restart(struct channel *c)
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null,\"segment\":1}");
 }
 
-/* True: it is to end. */
+/* Answers a request. True: the job must exit. */
 static bool answer(struct fake *f, struct channel *c, const char *data, size_t len)
 {
     json_t *request = json_loadb(data, len, 0, NULL);
@@ -178,7 +179,7 @@ static bool answer(struct fake *f, struct channel *c, const char *data, size_t l
     return is_end;
 }
 
-/* One connection after another; true: it was cancelled, and that is to be its end. */
+/* Serves one connection after another. True: cancelled, so the job exits. */
 static bool serve(struct fake *f, bool floods)
 {
     const bool is_idle = strcmp(f->command[0], "impostor") == 0;
@@ -212,7 +213,7 @@ static bool serve(struct fake *f, bool floods)
     return is_end;
 }
 
-/* ---- what it does ---- */
+/* ---- commands ---- */
 
 static void hold(struct fake *f, bool floods)
 {
@@ -232,8 +233,8 @@ static void deaf(struct fake *f)
     write_ended(f, 0, "finished", "finished");
 }
 
-/* A supervisor that hangs, and below it a process of the same name that answers. The sentinel sees
- * to the latter once the former is dead. */
+/* A supervisor that hangs, with a child process of the same name that answers. The sentinel kills
+ * the child once the supervisor is dead. */
 static void impostor(struct fake *f)
 {
     int died[2];
@@ -367,7 +368,7 @@ bool fake_ebb(int argc, char **argv, int *ret)
 {
     struct fake f = {.listener = -1};
     *ret = 0;
-    if (argc > 1 && strcmp(argv[1], "sweep") == 0) /* a stand-in leaves nothing behind */
+    if (argc > 1 && strcmp(argv[1], "sweep") == 0) /* `ebb sweep` has nothing to do here */
         return true;
     if (argc < 3 || strcmp(argv[1], "run") != 0 || strcmp(argv[2], "--detached") != 0)
         return false;

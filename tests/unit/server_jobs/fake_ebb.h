@@ -1,24 +1,24 @@
-/* A stand-in for `ebb run --detached`, in the test's own program: what it does is in the command
- * that it is given.
+/* A stand-in for `ebb run --detached`, in the test's own program. The job's command chooses what it
+ * does:
  *
- *   quick STATUS [FILE]   adds its id to FILE and ends at once
+ *   quick STATUS [FILE]   appends its id to FILE and exits at once
  *   hold [FILE]           runs until it is cancelled, or a file `finish` is in its run folder
- *   restart               as hold; asked for a checkpoint, it is started again at once
- *   deaf                  the same, but nobody listens at its control socket
- *   json TEXT             ends at once, with TEXT as its run.json
- *   huge BYTES            ends at once, with a run.json of that many brackets, and well
- *   link FILE             ends at once, with a link to FILE as its run.json
- *   vanish                is gone without a word
- *   lock-only FILE        holds the lock without a name in it until FILE is there
- *   late FILE [LIST]      starts when FILE is there, then as quick 0 LIST
- *   refuse                says why not, and makes no folder
- *   killed                is killed before it does anything
- *   impostor              hangs, and a process of the job listens in its place and says yes
- *   flood                 as hold, with more and worse news than anybody wants
+ *   restart               like hold; restarts at once after a checkpoint request
+ *   deaf                  like hold, but without a control socket
+ *   json TEXT             exits at once, with TEXT as its run.json
+ *   huge BYTES            exits at once with status 0, and a run.json of that many brackets
+ *   link FILE             exits at once, with a link to FILE as its run.json
+ *   vanish                exits without writing anything
+ *   lock-only FILE        holds the unsigned lock until FILE exists
+ *   late FILE [LIST]      starts when FILE exists, then like quick 0 LIST
+ *   refuse                prints an error, and creates no folder
+ *   killed                is killed at its start
+ *   impostor              hangs, while a process of the job answers in its place
+ *   flood                 like hold, with far too many and invalid messages
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* True where ARGV is that of such a call: *RET is the status to end with. */
+/* True if ARGV is a call of the stand-in; *RET is its exit status. */
 bool fake_ebb(int argc, char **argv, int *ret);

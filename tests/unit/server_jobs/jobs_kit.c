@@ -1,4 +1,4 @@
-/* The tests' server: its folder, its loop, and waiting for what must come. */
+/* The server for the tests: its folder, its loop, and waiting for conditions. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ int kit_teardown(void **state)
     kit_stop();
     json_decref(last);
     last = NULL;
-    /* what still holds sees this as its end */
+    /* jobs that run `hold` exit when this file appears */
     snprintf(
         command, sizeof command,
         "for d in '%s'/runs/*/; do [ -d \"$d\" ] && : >\"$d/finish\"; done; i=0; "

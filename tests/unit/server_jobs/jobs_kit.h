@@ -1,4 +1,4 @@
-/* What the tests of the jobs share: a server without HTTP, whose jobs are stand-ins. */
+/* Shared by the tests of the jobs: a server without HTTP, whose jobs are stand-ins. */
 #pragma once
 
 #include <jansson.h>
@@ -11,36 +11,37 @@ struct loop;
 
 struct kit {
     char folder[64];
-    char list[96]; /* where jobs add their ids */
+    char list[96]; /* file to which jobs append their ids */
     struct loop *loop;
     struct jobs *jobs;
     struct jobs_options options;
-    unsigned changes, lives, removed; /* news that came */
+    unsigned changes, lives, removed; /* number of news received */
 };
 extern struct kit kit;
 
 int kit_setup(void **state);
 int kit_teardown(void **state);
 #define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-/* The server with kit.options, opened and started; again after kit_stop. */
+/* Opens and starts the server with kit.options, also again after kit_stop. */
 void kit_start(void);
-void kit_open(void); /* without starting */
+void kit_open(void); /* opens without starting */
 void kit_stop(void);
 
-/* A command of the stand-in's; EXTRA is more of the request, as JSON text, or NULL. */
+/* Submits a command of the stand-in; EXTRA has more keys of the request as JSON text, or is NULL.
+ */
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second);
-/* -errno where it is refused, and then the sentence is in kit_sentence. */
+/* Returns -errno if the request is refused, with the message in kit_sentence. */
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second);
 extern char kit_sentence[512];
 
 typedef bool kit_fn(int64_t id);
-void kit_wait(kit_fn *is_so, int64_t id); /* fails the test after a while */
+void kit_wait(kit_fn *is_so, int64_t id); /* fails the test after a timeout */
 void kit_wait_state(int64_t id, enum job_state state);
 void kit_wait_ended(int64_t id);
 void kit_run_ms(unsigned ms);
-json_t *kit_get(int64_t id); /* with changes; kept until the next call */
+json_t *kit_get(int64_t id); /* including its changes; valid until the next call */
 const char *kit_text(int64_t id, const char *key);
-/* So often is ID in the list. */
+/* How often ID occurs in the list. */
 int kit_times(int64_t id);
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

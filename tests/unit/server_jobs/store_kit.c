@@ -1,4 +1,4 @@
-/* The tests' folder, store and jobs. */
+/* Makes the folder, store and jobs of the tests. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What the tests of the store share: a folder of their own, a store in it, jobs. */
+/* Shared by the tests of the store: a temporary folder with a store, and jobs. */
 #pragma once
 
 #include <stdint.h>
@@ -6,18 +6,18 @@
 
 #include "server/jobs/store.h"
 
-/* The file, in a folder that lasts for one test. */
+/* Path of the store, in a folder that exists for one test. */
 extern char store_kit_path[128];
 extern char store_kit_folder[64];
 int store_kit_setup(void **state);
 int store_kit_teardown(void **state);
 
-/* These fail the test where they fail. */
+/* These functions fail the test on an error. */
 struct store *store_kit_open(void);
-void store_kit_refused(int code, const char *part); /* of the sentence */
+void store_kit_refused(int code, const char *part); /* PART must be in the error message */
 int64_t store_kit_add(struct store *s, const char *name, enum job_state state);
 void store_kit_change(struct store *s, int64_t id, enum job_state state, uint64_t at_ns);
-off_t store_kit_size(const char *suffix); /* of the file; -1: there is none */
+off_t store_kit_size(const char *suffix); /* size of the file; -1: it does not exist */
 
 struct store_kit_seen {
     int64_t ids[64];

@@ -1,4 +1,4 @@
-/* Job files: what is written for others to read, and what others have written. */
+/* Job files: writing them, and reading those of other servers. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,11 +23,12 @@ static int setup(void **state)
     return setenv("TZ", "UTC", 1);
 }
 
-/* What was read; names and requests as text. */
+/* The entries that were read; names and requests as text. */
 static struct {
     char name[32], *request;
     enum job_state state;
-    uint64_t submitted_us, started_us, ended_us; /* a double of seconds is no more exact */
+    /* in microseconds, the precision of seconds in a double */
+    uint64_t submitted_us, started_us, ended_us;
 } entries[8];
 static size_t entry_count;
 
@@ -64,7 +65,7 @@ static void refused(const char *text, const char *part)
         fail_msg("\"%s\" has no \"%s\"", err.text, part);
 }
 
-static void a_file_of_another_server_is_understood(void **state)
+static void job_file_with_foreign_keys_and_words_is_read(void **state)
 {
     (void)state;
     read_back(
@@ -96,7 +97,7 @@ static void a_file_of_another_server_is_understood(void **state)
     assert_int_equal(entries[2].submitted_us, 1769860800500000);
 }
 
-static void a_list_and_a_list_in_an_object_are_understood(void **state)
+static void job_file_as_list_or_list_in_object_is_read(void **state)
 {
     (void)state;
     read_back("[{\"id\": 7, \"state\": \"done\", \"cmd\": [\"ls\"]}]");
@@ -108,7 +109,7 @@ static void a_list_and_a_list_in_an_object_are_understood(void **state)
     assert_int_equal(entry_count, 0);
 }
 
-static void what_is_no_job_file_is_refused(void **state)
+static void invalid_job_file_is_refused(void **state)
 {
     (void)state;
     refused("", "not valid JSON");
@@ -119,7 +120,7 @@ static void what_is_no_job_file_is_refused(void **state)
     refused("[[]]", "entry of the list is not an object");
 }
 
-static void what_was_written_can_be_read(void **state)
+static void written_job_file_can_be_read_back(void **state)
 {
     (void)state;
     json_t *jobs = json_pack(
@@ -172,10 +173,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_file_of_another_server_is_understood),
-        TEST(a_list_and_a_list_in_an_object_are_understood),
-        TEST(what_is_no_job_file_is_refused),
-        TEST(what_was_written_can_be_read),
+        TEST(job_file_with_foreign_keys_and_words_is_read),
+        TEST(job_file_as_list_or_list_in_object_is_read),
+        TEST(invalid_job_file_is_refused),
+        TEST(written_job_file_can_be_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A job's life: accepted, queued, started, followed, ended, and cancelled at each point of it. */
+/* Jobs from submission to their end, and cancelled in every state. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,9 +38,9 @@ static void finish(int64_t id, const char *name)
     kit_touch(kit_run_path(id, name, "finish"));
 }
 
-/* ---- the plain life ---- */
+/* ---- start and end ---- */
 
-static void a_job_is_started_at_once_runs_and_succeeds(void **state)
+static void submitted_job_starts_at_once_and_succeeds(void **state)
 {
     (void)state;
     kit_start();
@@ -65,7 +65,7 @@ static void a_job_is_started_at_once_runs_and_succeeds(void **state)
     assert_true(kit.changes >= 3);
 }
 
-static void one_that_is_submitted_before_the_start_runs_once(void **state)
+static void job_submitted_before_jobs_start_runs_once(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -78,7 +78,7 @@ static void one_that_is_submitted_before_the_start_runs_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void a_failure_has_its_cause(void **state)
+static void failed_job_has_its_cause(void **state)
 {
     (void)state;
     kit_start();
@@ -91,7 +91,7 @@ static void a_failure_has_its_cause(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void what_ebb_run_says_when_it_cannot_is_the_reason(void **state)
+static void error_of_ebb_run_becomes_the_reason(void **state)
 {
     (void)state;
     kit_start();
@@ -106,7 +106,7 @@ static void what_ebb_run_says_when_it_cannot_is_the_reason(void **state)
     assert_non_null(strstr(kit_text(id, "reason"), "signal 9"));
 }
 
-static void what_the_supervisor_tells_is_told_on(void **state)
+static void supervisor_messages_are_published(void **state)
 {
     (void)state;
     kit_start();
@@ -114,7 +114,7 @@ static void what_the_supervisor_tells_is_told_on(void **state)
     kit_wait_state(id, JOB_RUNNING);
     for (int i = 0; i < 2000 && kit.lives < 2; i++)
         loop_once(kit.loop, 20);
-    assert_int_equal(kit.lives, 2); /* sample and verdict */
+    assert_int_equal(kit.lives, 2); /* a sample and a verdict */
     assert_true(number(id, "memory", "job_bytes") == 4096);
     assert_true(number(id, "memory", "peak_bytes") == 5000);
     assert_true(number(id, "memory", "gpu_bytes") == 7);
@@ -136,7 +136,7 @@ static void what_the_supervisor_tells_is_told_on(void **state)
 
 /* ---- cancelling ---- */
 
-static void a_queued_job_is_cancelled_at_once(void **state)
+static void queued_job_is_cancelled_at_once(void **state)
 {
     (void)state;
     kit.options.slots = 1;
@@ -158,7 +158,7 @@ static void a_queued_job_is_cancelled_at_once(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void a_running_job_is_asked_to_end_and_is_cancelled(void **state)
+static void running_job_is_cancelled_through_its_supervisor(void **state)
 {
     (void)state;
     kit_start();
@@ -166,13 +166,13 @@ static void a_running_job_is_asked_to_end_and_is_cancelled(void **state)
     kit_wait_state(id, JOB_RUNNING);
     cancel(id, "enough");
     assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
-    cancel(id, "again"); /* no harm */
+    cancel(id, "again"); /* has no effect */
     kit_wait_ended(id);
     assert_string_equal(kit_text(id, "state"), "cancelled");
     assert_string_equal(kit_text(id, "reason"), "enough");
 }
 
-static void a_cancel_while_it_starts_waits_for_the_start(void **state)
+static void cancel_of_a_starting_job_waits_for_its_start(void **state)
 {
     char go[96];
     (void)state;
@@ -184,12 +184,13 @@ static void a_cancel_while_it_starts_waits_for_the_start(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
     kit_touch(go);
     kit_wait_ended(id);
-    assert_string_equal(kit_text(id, "state"), "cancelled"); /* although it ended with 0 */
+    /* although the job exited with status 0 */
+    assert_string_equal(kit_text(id, "state"), "cancelled");
     assert_string_equal(kit_text(id, "reason"), "by request");
     assert_int_equal(kit_times(id), 1);
 }
 
-static void a_cancel_reaches_one_whose_socket_is_not_there_yet(void **state)
+static void cancel_reaches_job_whose_socket_appears_later(void **state)
 {
     (void)state;
     kit_start();
@@ -205,7 +206,7 @@ static void a_cancel_reaches_one_whose_socket_is_not_there_yet(void **state)
 
 /* ---- the queue ---- */
 
-static void no_more_run_than_there_are_slots_and_priority_goes_first(void **state)
+static void slots_bound_running_jobs_and_priority_decides(void **state)
 {
     (void)state;
     kit.options.slots = 1;
@@ -226,7 +227,7 @@ static void no_more_run_than_there_are_slots_and_priority_goes_first(void **stat
     assert_int_equal(b, low);
 }
 
-static void a_job_that_could_never_start_is_refused(void **state)
+static void job_that_could_never_start_is_refused(void **state)
 {
     (void)state;
     kit.options.gpus = 2;
@@ -236,10 +237,10 @@ static void a_job_that_could_never_start_is_refused(void **state)
     assert_non_null(strstr(kit_sentence, "can never start"));
     assert_int_equal(kit_try_submit("{\"memory\": \"9G\"}", "quick", "0", NULL), -EINVAL);
     assert_int_equal(kit_try_submit("{\"after\": [9]}", "quick", "0", NULL), -EINVAL);
-    assert_non_null(strstr(kit_sentence, "there is no job 9"));
+    assert_non_null(strstr(kit_sentence, "no such job: 9"));
 }
 
-static void gpus_and_memory_are_set_aside(void **state)
+static void gpus_and_memory_of_running_jobs_are_reserved(void **state)
 {
     (void)state;
     kit.options.gpus = 2;
@@ -267,7 +268,7 @@ static void gpus_and_memory_are_set_aside(void **state)
     kit_wait_ended(b);
 }
 
-static void peaks_are_learned_by_name(void **state)
+static void memory_peaks_are_learned_by_name(void **state)
 {
     (void)state;
     kit.options.memory_bytes = UINT64_C(8) << 30;
@@ -286,7 +287,7 @@ static void peaks_are_learned_by_name(void **state)
 
 /* ---- after ---- */
 
-static void one_that_comes_after_waits_and_goes_on(void **state)
+static void job_with_after_starts_once_the_other_succeeded(void **state)
 {
     (void)state;
     kit_start();
@@ -302,7 +303,7 @@ static void one_that_comes_after_waits_and_goes_on(void **state)
     assert_int_equal(jobs_state(kit.jobs, done), JOB_SUCCEEDED);
 }
 
-static void those_after_one_that_failed_are_cancelled_down_the_chain(void **state)
+static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
 {
     enum { CHAIN = 40 };
     char extra[64];
@@ -318,18 +319,18 @@ static void those_after_one_that_failed_are_cancelled_down_the_chain(void **stat
     kit_wait_ended(id);
     for (int64_t i = first + 1; i <= id; i++) {
         assert_int_equal(jobs_state(kit.jobs, i), JOB_CANCELLED);
-        snprintf(extra, sizeof extra, "job %lld, which comes before it, was cancelled",
+        snprintf(extra, sizeof extra, "job %lld, which it waited for, was cancelled",
                  (long long)i - 1);
         assert_string_equal(kit_text(i, "reason"), extra);
         assert_int_equal(kit_times(i), 0);
     }
-    /* and one that comes too late */
+    /* submitted after the other job failed */
     snprintf(extra, sizeof extra, "{\"after\": [%lld]}", (long long)first);
     id = kit_submit(extra, "quick", "0", kit.list);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void a_rerun_is_the_same_request_again(void **state)
+static void rerun_submits_the_same_request(void **state)
 {
     struct err err = {""};
     json_t *job = NULL;
@@ -340,7 +341,7 @@ static void a_rerun_is_the_same_request_again(void **state)
     assert_int_equal(jobs_rerun(kit.jobs, id, &job, &err), 0);
     int64_t again = json_integer_value(json_object_get(job, "id"));
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
-    /* its variables, by their names alone */
+    /* only the names of environment variables */
     assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
     json_t *request = NULL;
     assert_int_equal(jobs_request(kit.jobs, again, &request, &err), 0);
@@ -359,13 +360,13 @@ static bool is_in_its_second_segment(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "segment")) == 1;
 }
 
-/* Its supervisor's first words have come. */
+/* Whether the supervisor's first message was received. */
 static bool is_connected(int64_t id)
 {
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
 }
 
-static void every_change_is_kept_however_fast_they_come(void **state)
+static void every_rapid_state_change_is_stored(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -388,7 +389,7 @@ static void every_change_is_kept_however_fast_they_come(void **state)
                         "little is left");
 }
 
-/* ---- nothing stays ---- */
+/* ---- nothing is left behind ---- */
 
 static int open_fds(void)
 {
@@ -400,7 +401,7 @@ static int open_fds(void)
     return count;
 }
 
-static void many_short_jobs_leave_no_file_process_or_lock(void **state)
+static void many_short_jobs_leave_no_fd_process_or_lock(void **state)
 {
     enum { JOBS = 200 };
     char path[128];
@@ -420,7 +421,7 @@ static void many_short_jobs_leave_no_file_process_or_lock(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     snprintf(path, sizeof path, "%s/locks", kit.folder);
-    assert_int_equal(rmdir(path), 0); /* empty */
+    assert_int_equal(rmdir(path), 0); /* the folder is empty */
     struct jobs_metrics metrics;
     unsigned found = 0;
     jobs_metrics(kit.jobs, &metrics);
@@ -443,24 +444,24 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(a_job_is_started_at_once_runs_and_succeeds),
-        TEST(one_that_is_submitted_before_the_start_runs_once),
-        TEST(a_failure_has_its_cause),
-        TEST(every_change_is_kept_however_fast_they_come),
-        TEST(what_ebb_run_says_when_it_cannot_is_the_reason),
-        TEST(what_the_supervisor_tells_is_told_on),
-        TEST(a_queued_job_is_cancelled_at_once),
-        TEST(a_running_job_is_asked_to_end_and_is_cancelled),
-        TEST(a_cancel_while_it_starts_waits_for_the_start),
-        TEST(a_cancel_reaches_one_whose_socket_is_not_there_yet),
-        TEST(no_more_run_than_there_are_slots_and_priority_goes_first),
-        TEST(a_job_that_could_never_start_is_refused),
-        TEST(gpus_and_memory_are_set_aside),
-        TEST(peaks_are_learned_by_name),
-        TEST(one_that_comes_after_waits_and_goes_on),
-        TEST(those_after_one_that_failed_are_cancelled_down_the_chain),
-        TEST(a_rerun_is_the_same_request_again),
-        TEST(many_short_jobs_leave_no_file_process_or_lock),
+        TEST(submitted_job_starts_at_once_and_succeeds),
+        TEST(job_submitted_before_jobs_start_runs_once),
+        TEST(failed_job_has_its_cause),
+        TEST(every_rapid_state_change_is_stored),
+        TEST(error_of_ebb_run_becomes_the_reason),
+        TEST(supervisor_messages_are_published),
+        TEST(queued_job_is_cancelled_at_once),
+        TEST(running_job_is_cancelled_through_its_supervisor),
+        TEST(cancel_of_a_starting_job_waits_for_its_start),
+        TEST(cancel_reaches_job_whose_socket_appears_later),
+        TEST(slots_bound_running_jobs_and_priority_decides),
+        TEST(job_that_could_never_start_is_refused),
+        TEST(gpus_and_memory_of_running_jobs_are_reserved),
+        TEST(memory_peaks_are_learned_by_name),
+        TEST(job_with_after_starts_once_the_other_succeeded),
+        TEST(failed_job_cancels_all_jobs_waiting_for_it),
+        TEST(rerun_submits_the_same_request),
+        TEST(many_short_jobs_leave_no_fd_process_or_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A server ends at any moment, and the next one knows: nothing is lost, nothing runs twice. */
+/* A server is killed at any moment; the next one loses no job and runs none twice. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static struct store *open_store(void)
     return s;
 }
 
-/* A row as a server left it that was killed. */
+/* Makes a row as a killed server leaves it. */
 static int64_t leave(enum job_state state, const char *word, const char *first, const char *second)
 {
     struct err err = {""};
@@ -64,12 +64,12 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
     return id;
 }
 
-/* ---- what was left, by hand ---- */
+/* ---- states made by hand ---- */
 
-static void one_that_was_never_started_is_started_once(void **state)
+static void job_left_starting_but_not_started_runs_once(void **state)
 {
     (void)state;
-    kit_start(); /* makes the folders */
+    kit_start(); /* creates the folders */
     kit_stop();
     int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
     kit_start();
@@ -78,8 +78,9 @@ static void one_that_was_never_started_is_started_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-/* The lock is signed when the folder is there: where only the folder is gone, the job has run. */
-static void one_whose_folder_was_removed_is_not_run_again(void **state)
+/* The lock is signed after the folder was created: a signed lock without a folder means that the
+ * job has run. */
+static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
 {
     (void)state;
     kit_start();
@@ -96,7 +97,7 @@ static void one_whose_folder_was_removed_is_not_run_again(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void one_that_was_queued_is_started_once(void **state)
+static void queued_job_runs_once_after_restart(void **state)
 {
     (void)state;
     kit_start();
@@ -119,7 +120,7 @@ static void write_run_json(const char *text)
     close(fd);
 }
 
-static void one_that_ended_meanwhile_is_accounted_for(void **state)
+static void job_that_ended_without_a_server_gets_its_end_stored(void **state)
 {
     (void)state;
     kit_start();
@@ -133,10 +134,11 @@ static void one_that_ended_meanwhile_is_accounted_for(void **state)
     assert_int_equal(kit_times(id), 0);
     double started = json_number_value(json_object_get(kit_get(id), "started_s"));
     double ended = json_number_value(json_object_get(kit_get(id), "ended_s"));
-    assert_true(ended - started > 1.99 && ended - started < 2.01); /* whatever the clock says now */
+    assert_true(ended - started > 1.99 &&
+                ended - started < 2.01); /* independent of the wall clock */
 }
 
-static void one_that_started_and_ended_in_a_moment_is_not_started_again(void **state)
+static void job_that_ended_quickly_is_not_started_again(void **state)
 {
     (void)state;
     kit_start();
@@ -148,7 +150,7 @@ static void one_that_started_and_ended_in_a_moment_is_not_started_again(void **s
     assert_int_equal(kit_times(id), 0);
 }
 
-static void one_of_which_nobody_can_say_is_lost(void **state)
+static void job_with_free_lock_and_no_recorded_end_is_lost(void **state)
 {
     static const char *const texts[] = {"{\"state\":\"running\",\"pid\":7}", "", "{\"state\":\"en"};
     (void)state;
@@ -167,7 +169,7 @@ static void one_of_which_nobody_can_say_is_lost(void **state)
     }
 }
 
-static void one_that_ran_and_whose_folder_is_gone_is_lost(void **state)
+static void started_job_without_run_folder_is_lost(void **state)
 {
     (void)state;
     kit_start();
@@ -178,9 +180,9 @@ static void one_that_ran_and_whose_folder_is_gone_is_lost(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-/* ---- lives on ---- */
+/* ---- running jobs ---- */
 
-static void one_that_runs_is_adopted_and_can_be_cancelled(void **state)
+static void running_job_is_adopted_and_can_be_cancelled(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -200,7 +202,7 @@ static void one_that_runs_is_adopted_and_can_be_cancelled(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void a_cancel_outlives_the_server(void **state)
+static void cancel_survives_a_restart(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -216,7 +218,7 @@ static void a_cancel_outlives_the_server(void **state)
     assert_string_equal(kit_text(id, "reason"), "so be it");
 }
 
-static void one_that_was_to_end_before_it_was_started_never_is(void **state)
+static void job_cancelled_before_its_start_never_runs(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -235,7 +237,7 @@ static void one_that_was_to_end_before_it_was_started_never_is(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void one_that_is_still_starting_is_waited_for(void **state)
+static void job_still_starting_at_restart_is_waited_for(void **state)
 {
     char go[96];
     (void)state;
@@ -251,11 +253,11 @@ static void one_that_is_still_starting_is_waited_for(void **state)
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(kit_times(id), 1);
-    while (waitpid(-1, NULL, WNOHANG) > 0) /* the first server's child */
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* reaps the first server's child */
         ;
 }
 
-static void a_lock_without_a_name_is_waited_for_all_the_same(void **state)
+static void held_lock_without_a_pid_is_waited_for(void **state)
 {
     char go[96];
     (void)state;
@@ -270,7 +272,7 @@ static void a_lock_without_a_name_is_waited_for_all_the_same(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void a_pid_in_the_lock_that_is_another_process_by_now_is_not_believed(void **state)
+static void reused_pid_in_a_lock_is_ignored(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -279,19 +281,19 @@ static void a_pid_in_the_lock_that_is_another_process_by_now_is_not_believed(voi
     int64_t id = leave(JOB_RUNNING, "quick", "0", kit.list);
     write_run_json("{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}");
     snprintf(path, sizeof path, "%s/locks/1", kit.folder);
-    int n = snprintf(line, sizeof line, "%d 1\n", (int)getpid()); /* we were not born at 1 */
+    int n = snprintf(line, sizeof line, "%d 1\n", (int)getpid()); /* the start time is not ours */
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && write(fd, line, (size_t)n) == n);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     kit_start();
     kit_run_ms(150);
-    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING); /* for the lock is held */
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING); /* because the lock is held */
     close(fd);
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
 }
 
-static void those_after_one_that_failed_meanwhile_are_cancelled(void **state)
+static void jobs_waiting_for_one_that_failed_offline_are_cancelled(void **state)
 {
     (void)state;
     kit_start();
@@ -301,7 +303,8 @@ static void those_after_one_that_failed_meanwhile_are_cancelled(void **state)
     kit_wait_state(first, JOB_RUNNING);
     kit_stop();
     struct err err = {""};
-    struct store *s = open_store(); /* killed between the end and what follows from it */
+    /* as if killed between storing the end and cancelling the waiting jobs */
+    struct store *s = open_store();
     struct store_change change = {.state = JOB_FAILED, .at_ns = 9};
     assert_int_equal(store_change(s, first, &change, &err), 0);
     store_close(s);
@@ -311,7 +314,7 @@ static void those_after_one_that_failed_meanwhile_are_cancelled(void **state)
     finish(first, "f");
 }
 
-static void locks_of_ended_jobs_are_swept_and_others_are_not(void **state)
+static void locks_of_ended_jobs_only_are_removed(void **state)
 {
     char path[128];
     (void)state;
@@ -337,9 +340,9 @@ static void locks_of_ended_jobs_are_swept_and_others_are_not(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* ---- killed ---- */
+/* ---- killed at random ---- */
 
-/* A server that takes in jobs as fast as it can, says which, and is killed. */
+/* Starts a server that accepts jobs as fast as it can, reports them, and is killed. */
 static pid_t server_that_submits(int said)
 {
     pid_t pid = fork();
@@ -361,7 +364,7 @@ static void wait_until_it_says(int said)
     assert_int_equal(poll(&p, 1, 100 * 1000), 1);
 }
 
-/* Those that were accepted, but of which nobody was told any more, run as well. */
+/* Jobs that were accepted, but not reported before the kill, run as well. */
 static bool is_idle(int64_t id)
 {
     json_t *room = jobs_room_json(kit.jobs);
@@ -372,7 +375,7 @@ static bool is_idle(int64_t id)
     return used == 0 && queued == 0;
 }
 
-static void killed_at_any_moment_nothing_is_lost_and_nothing_runs_twice(void **state)
+static void server_killed_any_time_loses_no_job_and_reruns_none(void **state)
 {
     enum { KILLS = 12, IDS_MAX = 10000 };
     static bool is_accepted[IDS_MAX];
@@ -383,7 +386,7 @@ static void killed_at_any_moment_nothing_is_lost_and_nothing_runs_twice(void **s
     assert_int_equal(pipe2(said, O_CLOEXEC | O_NONBLOCK), 0);
     for (int i = 0; i < KILLS; i++) {
         pid_t pid = server_that_submits(said[1]);
-        if (i % 3 == 0) /* however slow it is, some of them are at work */
+        if (i % 3 == 0) /* on a slow machine some jobs still run */
             wait_until_it_says(said[0]);
         usleep((useconds_t)(20000 + rand() % 60000));
         kill(pid, SIGKILL);
@@ -398,7 +401,8 @@ static void killed_at_any_moment_nothing_is_lost_and_nothing_runs_twice(void **s
     close(said[1]);
     kit_start();
     kit_wait(is_idle, 0);
-    /* An id that a server noted and was killed before it stored the job stays unused. */
+    /* If a server was killed after it noted an id and before it stored the job, the id stays
+     * unused. */
     for (id = 1; id < last + KILLS; id++) {
         bool is_stored = jobs_state(kit.jobs, id) != JOB_STATES;
         assert_true(is_stored || !is_accepted[id]);
@@ -415,22 +419,22 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(one_that_was_never_started_is_started_once),
-        TEST(one_whose_folder_was_removed_is_not_run_again),
-        TEST(one_that_was_queued_is_started_once),
-        TEST(one_that_ended_meanwhile_is_accounted_for),
-        TEST(one_that_started_and_ended_in_a_moment_is_not_started_again),
-        TEST(one_of_which_nobody_can_say_is_lost),
-        TEST(one_that_ran_and_whose_folder_is_gone_is_lost),
-        TEST(one_that_runs_is_adopted_and_can_be_cancelled),
-        TEST(a_cancel_outlives_the_server),
-        TEST(one_that_was_to_end_before_it_was_started_never_is),
-        TEST(one_that_is_still_starting_is_waited_for),
-        TEST(a_lock_without_a_name_is_waited_for_all_the_same),
-        TEST(a_pid_in_the_lock_that_is_another_process_by_now_is_not_believed),
-        TEST(those_after_one_that_failed_meanwhile_are_cancelled),
-        TEST(locks_of_ended_jobs_are_swept_and_others_are_not),
-        TEST(killed_at_any_moment_nothing_is_lost_and_nothing_runs_twice),
+        TEST(job_left_starting_but_not_started_runs_once),
+        TEST(job_whose_run_folder_was_removed_is_not_rerun),
+        TEST(queued_job_runs_once_after_restart),
+        TEST(job_that_ended_without_a_server_gets_its_end_stored),
+        TEST(job_that_ended_quickly_is_not_started_again),
+        TEST(job_with_free_lock_and_no_recorded_end_is_lost),
+        TEST(started_job_without_run_folder_is_lost),
+        TEST(running_job_is_adopted_and_can_be_cancelled),
+        TEST(cancel_survives_a_restart),
+        TEST(job_cancelled_before_its_start_never_runs),
+        TEST(job_still_starting_at_restart_is_waited_for),
+        TEST(held_lock_without_a_pid_is_waited_for),
+        TEST(reused_pid_in_a_lock_is_ignored),
+        TEST(jobs_waiting_for_one_that_failed_offline_are_cancelled),
+        TEST(locks_of_ended_jobs_only_are_removed),
+        TEST(server_killed_any_time_loses_no_job_and_reruns_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Somebody sets the clock of the machine: no job has run for years, and none ends before it began.
- */
+/* The machine's clock is set while jobs run: no job seems to run for years, or to end before it
+ * began. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,10 +12,10 @@
 #include "fake_ebb.h"
 #include "jobs_kit.h"
 
-enum { PATIENCE_S = 600 }; /* that a job of these tests may take on a busy machine */
+enum { PATIENCE_S = 600 }; /* time limit of a job on a busy machine */
 
 static const double year_s = 365.0 * 24 * 3600;
-static double set_by_s; /* what the clock is wrong by */
+static double set_by_s; /* error of the wall clock */
 
 uint64_t __real_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
 uint64_t __wrap_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
@@ -43,7 +43,7 @@ static double number(int64_t id, const char *key)
     return json_number_value(v);
 }
 
-/* The times of an ended job: in order, and none of them far from the others. */
+/* Checks that the times of an ended job are in order and close together. */
 static void check_times(int64_t id)
 {
     const double submitted_s = number(id, "submitted_s");
@@ -61,7 +61,7 @@ static void check_times(int64_t id)
     }
 }
 
-static void a_clock_that_is_set_while_a_job_runs_changes_none_of_its_times(void **state)
+static void setting_the_clock_does_not_change_job_times(void **state)
 {
     static const double by_years[] = {1, -1, 30, -30};
     (void)state;
@@ -79,7 +79,7 @@ static void a_clock_that_is_set_while_a_job_runs_changes_none_of_its_times(void 
     }
 }
 
-static void a_clock_that_is_set_twice_leaves_nothing_behind(void **state)
+static void clock_set_and_set_back_leaves_times_unchanged(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -94,7 +94,7 @@ static void a_clock_that_is_set_twice_leaves_nothing_behind(void **state)
     check_times(id);
 }
 
-static void one_that_waits_while_the_clock_is_set_starts_all_the_same(void **state)
+static void queued_job_starts_although_the_clock_was_set(void **state)
 {
     (void)state;
     kit_start();
@@ -108,7 +108,7 @@ static void one_that_waits_while_the_clock_is_set_starts_all_the_same(void **sta
     check_times(second);
 }
 
-static void a_cancel_is_not_put_off_by_the_clock(void **state)
+static void setting_the_clock_does_not_delay_a_cancel(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -122,7 +122,7 @@ static void a_cancel_is_not_put_off_by_the_clock(void **state)
     check_times(id);
 }
 
-static void one_that_outlives_its_server_and_the_clock_ends_after_it_began(void **state)
+static void adopted_job_ends_after_its_start_despite_clock_change(void **state)
 {
     (void)state;
     kit_start();
@@ -136,7 +136,7 @@ static void one_that_outlives_its_server_and_the_clock_ends_after_it_began(void 
     check_times(id);
 }
 
-static void a_year_ahead_makes_nothing_old(void **state)
+static void clock_a_year_ahead_removes_no_job(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
@@ -146,7 +146,7 @@ static void a_year_ahead_makes_nothing_old(void **state)
     set_by_s = year_s;
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* the keeper has had its turn */
+    kit_run_ms(1500); /* long enough for a retention check */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
@@ -163,7 +163,7 @@ static void server_started_400_days_ahead_removes_nothing(void **state)
     kit_start();
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* the keeper has had its turn */
+    kit_run_ms(1500); /* long enough for a retention check */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
@@ -178,8 +178,8 @@ static bool is_over(int64_t id)
     return is_removed(id) || job_state_is_final(jobs_state(kit.jobs, id));
 }
 
-/* Restarts take nothing away from it, nor does a clock that was set back. */
-static void age_is_what_servers_have_seen_of_it(void **state)
+/* The age of the store survives restarts and a clock that is set back. */
+static void age_of_ended_jobs_counts_server_uptime_only(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = 2 * NS_PER_S;
@@ -189,7 +189,7 @@ static void age_is_what_servers_have_seen_of_it(void **state)
     kit_wait(is_over, id);
     set_by_s = 0;
     for (int i = 0; i < 20 && !is_removed(id); i++) {
-        kit_run_ms(700); /* in each of which the keeper has its turn */
+        kit_run_ms(700); /* long enough for a retention check each time */
         kit_stop();
         kit_start();
     }
@@ -204,14 +204,14 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        CLOCK_TEST(a_clock_that_is_set_while_a_job_runs_changes_none_of_its_times),
-        CLOCK_TEST(a_clock_that_is_set_twice_leaves_nothing_behind),
-        CLOCK_TEST(one_that_waits_while_the_clock_is_set_starts_all_the_same),
-        CLOCK_TEST(a_cancel_is_not_put_off_by_the_clock),
-        CLOCK_TEST(one_that_outlives_its_server_and_the_clock_ends_after_it_began),
-        CLOCK_TEST(a_year_ahead_makes_nothing_old),
+        CLOCK_TEST(setting_the_clock_does_not_change_job_times),
+        CLOCK_TEST(clock_set_and_set_back_leaves_times_unchanged),
+        CLOCK_TEST(queued_job_starts_although_the_clock_was_set),
+        CLOCK_TEST(setting_the_clock_does_not_delay_a_cancel),
+        CLOCK_TEST(adopted_job_ends_after_its_start_despite_clock_change),
+        CLOCK_TEST(clock_a_year_ahead_removes_no_job),
         CLOCK_TEST(server_started_400_days_ahead_removes_nothing),
-        CLOCK_TEST(age_is_what_servers_have_seen_of_it),
+        CLOCK_TEST(age_of_ended_jobs_counts_server_uptime_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

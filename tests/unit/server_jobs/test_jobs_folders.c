@@ -1,4 +1,4 @@
-/* Whose a folder in runs/ is, and that ids never come again. */
+/* Ownership of folders in runs/, and ids, which are never reused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static int64_t run_quick(const char *name)
     return id;
 }
 
-/* The name of a job's folder below runs/. */
+/* The name of a job's folder in runs/. */
 static const char *folder_of(int64_t id)
 {
     const char *path = kit_text(id, "run_dir");
@@ -63,7 +63,7 @@ static bool has_recording(int64_t id)
 
 /* ---- folders ---- */
 
-static void job_gets_own_folder_beside_users_of_its_name(void **state)
+static void job_gets_another_folder_if_its_name_is_taken(void **state)
 {
     (void)state;
     kit.options.keep.count = 2;
@@ -82,7 +82,7 @@ static void job_gets_own_folder_beside_users_of_its_name(void **state)
     shell("test 0 = $(ls -d runs/1-k-* runs/2-k-* 2>/dev/null | wc -l)");
 }
 
-static void folder_in_place_of_a_jobs_own_is_neither_shown_nor_removed(void **state)
+static void foreign_folder_at_the_path_of_a_run_is_left_alone(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -97,7 +97,7 @@ static void folder_in_place_of_a_jobs_own_is_neither_shown_nor_removed(void **st
     shell("test -f runs/1-k/mine && test -f elsewhere/run.json");
 }
 
-static void copy_of_a_run_folder_is_no_jobs(void **state)
+static void copy_of_a_run_folder_belongs_to_no_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -110,7 +110,7 @@ static void copy_of_a_run_folder_is_no_jobs(void **state)
     shell("test ! -e runs/1-k && test -d runs/2-k && test -d runs/1-k.copy");
 }
 
-static void run_json_of_a_foreign_folder_is_not_believed(void **state)
+static void run_json_of_a_foreign_folder_is_ignored(void **state)
 {
     char finish[256];
     (void)state;
@@ -121,7 +121,8 @@ static void run_json_of_a_foreign_folder_is_not_believed(void **state)
           "echo '{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}' "
           ">runs/1-h/run.json");
     kit_stop();
-    snprintf(finish, sizeof finish, "%s/runs/1-h/finish", kit.folder); /* what its path leads to */
+    snprintf(finish, sizeof finish, "%s/runs/1-h/finish",
+             kit.folder); /* the folder that is at this path now */
     kit_touch(finish);
     kit_start();
     kit_wait_ended(id);
@@ -129,7 +130,7 @@ static void run_json_of_a_foreign_folder_is_not_believed(void **state)
     assert_false(has_recording(id));
 }
 
-static void bytes_of_folders_that_are_no_jobs_do_not_count(void **state)
+static void bytes_of_foreign_folders_do_not_count(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 2 << 20;
@@ -137,11 +138,11 @@ static void bytes_of_folders_that_are_no_jobs_do_not_count(void **state)
     int64_t id = run_quick("k");
     shell("mkdir runs/mine runs/1-other && dd if=/dev/zero of=runs/mine/f bs=65536 count=64 "
           "2>/dev/null && cp runs/mine/f runs/1-other/");
-    kit_stop(); /* measured anew at the start */
+    kit_stop(); /* folders are measured again at the start */
     kit_start();
     shell("dd if=/dev/zero of=runs/1-k/f bs=65536 count=16 2>/dev/null");
     run_quick("k");
-    kit_run_ms(1500); /* the keeper has had its turn */
+    kit_run_ms(1500); /* long enough for a retention check */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     shell("test -f runs/mine/f");
 }
@@ -157,8 +158,8 @@ static struct store *open_store(void)
     return s;
 }
 
-/* `ebb run` was killed between the two: nothing had been started. */
-static void job_killed_between_folder_and_signature_runs_once(void **state)
+/* `ebb run` was killed between creating and signing the folder, so nothing was started. */
+static void start_killed_before_signing_its_folder_runs_once(void **state)
 {
     struct err err = {""};
     int64_t id = 0;
@@ -189,7 +190,7 @@ static void job_killed_between_folder_and_signature_runs_once(void **state)
 
 /* ---- ids ---- */
 
-static void moved_away_store_gives_new_ids_and_spares_running_jobs(void **state)
+static void new_store_uses_new_ids_and_spares_running_jobs(void **state)
 {
     (void)state;
     kit.options.keep.count = 100;
@@ -202,7 +203,8 @@ static void moved_away_store_gives_new_ids_and_spares_running_jobs(void **state)
     shell("mkdir old && mv jobs.db* old/");
     kit_start();
     json_t *trouble = jobs_trouble(kit.jobs);
-    assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)), "job store: 1,"));
+    assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)),
+                           "1 running jobs are not in the job store"));
     json_decref(trouble);
     for (int64_t id = 4; id <= 7; id++) {
         assert_int_equal(run_quick("k"), id);
@@ -211,7 +213,7 @@ static void moved_away_store_gives_new_ids_and_spares_running_jobs(void **state)
     shell("test -f locks/2 && test -f runs/1-k/run.json && test -f runs/3-k/run.json");
     kit_stop();
     shell("rm -f jobs.db* && mv old/jobs.db* .");
-    kit_start(); /* the old store again: its jobs are found, and ids go on */
+    kit_start(); /* the old store again: its jobs are adopted, and its ids continue */
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
     assert_int_equal(run_quick("k"), 8);
     kit_touch(kit_run_path(runs, "h", "finish"));
@@ -219,7 +221,7 @@ static void moved_away_store_gives_new_ids_and_spares_running_jobs(void **state)
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_SUCCEEDED);
 }
 
-static void ids_go_on_above_run_folders_where_their_mark_is_lost(void **state)
+static void ids_continue_above_run_folders_without_last_id_file(void **state)
 {
     static const char *const marks[] = {"rm last-id", ": >last-id", "echo x >last-id",
                                         "echo 99999999999999999999 >last-id"};
@@ -235,7 +237,7 @@ static void ids_go_on_above_run_folders_where_their_mark_is_lost(void **state)
     }
 }
 
-static void ids_of_removed_jobs_do_not_come_again(void **state)
+static void ids_of_removed_jobs_are_not_reused(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -255,15 +257,15 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_gets_own_folder_beside_users_of_its_name),
-        TEST(folder_in_place_of_a_jobs_own_is_neither_shown_nor_removed),
-        TEST(copy_of_a_run_folder_is_no_jobs),
-        TEST(run_json_of_a_foreign_folder_is_not_believed),
-        TEST(bytes_of_folders_that_are_no_jobs_do_not_count),
-        TEST(job_killed_between_folder_and_signature_runs_once),
-        TEST(moved_away_store_gives_new_ids_and_spares_running_jobs),
-        TEST(ids_go_on_above_run_folders_where_their_mark_is_lost),
-        TEST(ids_of_removed_jobs_do_not_come_again),
+        TEST(job_gets_another_folder_if_its_name_is_taken),
+        TEST(foreign_folder_at_the_path_of_a_run_is_left_alone),
+        TEST(copy_of_a_run_folder_belongs_to_no_job),
+        TEST(run_json_of_a_foreign_folder_is_ignored),
+        TEST(bytes_of_foreign_folders_do_not_count),
+        TEST(start_killed_before_signing_its_folder_runs_once),
+        TEST(new_store_uses_new_ids_and_spares_running_jobs),
+        TEST(ids_continue_above_run_folders_without_last_id_file),
+        TEST(ids_of_removed_jobs_are_not_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Whatever a job, its supervisor or the disk do, the server stays what it is. */
+/* Hostile jobs and supervisors, and full disks: the server is not affected. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #include "fake_ebb.h"
 #include "jobs_kit.h"
 
-static void a_run_json_that_is_none_makes_a_job_lost_and_no_more(void **state)
+static void invalid_run_json_makes_the_job_lost(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -42,7 +42,7 @@ static void a_run_json_that_is_none_makes_a_job_lost_and_no_more(void **state)
     }
 }
 
-static void a_run_json_that_would_take_all_memory_is_not_read(void **state)
+static void too_large_run_json_is_not_read(void **state)
 {
     (void)state;
     kit_start();
@@ -57,7 +57,7 @@ static void a_run_json_that_would_take_all_memory_is_not_read(void **state)
     assert_int_equal(jobs_state(kit.jobs, large), JOB_LOST);
 }
 
-static void keys_of_the_wrong_kind_are_not_known(void **state)
+static void run_json_keys_of_wrong_type_are_ignored(void **state)
 {
     (void)state;
     kit_start();
@@ -80,7 +80,7 @@ static void keys_of_the_wrong_kind_are_not_known(void **state)
     assert_true(json_is_null(json_object_get(verdict, "leak")));
 }
 
-static void a_link_in_the_place_of_run_json_is_not_followed(void **state)
+static void symlink_instead_of_run_json_is_not_followed(void **state)
 {
     char path[128];
     (void)state;
@@ -95,7 +95,7 @@ static void a_link_in_the_place_of_run_json_is_not_followed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void a_cause_of_any_length_is_cut_at_a_character(void **state)
+static void long_cause_is_truncated_between_characters(void **state)
 {
     enum { LONG = 5000 };
     char *text = malloc(LONG * 3 + 300), *at = text;
@@ -119,7 +119,7 @@ static bool has_pid(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
 }
 
-static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **state)
+static void flooding_supervisor_is_read_at_a_limited_rate(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -128,7 +128,7 @@ static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **
     int64_t other = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(other);
     kit_wait_state(id, JOB_RUNNING);
-    kit_wait(has_pid, id); /* the flood has begun */
+    kit_wait(has_pid, id); /* wait until the flood has begun */
     kit_run_ms(400);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     assert_true(json_is_object(kit_get(id)));
@@ -137,7 +137,7 @@ static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void a_folder_that_is_removed_under_the_job_makes_it_lost(void **state)
+static void removing_the_run_folder_makes_the_job_lost(void **state)
 {
     char command[128];
     (void)state;
@@ -156,7 +156,7 @@ static void a_folder_that_is_removed_under_the_job_makes_it_lost(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void a_program_that_is_not_there_keeps_jobs_queued_and_says_so(void **state)
+static void missing_ebb_program_keeps_jobs_queued_and_is_reported(void **state)
 {
     char program[128];
     (void)state;
@@ -169,7 +169,7 @@ static void a_program_that_is_not_there_keeps_jobs_queued_and_says_so(void **sta
     json_t *trouble = jobs_trouble(kit.jobs);
     assert_int_equal(json_array_size(trouble), 1);
     json_decref(trouble);
-    assert_non_null(strstr(kit_text(id, "waits_for"), "cannot be started"));
+    assert_non_null(strstr(kit_text(id, "waits_for"), "cannot start jobs"));
     assert_int_equal(symlink(real, program), 0);
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
@@ -179,7 +179,7 @@ static void a_program_that_is_not_there_keeps_jobs_queued_and_says_so(void **sta
     assert_int_equal(kit_times(id), 1);
 }
 
-static void a_working_folder_that_is_gone_fails_the_job_alone(void **state)
+static void missing_working_folder_fails_only_that_job(void **state)
 {
     char folder[128], extra[256];
     (void)state;
@@ -200,7 +200,7 @@ static void a_working_folder_that_is_gone_fails_the_job_alone(void **state)
     assert_int_equal(jobs_state(kit.jobs, next), JOB_SUCCEEDED);
 }
 
-/* No file can grow: what a full disk does to every write. */
+/* Lets no file grow, as on a full disk. */
 static void set_disk_full(bool is_full)
 {
     struct rlimit limit;
@@ -209,7 +209,7 @@ static void set_disk_full(bool is_full)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-static void on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten(void **state)
+static void full_disk_accepts_no_job_and_forgets_none(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -224,7 +224,8 @@ static void on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten(void **s
     assert_true(kit_try_submit(NULL, "quick", "0", kit.list) < 0);
     assert_true(jobs_cancel(kit.jobs, second, "", 0, &err) < 0);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
-    assert_int_equal(jobs_cancel(kit.jobs, first, "full", 0, &err), 0); /* a job can be ended */
+    assert_int_equal(jobs_cancel(kit.jobs, first, "full", 0, &err),
+                     0); /* a running job can still be cancelled */
     kit_wait_ended(first);
     kit_run_ms(1500);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
@@ -246,7 +247,7 @@ static void on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten(void **s
     assert_int_equal(kit_times(second), 1);
 }
 
-static void thousands_may_wait(void **state)
+static void thousands_of_jobs_can_be_queued(void **state)
 {
     enum { MANY = 600 };
     struct err err = {""};
@@ -270,7 +271,7 @@ static void thousands_may_wait(void **state)
     kit_wait_ended(MANY);
 }
 
-static void job_that_says_yes_to_a_cancel_and_goes_on_is_ended(void **state)
+static void job_ignoring_an_accepted_cancel_is_killed(void **state)
 {
     struct err err;
     (void)state;
@@ -283,8 +284,8 @@ static void job_that_says_yes_to_a_cancel_and_goes_on_is_ended(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-/* A job can put anything where the lock of a later one is to be: that one fails, the rest go on. */
-static void what_is_in_the_place_of_a_lock_stops_that_job_alone(void **state)
+/* A job may put anything in the place of a later job's lock: only that job fails. */
+static void file_in_place_of_a_lock_fails_only_that_job(void **state)
 {
     char path[256];
     (void)state;
@@ -311,19 +312,19 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(a_run_json_that_is_none_makes_a_job_lost_and_no_more),
-        TEST(a_run_json_that_would_take_all_memory_is_not_read),
-        TEST(keys_of_the_wrong_kind_are_not_known),
-        TEST(a_link_in_the_place_of_run_json_is_not_followed),
-        TEST(a_cause_of_any_length_is_cut_at_a_character),
-        TEST(a_supervisor_that_floods_is_read_no_faster_than_it_should_be),
-        TEST(a_folder_that_is_removed_under_the_job_makes_it_lost),
-        TEST(a_program_that_is_not_there_keeps_jobs_queued_and_says_so),
-        TEST(a_working_folder_that_is_gone_fails_the_job_alone),
-        TEST(on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten),
-        TEST(thousands_may_wait),
-        TEST(job_that_says_yes_to_a_cancel_and_goes_on_is_ended),
-        TEST(what_is_in_the_place_of_a_lock_stops_that_job_alone),
+        TEST(invalid_run_json_makes_the_job_lost),
+        TEST(too_large_run_json_is_not_read),
+        TEST(run_json_keys_of_wrong_type_are_ignored),
+        TEST(symlink_instead_of_run_json_is_not_followed),
+        TEST(long_cause_is_truncated_between_characters),
+        TEST(flooding_supervisor_is_read_at_a_limited_rate),
+        TEST(removing_the_run_folder_makes_the_job_lost),
+        TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
+        TEST(missing_working_folder_fails_only_that_job),
+        TEST(full_disk_accepts_no_job_and_forgets_none),
+        TEST(thousands_of_jobs_can_be_queued),
+        TEST(job_ignoring_an_accepted_cancel_is_killed),
+        TEST(file_in_place_of_a_lock_fails_only_that_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What is kept of ended jobs, and that what goes, goes whole and alone. */
+/* Retention of ended jobs, and the job file. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static bool is_gone(int64_t id)
     return jobs_state(kit.jobs, id) == JOB_STATES;
 }
 
-/* Who looks late finds gone what has ended. */
+/* Whether the job has ended; it may have been removed already. */
 static bool is_over(int64_t id)
 {
     return is_gone(id) || job_state_is_final(jobs_state(kit.jobs, id));
@@ -70,7 +70,7 @@ static void wait_for_empty_trash(void)
     kit_wait(is_trash_empty, 0);
 }
 
-static void of_more_than_are_kept_the_oldest_go_with_their_folders(void **state)
+static void keep_count_removes_oldest_jobs_with_folders(void **state)
 {
     (void)state;
     kit.options.keep.count = 3;
@@ -89,7 +89,7 @@ static void of_more_than_are_kept_the_oldest_go_with_their_folders(void **state)
     assert_int_equal(jobs_get(kit.jobs, 1, true, &doc, &err), -ENOENT);
 }
 
-static void what_is_too_old_goes_and_what_runs_never_does(void **state)
+static void keep_age_removes_old_jobs_but_no_running_one(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = NS_PER_S / 2;
@@ -99,7 +99,7 @@ static void what_is_too_old_goes_and_what_runs_never_does(void **state)
     kit_wait(is_over, id);
     kit_wait_state(runs, JOB_RUNNING);
     kit_run_ms(700);
-    /* an occasion to look */
+    /* its end triggers a retention check */
     kit_wait(is_over, kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
     kit_wait(is_gone, id);
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
@@ -107,7 +107,7 @@ static void what_is_too_old_goes_and_what_runs_never_does(void **state)
     kit_wait(is_over, runs);
 }
 
-static void of_more_bytes_than_are_kept_the_oldest_go(void **state)
+static void keep_bytes_removes_oldest_jobs(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 3 << 20;
@@ -118,7 +118,7 @@ static void of_more_bytes_than_are_kept_the_oldest_go(void **state)
         shell("dd if=/dev/zero of='%s' bs=65536 count=20 2>/dev/null",
               kit_run_path(id, "b", "big"));
     }
-    kit_stop(); /* measured anew at the start */
+    kit_stop(); /* folders are measured again at the start */
     kit_start();
     kit_wait(is_gone, 1);
     wait_for_empty_trash();
@@ -128,7 +128,7 @@ static void of_more_bytes_than_are_kept_the_oldest_go(void **state)
     assert_true(is_there(kit_run_path(2, "b", "big")));
 }
 
-/* Deeper than any path can say. */
+/* Makes folders nested deeper than PATH_MAX. */
 static void make_deep(const char *path)
 {
     enum { LEVELS = 300 };
@@ -144,7 +144,7 @@ static void make_deep(const char *path)
     close(dir);
 }
 
-static void links_are_removed_and_not_followed_and_no_depth_is_too_deep(void **state)
+static void removal_follows_no_links_and_handles_any_depth(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -168,7 +168,7 @@ static void links_are_removed_and_not_followed_and_no_depth_is_too_deep(void **s
     json_decref(trouble);
 }
 
-static void what_an_earlier_server_left_in_the_trash_goes(void **state)
+static void trash_of_an_earlier_server_is_emptied(void **state)
 {
     (void)state;
     kit_start();
@@ -179,7 +179,7 @@ static void what_an_earlier_server_left_in_the_trash_goes(void **state)
     wait_for_empty_trash();
 }
 
-static void a_trash_that_somebody_removed_is_made_again(void **state)
+static void removed_trash_folder_is_created_again(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -201,8 +201,8 @@ static bool has_trouble(int64_t id)
     return count > 0;
 }
 
-/* A mount is what not even root can remove. It is made in a name space of our own. */
-static void what_cannot_be_removed_keeps_nothing_else(void **state)
+/* Not even root can remove a mount point; it is in our own mount namespace. */
+static void unremovable_mount_does_not_block_other_removals(void **state)
 {
     char path[256];
     (void)state;
@@ -226,13 +226,13 @@ static void what_cannot_be_removed_keeps_nothing_else(void **state)
     for (int64_t id = 1; id <= 4; id++)
         assert_false(is_there(kit_run_path(id, "k", "run.json")));
     kit_stop();
-    shell("umount '%s'/runs/.trash/stuck-*/mount", kit.folder);
-    kit_start(); /* which tries again */
+    shell("umount '%s'/runs/.trash/*/mount", kit.folder);
+    kit_start(); /* the new server tries to remove it again */
     wait_for_empty_trash();
     assert_false(has_trouble(0));
 }
 
-static void a_folder_that_somebody_removed_does_not_keep_the_row(void **state)
+static void missing_run_folder_does_not_block_removal(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -269,7 +269,7 @@ static void keep_file(const char *name)
     kit.options.job_file = job_file;
 }
 
-static void the_job_file_is_kept_current(void **state)
+static void job_file_is_updated_when_jobs_change(void **state)
 {
     (void)state;
     keep_file("training_jobs.json");
@@ -287,8 +287,8 @@ static bool is_second_cancelled_in_file(int64_t id)
     return strcmp(status_in_file("2"), "cancelled") == 0;
 }
 
-/* More than a slice of them, and one of them changes meanwhile. */
-static void job_file_has_each_of_many_jobs_once(void **state)
+/* With more jobs than fit in a slice, one of which changes meanwhile. */
+static void job_file_contains_each_of_many_jobs_once(void **state)
 {
     enum { QUEUED = 400 };
     struct err err;
@@ -314,7 +314,7 @@ static void job_file_has_each_of_many_jobs_once(void **state)
     assert_string_equal(status_in_file("3"), "queued");
     assert_string_equal(status_in_file("401"), "queued");
     json_decref(file_doc);
-    shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder); /* nothing beside it */
+    shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder); /* no temporary file is left */
     kit_touch(kit_run_path(runs, "h", "finish"));
 }
 
@@ -323,7 +323,7 @@ static bool has_no_trouble(int64_t id)
     return !has_trouble(id);
 }
 
-static void job_file_that_cannot_be_written_is_reported_until_it_can(void **state)
+static void unwritable_job_file_is_reported_until_written(void **state)
 {
     (void)state;
     keep_file("later/jobs.json");
@@ -331,7 +331,7 @@ static void job_file_that_cannot_be_written_is_reported_until_it_can(void **stat
     kit_wait(has_trouble, 0);
     json_t *trouble = jobs_trouble(kit.jobs);
     assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)),
-                           "cannot be written: No such file or directory"));
+                           "later/jobs.json: No such file or directory"));
     json_decref(trouble);
     shell("mkdir '%s/later'", kit.folder);
     kit_wait(has_no_trouble, 0);
@@ -339,7 +339,7 @@ static void job_file_that_cannot_be_written_is_reported_until_it_can(void **stat
     kit_wait(is_completed_in_file, 1);
 }
 
-static void job_file_replaces_a_link_of_its_name(void **state)
+static void job_file_replaces_a_symlink(void **state)
 {
     (void)state;
     keep_file("full.json");
@@ -351,7 +351,7 @@ static void job_file_replaces_a_link_of_its_name(void **state)
     shell("test -f '%s/full.json' && test ! -L '%s/full.json'", kit.folder, kit.folder);
 }
 
-static void a_job_file_of_another_server_is_taken_in(void **state)
+static void job_file_of_another_server_is_imported_once(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -361,7 +361,7 @@ static void a_job_file_of_another_server_is_taken_in(void **state)
           " \"c\": {\"status\": \"queued\", \"name\": \"three\", \"command\": [\"quick\", \"0\", "
           "\"%s\"]}}\nE",
           job_file, kit.list);
-    kit_open(); /* as the server does: before anything is started */
+    kit_open(); /* before jobs_start, as the server does */
     int n = jobs_import(kit.jobs, job_file, &err);
     if (n != 3)
         fail_msg("%d: %s", n, err.text);
@@ -370,9 +370,10 @@ static void a_job_file_of_another_server_is_taken_in(void **state)
     assert_int_equal(jobs_state(kit.jobs, 2), JOB_LOST);
     assert_int_equal(jobs_state(kit.jobs, 3), JOB_SUCCEEDED);
     assert_int_equal(kit_times(3), 1);
-    assert_int_equal(jobs_import(kit.jobs, job_file, &err), 0); /* the same again: not again */
+    assert_int_equal(jobs_import(kit.jobs, job_file, &err),
+                     0); /* the same content is not imported again */
     assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
-    shell("echo >>'%s'", job_file); /* another one, and while it runs */
+    shell("echo >>'%s'", job_file); /* other content, while the server runs */
     assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
     kit_wait_ended(6);
     kit_run_ms(100);
@@ -387,19 +388,20 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(of_more_than_are_kept_the_oldest_go_with_their_folders),
-        TEST(what_is_too_old_goes_and_what_runs_never_does),
-        TEST(of_more_bytes_than_are_kept_the_oldest_go),
-        TEST(links_are_removed_and_not_followed_and_no_depth_is_too_deep),
-        TEST(what_an_earlier_server_left_in_the_trash_goes),
-        TEST(a_trash_that_somebody_removed_is_made_again),
-        TEST(a_folder_that_somebody_removed_does_not_keep_the_row),
-        TEST(the_job_file_is_kept_current),
-        TEST(job_file_has_each_of_many_jobs_once),
-        TEST(job_file_that_cannot_be_written_is_reported_until_it_can),
-        TEST(job_file_replaces_a_link_of_its_name),
-        TEST(a_job_file_of_another_server_is_taken_in),
-        TEST(what_cannot_be_removed_keeps_nothing_else), /* the last: it changes name space */
+        TEST(keep_count_removes_oldest_jobs_with_folders),
+        TEST(keep_age_removes_old_jobs_but_no_running_one),
+        TEST(keep_bytes_removes_oldest_jobs),
+        TEST(removal_follows_no_links_and_handles_any_depth),
+        TEST(trash_of_an_earlier_server_is_emptied),
+        TEST(removed_trash_folder_is_created_again),
+        TEST(missing_run_folder_does_not_block_removal),
+        TEST(job_file_is_updated_when_jobs_change),
+        TEST(job_file_contains_each_of_many_jobs_once),
+        TEST(unwritable_job_file_is_reported_until_written),
+        TEST(job_file_replaces_a_symlink),
+        TEST(job_file_of_another_server_is_imported_once),
+        TEST(unremovable_mount_does_not_block_other_removals), /* must be the last, because it
+                                                                  changes the mount namespace */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

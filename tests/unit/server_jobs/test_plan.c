@@ -1,5 +1,4 @@
-/* Which job starts next: small cases by hand, and long made-up days on which nothing may go wrong.
- */
+/* Planning: small cases by hand, and simulated days with random jobs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,22 +16,20 @@ static uint64_t gib(unsigned n)
     return (uint64_t)n * GIB;
 }
 
-static void the_oldest_of_the_highest_priority_starts(void **state)
+static void only_the_first_of_several_fitting_jobs_starts(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 4};
-    struct plan_job jobs[] = {
-        {.id = 3}, {.id = 2, .priority = 5}, {.id = 1}, {.id = 4, .priority = 5}};
+    struct plan_job jobs[4] = {{.waits = true}};
     struct plan_verdict v[4];
     plan_next(&room, jobs, 4, v);
+    assert_int_equal(v[0].why, PLAN_WAITS_AFTER);
     assert_int_equal(v[1].why, PLAN_STARTS);
-    for (int i = 0; i < 4; i++) {
-        if (i != 1)
-            assert_int_equal(v[i].why, PLAN_WAITS_TURN);
-    }
+    assert_int_equal(v[2].why, PLAN_WAITS_TURN);
+    assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void a_small_job_passes_a_large_one_that_waits_for_something_else(void **state)
+static void small_job_overtakes_large_one_waiting_for_another_resource(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -41,40 +38,39 @@ static void a_small_job_passes_a_large_one_that_waits_for_something_else(void **
                              .slots_used = 1,
                              .memory_used = gib(8),
                              .gpus_used = 1};
-    struct plan_job jobs[] = {{.id = 1, .gpus = 2, .memory_bytes = gib(8)},
-                              {.id = 2, .memory_bytes = gib(16)},
-                              {.id = 3, .memory_bytes = gib(17)}};
+    struct plan_job jobs[] = {
+        {.gpus = 2, .memory_bytes = gib(8)}, {.memory_bytes = gib(16)}, {.memory_bytes = gib(17)}};
     struct plan_verdict v[3];
     plan_next(&room, jobs, 2, v);
     assert_int_equal(v[0].why, PLAN_WAITS_GPU);
-    assert_int_equal(v[1].why, PLAN_STARTS); /* 24 free, 8 kept for the first */
+    /* 24 GiB are free, of which 8 are reserved for the first job */
+    assert_int_equal(v[1].why, PLAN_STARTS);
     jobs[1].memory_bytes = gib(17);
     plan_next(&room, jobs, 2, v);
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
 }
 
-static void what_a_large_one_is_short_of_nobody_takes(void **state)
+static void resource_a_waiting_job_is_short_of_is_reserved(void **state)
 {
     (void)state;
     struct plan_room room = {
         .slots = 8, .memory_bytes = gib(32), .slots_used = 1, .memory_used = gib(16)};
-    struct plan_job jobs[] = {
-        {.id = 1, .memory_bytes = gib(24)}, {.id = 2, .memory_bytes = 1}, {.id = 3}};
+    struct plan_job jobs[] = {{.memory_bytes = gib(24)}, {.memory_bytes = 1}, {.gpus = 0}};
     struct plan_verdict v[3];
     plan_next(&room, jobs, 3, v);
     assert_int_equal(v[0].why, PLAN_WAITS_MEMORY);
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
-    assert_int_equal(v[2].why, PLAN_STARTS); /* nothing is known of its memory */
+    assert_int_equal(v[2].why, PLAN_STARTS); /* its memory is unknown */
 }
 
-static void held_and_impossible_jobs_take_no_place(void **state)
+static void waiting_or_impossible_jobs_reserve_nothing(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
-    struct plan_job jobs[] = {{.id = 1, .waits = true, .gpus = 1},
-                              {.id = 2, .gpus = 2},
-                              {.id = 3, .memory_bytes = gib(33)},
-                              {.id = 4, .gpus = 1, .memory_bytes = gib(32)}};
+    struct plan_job jobs[] = {{.waits = true, .gpus = 1},
+                              {.gpus = 2},
+                              {.memory_bytes = gib(33)},
+                              {.gpus = 1, .memory_bytes = gib(32)}};
     struct plan_verdict v[4];
     plan_next(&room, jobs, 4, v);
     assert_int_equal(v[0].why, PLAN_WAITS_AFTER);
@@ -84,16 +80,16 @@ static void held_and_impossible_jobs_take_no_place(void **state)
     assert_int_equal(v[3].gpus, 1);
 }
 
-static void more_in_use_than_there_is_starts_nothing(void **state)
+static void overcommitted_resources_start_no_job(void **state)
 {
-    (void)state; /* after a restart with fewer slots and less memory */
+    (void)state; /* as after a restart with fewer slots and less memory */
     struct plan_room room = {.slots = 1,
                              .memory_bytes = gib(4),
                              .gpus = 1,
                              .slots_used = 3,
                              .memory_used = gib(9),
                              .gpus_used = 7};
-    struct plan_job job = {.id = 1};
+    struct plan_job job = {.gpus = 0};
     struct plan_verdict v;
     plan_next(&room, &job, 1, &v);
     assert_int_equal(v.why, PLAN_WAITS_SLOT);
@@ -107,11 +103,11 @@ static void more_in_use_than_there_is_starts_nothing(void **state)
     assert_int_equal(v.why, PLAN_WAITS_MEMORY);
 }
 
-static void sixty_four_gpus_can_be_had_at_once(void **state)
+static void one_job_can_use_64_gpus(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .gpus = 64};
-    struct plan_job job = {.id = 1, .gpus = 64};
+    struct plan_job job = {.gpus = 64};
     struct plan_verdict v;
     plan_next(&room, &job, 1, &v);
     assert_int_equal(v.why, PLAN_STARTS);
@@ -119,7 +115,7 @@ static void sixty_four_gpus_can_be_had_at_once(void **state)
     plan_next(&room, NULL, 0, NULL);
 }
 
-static void the_sentence_names_what_is_wanted_and_what_is_there(void **state)
+static void wait_message_names_wanted_and_free_resources(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 2,
@@ -128,19 +124,19 @@ static void the_sentence_names_what_is_wanted_and_what_is_there(void **state)
                              .slots_used = 1,
                              .memory_used = gib(47),
                              .gpus_used = 7};
-    struct plan_job job = {.id = 1, .memory_bytes = gib(24), .gpus = 2};
+    struct plan_job job = {.memory_bytes = gib(24), .gpus = 2};
     struct plan_verdict v;
     char text[128];
     plan_next(&room, &job, 1, &v);
     plan_sentence(&room, &job, &v, text, sizeof(text));
-    assert_string_equal(text, "waits for memory: 24.0 GiB wanted, 11.0 GiB of 58.0 GiB free");
+    assert_string_equal(text, "waits for memory: needs 24.0 GiB, 11.0 GiB of 58.0 GiB free");
     v.why = PLAN_WAITS_GPU;
     plan_sentence(&room, &job, &v, text, sizeof(text));
-    assert_string_equal(text, "waits for GPUs: 2 wanted, 1 of 4 free");
+    assert_string_equal(text, "waits for GPUs: needs 2, 1 of 4 free");
     v.why = PLAN_NEVER;
     job.gpus = 5;
     plan_sentence(&room, &job, &v, text, sizeof(text));
-    assert_string_equal(text, "can never start: 5 GPUs wanted, the server has 4");
+    assert_string_equal(text, "can never start: it needs 5 GPUs, and the server has 4");
     for (v.why = PLAN_STARTS; v.why <= PLAN_NEVER; v.why++) {
         text[0] = '\0';
         plan_sentence(&room, &job, &v, text, sizeof(text));
@@ -148,17 +144,17 @@ static void the_sentence_names_what_is_wanted_and_what_is_there(void **state)
     }
 }
 
-/* ---- a made-up day ---- */
+/* ---- a simulated day ---- */
 
 enum { JOBS = 400, TICKS = 200000 };
 
 struct day {
     struct plan_room room;
     struct plan_job jobs[JOBS];
-    unsigned life[JOBS]; /* ticks it runs */
-    uint64_t gpus[JOBS]; /* those it got */
+    unsigned life[JOBS]; /* run time in ticks */
+    uint64_t gpus[JOBS]; /* assigned */
     enum { COMING, WAITING, RUNNING, OVER } is[JOBS];
-    int head; /* the first in the queue, and who ran when it came to be that */
+    int head; /* the first job of the queue; below: the jobs that ran when it became first */
     bool before_head[JOBS];
     uint32_t seed;
 };
@@ -178,8 +174,8 @@ static void begin(struct day *d, uint32_t seed)
     d->room.memory_bytes = pick(d, 4) ? gib(8 + pick(d, 64)) : 0;
     for (int i = 0; i < JOBS; i++) {
         unsigned most = d->room.memory_bytes ? (unsigned)(d->room.memory_bytes / GIB) : 64;
-        d->jobs[i] = (struct plan_job){.id = i + 1};
-        /* most are small, some want everything there is */
+        d->jobs[i] = (struct plan_job){0};
+        /* most jobs are small, some need all resources */
         d->jobs[i].memory_bytes = gib(pick(d, 10) ? pick(d, 1 + most / 4) : pick(d, most + 1));
         d->jobs[i].gpus = pick(d, 10) ? pick(d, 1 + d->room.gpus / 3) : pick(d, d->room.gpus + 1);
         d->life[i] = 1 + pick(d, 30);
@@ -195,7 +191,7 @@ static void check_room(const struct day *d)
             continue;
         slots++;
         memory += d->jobs[i].memory_bytes;
-        assert_int_equal(gpus & d->gpus[i], 0); /* each has its own */
+        assert_int_equal(gpus & d->gpus[i], 0); /* no GPU is shared */
         gpus |= d->gpus[i];
         assert_int_equal(__builtin_popcountll(d->gpus[i]), d->jobs[i].gpus);
     }
@@ -204,7 +200,8 @@ static void check_room(const struct day *d)
     assert_int_equal(gpus >> d->room.gpus, 0);
 }
 
-/* Whoever is first in the queue starts at the latest when all have ended that ran before it was. */
+/* The first job of the queue starts at the latest when all jobs have ended that ran when it became
+ * first. */
 static void check_head(struct day *d)
 {
     int head = 0;
@@ -229,16 +226,19 @@ static bool start_one(struct day *d)
 {
     struct plan_job queue[JOBS];
     struct plan_verdict verdicts[JOBS];
+    int index[JOBS];
     size_t n = 0, started = 0;
     for (int i = 0; i < JOBS; i++) {
-        if (d->is[i] == WAITING)
-            queue[n++] = d->jobs[i];
+        if (d->is[i] != WAITING)
+            continue;
+        index[n] = i;
+        queue[n++] = d->jobs[i];
     }
     plan_next(&d->room, queue, n, verdicts);
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].why != PLAN_STARTS)
             continue;
-        int64_t job = queue[i].id - 1;
+        int job = index[i];
         started++;
         d->is[job] = RUNNING;
         d->gpus[job] = verdicts[i].gpus;
@@ -262,7 +262,7 @@ static void end_some(struct day *d)
     }
 }
 
-static void on_no_day_is_a_budget_passed_or_a_job_left_behind(void **state)
+static void simulated_queue_respects_limits_and_starves_no_job(void **state)
 {
     (void)state;
     static struct day d;
@@ -288,14 +288,14 @@ static void on_no_day_is_a_budget_passed_or_a_job_left_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_oldest_of_the_highest_priority_starts),
-        cmocka_unit_test(a_small_job_passes_a_large_one_that_waits_for_something_else),
-        cmocka_unit_test(what_a_large_one_is_short_of_nobody_takes),
-        cmocka_unit_test(held_and_impossible_jobs_take_no_place),
-        cmocka_unit_test(more_in_use_than_there_is_starts_nothing),
-        cmocka_unit_test(sixty_four_gpus_can_be_had_at_once),
-        cmocka_unit_test(the_sentence_names_what_is_wanted_and_what_is_there),
-        cmocka_unit_test(on_no_day_is_a_budget_passed_or_a_job_left_behind),
+        cmocka_unit_test(only_the_first_of_several_fitting_jobs_starts),
+        cmocka_unit_test(small_job_overtakes_large_one_waiting_for_another_resource),
+        cmocka_unit_test(resource_a_waiting_job_is_short_of_is_reserved),
+        cmocka_unit_test(waiting_or_impossible_jobs_reserve_nothing),
+        cmocka_unit_test(overcommitted_resources_start_no_job),
+        cmocka_unit_test(one_job_can_use_64_gpus),
+        cmocka_unit_test(wait_message_names_wanted_and_free_resources),
+        cmocka_unit_test(simulated_queue_respects_limits_and_starves_no_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

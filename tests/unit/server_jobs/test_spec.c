@@ -1,4 +1,4 @@
-/* Requests for jobs: what is taken, what is refused with which sentence, what is started. */
+/* Job requests: accepted and refused ones, error messages, and the command line. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static void refused(const char *text, const char *sentence)
     assert_null(spec.doc);
 }
 
-static void a_command_is_enough_and_the_rest_is_filled_in(void **state)
+static void request_with_only_a_command_gets_defaults(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\": [\"/usr/bin/python3\", \"train.py\"]}");
@@ -62,7 +62,7 @@ static void a_command_is_enough_and_the_rest_is_filled_in(void **state)
     job_spec_fini(&spec);
 }
 
-static void memory_is_set_aside_as_declared_or_by_an_absolute_limit(void **state)
+static void memory_to_reserve_comes_from_memory_or_limit(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
@@ -79,30 +79,29 @@ static void memory_is_set_aside_as_declared_or_by_an_absolute_limit(void **state
     job_spec_fini(&spec);
 }
 
-static void what_makes_no_sense_is_refused_with_its_key_and_value(void **state)
+static void invalid_request_error_names_key_and_value(void **state)
 {
     (void)state;
     refused("[1]", "a request is an object like {\"command\": [\"python\", \"train.py\"]}");
-    refused("{\"name\":\"x\"}", "command: it is missing; a request is an object like "
+    refused("{\"name\":\"x\"}", "command: missing; a request is an object like "
                                 "{\"command\": [\"python\", \"train.py\"]}");
     refused("{\"command\":\"ls\"}",
-            "command: \"ls\" is not a list of texts like [\"python\", \"train.py\"]");
+            "command: \"ls\" is not a list of strings like [\"python\", \"train.py\"]");
     refused("{\"command\":null}",
-            "command: null is not a list of texts like [\"python\", \"train.py\"]");
-    refused("{\"command\":[]}", "command: [] is not a list of texts like [\"python\", "
+            "command: null is not a list of strings like [\"python\", \"train.py\"]");
+    refused("{\"command\":[]}", "command: [] is not a list of strings like [\"python\", "
                                 "\"train.py\"]");
-    refused("{\"command\":[\"a\",7]}", "command: 7 is not a text that can be an argument");
-    refused("{\"command\":[\"a\\u0000b\"]}",
-            "command: \"a\\u0000b\" is not a text that can be an argument");
+    refused("{\"command\":[\"a\",7]}", "command: 7 is not a string without NUL");
+    refused("{\"command\":[\"a\\u0000b\"]}", "command: \"a\\u0000b\" is not a string without NUL");
     refused("{\"command\":[\"\"]}",
-            "command: [\"\"] begins with an empty text; name the program there");
-    refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a text of 1 to 128 bytes");
+            "command: [\"\"] begins with an empty string; it must be the program");
+    refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a string of 1 to 128 bytes");
     refused("{\"command\":[\"x\"],\"cwd\":\"/nowhere\"}",
-            "cwd: folder \"/nowhere\" cannot be had: No such file or directory");
+            "cwd: cannot use folder \"/nowhere\": No such file or directory");
     refused("{\"command\":[\"x\"],\"cwd\":\"/dev/null\"}", "cwd: \"/dev/null\" is not a folder");
     refused("{\"command\":[\"x\"],\"env\":{\"A=B\":\"c\"}}",
-            "env: \"A=B\" cannot be a variable's name");
-    refused("{\"command\":[\"x\"],\"env\":{\"A\":1}}", "env.A: 1 is not a text");
+            "env: \"A=B\" is not a valid variable name");
+    refused("{\"command\":[\"x\"],\"env\":{\"A\":1}}", "env.A: 1 is not a string");
     refused("{\"command\":[\"x\"],\"gpus\":65}", "gpus: 65 is not a whole number from 0 to 64");
     refused("{\"command\":[\"x\"],\"gpus\":1.5}", "gpus: 1.5 is not a whole number from 0 to 64");
     refused("{\"command\":[\"x\"],\"priority\":-101}",
@@ -113,14 +112,14 @@ static void what_makes_no_sense_is_refused_with_its_key_and_value(void **state)
             "memory: -1 is not a size like \"24G\" or a number of bytes");
     refused("{\"command\":[\"x\"],\"limit\":true}",
             "limit: true is not a size like \"24G\" or \"80%\"");
-    refused("{\"command\":[\"x\"],\"after\":[0]}", "after: 0 is not the number of a job");
-    refused("{\"command\":[\"x\"],\"after\":[2,2]}", "after: [2,2] names a job twice");
+    refused("{\"command\":[\"x\"],\"after\":[0]}", "after: 0 is not a job id");
+    refused("{\"command\":[\"x\"],\"after\":[2,2]}", "after: [2,2] contains a job twice");
     refused("{\"command\":[\"x\"],\"comand\":1}",
-            "there is no key \"comand\" in a request; it may have command, name, cwd, env, gpus, "
+            "unknown key \"comand\"; a request has command, name, cwd, env, gpus, "
             "memory, limit, priority, after and options");
 }
 
-static void options_that_the_server_gives_or_that_do_not_exist_are_refused(void **state)
+static void unknown_and_server_set_options_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"run-dir", "run-d", "detached", "lock-fd", "name",
@@ -135,7 +134,7 @@ static void options_that_the_server_gives_or_that_do_not_exist_are_refused(void 
     }
 }
 
-static void what_is_too_large_is_refused(void **state)
+static void too_large_request_is_refused(void **state)
 {
     (void)state;
     char name[256], text[512];
@@ -145,7 +144,7 @@ static void what_is_too_large_is_refused(void **state)
     struct job_spec spec = {0};
     struct err err = {""};
     assert_int_equal(read_text(text, &spec, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "… is not a text of 1 to 128 bytes"));
+    assert_non_null(strstr(err.text, "… is not a string of 1 to 128 bytes"));
     char *large = malloc(JOB_COMMAND_MAX + 64);
     memset(large, 'a', JOB_COMMAND_MAX);
     large[JOB_COMMAND_MAX] = '\0';
@@ -173,7 +172,7 @@ static bool has(char **list, const char *text)
     return false;
 }
 
-static void the_launch_has_every_option_and_the_command_untouched(void **state)
+static void launch_argv_has_all_options_and_the_exact_command(void **state)
 {
     (void)state;
     struct job_spec spec = accepted(
@@ -204,7 +203,7 @@ static void the_launch_has_every_option_and_the_command_untouched(void **state)
                                     .interval_ns = 2000000000,
                                     .log_bytes = 65536};
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", &place, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", &place, "", &launch), 0);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         assert_string_equal(launch.argv[i], want[i]);
     assert_null(launch.argv[sizeof(want) / sizeof(want[0])]);
@@ -215,7 +214,7 @@ static void the_launch_has_every_option_and_the_command_untouched(void **state)
 
 static const struct job_place some_place = {.run_dir = "r", .folder_id = "f", .lock_fd = 3};
 
-static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it(void **state)
+static void job_environment_has_the_variables_of_server_and_request(void **state)
 {
     (void)state;
     setenv("EBB_TEST_OWN", "1", 1);
@@ -224,9 +223,8 @@ static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it
     setenv("CUDA_VISIBLE_DEVICES", "5", 1);
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"env\":{\"TEST_CHANGED\":\"a=b\","
                                     "\"EBB_HEAP\":\"0\",\"CUDA_VISIBLE_DEVICES\":\"9\"}}");
-    const int gpus[] = {0, 3};
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, gpus, 2, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "0,3", &launch), 0);
     assert_false(has(launch.env, "EBB_TEST_OWN=1"));
     assert_true(has(launch.env, "EBB_HEAP=0"));
     assert_true(has(launch.env, "TEST_KEPT=1"));
@@ -235,18 +233,18 @@ static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=0,3"));
     assert_false(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "", &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
     job_spec_fini(&spec);
     spec = accepted("{\"command\":[\"x\"]}");
-    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, "", &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES="));
     job_launch_fini(&launch);
     job_spec_fini(&spec);
 }
 
-static void a_folders_name_cannot_leave_its_place(void **state)
+static void run_folder_name_contains_no_slash_or_dots(void **state)
 {
     (void)state;
     char name[JOB_FOLDER_MAX];
@@ -259,14 +257,14 @@ static void a_folders_name_cannot_leave_its_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_is_enough_and_the_rest_is_filled_in),
-        cmocka_unit_test(memory_is_set_aside_as_declared_or_by_an_absolute_limit),
-        cmocka_unit_test(what_makes_no_sense_is_refused_with_its_key_and_value),
-        cmocka_unit_test(options_that_the_server_gives_or_that_do_not_exist_are_refused),
-        cmocka_unit_test(what_is_too_large_is_refused),
-        cmocka_unit_test(the_launch_has_every_option_and_the_command_untouched),
-        cmocka_unit_test(the_environment_is_the_servers_less_its_own_and_the_requests_over_it),
-        cmocka_unit_test(a_folders_name_cannot_leave_its_place),
+        cmocka_unit_test(request_with_only_a_command_gets_defaults),
+        cmocka_unit_test(memory_to_reserve_comes_from_memory_or_limit),
+        cmocka_unit_test(invalid_request_error_names_key_and_value),
+        cmocka_unit_test(unknown_and_server_set_options_are_refused),
+        cmocka_unit_test(too_large_request_is_refused),
+        cmocka_unit_test(launch_argv_has_all_options_and_the_exact_command),
+        cmocka_unit_test(job_environment_has_the_variables_of_server_and_request),
+        cmocka_unit_test(run_folder_name_contains_no_slash_or_dots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The states of a job: their words, and which may follow which. */
+/* The states of a job: their words and transitions. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "server/jobs/state.h"
 
-static void every_state_is_found_again_by_its_word(void **state)
+static void every_job_state_parses_from_its_word(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < JOB_STATES; i++) {
@@ -23,7 +23,7 @@ static void every_state_is_found_again_by_its_word(void **state)
     assert_int_equal(untouched, JOB_LOST);
 }
 
-static void nothing_follows_a_final_state(void **state)
+static void no_state_follows_a_final_state(void **state)
 {
     (void)state;
     for (unsigned from = 0; from < JOB_STATES; from++) {
@@ -37,7 +37,7 @@ static void nothing_follows_a_final_state(void **state)
     assert_false(job_state_is_final(JOB_STATES));
 }
 
-static void every_other_state_can_be_left_for_an_end(void **state)
+static void every_active_state_can_become_final(void **state)
 {
     (void)state;
     for (unsigned from = 0; from < JOB_SUCCEEDED; from++) {
@@ -47,11 +47,12 @@ static void every_other_state_can_be_left_for_an_end(void **state)
     }
 }
 
-static void a_job_that_runs_never_goes_back_into_the_queue(void **state)
+static void running_job_cannot_become_queued(void **state)
 {
     (void)state;
     assert_true(job_state_may_follow(JOB_STARTING, JOB_QUEUED));
-    assert_false(job_state_may_follow(JOB_QUEUED, JOB_RUNNING)); /* starting is durable first */
+    assert_false(
+        job_state_may_follow(JOB_QUEUED, JOB_RUNNING)); /* `starting` must be stored first */
     assert_false(job_state_may_follow(JOB_QUEUED, JOB_SUCCEEDED));
     for (unsigned from = JOB_RUNNING; from < JOB_STATES; from++) {
         assert_false(job_state_may_follow((enum job_state)from, JOB_QUEUED));
@@ -65,10 +66,10 @@ static void a_job_that_runs_never_goes_back_into_the_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_state_is_found_again_by_its_word),
-        cmocka_unit_test(nothing_follows_a_final_state),
-        cmocka_unit_test(every_other_state_can_be_left_for_an_end),
-        cmocka_unit_test(a_job_that_runs_never_goes_back_into_the_queue),
+        cmocka_unit_test(every_job_state_parses_from_its_word),
+        cmocka_unit_test(no_state_follows_a_final_state),
+        cmocka_unit_test(every_active_state_can_become_final),
+        cmocka_unit_test(running_job_cannot_become_queued),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The job store: what goes in comes out, in order, once, and does not grow. */
+/* The job store: rows, lists, counters, transactions and its size. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "server/jobs/store.h"
 #include "store_kit.h"
 
-static void a_job_is_there_again_with_all_of_it_after_a_reopen(void **state)
+static void stored_job_is_complete_after_reopening(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -72,7 +72,7 @@ static void a_job_is_there_again_with_all_of_it_after_a_reopen(void **state)
     store_close(s);
 }
 
-static void a_state_that_may_not_follow_changes_nothing(void **state)
+static void invalid_state_transition_changes_nothing(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -82,7 +82,7 @@ static void a_state_that_may_not_follow_changes_nothing(void **state)
     assert_int_equal(store_change(s, id, &c, &err), -EINVAL);
     assert_string_equal(err.text, "job 1 is queued and cannot become succeeded");
     assert_int_equal(store_change(s, 99, &c, &err), -ENOENT);
-    assert_string_equal(err.text, "there is no job 99");
+    assert_string_equal(err.text, "no such job: 99");
     uint64_t counts[JOB_STATES];
     store_count(s, counts);
     assert_int_equal(counts[JOB_QUEUED], 1);
@@ -90,7 +90,7 @@ static void a_state_that_may_not_follow_changes_nothing(void **state)
     store_close(s);
 }
 
-static void a_job_that_never_started_goes_back_without_its_place(void **state)
+static void requeued_job_loses_folder_and_gpus(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -119,7 +119,7 @@ static void lists_are(struct store *s, struct store_filter filter, const char *w
     assert_string_equal(text, want);
 }
 
-static void lists_are_by_state_name_and_page(void **state)
+static void store_lists_filter_by_state_name_and_page(void **state)
 {
     (void)state;
     enum { ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING };
@@ -148,7 +148,7 @@ static void lists_are_by_state_name_and_page(void **state)
     store_close(s);
 }
 
-static void a_number_is_never_used_twice(void **state)
+static void job_ids_are_never_reused(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -170,7 +170,7 @@ static void a_number_is_never_used_twice(void **state)
     store_close(s);
 }
 
-static void of_peaks_the_largest_of_the_last_five_counts(void **state)
+static void learned_memory_is_largest_of_last_five_peaks(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -185,7 +185,7 @@ static void of_peaks_the_largest_of_the_last_five_counts(void **state)
     store_close(s);
 }
 
-static void counters_outlive_the_server(void **state)
+static void counters_survive_a_restart(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -209,23 +209,23 @@ static void counters_outlive_the_server(void **state)
     store_close(s);
 }
 
-static void several_calls_are_one_commit_or_none(void **state)
+static void nested_transaction_commits_all_calls_or_none(void **state)
 {
     (void)state;
     struct err err = {""};
     struct store *s = store_kit_open();
     uint64_t counts[JOB_STATES];
     assert_int_equal(store_begin(s, &err), 0);
-    assert_int_equal(store_begin(s, &err), -EINVAL);
     int64_t id = store_kit_add(s, "x", JOB_QUEUED);
-    assert_int_equal(store_change(s, 77, &(struct store_change){.state = JOB_LOST}, &err), -ENOENT);
     assert_int_equal(store_learn(s, "x", 5, 1, &err), 0);
-    assert_int_equal(store_commit(s, &err), 0);
-    assert_int_equal(store_commit(s, &err), -EINVAL);
+    assert_int_equal(store_end(s, 0, &err), 0);
     assert_int_equal(store_begin(s, &err), 0);
     store_kit_change(s, id, JOB_STARTING, 2);
     store_kit_add(s, "y", JOB_QUEUED);
-    store_cancel(s);
+    assert_int_equal(store_begin(s, &err), 0);
+    assert_int_equal(store_end(s, -EIO, &err), -EIO);
+    assert_int_equal(store_begin(s, &err), -EIO);
+    assert_int_equal(store_end(s, 0, &err), -EIO);
     store_count(s, counts);
     assert_int_equal(counts[JOB_QUEUED], 1);
     assert_int_equal(counts[JOB_STARTING], 0);
@@ -236,7 +236,7 @@ static void several_calls_are_one_commit_or_none(void **state)
     store_close(s);
 }
 
-static void of_very_many_changes_the_first_and_the_latest_stay(void **state)
+static void first_and_latest_of_many_changes_are_kept(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -245,7 +245,7 @@ static void of_very_many_changes_the_first_and_the_latest_stay(void **state)
     assert_int_equal(store_begin(s, &err), 0);
     for (unsigned i = 0; i < 3000; i++)
         store_kit_change(s, id, i % 2 ? JOB_RUNNING : JOB_CHECKPOINTING, i + 1);
-    assert_int_equal(store_commit(s, &err), 0);
+    assert_int_equal(store_end(s, 0, &err), 0);
     json_t *changes = NULL;
     assert_int_equal(store_changes(s, id, &changes, &err), 0);
     assert_int_equal(json_array_size(changes), 1100);
@@ -253,7 +253,7 @@ static void of_very_many_changes_the_first_and_the_latest_stay(void **state)
     store_close(s);
 }
 
-static void neither_the_log_nor_the_file_grows_with_what_is_removed_again(void **state)
+static void store_files_do_not_grow_when_jobs_are_removed(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -269,7 +269,7 @@ static void neither_the_log_nor_the_file_grows_with_what_is_removed_again(void *
     assert_int_equal(store_kit_size("-wal"), -1);
 }
 
-static void a_second_server_is_refused_and_the_first_goes_on(void **state)
+static void second_server_on_a_store_is_refused(void **state)
 {
     (void)state;
     struct store *s = store_kit_open();
@@ -289,7 +289,7 @@ static void a_second_server_is_refused_and_the_first_goes_on(void **state)
     store_close(s);
 }
 
-static void nobody_else_may_read_it(void **state)
+static void store_file_has_mode_0600(void **state)
 {
     (void)state;
     struct stat st;
@@ -303,18 +303,18 @@ static void nobody_else_may_read_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_job_is_there_again_with_all_of_it_after_a_reopen),
-        TEST(a_state_that_may_not_follow_changes_nothing),
-        TEST(a_job_that_never_started_goes_back_without_its_place),
-        TEST(lists_are_by_state_name_and_page),
-        TEST(a_number_is_never_used_twice),
-        TEST(of_peaks_the_largest_of_the_last_five_counts),
-        TEST(counters_outlive_the_server),
-        TEST(several_calls_are_one_commit_or_none),
-        TEST(of_very_many_changes_the_first_and_the_latest_stay),
-        TEST(neither_the_log_nor_the_file_grows_with_what_is_removed_again),
-        TEST(a_second_server_is_refused_and_the_first_goes_on),
-        TEST(nobody_else_may_read_it),
+        TEST(stored_job_is_complete_after_reopening),
+        TEST(invalid_state_transition_changes_nothing),
+        TEST(requeued_job_loses_folder_and_gpus),
+        TEST(store_lists_filter_by_state_name_and_page),
+        TEST(job_ids_are_never_reused),
+        TEST(learned_memory_is_largest_of_last_five_peaks),
+        TEST(counters_survive_a_restart),
+        TEST(nested_transaction_commits_all_calls_or_none),
+        TEST(first_and_latest_of_many_changes_are_kept),
+        TEST(store_files_do_not_grow_when_jobs_are_removed),
+        TEST(second_server_on_a_store_is_refused),
+        TEST(store_file_has_mode_0600),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

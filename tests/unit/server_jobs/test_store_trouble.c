@@ -1,4 +1,4 @@
-/* The job store in trouble: foreign, damaged, full, and its server killed. */
+/* The job store under failures: foreign or damaged files, a full disk, a killed server. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@
 #include "server/jobs/store_private.h"
 #include "store_kit.h"
 
-/* ---- what is not ours, or not whole ---- */
+/* ---- foreign and damaged files ---- */
 
 static void write_file(const char *name, const void *data, size_t len)
 {
@@ -46,13 +46,13 @@ static void run_sql(const char *sql)
     sqlite3_close(db);
 }
 
-static void a_newer_version_is_refused_and_left_alone(void **state)
+static void store_of_newer_version_is_refused_unchanged(void **state)
 {
     (void)state;
     store_close(store_kit_open());
     run_sql("PRAGMA user_version = 7");
-    store_kit_refused(-ENOTSUP, "is of version 7, this ebb knows up to 2");
-    store_kit_refused(-ENOTSUP, "is of version 7");
+    store_kit_refused(-ENOTSUP, "has version 7, this ebb supports up to 2");
+    store_kit_refused(-ENOTSUP, "has version 7");
 }
 
 static void store_of_version_1_is_migrated_with_its_rows(void **state)
@@ -76,14 +76,14 @@ static void store_of_version_1_is_migrated_with_its_rows(void **state)
     }
 }
 
-static void another_programs_database_is_refused(void **state)
+static void database_of_another_program_is_refused(void **state)
 {
     (void)state;
     run_sql("CREATE TABLE theirs (a)");
-    store_kit_refused(-EBADMSG, "no job store of ebb");
+    store_kit_refused(-EBADMSG, "is a database of another program");
 }
 
-static void a_file_that_is_none_is_refused(void **state)
+static void file_that_is_not_a_database_is_refused(void **state)
 {
     (void)state;
     char text[8192];
@@ -93,14 +93,14 @@ static void a_file_that_is_none_is_refused(void **state)
     assert_int_equal(store_kit_size(""), sizeof(text));
 }
 
-static void a_folder_that_is_not_there_is_named(void **state)
+static void missing_folder_of_the_store_is_named(void **state)
 {
     (void)state;
     snprintf(store_kit_path, sizeof(store_kit_path), "%s/none/jobs.db", store_kit_folder);
     store_kit_refused(-EIO, "No such file or directory");
 }
 
-static void a_damaged_page_is_found_at_the_start_or_when_it_is_met(void **state)
+static void damaged_store_page_is_detected_on_open_or_read(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -121,7 +121,7 @@ static void a_damaged_page_is_found_at_the_start_or_when_it_is_met(void **state)
         int rc = store_open(store_kit_path, &s, &err);
         assert_true(rc == 0 || rc == -EBADMSG);
         refused += rc < 0;
-        if (rc == 0) { /* a page that is free: nothing of ours is in it */
+        if (rc == 0) { /* an unused page, whose damage is harmless */
             struct store_kit_seen seen = {.stop_at = 60};
             assert_int_equal(store_list(s, &(struct store_filter){0}, store_kit_see, &seen, &err),
                              0);
@@ -134,7 +134,7 @@ static void a_damaged_page_is_found_at_the_start_or_when_it_is_met(void **state)
     store_close(store_kit_open());
 }
 
-static void a_network_file_system_is_no_place(void **state)
+static void store_on_network_file_system_is_refused(void **state)
 {
     (void)state;
     assert_false(store_is_local(NFS_SUPER_MAGIC));
@@ -146,7 +146,7 @@ static void a_network_file_system_is_no_place(void **state)
 
 /* ---- a full disk ---- */
 
-/* Adds until there is no room: how many were accepted, or -1 with a word about it. */
+/* Adds jobs until the disk is full. Returns the number of accepted jobs, or -1. */
 static int64_t fill(struct store *s, struct err *err)
 {
     char *request = malloc(20001);
@@ -169,7 +169,7 @@ static uint64_t queued(struct store *s)
     return counts[JOB_QUEUED];
 }
 
-static void a_full_disk_is_said_and_the_store_goes_on_when_there_is_room(void **state)
+static void store_reports_full_disk_and_recovers(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -185,18 +185,18 @@ static void a_full_disk_is_said_and_the_store_goes_on_when_there_is_room(void **
     uint64_t full = queued(s);
     int grouped = store_begin(s, NULL);
     int64_t in_group = fill(s, NULL);
-    int lost = store_commit(s, NULL);
+    int lost = store_end(s, 0, NULL);
     struct store_job job;
-    int read_rc = store_get(s, 1, &job, NULL); /* reading needs no room */
+    int read_rc = store_get(s, 1, &job, NULL); /* reading needs no space */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_true(last > 1);
-    assert_non_null(strstr(err.text, "there is no room for the job store"));
+    assert_non_null(strstr(err.text, "no space left for the job store"));
     assert_int_equal(full, last);
     assert_int_equal(read_rc, 0);
     assert_int_equal(grouped, 0);
     assert_true(in_group > last);
     assert_int_equal(lost, -ENOSPC);
-    assert_int_equal(queued(s), full); /* all of the group is gone */
+    assert_int_equal(queued(s), full); /* the whole transaction was rolled back */
     uint64_t counted = queued(s);
     store_kit_add(s, "after", JOB_QUEUED);
     assert_int_equal(queued(s), counted + 1);
@@ -206,7 +206,7 @@ static void a_full_disk_is_said_and_the_store_goes_on_when_there_is_room(void **
     store_close(s);
 }
 
-/* In a process of its own: a tmpfs of 512 KiB that nobody else sees. 77 where that cannot be. */
+/* Runs in its own process on a private tmpfs of 512 KiB. 77: it cannot be mounted. */
 static int on_a_small_disk(void)
 {
     struct err err = {""};
@@ -237,7 +237,7 @@ static int on_a_small_disk(void)
     return 0;
 }
 
-static void so_it_is_on_a_disk_that_is_really_full(void **state)
+static void store_recovers_from_a_really_full_tmpfs(void **state)
 {
     (void)state;
     int status = -1;
@@ -252,9 +252,9 @@ static void so_it_is_on_a_disk_that_is_really_full(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- killed ---- */
+/* ---- killed at random ---- */
 
-/* Accepts, changes and removes without end, and tells of each what is done. */
+/* Adds and changes jobs without end, and reports every commit. */
 static void write_for_ever(int fd)
 {
     struct store *s = NULL;
@@ -286,7 +286,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
         write_for_ever(ends[1]);
     }
     close(ends[1]);
-    assert_true(read(ends[0], said, sizeof(said)) == (ssize_t)sizeof(said)); /* it is at it */
+    assert_true(read(ends[0], said, sizeof(said)) == (ssize_t)sizeof(said)); /* it has started */
     *ret_last = said[0];
     *ret_state = said[1];
     nanosleep(&(struct timespec){.tv_nsec = (long)microseconds * 1000}, NULL);
@@ -301,7 +301,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
     close(ends[0]);
 }
 
-static void what_was_accepted_survives_kill_9_at_any_moment(void **state)
+static void committed_jobs_survive_kill_9_at_any_moment(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -311,9 +311,9 @@ static void what_was_accepted_survives_kill_9_at_any_moment(void **state)
         struct store_job job;
         seed = seed * 1664525 + 1013904223;
         killed_after((seed >> 8) % 20000, &last, &said);
-        struct store *s = store_kit_open(); /* its quick_check is in there */
+        struct store *s = store_kit_open(); /* runs quick_check */
         assert_int_equal(store_get(s, last, &job, &err), 0);
-        /* what was said has happened; the next change may have, too */
+        /* Every reported change is stored; the next one may be stored, too. */
         assert_true((int64_t)job.state >= said);
         uint64_t counts[JOB_STATES], all;
         store_count(s, counts);
@@ -328,16 +328,16 @@ static void what_was_accepted_survives_kill_9_at_any_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_newer_version_is_refused_and_left_alone),
+        TEST(store_of_newer_version_is_refused_unchanged),
         TEST(store_of_version_1_is_migrated_with_its_rows),
-        TEST(another_programs_database_is_refused),
-        TEST(a_file_that_is_none_is_refused),
-        TEST(a_folder_that_is_not_there_is_named),
-        TEST(a_damaged_page_is_found_at_the_start_or_when_it_is_met),
-        TEST(a_network_file_system_is_no_place),
-        TEST(a_full_disk_is_said_and_the_store_goes_on_when_there_is_room),
-        TEST(so_it_is_on_a_disk_that_is_really_full),
-        TEST(what_was_accepted_survives_kill_9_at_any_moment),
+        TEST(database_of_another_program_is_refused),
+        TEST(file_that_is_not_a_database_is_refused),
+        TEST(missing_folder_of_the_store_is_named),
+        TEST(damaged_store_page_is_detected_on_open_or_read),
+        TEST(store_on_network_file_system_is_refused),
+        TEST(store_reports_full_disk_and_recovers),
+        TEST(store_recovers_from_a_really_full_tmpfs),
+        TEST(committed_jobs_survive_kill_9_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void frames_arrive_whole_and_in_order(void **state)
+static void channel_frames_arrive_whole_and_in_order(void **state)
 {
     struct two *two = *state;
     enum channel_type type;
@@ -57,14 +57,14 @@ static void frames_arrive_whole_and_in_order(void **state)
     assert_int_equal(channel_fill(&two->b), 0);
 }
 
-static void more_than_the_socket_holds_waits_and_loses_nothing(void **state)
+static void channel_queues_more_than_the_socket_holds(void **state)
 {
     struct two *two = *state;
     enum { COUNT = 64, SIZE = 50000 };
     enum channel_type type;
     const char *data;
     size_t len, got = 0;
-    const int room = 64 << 10; /* whatever this machine gives by default */
+    const int room = 64 << 10; /* instead of this machine's default */
     char *block = malloc(SIZE);
     assert_non_null(block);
     assert_int_equal(setsockopt(two->a.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
@@ -86,7 +86,7 @@ static void more_than_the_socket_holds_waits_and_loses_nothing(void **state)
     free(block);
 }
 
-static void a_length_beyond_reason_is_refused(void **state)
+static void channel_refuses_an_oversized_frame(void **state)
 {
     struct two *two = *state;
     enum channel_type type;
@@ -97,7 +97,7 @@ static void a_length_beyond_reason_is_refused(void **state)
     assert_int_equal(channel_next(&two->b, &type, &data, &len), -EBADMSG);
 }
 
-static void the_other_end_gone_is_told_not_signalled(void **state)
+static void closed_channel_returns_epipe_without_sigpipe(void **state)
 {
     struct two *two = *state;
     channel_fini(&two->b);
@@ -109,11 +109,12 @@ static void the_other_end_gone_is_told_not_signalled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(frames_arrive_whole_and_in_order, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(more_than_the_socket_holds_waits_and_loses_nothing, set_up,
+        cmocka_unit_test_setup_teardown(channel_frames_arrive_whole_and_in_order, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_length_beyond_reason_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_other_end_gone_is_told_not_signalled, set_up,
+        cmocka_unit_test_setup_teardown(channel_queues_more_than_the_socket_holds, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(channel_refuses_an_oversized_frame, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(closed_channel_returns_epipe_without_sigpipe, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Marks of a process's own, and of hooks in it. */
+/* Marks that a process sends itself, and marks that hooks send for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static bool skips(struct step_sources *s, int32_t pid, const char *text)
     return step_sources_skip(s, &m);
 }
 
-static void marks_of_hooks_alone_count(void **state)
+static void hook_marks_count_if_the_process_sends_none(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -26,7 +26,7 @@ static void marks_of_hooks_alone_count(void **state)
     assert_int_equal(s.left_out, 0);
 }
 
-static void hook_marks_are_left_out_where_the_process_sends_its_own(void **state)
+static void hook_marks_are_skipped_if_the_process_sends_its_own(void **state)
 {
     struct step_sources s = {0};
     (void)state;
@@ -40,17 +40,20 @@ static void hook_marks_are_left_out_where_the_process_sends_its_own(void **state
     assert_int_equal(s.left_out, 3);
 }
 
-static void hook_marks_of_new_kinds_count_where_steps_agree(void **state)
+static void hook_marks_of_new_kinds_count_if_steps_agree(void **state)
 {
     struct step_sources s = {0};
     (void)state;
     assert_false(skips(&s, 7, "KIND=step\nSTEP=10"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=10\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=10\nSTEPS_PER_EPOCH=10\nBY=hook"));
-    assert_true(skips(&s, 7, "KIND=epoch\nSTEP=40\nBY=hook")); /* it counts batches, we steps */
+    assert_true(skips(
+        &s, 7,
+        "KIND=epoch\nSTEP=40\nBY=hook")); /* the hook counts batches, the process counts steps */
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook")); /* told by itself now */
+    /* the process now sends epochs itself */
+    assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
 static void hook_marks_count_again_after_the_training_ended(void **state)
@@ -60,7 +63,7 @@ static void hook_marks_count_again_after_the_training_ended(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook")); /* late, of the first */
+    assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook")); /* a late mark of the first training */
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=7\nBY=hook"));
@@ -80,9 +83,9 @@ static void oldest_source_is_forgotten_when_the_list_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_of_hooks_alone_count),
-        cmocka_unit_test(hook_marks_are_left_out_where_the_process_sends_its_own),
-        cmocka_unit_test(hook_marks_of_new_kinds_count_where_steps_agree),
+        cmocka_unit_test(hook_marks_count_if_the_process_sends_none),
+        cmocka_unit_test(hook_marks_are_skipped_if_the_process_sends_its_own),
+        cmocka_unit_test(hook_marks_of_new_kinds_count_if_steps_agree),
         cmocka_unit_test(hook_marks_count_again_after_the_training_ended),
         cmocka_unit_test(oldest_source_is_forgotten_when_the_list_is_full),
     };

@@ -1,4 +1,4 @@
-/* Other people's tables: what is read, what is refused, and with which sentence. */
+/* Tables of other programs: what is read, what is refused, and with which error. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ static void assert_refused(const char *s, const struct csv_options *o, const cha
     assert_string_equal(err.text, sentence);
 }
 
-static void a_plain_table_is_read_row_by_row(void **state)
+static void csv_rows_are_read_in_order(void **state)
 {
     struct rows r;
 
@@ -93,7 +93,7 @@ static void a_plain_table_is_read_row_by_row(void **state)
     assert_string_equal(r.phase[1], "eval");
 }
 
-static void the_value_column_is_the_first_of_the_known_names(void **state)
+static void csv_value_column_is_the_first_known_name(void **state)
 {
     struct rows r;
 
@@ -110,7 +110,7 @@ static void the_value_column_is_the_first_of_the_known_names(void **state)
     assert_int_equal(r.row[0].value_bytes, 1);
 }
 
-static void names_are_matched_exactly_first_and_then_in_any_case(void **state)
+static void csv_column_names_match_exactly_then_ignoring_case(void **state)
 {
     struct rows r;
 
@@ -122,7 +122,7 @@ static void names_are_matched_exactly_first_and_then_in_any_case(void **state)
     assert_int_equal(r.row[0].value_bytes, 2);
 }
 
-static void units_come_from_the_name_or_the_option(void **state)
+static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
 {
     static const struct {
         const char *header, *unit, *value;
@@ -145,7 +145,8 @@ static void units_come_from_the_name_or_the_option(void **state)
         {"rss", NULL, "1e9", 1000000000},
         {"rss", NULL, " 7 ", 7},
         {"rss", NULL, "2.5E+3", 2500},
-        {"rss", NULL, "72057594037927937", UINT64_C(72057594037927937)}, /* no double holds it */
+        /* cannot be represented as a double */
+        {"rss", NULL, "72057594037927937", UINT64_C(72057594037927937)},
         {"rss_mb", NULL, "641.44", 672598589},
     };
     char s[128];
@@ -158,12 +159,12 @@ static void units_come_from_the_name_or_the_option(void **state)
         assert_true(r.row[0].value_bytes == cases[i].bytes);
     }
     assert_refused("t,rss\n0,1\n", &(struct csv_options){.unit = "furlongs"},
-                   "--unit \"furlongs\" is not a unit: use " CSV_UNITS);
+                   "--unit: unknown unit \"furlongs\"; use " CSV_UNITS);
     assert_refused("t,rss\n0,1\n", &(struct csv_options){.unit = ""},
-                   "--unit \"\" is not a unit: use " CSV_UNITS);
+                   "--unit: unknown unit \"\"; use " CSV_UNITS);
 }
 
-static void a_value_that_is_no_size_is_named_with_its_line(void **state)
+static void csv_invalid_value_is_reported_with_its_line(void **state)
 {
     static const char *const bad[] = {"nan",   "NaN", "-5", "-5.5", "abc", "inf", "-inf", "0x10",
                                       "1 000", "5MB", "1e", "--5",  "5;6", ".",   "\xff"};
@@ -179,7 +180,7 @@ static void a_value_that_is_no_size_is_named_with_its_line(void **state)
     assert_refused("t,rss\n0,1,5\n", NULL, "f.csv line 2 has 3 fields, but the header has 2");
 }
 
-static void more_than_a_machine_can_hold_is_a_wrong_unit(void **state)
+static void csv_value_beyond_any_memory_suggests_a_wrong_unit(void **state)
 {
     static const char *const bad[] = {"1e300", "1e999", "99999999999999999999", "200000000000.5"};
     char s[128], want[200];
@@ -195,7 +196,7 @@ static void more_than_a_machine_can_hold_is_a_wrong_unit(void **state)
     }
 }
 
-static void a_time_a_step_or_an_epoch_that_is_none_is_an_error(void **state)
+static void csv_invalid_time_step_or_epoch_is_an_error(void **state)
 {
     (void)state;
     assert_refused("t,rss\nnan,1\n", NULL, "f.csv line 2: time \"nan\" is not a number of seconds");
@@ -210,7 +211,7 @@ static void a_time_a_step_or_an_epoch_that_is_none_is_an_error(void **state)
     assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
 }
 
-static void time_may_go_back_and_below_zero(void **state)
+static void csv_time_may_go_back_and_below_zero(void **state)
 {
     struct rows r;
 
@@ -220,7 +221,7 @@ static void time_may_go_back_and_below_zero(void **state)
     assert_true(r.row[1].t_s == -3.5);
 }
 
-static void a_table_by_step_alone_needs_no_time(void **state)
+static void csv_table_with_steps_needs_no_time(void **state)
 {
     struct rows r;
 
@@ -233,7 +234,7 @@ static void a_table_by_step_alone_needs_no_time(void **state)
     assert_int_equal(r.row[1].step, 10);
 }
 
-static void a_missing_column_is_named_beside_those_there_are(void **state)
+static void csv_missing_column_is_reported_with_the_existing_ones(void **state)
 {
     (void)state;
     assert_refused("t,pid,mem\n", NULL,
@@ -252,7 +253,7 @@ static void a_missing_column_is_named_beside_those_there_are(void **state)
                    "--step-column; it has: time, rss");
 }
 
-static void quotes_crlf_a_bom_and_blank_lines_are_fine(void **state)
+static void csv_accepts_quotes_crlf_bom_and_blank_lines(void **state)
 {
     struct rows r;
 
@@ -270,7 +271,7 @@ static void quotes_crlf_a_bom_and_blank_lines_are_fine(void **state)
     assert_string_equal(r.group[2], "y");
 }
 
-static void an_empty_value_is_a_moment_without_reading(void **state)
+static void csv_empty_value_is_skipped(void **state)
 {
     struct rows r;
 
@@ -280,7 +281,7 @@ static void an_empty_value_is_a_moment_without_reading(void **state)
     assert_int_equal(r.row[0].value_bytes, 4);
 }
 
-static void a_table_without_rows_is_one_and_an_empty_file_is_not(void **state)
+static void csv_header_alone_is_a_table_but_an_empty_file_is_not(void **state)
 {
     struct rows r;
     struct err err;
@@ -295,7 +296,7 @@ static void a_table_without_rows_is_one_and_an_empty_file_is_not(void **state)
     assert_string_equal(err.text, "/dev/null is empty: a table begins with a line of column names");
 }
 
-static void a_last_line_that_was_cut_off_is_passed_over_and_no_other(void **state)
+static void csv_only_a_truncated_last_line_is_skipped(void **state)
 {
     struct rows r;
 
@@ -306,7 +307,7 @@ static void a_last_line_that_was_cut_off_is_passed_over_and_no_other(void **stat
                    "f.csv line 2 has 2 fields, but the header has 3");
 }
 
-static void hostile_tables_get_a_sentence(void **state)
+static void csv_hostile_tables_are_refused_with_an_error(void **state)
 {
     struct buf b = {0};
     struct rows r;
@@ -315,9 +316,10 @@ static void hostile_tables_get_a_sentence(void **state)
     (void)state;
     assert_refused("t,rss\n1,\"2\n3,4\n", NULL, "f.csv line 2: a quote is opened and never closed");
     assert_refused("t,rss\n1,\"2\"x\n", NULL,
-                   "f.csv line 2: text follows a closing quote (a quote inside is doubled)");
+                   "f.csv line 2: text follows a closing quote (a quote in a field must be "
+                   "doubled)");
     assert_int_equal(read_bytes("t,rss\n1,\0\n", 10, NULL, &r, &err), -EBADMSG);
-    assert_string_equal(err.text, "f.csv line 2: there is a NUL byte: this is not a text file");
+    assert_string_equal(err.text, "f.csv line 2: contains a NUL byte: not a text file");
 
     buf_add_str(&b, "t,rss\n1,2\n3,");
     for (int i = 0; i < 10 << 20; i++)
@@ -335,7 +337,7 @@ static void hostile_tables_get_a_sentence(void **state)
     buf_fini(&b);
 }
 
-static void what_is_not_a_readable_file_gets_a_sentence(void **state)
+static void csv_unreadable_files_are_refused_with_an_error(void **state)
 {
     char path[] = "/tmp/ebb-test-XXXXXX";
     int fd = mkstemp(path);
@@ -350,11 +352,11 @@ static void what_is_not_a_readable_file_gets_a_sentence(void **state)
     assert_string_equal(err.text, "/tmp is a folder, not a file");
     assert_int_equal(write(fd, "\x1f\x8b\x08\0\0\0", 6), 6);
     assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
-    snprintf(want, sizeof(want), "%s is compressed (gzip): unpack it first", path);
+    snprintf(want, sizeof(want), "%s is not a table but gzip data", path);
     assert_string_equal(err.text, want);
     assert_int_equal(pwrite(fd, "EBBTRACE\1\0\0\0", 12, 0), 12);
     assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
-    snprintf(want, sizeof(want), "%s is a recording of ebb, not a table", path);
+    snprintf(want, sizeof(want), "%s is not a table but a recording of ebb", path);
     assert_string_equal(err.text, want);
     close(fd);
     unlink(path);
@@ -367,7 +369,7 @@ static int stop_at_once(void *user, const struct csv_row *row)
     return 42;
 }
 
-static void the_reader_of_rows_may_end_it(void **state)
+static void csv_callback_can_stop_the_reading(void **state)
 {
     static const char s[] = "t,rss\n1,2\n3,4\n";
     FILE *f = fmemopen((void *)(uintptr_t)s, sizeof(s) - 1, "r");
@@ -415,7 +417,7 @@ static int read_marks(const char *s, struct marks *marks, struct err *err)
     return r;
 }
 
-static void json_lines_become_marks_in_the_form_of_the_wire(void **state)
+static void json_lines_become_marks_in_wire_format(void **state)
 {
     struct marks m;
     struct err err;
@@ -444,7 +446,7 @@ static void json_lines_become_marks_in_the_form_of_the_wire(void **state)
                                    "LR_NOW=1e-05\nK_2ND=true\nNOTE=a b\nL=[1,2]\n");
 }
 
-static void objects_of_another_type_are_passed_over(void **state)
+static void json_objects_of_another_type_are_skipped(void **state)
 {
     struct marks m;
     struct err err;
@@ -458,7 +460,7 @@ static void objects_of_another_type_are_passed_over(void **state)
     assert_string_equal(m.text[0], "KIND=eval\n");
 }
 
-static void a_line_that_is_no_mark_is_named(void **state)
+static void invalid_mark_line_is_reported_with_its_number(void **state)
 {
     static const struct {
         const char *line, *why;
@@ -468,11 +470,11 @@ static void a_line_that_is_no_mark_is_named(void **state)
         {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark needs a \"t\": its time in seconds"},
         {"{\"t\":1}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
         {"{\"t\":1,\"kind\":3}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
-        {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "\"step\" cannot be -3"},
-        {"{\"t\":1,\"kind\":\"step\",\"step\":\"x\"}", "\"step\" cannot be \"x\""},
-        {"{\"t\":1,\"kind\":\"step\",\"step\":1.5}", "\"step\" cannot be 1.5"},
-        {"{\"t\":1,\"kind\":\"a\\nb\"}", "\"kind\" cannot be \"a\\nb\""},
-        {"{\"t\":1,\"kind\":\"a\",\"note\":\"\\u0000\"}", "\"note\" cannot be \"\\u0000\""},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "invalid value of \"step\": -3"},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":\"x\"}", "invalid value of \"step\": \"x\""},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":1.5}", "invalid value of \"step\": 1.5"},
+        {"{\"t\":1,\"kind\":\"a\\nb\"}", "invalid value of \"kind\": \"a\\nb\""},
+        {"{\"t\":1,\"kind\":\"a\",\"note\":\"\\u0000\"}", "invalid value of \"note\": \"\\u0000\""},
     };
     char s[256], want[256];
     struct marks m;
@@ -491,7 +493,7 @@ static void a_line_that_is_no_mark_is_named(void **state)
     assert_int_equal(read_marks("{\"t\":NaN,\"kind\":\"step\"}\n", &m, &err), -EBADMSG);
 }
 
-/* ---- the recordings of ../shared/traces, where they are ---- */
+/* ---- the tables of ../shared/traces, if they exist ---- */
 
 static bool find_trace(const char *name, char out[512])
 {
@@ -500,11 +502,11 @@ static bool find_trace(const char *name, char out[512])
     snprintf(out, 512, "%s/%s", folder && *folder ? folder : "../shared/traces", name);
     if (access(out, R_OK) == 0)
         return true;
-    print_message("%s is not there: nothing is tested with it\n", out);
+    print_message("%s does not exist: not tested\n", out);
     return false;
 }
 
-static void the_h200_recordings_are_read_with_their_marks(void **state)
+static void h200_tables_are_read_with_their_marks(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct marks *m = calloc(1, sizeof(*m));
@@ -528,7 +530,7 @@ static void the_h200_recordings_are_read_with_their_marks(void **state)
     free(m);
 }
 
-static void the_tables_by_step_are_read(void **state)
+static void tables_by_step_are_read(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct err err = {0};
@@ -557,28 +559,28 @@ static void the_tables_by_step_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_table_is_read_row_by_row),
-        cmocka_unit_test(the_value_column_is_the_first_of_the_known_names),
-        cmocka_unit_test(names_are_matched_exactly_first_and_then_in_any_case),
-        cmocka_unit_test(units_come_from_the_name_or_the_option),
-        cmocka_unit_test(a_value_that_is_no_size_is_named_with_its_line),
-        cmocka_unit_test(more_than_a_machine_can_hold_is_a_wrong_unit),
-        cmocka_unit_test(a_time_a_step_or_an_epoch_that_is_none_is_an_error),
-        cmocka_unit_test(time_may_go_back_and_below_zero),
-        cmocka_unit_test(a_table_by_step_alone_needs_no_time),
-        cmocka_unit_test(a_missing_column_is_named_beside_those_there_are),
-        cmocka_unit_test(quotes_crlf_a_bom_and_blank_lines_are_fine),
-        cmocka_unit_test(an_empty_value_is_a_moment_without_reading),
-        cmocka_unit_test(a_table_without_rows_is_one_and_an_empty_file_is_not),
-        cmocka_unit_test(a_last_line_that_was_cut_off_is_passed_over_and_no_other),
-        cmocka_unit_test(hostile_tables_get_a_sentence),
-        cmocka_unit_test(what_is_not_a_readable_file_gets_a_sentence),
-        cmocka_unit_test(the_reader_of_rows_may_end_it),
-        cmocka_unit_test(json_lines_become_marks_in_the_form_of_the_wire),
-        cmocka_unit_test(objects_of_another_type_are_passed_over),
-        cmocka_unit_test(a_line_that_is_no_mark_is_named),
-        cmocka_unit_test(the_h200_recordings_are_read_with_their_marks),
-        cmocka_unit_test(the_tables_by_step_are_read),
+        cmocka_unit_test(csv_rows_are_read_in_order),
+        cmocka_unit_test(csv_value_column_is_the_first_known_name),
+        cmocka_unit_test(csv_column_names_match_exactly_then_ignoring_case),
+        cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
+        cmocka_unit_test(csv_invalid_value_is_reported_with_its_line),
+        cmocka_unit_test(csv_value_beyond_any_memory_suggests_a_wrong_unit),
+        cmocka_unit_test(csv_invalid_time_step_or_epoch_is_an_error),
+        cmocka_unit_test(csv_time_may_go_back_and_below_zero),
+        cmocka_unit_test(csv_table_with_steps_needs_no_time),
+        cmocka_unit_test(csv_missing_column_is_reported_with_the_existing_ones),
+        cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
+        cmocka_unit_test(csv_empty_value_is_skipped),
+        cmocka_unit_test(csv_header_alone_is_a_table_but_an_empty_file_is_not),
+        cmocka_unit_test(csv_only_a_truncated_last_line_is_skipped),
+        cmocka_unit_test(csv_hostile_tables_are_refused_with_an_error),
+        cmocka_unit_test(csv_unreadable_files_are_refused_with_an_error),
+        cmocka_unit_test(csv_callback_can_stop_the_reading),
+        cmocka_unit_test(json_lines_become_marks_in_wire_format),
+        cmocka_unit_test(json_objects_of_another_type_are_skipped),
+        cmocka_unit_test(invalid_mark_line_is_reported_with_its_number),
+        cmocka_unit_test(h200_tables_are_read_with_their_marks),
+        cmocka_unit_test(tables_by_step_are_read),
     };
 
     return cmocka_run_group_tests_name("csv", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A recording out again: as a table, as JSON lines, and back in from both. */
+/* Exports of a recording as CSV and JSON lines, which are then read back. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ struct fixture {
     char path[32];
     int fd;
     struct trace_writer *w;
-    char *text; /* of the last export */
+    char *text; /* text of the last export */
     size_t len;
 };
 
@@ -130,7 +130,7 @@ static const char *export(struct fixture *f,
     "t,pid,start,role,name,rss_bytes,anon_bytes,file_bytes,shmem_bytes,swap_bytes,peak_bytes,"     \
     "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,heap_bytes,stack_bytes,stale,step,epoch,phase\n"
 
-static void a_row_has_what_was_read_at_its_tick_and_nothing_else(void **state)
+static void export_row_has_only_the_readings_of_its_tick(void **state)
 {
     struct fixture *f = *state;
     struct sample s = {0};
@@ -154,12 +154,12 @@ static void a_row_has_what_was_read_at_its_tick_and_nothing_else(void **state)
                                 "2.000000,42,1000,main,python,8192,,,,,,,,,,,,,3,0.1,\n");
 }
 
-static void a_recording_without_samples_is_a_table_without_rows(void **state)
+static void export_of_a_recording_without_samples_has_no_rows(void **state)
 {
     assert_string_equal(export(*state, export_csv), COLUMNS);
 }
 
-static void names_cannot_break_out_of_their_cell(void **state)
+static void export_quotes_hostile_process_names(void **state)
 {
     struct fixture *f = *state;
 
@@ -198,7 +198,7 @@ static int check_row(void *user, const struct csv_row *row)
     return 0;
 }
 
-static void what_goes_out_as_csv_comes_in_again_to_the_byte(void **state)
+static void exported_csv_is_read_back_exactly(void **state)
 {
     struct fixture *f = *state;
     struct sum sum = {.seed = 88172645463325252u};
@@ -226,7 +226,7 @@ static void what_goes_out_as_csv_comes_in_again_to_the_byte(void **state)
     fclose(in);
 }
 
-static void json_lines_hold_everything(void **state)
+static void exported_json_lines_have_every_item(void **state)
 {
     static const char *const want[] = {
         "{\"type\":\"process\",\"t\":0.000000,\"event\":\"born\",\"slot\":0,\"pid\":42,"
@@ -268,11 +268,11 @@ static void json_lines_hold_everything(void **state)
     export(f, export_jsonl);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         if (!strstr(f->text, want[i]))
-            fail_msg("%s is not in\n%s", want[i], f->text);
+            fail_msg("%s is missing in\n%s", want[i], f->text);
     assert_non_null(strstr(f->text, "\"command\":\"train \\\"me\\\"\""));
 }
 
-static void every_line_is_an_object_of_its_own(void **state)
+static void every_exported_json_line_is_one_object(void **state)
 {
     struct fixture *f = *state;
     size_t lines = 0;
@@ -311,7 +311,7 @@ static int hear(void *user, double t_s, const struct mark *m)
     return 0;
 }
 
-static void marks_come_back_in_from_the_json_lines(void **state)
+static void marks_are_read_back_from_exported_json_lines(void **state)
 {
     struct fixture *f = *state;
     struct heard heard = {0};
@@ -330,7 +330,7 @@ static void marks_come_back_in_from_the_json_lines(void **state)
                         "KIND=step\nSTEP=12\nEPOCH=0.30000000000000004\nNOTE=a=b \xe2\x82\xac\n");
 }
 
-static void a_full_disk_and_a_closed_pipe_are_said(void **state)
+static void export_to_a_full_disk_or_closed_pipe_is_reported(void **state)
 {
     struct fixture *f = *state;
     struct trace_reader *r;
@@ -360,7 +360,7 @@ static void a_full_disk_and_a_closed_pipe_are_said(void **state)
     }
 }
 
-static void a_recording_that_was_cut_off_is_exported_as_far_as_it_goes(void **state)
+static void truncated_recording_is_exported_up_to_its_end(void **state)
 {
     struct fixture *f = *state;
     char path[64];
@@ -395,15 +395,15 @@ static void a_recording_that_was_cut_off_is_exported_as_far_as_it_goes(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_row_has_what_was_read_at_its_tick_and_nothing_else),
-        TEST(a_recording_without_samples_is_a_table_without_rows),
-        TEST(names_cannot_break_out_of_their_cell),
-        TEST(what_goes_out_as_csv_comes_in_again_to_the_byte),
-        TEST(json_lines_hold_everything),
-        TEST(every_line_is_an_object_of_its_own),
-        TEST(marks_come_back_in_from_the_json_lines),
-        TEST(a_full_disk_and_a_closed_pipe_are_said),
-        TEST(a_recording_that_was_cut_off_is_exported_as_far_as_it_goes),
+        TEST(export_row_has_only_the_readings_of_its_tick),
+        TEST(export_of_a_recording_without_samples_has_no_rows),
+        TEST(export_quotes_hostile_process_names),
+        TEST(exported_csv_is_read_back_exactly),
+        TEST(exported_json_lines_have_every_item),
+        TEST(every_exported_json_line_is_one_object),
+        TEST(marks_are_read_back_from_exported_json_lines),
+        TEST(export_to_a_full_disk_or_closed_pipe_is_reported),
+        TEST(truncated_recording_is_exported_up_to_its_end),
     };
 
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);

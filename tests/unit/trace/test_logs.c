@@ -1,4 +1,4 @@
-/* The log in pieces: what is kept, what is dropped, and reading it by offset. */
+/* A log in pieces: what is kept, what is removed, and reading by offset. */
 #include "trace/logs.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
 enum { CAP = 64 << 10, PIECE = CAP / LOGS_PIECES, MEMORY = 4 << 20 };
 #define LONG_NS (120 * NS_PER_S)
@@ -23,13 +23,13 @@ enum { CAP = 64 << 10, PIECE = CAP / LOGS_PIECES, MEMORY = 4 << 20 };
 static int new_folder(const char *name)
 {
     char path[256];
-    assert_int_equal(mkdir(story_path(path, name), 0777), 0);
+    assert_int_equal(mkdir(fake_job_path(path, name), 0777), 0);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
 }
 
-/* The byte at OFFSET of everything: any piece that is out of place shows. */
+/* The byte at OFFSET of the whole output, so that a misplaced piece is noticed. */
 static char byte_at(uint64_t offset)
 {
     return (char)('a' + offset * 7 % 26 + offset / 26 % 3);
@@ -51,7 +51,8 @@ static void write_log(int dirfd, uint64_t cap, uint64_t bytes)
     assert_int_equal(logs_close(l, LONG_NS), 0);
 }
 
-/* Everything from OFFSET on: how much there is, and where it begins. Every byte must be right. */
+/* Reads everything from OFFSET on and checks every byte. Returns the length, and where it begins.
+ */
 static uint64_t read_from(int dirfd, uint64_t offset, uint64_t *ret_first)
 {
     char part[777];
@@ -83,7 +84,7 @@ static uint64_t bytes_in_folder(int dirfd)
     return total;
 }
 
-static void without_a_cap_it_is_one_file(void **state)
+static void log_without_a_cap_is_one_file(void **state)
 {
     (void)state;
     uint64_t first = 1;
@@ -100,7 +101,7 @@ static void without_a_cap_it_is_one_file(void **state)
     close(dirfd);
 }
 
-static void the_first_piece_and_the_newest_stay_within_the_cap(void **state)
+static void capped_log_keeps_its_first_and_newest_pieces(void **state)
 {
     (void)state;
     const uint64_t sizes[] = {0, 1, PIECE, PIECE + 1, CAP - 1, CAP, CAP + 1, 10 * CAP + 123};
@@ -119,7 +120,7 @@ static void the_first_piece_and_the_newest_stay_within_the_cap(void **state)
         else
             assert_true(there > CAP - PIECE);
         if (logs_find(dirfd, 0, &piece, &end) == 0) {
-            assert_int_equal(piece.start, 0); /* how it began is never dropped */
+            assert_int_equal(piece.start, 0); /* the first piece is never removed */
             close(piece.fd);
         }
         assert_int_equal(end, total);
@@ -127,7 +128,7 @@ static void the_first_piece_and_the_newest_stay_within_the_cap(void **state)
     }
 }
 
-static void an_offset_that_was_dropped_leads_to_the_next_that_is_there(void **state)
+static void removed_log_offset_leads_to_the_next_existing_one(void **state)
 {
     (void)state;
     uint64_t at = 0, first = 0;
@@ -146,28 +147,29 @@ static void an_offset_that_was_dropped_leads_to_the_next_that_is_there(void **st
     close(dirfd);
 }
 
-static void what_others_put_into_the_folder_is_no_log(void **state)
+static void foreign_files_in_the_folder_are_not_log_pieces(void **state)
 {
     (void)state;
     char path[256], byte;
     uint64_t at = 7, first;
     int dirfd = new_folder("strange");
     write_log(dirfd, CAP, 100);
-    story_write_file(story_path(path, "strange/log.0100.txt"), "x", 1);
-    story_write_file(story_path(path, "strange/log.-5.txt"), "x", 1);
-    story_write_file(story_path(path, "strange/log.99999999999999999999.txt"), "x", 1);
-    story_write_file(story_path(path, "strange/log.5.txt.bak"), "x", 1);
+    fake_job_write_file(fake_job_path(path, "strange/log.0100.txt"), "x", 1);
+    fake_job_write_file(fake_job_path(path, "strange/log.-5.txt"), "x", 1);
+    fake_job_write_file(fake_job_path(path, "strange/log.99999999999999999999.txt"), "x", 1);
+    fake_job_write_file(fake_job_path(path, "strange/log.5.txt.bak"), "x", 1);
     assert_int_equal(read_from(dirfd, 0, &first), 100);
     assert_int_equal(symlinkat("/etc/passwd", dirfd, "log.100.txt"), 0);
     assert_int_equal(logs_read(dirfd, 100, &byte, 1, &at), -ELOOP);
     assert_int_equal(unlinkat(dirfd, "log.100.txt", 0), 0);
-    assert_int_equal(mkfifoat(dirfd, "log.100.txt", 0666), 0); /* nobody waits for its writer */
+    /* opening it must not wait for a writer */
+    assert_int_equal(mkfifoat(dirfd, "log.100.txt", 0666), 0);
     assert_int_equal(logs_read(dirfd, 100, &byte, 1, &at), -EINVAL);
     close(dirfd);
 }
 
-/* Each look for the next would go through all of them. */
-static void so_many_pieces_that_they_are_not_ours_are_not_read(void **state)
+/* Finding the next piece would otherwise read the whole folder each time. */
+static void too_many_log_pieces_are_refused(void **state)
 {
     (void)state;
     int dirfd = new_folder("crowd");
@@ -187,7 +189,7 @@ static void so_many_pieces_that_they_are_not_ours_are_not_read(void **state)
     close(dirfd);
 }
 
-static void what_is_on_disk_is_never_more_than_can_be_read(void **state)
+static void log_bytes_on_disk_never_exceed_readable_bytes(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -199,10 +201,10 @@ static void what_is_on_disk_is_never_more_than_can_be_read(void **state)
     assert_int_equal(logs_open(dirfd, CAP, MEMORY, &l), 0);
     for (int i = 0; i < 200; i++) {
         assert_int_equal(logs_add(l, part, sizeof part), 0);
-        uint64_t told = logs_on_disk(l);
+        uint64_t on_disk = logs_on_disk(l);
         if (logs_find(dirfd, 0, &piece, &end) == 0)
             close(piece.fd);
-        assert_true(told <= end);
+        assert_true(on_disk <= end);
     }
     while (logs_on_disk(l) < logs_bytes(l))
         usleep(1000);
@@ -210,7 +212,7 @@ static void what_is_on_disk_is_never_more_than_can_be_read(void **state)
     close(dirfd);
 }
 
-static void a_cap_too_small_to_cut_is_refused(void **state)
+static void log_cap_below_the_minimum_is_refused(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -224,14 +226,14 @@ static void a_cap_too_small_to_cut_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_cap_it_is_one_file),
-        cmocka_unit_test(the_first_piece_and_the_newest_stay_within_the_cap),
-        cmocka_unit_test(an_offset_that_was_dropped_leads_to_the_next_that_is_there),
-        cmocka_unit_test(what_others_put_into_the_folder_is_no_log),
-        cmocka_unit_test(so_many_pieces_that_they_are_not_ours_are_not_read),
-        cmocka_unit_test(what_is_on_disk_is_never_more_than_can_be_read),
-        cmocka_unit_test(a_cap_too_small_to_cut_is_refused),
+        cmocka_unit_test(log_without_a_cap_is_one_file),
+        cmocka_unit_test(capped_log_keeps_its_first_and_newest_pieces),
+        cmocka_unit_test(removed_log_offset_leads_to_the_next_existing_one),
+        cmocka_unit_test(foreign_files_in_the_folder_are_not_log_pieces),
+        cmocka_unit_test(too_many_log_pieces_are_refused),
+        cmocka_unit_test(log_bytes_on_disk_never_exceed_readable_bytes),
+        cmocka_unit_test(log_cap_below_the_minimum_is_refused),
     };
-    story_folder();
+    fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The reader against every kind of damage: cut, flipped, half replaced, foreign and hostile. */
+/* The reader with every kind of damage: truncated, changed bytes, half replaced, foreign and
+ * hostile files. */
 #include "trace/reader.h"
 
 #include <stdarg.h>
@@ -17,11 +18,11 @@
 #include "trace/block.h"
 #include "trace/record.h"
 #include "trace/scan.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
-/* A recording with sealed blocks and a raw tail, as a crash of the writer would leave it. */
+/* A recording with sealed blocks and a raw tail, as after a crash of the writer. */
 struct recording {
-    struct story story;
+    struct fake_job fake_job;
     struct buf bytes;
     struct scan scan;
 };
@@ -31,23 +32,23 @@ static void recording_make(struct recording *rec, unsigned ticks, size_t block_c
     char path[256];
     struct trace_writer_options options = {.block_cells = block_cells};
     struct trace_writer *w;
-    unlink(story_path(path, "made.ebb"));
+    unlink(fake_job_path(path, "made.ebb"));
     assert_int_equal(trace_writer_new(AT_FDCWD, path, NULL, &options, &w, NULL), 0);
     for (unsigned i = 0; i < ticks; i++) {
-        story_tell(&rec->story, w);
-        trace_writer_flush(w, rec->story.t_ns, true);
-        story_settle(w);
+        fake_job_tick(&rec->fake_job, w);
+        trace_writer_flush(w, rec->fake_job.t_ns, true);
+        fake_job_settle(w);
     }
-    story_read_bytes(path, &rec->bytes);
+    fake_job_read_bytes(path, &rec->bytes);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(scan_from(&rec->scan, fd, BLOCK_FILE_HEAD_BYTES), 0);
+    assert_int_equal(scan_file(&rec->scan, fd), 0);
     close(fd);
     assert_int_equal(trace_writer_close(w, NULL, 120 * NS_PER_S), 0);
 }
 
 static void recording_fini(struct recording *rec)
 {
-    story_fini(&rec->story);
+    fake_job_fini(&rec->fake_job);
     buf_fini(&rec->bytes);
     scan_fini(&rec->scan);
 }
@@ -65,25 +66,25 @@ static struct trace_reader *open_bytes(const void *data, size_t len)
     char path[256];
     struct trace_reader *r;
     struct err err = {0};
-    story_write_file(story_path(path, "damaged.ebb"), data, len);
+    fake_job_write_file(fake_job_path(path, "damaged.ebb"), data, len);
     if (trace_reader_open(path, &r, &err) < 0)
         fail_msg("%s", err.text);
     return r;
 }
 
-static void check_is_prefix(const struct lines *told, const struct lines *read)
+static void check_is_prefix(const struct lines *written, const struct lines *read)
 {
-    assert_true(read->count <= told->count);
+    assert_true(read->count <= written->count);
     for (size_t i = 0; i < read->count; i++)
-        assert_string_equal(read->line[i], told->line[i]);
+        assert_string_equal(read->line[i], written->line[i]);
 }
 
-static void cut_at_any_byte_all_whole_blocks_come_back(void **state)
+static void truncated_recording_returns_all_intact_blocks(void **state)
 {
     (void)state;
-    struct recording rec = {.story = {.seed = 5, .with_events = true}};
+    struct recording rec = {.fake_job = {.seed = 5, .with_events = true}};
     size_t next = 0, last_count = 0;
-    recording_make(&rec, 35, 600);
+    recording_make(&rec, 45, 600);
     assert_true(count_type(&rec.scan, BLOCK_SEALED) >= 2);
     assert_true(count_type(&rec.scan, BLOCK_RAW) >= 2);
     for (size_t len = BLOCK_FILE_HEAD_BYTES; len <= rec.bytes.len; len++) {
@@ -93,10 +94,10 @@ static void cut_at_any_byte_all_whole_blocks_come_back(void **state)
         struct lines read = {0};
         struct trace_reader_damage damage;
         struct trace_reader *r = open_bytes(rec.bytes.data, len);
-        story_read(r, false, &read);
+        fake_job_read(r, false, &read);
         trace_reader_damage(r, &damage);
-        check_is_prefix(&rec.story.told, &read);
-        if (!whole) /* half a block adds nothing and takes nothing away */
+        check_is_prefix(&rec.fake_job.written, &read);
+        if (!whole) /* a partial block adds nothing and removes nothing */
             assert_int_equal(read.count, last_count);
         else if (b->head.type != BLOCK_HEADER)
             assert_true(read.count > last_count);
@@ -107,40 +108,40 @@ static void cut_at_any_byte_all_whole_blocks_come_back(void **state)
         lines_fini(&read);
         trace_reader_free(r);
     }
-    assert_int_equal(last_count, rec.story.told.count);
+    assert_int_equal(last_count, rec.fake_job.written.count);
     recording_fini(&rec);
 }
 
-static void check_is_subsequence(const struct lines *told, struct trace_reader *r)
+static void check_is_subsequence(const struct lines *written, struct trace_reader *r)
 {
     struct trace_item item;
     struct buf b = {0};
     size_t at = 0;
     while (trace_reader_next(r, &item) > 0) {
         if (item.kind == TRACE_PROCESS || item.kind == TRACE_ENTITY)
-            continue; /* may be told again where a block is lost */
+            continue; /* may be delivered again after a lost block */
         buf_clear(&b);
-        story_render(&item, true, &b);
-        while (at < told->count && strcmp(told->line[at], buf_str(&b)) != 0)
+        fake_job_render(&item, true, &b);
+        while (at < written->count && strcmp(written->line[at], buf_str(&b)) != 0)
             at++;
-        if (at == told->count)
-            fail_msg("never told: %s", buf_str(&b));
+        if (at == written->count)
+            fail_msg("was never written: %s", buf_str(&b));
         at++;
     }
     buf_fini(&b);
 }
 
-static void a_changed_byte_anywhere_gives_no_wrong_reading(void **state)
+static void changed_byte_never_gives_a_wrong_reading(void **state)
 {
     (void)state;
-    struct recording rec = {.story = {.seed = 6, .with_events = true, .loose = true}};
+    struct recording rec = {.fake_job = {.seed = 6, .with_events = true, .loose = true}};
     recording_make(&rec, 30, 600);
     for (size_t at = BLOCK_FILE_HEAD_BYTES; at < rec.bytes.len; at++) {
         char was = rec.bytes.data[at];
         rec.bytes.data[at] = (char)(was ^ (char)(1 << at % 8));
         struct trace_reader *r = open_bytes(rec.bytes.data, rec.bytes.len);
         struct trace_reader_damage damage;
-        check_is_subsequence(&rec.story.told, r);
+        check_is_subsequence(&rec.fake_job.written, r);
         trace_reader_damage(r, &damage);
         assert_true(damage.bad_bytes + damage.cut_bytes > 0);
         trace_reader_free(r);
@@ -149,11 +150,11 @@ static void a_changed_byte_anywhere_gives_no_wrong_reading(void **state)
     recording_fini(&rec);
 }
 
-/* The living at the beginning of each block make up for what was lost. */
-static void births_and_deaths_in_a_lost_block_are_told_later(void **state)
+/* The list of living processes at the beginning of each block replaces lost events. */
+static void births_and_deaths_of_a_lost_block_are_delivered_later(void **state)
 {
     (void)state;
-    struct recording rec = {.story = {.seed = 7, .with_events = true}};
+    struct recording rec = {.fake_job = {.seed = 7, .with_events = true}};
     recording_make(&rec, 300, 700);
     size_t third = 0;
     for (size_t i = 0, n = 0; i < rec.scan.count; i++)
@@ -177,8 +178,8 @@ static void births_and_deaths_in_a_lost_block_are_told_later(void **state)
                 assert_true(alive[item.tick.rows[i].id]);
     }
     for (unsigned i = 0; i < STORY_PROCESSES; i++)
-        if (rec.story.process[i].alive)
-            assert_true(alive[rec.story.process[i].slot]);
+        if (rec.fake_job.process[i].alive)
+            assert_true(alive[rec.fake_job.process[i].slot]);
     trace_reader_damage(r, &damage);
     assert_int_equal(damage.lost_blocks, 1);
     assert_int_equal(damage.bad_bytes, BLOCK_HEAD_BYTES + b->head.stored_len);
@@ -188,68 +189,69 @@ static void births_and_deaths_in_a_lost_block_are_told_later(void **state)
 
 /* ---- a crash while the raw tail is being replaced ---- */
 
-static void check_all_is_told_once(const struct story *s, const void *data, size_t len)
+static void check_every_item_is_read_once(const struct fake_job *s, const void *data, size_t len)
 {
     struct lines read = {0};
     struct trace_reader *r = open_bytes(data, len);
     struct trace_reader_damage damage;
-    story_read(r, false, &read);
-    story_check_same(&s->told, &read);
+    fake_job_read(r, false, &read);
+    fake_job_check_same(&s->written, &read);
     trace_reader_damage(r, &damage);
     assert_int_equal(damage.lost_blocks, 0);
     trace_reader_free(r);
     lines_fini(&read);
 }
 
-static void a_crash_at_any_moment_of_sealing_loses_and_doubles_nothing(void **state)
+static void crash_while_sealing_loses_and_duplicates_nothing(void **state)
 {
     (void)state;
     char path[256];
-    struct recording rec = {.story = {.seed = 8, .with_events = true}};
+    struct recording rec = {.fake_job = {.seed = 8, .with_events = true}};
     struct buf sealed = {0}, disk = {0};
     recording_make(&rec, 16, 100000);
-    story_read_bytes(story_path(path, "made.ebb"), &sealed);
+    fake_job_read_bytes(fake_job_path(path, "made.ebb"), &sealed);
     assert_int_equal(rec.scan.blocks[1].head.type, BLOCK_RAW);
     size_t tail = rec.scan.blocks[1].offset;
     const char *copy = sealed.data + tail;
     size_t len = sealed.len - tail;
     assert_true(sealed.len < rec.bytes.len);
-    for (size_t n = 0; n <= len; n++) { /* the copy at the end, as far as it got */
+    for (size_t n = 0; n <= len; n++) { /* the copy at the end, partially written */
         buf_clear(&disk);
         buf_add(&disk, rec.bytes.data, rec.bytes.len);
         buf_add(&disk, copy, n);
-        check_all_is_told_once(&rec.story, disk.data, disk.len);
+        check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    for (size_t n = 0; n <= len; n++) { /* in place, as far as it got, with the copy behind */
+    /* written in place, partially, with the complete copy behind it */
+    for (size_t n = 0; n <= len; n++) {
         memcpy(disk.data + tail, copy, n);
-        check_all_is_told_once(&rec.story, disk.data, disk.len);
+        check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    check_all_is_told_once(&rec.story, sealed.data, sealed.len); /* cut */
+    check_every_item_is_read_once(&rec.fake_job, sealed.data, sealed.len); /* truncated */
     buf_fini(&disk);
     buf_fini(&sealed);
     recording_fini(&rec);
 }
 
-static void a_part_that_was_written_twice_counts_once(void **state)
+static void raw_part_written_twice_counts_once(void **state)
 {
     (void)state;
-    struct recording rec = {.story = {.seed = 11, .with_events = true}};
+    struct recording rec = {.fake_job = {.seed = 11, .with_events = true}};
     struct buf disk = {0};
     recording_make(&rec, 6, 100000);
     const struct scan_block *b = &rec.scan.blocks[2];
     buf_add(&disk, rec.bytes.data, rec.bytes.len);
     buf_add(&disk, rec.bytes.data + b->offset, BLOCK_HEAD_BYTES + b->head.stored_len);
-    check_all_is_told_once(&rec.story, disk.data, disk.len);
+    check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     buf_fini(&disk);
     recording_fini(&rec);
 }
 
-/* ---- what is not ours ---- */
+/* ---- foreign files ---- */
 
-static void blocks_and_records_of_a_later_version_are_passed_over(void **state)
+static void blocks_and_records_of_a_later_version_are_skipped(void **state)
 {
     (void)state;
-    struct recording rec = {.story = {.seed = 12}};
+    struct recording rec = {.fake_job = {.seed = 12}};
     struct buf disk = {0}, records = {0};
     struct lines read = {0};
     struct trace_reader_damage damage;
@@ -261,8 +263,8 @@ static void blocks_and_records_of_a_later_version_are_passed_over(void **state)
     block_add(&disk, &unknown, "later", 5);
     block_add(&disk, &more, records.data, records.len);
     struct trace_reader *r = open_bytes(disk.data, disk.len);
-    story_read(r, false, &read);
-    story_check_same(&rec.story.told, &read);
+    fake_job_read(r, false, &read);
+    fake_job_check_same(&rec.fake_job.written, &read);
     trace_reader_damage(r, &damage);
     assert_int_equal(damage.unknown_blocks, 1);
     assert_int_equal(damage.bad_bytes + damage.cut_bytes + damage.lost_blocks, 0);
@@ -278,15 +280,15 @@ static void check_refused(const char *name, const void *data, size_t len, int rc
     char path[256];
     struct trace_reader *r = NULL;
     struct err err = {0};
-    story_write_file(story_path(path, name), data, len);
+    fake_job_write_file(fake_job_path(path, name), data, len);
     assert_int_equal(trace_reader_open(path, &r, &err), rc);
     assert_null(r);
     assert_non_null(strstr(err.text, path));
     if (!strstr(err.text, word))
-        fail_msg("'%s' does not say '%s'", err.text, word);
+        fail_msg("'%s' does not contain '%s'", err.text, word);
 }
 
-static void a_foreign_file_is_refused_with_what_it_looks_like(void **state)
+static void foreign_file_is_refused_with_its_kind(void **state)
 {
     (void)state;
     static const char newer[] = "EBBTRACE\x07\0\0\0\0\0\0\0";
@@ -294,12 +296,12 @@ static void a_foreign_file_is_refused_with_what_it_looks_like(void **state)
     check_refused("b", "t,rss_bytes\n0,1\n1,2\n", 19, -EBADMSG, "text");
     check_refused("c", "\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 18, -EBADMSG, "gzip");
     check_refused("d", "{\"a\": 1, \"b\": 2, \"c\": 3}", 24, -EBADMSG, "JSON");
-    check_refused("e", "EBBTR", 5, -EBADMSG, "first few bytes");
+    check_refused("e", "EBBTR", 5, -EBADMSG, "first bytes");
     check_refused("f", newer, 16, -EPROTONOSUPPORT, "version 7");
     check_refused("g", "\1\2\3\4\5\6\7\0abcdefghijk", 18, -EBADMSG, "other data");
 }
 
-static void a_path_that_is_no_file_is_refused_with_a_sentence(void **state)
+static void path_that_is_not_a_file_is_refused_with_an_error(void **state)
 {
     (void)state;
     char path[256];
@@ -307,30 +309,30 @@ static void a_path_that_is_no_file_is_refused_with_a_sentence(void **state)
     struct err err = {0};
     assert_int_equal(trace_reader_open("/nonexistent/x.ebb", &r, &err), -ENOENT);
     assert_non_null(strstr(err.text, "/nonexistent/x.ebb"));
-    assert_int_equal(mkdir(story_path(path, "empty-run"), 0777), 0);
+    assert_int_equal(mkdir(fake_job_path(path, "empty-run"), 0777), 0);
     assert_int_equal(trace_reader_open(path, &r, &err), -ENOENT);
     assert_non_null(strstr(err.text, "folder without a recording"));
-    assert_int_equal(mkfifo(story_path(path, "fifo"), 0666), 0);
+    assert_int_equal(mkfifo(fake_job_path(path, "fifo"), 0666), 0);
     assert_int_equal(trace_reader_open(path, &r, &err), -EBADMSG);
     assert_int_equal(trace_reader_open("/dev/zero", &r, &err), -EBADMSG);
 }
 
-static void a_run_folder_stands_for_its_recording(void **state)
+static void run_folder_opens_its_recording(void **state)
 {
     (void)state;
     char path[256];
-    struct recording rec = {.story = {.seed = 13}};
+    struct recording rec = {.fake_job = {.seed = 13}};
     struct lines read = {0};
     recording_make(&rec, 3, 1000);
-    assert_int_equal(mkdir(story_path(path, "run"), 0777), 0);
-    story_write_file(story_path(path, "run/trace.ebb"), rec.bytes.data, rec.bytes.len);
-    story_read_file(story_path(path, "run"), &read);
-    story_check_same(&rec.story.told, &read);
+    assert_int_equal(mkdir(fake_job_path(path, "run"), 0777), 0);
+    fake_job_write_file(fake_job_path(path, "run/trace.ebb"), rec.bytes.data, rec.bytes.len);
+    fake_job_read_file(fake_job_path(path, "run"), &read);
+    fake_job_check_same(&rec.fake_job.written, &read);
     lines_fini(&read);
     recording_fini(&rec);
 }
 
-/* ---- hostile, with good checksums ---- */
+/* ---- hostile content with valid checksums ---- */
 
 static void check_survives(uint16_t type, const void *payload, size_t len, uint32_t raw_len)
 {
@@ -347,7 +349,7 @@ static void check_survives(uint16_t type, const void *payload, size_t len, uint3
     buf_fini(&disk);
 }
 
-static void counts_that_cannot_be_are_refused_before_memory_is_taken(void **state)
+static void impossible_counts_are_refused_before_allocating(void **state)
 {
     (void)state;
     struct buf body = {0}, records = {0};
@@ -370,8 +372,8 @@ static void counts_that_cannot_be_are_refused_before_memory_is_taken(void **stat
     buf_fini(&records);
 }
 
-/* Heads all over that each claim the rest of the file would cost its square to check. */
-static void a_file_made_of_heads_is_scanned_in_linear_time(void **state)
+/* Checking headers that each claim the rest of the file would take quadratic time. */
+static void file_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;
     struct buf disk = {0}, head = {0};
@@ -392,18 +394,18 @@ static void a_file_made_of_heads_is_scanned_in_linear_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_at_any_byte_all_whole_blocks_come_back),
-        cmocka_unit_test(a_changed_byte_anywhere_gives_no_wrong_reading),
-        cmocka_unit_test(births_and_deaths_in_a_lost_block_are_told_later),
-        cmocka_unit_test(a_crash_at_any_moment_of_sealing_loses_and_doubles_nothing),
-        cmocka_unit_test(a_part_that_was_written_twice_counts_once),
-        cmocka_unit_test(blocks_and_records_of_a_later_version_are_passed_over),
-        cmocka_unit_test(a_foreign_file_is_refused_with_what_it_looks_like),
-        cmocka_unit_test(a_path_that_is_no_file_is_refused_with_a_sentence),
-        cmocka_unit_test(a_run_folder_stands_for_its_recording),
-        cmocka_unit_test(counts_that_cannot_be_are_refused_before_memory_is_taken),
-        cmocka_unit_test(a_file_made_of_heads_is_scanned_in_linear_time),
+        cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
+        cmocka_unit_test(changed_byte_never_gives_a_wrong_reading),
+        cmocka_unit_test(births_and_deaths_of_a_lost_block_are_delivered_later),
+        cmocka_unit_test(crash_while_sealing_loses_and_duplicates_nothing),
+        cmocka_unit_test(raw_part_written_twice_counts_once),
+        cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
+        cmocka_unit_test(foreign_file_is_refused_with_its_kind),
+        cmocka_unit_test(path_that_is_not_a_file_is_refused_with_an_error),
+        cmocka_unit_test(run_folder_opens_its_recording),
+        cmocka_unit_test(impossible_counts_are_refused_before_allocating),
+        cmocka_unit_test(file_of_forged_headers_is_scanned_in_linear_time),
     };
-    story_folder();
+    fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

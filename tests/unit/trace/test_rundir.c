@@ -1,4 +1,4 @@
-/* The folder of a run: where it is, what its name becomes, and why it could not be made. */
+/* The folder of a run: its path, its name, and errors when creating it. */
 #include "trace/rundir.h"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
 static const uint64_t wall_ns = UINT64_C(1700000000) * NS_PER_S; /* 2023-11-14 22:13:20 UTC */
 
@@ -28,7 +28,7 @@ static void check_latest(const char *expected)
     assert_string_equal(target, expected);
 }
 
-static void a_run_gets_a_dated_folder_and_latest_points_at_it(void **state)
+static void run_folder_is_dated_and_latest_points_to_it(void **state)
 {
     (void)state;
     struct rundir one, two;
@@ -56,7 +56,7 @@ static void check_name(const char *name, const char *expected)
     rundir_fini(&dir);
 }
 
-static void a_name_becomes_harmless(void **state)
+static void run_name_is_cleaned(void **state)
 {
     (void)state;
     char big[300];
@@ -77,13 +77,13 @@ static void a_name_becomes_harmless(void **state)
     check_name(big, cut);
 }
 
-static void an_exact_folder_is_made_with_its_parents_and_latest_left_alone(void **state)
+static void given_run_folder_is_created_and_latest_left_alone(void **state)
 {
     (void)state;
     char path[256];
     struct rundir dir;
     struct err err = {0};
-    snprintf(path, sizeof path, "%s/deep/er/run/", story_folder());
+    snprintf(path, sizeof path, "%s/deep/er/run/", fake_job_folder());
     assert_int_equal(rundir_create(path, "x", wall_ns, &dir, &err), 0);
     path[strlen(path) - 1] = '\0';
     assert_string_equal(dir.path, path);
@@ -93,13 +93,13 @@ static void an_exact_folder_is_made_with_its_parents_and_latest_left_alone(void 
     assert_non_null(strstr(err.text, "exists"));
 }
 
-static void a_file_in_the_way_is_named(void **state)
+static void file_in_the_path_of_a_run_folder_is_reported(void **state)
 {
     (void)state;
     char path[256], below[300];
     struct rundir dir;
     struct err err = {0};
-    story_write_file(story_path(path, "file"), "", 0);
+    fake_job_write_file(fake_job_path(path, "file"), "", 0);
     snprintf(below, sizeof below, "%s/run", path);
     assert_int_equal(rundir_create(below, "x", wall_ns, &dir, &err), -ENOTDIR);
     assert_non_null(strstr(err.text, below));
@@ -107,7 +107,7 @@ static void a_file_in_the_way_is_named(void **state)
     assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
 }
 
-static void somebodys_own_latest_is_left_alone(void **state)
+static void latest_that_is_not_a_link_is_left_alone(void **state)
 {
     (void)state;
     struct rundir dir;
@@ -127,13 +127,13 @@ static void check_nobody(int status)
 {
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == CANNOT_BE_NOBODY) {
-        print_message("skipped: nobody else to be here\n");
+        print_message("skipped: cannot become another user here\n");
         skip();
     }
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* As root everything may be written, so that this is done as nobody. */
+/* Runs as nobody, because root may write everywhere. */
 static int try_as_nobody(const char *path)
 {
     struct rundir dir;
@@ -145,13 +145,13 @@ static int try_as_nobody(const char *path)
     return strstr(err.text, path) && strstr(err.text, strerror(EACCES)) ? 0 : 4;
 }
 
-static void a_folder_that_may_not_be_written_to_gives_a_sentence(void **state)
+static void unwritable_run_folder_is_reported(void **state)
 {
     (void)state;
     char path[256], below[300];
     int status;
-    assert_int_equal(mkdir(story_path(path, "closed"), 0555), 0);
-    assert_int_equal(chmod(story_folder(), 0755), 0);
+    assert_int_equal(mkdir(fake_job_path(path, "closed"), 0555), 0);
+    assert_int_equal(chmod(fake_job_folder(), 0755), 0);
     snprintf(below, sizeof below, "%s/run", path);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -161,7 +161,7 @@ static void a_folder_that_may_not_be_written_to_gives_a_sentence(void **state)
     check_nobody(status);
 }
 
-/* Nobody may open a folder of mode 0, but for root; so this is done as nobody too. */
+/* Runs as nobody, because root may open a folder of mode 0. */
 static int try_with_closed_umask(const char *path)
 {
     struct rundir dir;
@@ -177,14 +177,14 @@ static int try_with_closed_umask(const char *path)
     return lstat(path, &st) < 0 && errno == ENOENT ? 0 : 5;
 }
 
-static void a_folder_that_cannot_be_opened_is_not_left_behind(void **state)
+static void unopenable_run_folder_is_removed_again(void **state)
 {
     (void)state;
     char path[256], below[300];
     int status;
-    assert_int_equal(mkdir(story_path(path, "umask"), 0777), 0);
+    assert_int_equal(mkdir(fake_job_path(path, "umask"), 0777), 0);
     assert_int_equal(chmod(path, 0777), 0);
-    assert_int_equal(chmod(story_folder(), 0755), 0);
+    assert_int_equal(chmod(fake_job_folder(), 0755), 0);
     snprintf(below, sizeof below, "%s/run", path);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -194,7 +194,7 @@ static void a_folder_that_cannot_be_opened_is_not_left_behind(void **state)
     check_nobody(status);
 }
 
-static void a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance(void **state)
+static void stale_temporary_link_is_replaced(void **state)
 {
     (void)state;
     char stale[64];
@@ -209,36 +209,36 @@ static void a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance(void **stat
     rundir_fini(&dir);
 }
 
-static void run_json_is_replaced_as_a_whole(void **state)
+static void run_json_is_replaced_atomically(void **state)
 {
     (void)state;
     char path[256];
     struct rundir dir;
     struct buf b = {0};
     json_t *doc = json_pack("{s:i}", "status", 1);
-    assert_int_equal(rundir_create(story_path(path, "json"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_create(fake_job_path(path, "json"), "x", wall_ns, &dir, NULL), 0);
     assert_int_equal(rundir_write_json(&dir, doc), 0);
     json_object_set_new(doc, "status", json_integer(2));
     assert_int_equal(rundir_write_json(&dir, doc), 0);
-    story_read_bytes(story_path(path, "json/run.json"), &b);
+    fake_job_read_bytes(fake_job_path(path, "json/run.json"), &b);
     assert_string_equal(buf_str(&b), "{\n  \"status\": 2\n}\n");
     buf_fini(&b);
     json_decref(doc);
     rundir_fini(&dir);
 }
 
-static void run_json_replaces_folder_of_its_name(void **state)
+static void run_json_replaces_a_folder_of_its_name(void **state)
 {
     (void)state;
     char path[256];
     struct rundir dir;
     struct buf b = {0};
     json_t *doc = json_pack("{s:i}", "status", 1);
-    assert_int_equal(rundir_create(story_path(path, "aside"), "x", wall_ns, &dir, NULL), 0);
-    assert_int_equal(mkdir(story_path(path, "aside/run.json"), 0777), 0);
-    assert_int_equal(mkdir(story_path(path, "aside/run.json/not-empty"), 0777), 0);
+    assert_int_equal(rundir_create(fake_job_path(path, "aside"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(mkdir(fake_job_path(path, "aside/run.json"), 0777), 0);
+    assert_int_equal(mkdir(fake_job_path(path, "aside/run.json/not-empty"), 0777), 0);
     assert_int_equal(rundir_write_json(&dir, doc), 0);
-    story_read_bytes(story_path(path, "aside/run.json"), &b);
+    fake_job_read_bytes(fake_job_path(path, "aside/run.json"), &b);
     assert_string_equal(buf_str(&b), "{\n  \"status\": 1\n}\n");
     buf_fini(&b);
     json_decref(doc);
@@ -248,18 +248,18 @@ static void run_json_replaces_folder_of_its_name(void **state)
 static int open_as(const char *name, const char *folder_id)
 {
     char path[256];
-    int fd = rundir_open_signed(AT_FDCWD, story_path(path, name), folder_id);
+    int fd = rundir_open_signed(AT_FDCWD, fake_job_path(path, name), folder_id);
     if (fd >= 0)
         close(fd);
     return fd < 0 ? fd : 0;
 }
 
-static void signed_folder_opens_for_its_id_alone(void **state)
+static void signed_folder_opens_only_for_its_id(void **state)
 {
     (void)state;
     char path[256], link[256];
     struct rundir dir;
-    assert_int_equal(rundir_create(story_path(path, "signed"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_create(fake_job_path(path, "signed"), "x", wall_ns, &dir, NULL), 0);
     assert_int_equal(open_as("signed", ""), 0);
     assert_int_equal(open_as("signed", "abc"), -ENOENT);
     assert_int_equal(rundir_sign(&dir, "abc", NULL), 0);
@@ -267,27 +267,27 @@ static void signed_folder_opens_for_its_id_alone(void **state)
     assert_int_equal(open_as("signed", "abcd"), -ENOENT);
     assert_int_equal(open_as("signed", "ab"), -ENOENT);
     assert_int_equal(open_as("signed", ""), -ENOENT);
-    assert_int_equal(symlink("signed", story_path(link, "link")), 0);
+    assert_int_equal(symlink("signed", fake_job_path(link, "link")), 0);
     assert_int_equal(open_as("link", "abc"), -ENOENT);
     assert_int_equal(open_as("nowhere", "abc"), -ENOENT);
     rundir_fini(&dir);
 }
 
-static void signature_that_is_no_link_is_nobodys(void **state)
+static void signature_that_is_not_a_link_matches_nobody(void **state)
 {
     (void)state;
     char path[256], id[256];
     struct rundir dir;
-    assert_int_equal(rundir_create(story_path(path, "odd"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_create(fake_job_path(path, "odd"), "x", wall_ns, &dir, NULL), 0);
     rundir_fini(&dir);
-    assert_int_equal(mkfifo(story_path(id, "odd/.folder-id"), 0600), 0);
+    assert_int_equal(mkfifo(fake_job_path(id, "odd/.folder-id"), 0600), 0);
     assert_int_equal(open_as("odd", ""), -ENOENT);
     assert_int_equal(open_as("odd", "abc"), -ENOENT);
     assert_int_equal(unlink(id), 0);
     assert_int_equal(open_as("odd", ""), 0);
 }
 
-static void folder_that_cannot_be_signed_is_not_left_behind(void **state)
+static void folder_that_cannot_be_signed_is_removed(void **state)
 {
     (void)state;
     char path[256];
@@ -296,7 +296,7 @@ static void folder_that_cannot_be_signed_is_not_left_behind(void **state)
     struct err err;
     static const char too_long[] = "0123456789012345678901234567890123456789"
                                    "0123456789012345678901234567890123456789";
-    assert_int_equal(rundir_create(story_path(path, "gone"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_create(fake_job_path(path, "gone"), "x", wall_ns, &dir, NULL), 0);
     assert_int_equal(rundir_sign(&dir, too_long, &err), -EINVAL);
     assert_int_equal(stat(path, &st), -1);
     assert_int_equal(dir.fd, -1);
@@ -305,23 +305,23 @@ static void folder_that_cannot_be_signed_is_not_left_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_gets_a_dated_folder_and_latest_points_at_it),
-        cmocka_unit_test(a_name_becomes_harmless),
-        cmocka_unit_test(an_exact_folder_is_made_with_its_parents_and_latest_left_alone),
-        cmocka_unit_test(a_file_in_the_way_is_named),
-        cmocka_unit_test(somebodys_own_latest_is_left_alone),
-        cmocka_unit_test(a_folder_that_may_not_be_written_to_gives_a_sentence),
-        cmocka_unit_test(a_folder_that_cannot_be_opened_is_not_left_behind),
-        cmocka_unit_test(a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance),
-        cmocka_unit_test(run_json_is_replaced_as_a_whole),
-        cmocka_unit_test(run_json_replaces_folder_of_its_name),
-        cmocka_unit_test(signed_folder_opens_for_its_id_alone),
-        cmocka_unit_test(signature_that_is_no_link_is_nobodys),
-        cmocka_unit_test(folder_that_cannot_be_signed_is_not_left_behind),
+        cmocka_unit_test(run_folder_is_dated_and_latest_points_to_it),
+        cmocka_unit_test(run_name_is_cleaned),
+        cmocka_unit_test(given_run_folder_is_created_and_latest_left_alone),
+        cmocka_unit_test(file_in_the_path_of_a_run_folder_is_reported),
+        cmocka_unit_test(latest_that_is_not_a_link_is_left_alone),
+        cmocka_unit_test(unwritable_run_folder_is_reported),
+        cmocka_unit_test(unopenable_run_folder_is_removed_again),
+        cmocka_unit_test(stale_temporary_link_is_replaced),
+        cmocka_unit_test(run_json_is_replaced_atomically),
+        cmocka_unit_test(run_json_replaces_a_folder_of_its_name),
+        cmocka_unit_test(signed_folder_opens_only_for_its_id),
+        cmocka_unit_test(signature_that_is_not_a_link_matches_nobody),
+        cmocka_unit_test(folder_that_cannot_be_signed_is_removed),
     };
     umask(022);
     setenv("TZ", "UTC", 1);
-    if (chdir(story_folder()) < 0)
+    if (chdir(fake_job_folder()) < 0)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

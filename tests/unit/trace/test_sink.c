@@ -1,4 +1,4 @@
-/* The writing thread: order, a full disk, a hanging one, and the replaced tail. */
+/* The writing thread: order, a full disk, a hanging disk, and the replaced tail. */
 #include "trace/sink.h"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
 enum { MEMORY = 1 << 20 };
 #define LONG_NS (120 * NS_PER_S)
@@ -34,17 +34,17 @@ static struct sink *new_sink(const char *path, size_t memory)
 static void check_content(const char *path, const char *expected)
 {
     struct buf b = {0};
-    story_read_bytes(path, &b);
+    fake_job_read_bytes(path, &b);
     assert_string_equal(buf_str(&b), expected);
     buf_fini(&b);
 }
 
-static void bytes_come_to_disk_in_order(void **state)
+static void sink_writes_bytes_in_order(void **state)
 {
     (void)state;
     char path[256], word[16];
     struct buf expected = {0};
-    struct sink *s = new_sink(story_path(path, "order"), MEMORY);
+    struct sink *s = new_sink(fake_job_path(path, "order"), MEMORY);
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(word, sizeof word, "%d ", i);
         buf_add_str(&expected, word);
@@ -57,12 +57,12 @@ static void bytes_come_to_disk_in_order(void **state)
     buf_fini(&expected);
 }
 
-static void what_was_in_the_file_stays(void **state)
+static void sink_keeps_existing_content(void **state)
 {
     (void)state;
     char path[256];
     struct sink *s;
-    story_write_file(story_path(path, "stays"), "head ", 5);
+    fake_job_write_file(fake_job_path(path, "stays"), "head ", 5);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(sink_new(fd, MEMORY, &s), 0);
     sink_append(s, "more", 4);
@@ -70,11 +70,11 @@ static void what_was_in_the_file_stays(void **state)
     check_content(path, "head more");
 }
 
-static void a_tail_is_replaced_by_something_shorter(void **state)
+static void sink_replaces_a_tail_by_shorter_bytes(void **state)
 {
     (void)state;
     char path[256];
-    struct sink *s = new_sink(story_path(path, "tail"), MEMORY);
+    struct sink *s = new_sink(fake_job_path(path, "tail"), MEMORY);
     sink_append(s, "head ", 5);
     sink_begin_tail(s, "one ", 4);
     sink_append(s, "two ", 4);
@@ -86,14 +86,14 @@ static void a_tail_is_replaced_by_something_shorter(void **state)
     check_content(path, "head 1+2 not tail 3 ");
 }
 
-static void something_longer_than_the_tail_comes_behind_it(void **state)
+static void sink_appends_a_replacement_longer_than_the_tail(void **state)
 {
     (void)state;
     char path[256];
-    struct sink *s = new_sink(story_path(path, "longer"), MEMORY);
+    struct sink *s = new_sink(fake_job_path(path, "longer"), MEMORY);
     sink_begin_tail(s, "one", 3);
     sink_replace_tail(s, "something", 9);
-    sink_replace_tail(s, " again", 6); /* there is no tail now */
+    sink_replace_tail(s, " again", 6); /* there is no tail any more */
     assert_int_equal(sink_close(s, LONG_NS), 0);
     check_content(path, "onesomething again");
 }
@@ -104,7 +104,7 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static void a_full_device_is_an_error_once_and_counts_what_it_lost(void **state)
+static void full_device_signals_once_and_counts_lost_bytes(void **state)
 {
     (void)state;
     struct sink *s;
@@ -133,8 +133,8 @@ static bool is_readable_soon(int fd)
     return poll(&p, 1, (int)(LONG_NS / NS_PER_MS)) == 1;
 }
 
-/* A pipe stands for a slow disk: it takes the first append, and the second once it was read. */
-static void sink_wakes_its_owner_when_little_enough_waits(void **state)
+/* A pipe simulates a slow disk: it accepts the first append, and the second one after a read. */
+static void sink_signals_when_the_queue_is_short_enough(void **state)
 {
     (void)state;
     struct sink *s;
@@ -143,7 +143,7 @@ static void sink_wakes_its_owner_when_little_enough_waits(void **state)
     static char block[1 << 20];
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     assert_int_equal(sink_new(pair[1], 2 * sizeof block, &s), 0);
-    sink_wake_below(s, 0); /* nothing waits: at once */
+    sink_wake_below(s, 0); /* nothing is queued, so the event comes at once */
     assert_int_equal(read(sink_event_fd(s), &count, sizeof count), sizeof count);
     assert_int_equal(sink_append(s, block, sizeof block), 0);
     sink_wake_below(s, 100);
@@ -166,15 +166,15 @@ static void set_file_limit(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
 }
 
-static void torn_bytes_are_cut_and_the_next_append_is_tried(void **state)
+static void torn_bytes_are_removed_and_the_next_append_is_tried(void **state)
 {
     (void)state;
     char path[256];
-    struct sink *s = new_sink(story_path(path, "torn"), MEMORY);
+    struct sink *s = new_sink(fake_job_path(path, "torn"), MEMORY);
     struct sink_status st;
     sink_append(s, "good ", 5);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    set_file_limit(8); /* takes the first three bytes of what comes */
+    set_file_limit(8); /* accepts the first three bytes of the next append */
     sink_append(s, "refused", 7);
     sink_sync(s);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -193,11 +193,11 @@ static void torn_bytes_are_cut_and_the_next_append_is_tried(void **state)
     check_content(path, "good again");
 }
 
-static void a_tail_that_cannot_be_replaced_stays(void **state)
+static void tail_that_cannot_be_replaced_stays(void **state)
 {
     (void)state;
     char path[256];
-    struct sink *s = new_sink(story_path(path, "kept"), MEMORY);
+    struct sink *s = new_sink(fake_job_path(path, "kept"), MEMORY);
     struct sink_status st;
     sink_begin_tail(s, "one two ", 8);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -226,10 +226,10 @@ static unsigned count_threads(void)
     return n;
 }
 
-static void a_hanging_disk_holds_nobody_up(void **state)
+static void hanging_disk_does_not_block_sink_close(void **state)
 {
     (void)state;
-    static char big[128 * 1024]; /* more than a pipe holds */
+    static char big[128 * 1024]; /* more than a pipe can buffer */
     struct sink *s;
     struct sink_status st;
     int pipes[2];
@@ -244,12 +244,12 @@ static void a_hanging_disk_holds_nobody_up(void **state)
     assert_true(st.waiting_bytes >= 2 * sizeof big);
     assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
     assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
-    close(pipes[0]); /* the disk comes back as an error, and the thread ends by itself */
+    close(pipes[0]); /* the write fails now, and the thread exits by itself */
     while (count_threads() > threads)
         usleep(1000);
 }
 
-static void nothing_to_close_is_fine(void **state)
+static void sink_close_accepts_null(void **state)
 {
     (void)state;
     assert_int_equal(sink_close(NULL, 0), 0);
@@ -258,17 +258,17 @@ static void nothing_to_close_is_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_to_disk_in_order),
-        cmocka_unit_test(what_was_in_the_file_stays),
-        cmocka_unit_test(a_tail_is_replaced_by_something_shorter),
-        cmocka_unit_test(something_longer_than_the_tail_comes_behind_it),
-        cmocka_unit_test(a_full_device_is_an_error_once_and_counts_what_it_lost),
-        cmocka_unit_test(sink_wakes_its_owner_when_little_enough_waits),
-        cmocka_unit_test(torn_bytes_are_cut_and_the_next_append_is_tried),
-        cmocka_unit_test(a_tail_that_cannot_be_replaced_stays),
-        cmocka_unit_test(a_hanging_disk_holds_nobody_up),
-        cmocka_unit_test(nothing_to_close_is_fine),
+        cmocka_unit_test(sink_writes_bytes_in_order),
+        cmocka_unit_test(sink_keeps_existing_content),
+        cmocka_unit_test(sink_replaces_a_tail_by_shorter_bytes),
+        cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
+        cmocka_unit_test(full_device_signals_once_and_counts_lost_bytes),
+        cmocka_unit_test(sink_signals_when_the_queue_is_short_enough),
+        cmocka_unit_test(torn_bytes_are_removed_and_the_next_append_is_tried),
+        cmocka_unit_test(tail_that_cannot_be_replaced_stays),
+        cmocka_unit_test(hanging_disk_does_not_block_sink_close),
+        cmocka_unit_test(sink_close_accepts_null),
     };
-    story_folder();
+    fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

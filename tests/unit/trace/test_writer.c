@@ -1,4 +1,4 @@
-/* What is told to the writer comes back from the reader, exactly and in order. */
+/* The reader returns the writer's input, exactly and in order. */
 #include "trace/writer.h"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "trace/story.h"
+#include "trace/fake_job.h"
 
 #define LONG_NS (120 * NS_PER_S)
 
@@ -36,112 +36,112 @@ static void close_writer(struct trace_writer *w)
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
 }
 
-static void check_told_is_read(struct story *s, const char *path)
+static void check_written_is_read(struct fake_job *s, const char *path)
 {
     struct lines read = {0};
-    story_read_file(path, &read);
-    story_check_same(&s->told, &read);
+    fake_job_read_file(path, &read);
+    fake_job_check_same(&s->written, &read);
     lines_fini(&read);
 }
 
-static void every_tick_comes_back_over_many_blocks(void **state)
+static void every_tick_is_read_back_over_many_blocks(void **state)
 {
     (void)state;
     char path[256];
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct trace_writer_options options = {.patient = true, .block_cells = 3000 * seed};
-        struct story s = {.seed = seed, .with_events = true};
-        struct trace_writer *w = new_writer(story_path(path, "many.ebb"), &options);
+        struct fake_job s = {.seed = seed, .with_events = true};
+        struct trace_writer *w = new_writer(fake_job_path(path, "many.ebb"), &options);
         for (unsigned i = 0; i < 2500; i++) {
-            story_tell(&s, w);
+            fake_job_tick(&s, w);
             trace_writer_flush(w, s.t_ns, false);
         }
         close_writer(w);
-        check_told_is_read(&s, path);
-        story_fini(&s);
+        check_written_is_read(&s, path);
+        fake_job_fini(&s);
     }
 }
 
-static void a_living_recording_comes_back_at_every_moment(void **state)
+static void recording_being_written_is_readable_at_any_time(void **state)
 {
     (void)state;
     char path[256];
     struct trace_writer_options options = {.block_cells = 700};
-    struct story s = {.seed = 9, .with_events = true};
-    struct trace_writer *w = new_writer(story_path(path, "live.ebb"), &options);
+    struct fake_job s = {.seed = 9, .with_events = true};
+    struct trace_writer *w = new_writer(fake_job_path(path, "live.ebb"), &options);
     struct trace_reader *r;
     struct lines live = {0};
     assert_int_equal(trace_reader_open(path, &r, NULL), 0);
     for (unsigned i = 0; i < 200; i++) {
-        story_tell(&s, w);
+        fake_job_tick(&s, w);
         trace_writer_flush(w, s.t_ns, true);
         if (i % 3 == 0)
-            story_settle(w);
+            fake_job_settle(w);
         if (i % 7 == 0)
-            story_read(r, false, &live); /* also while the tail is being replaced */
+            fake_job_read(r, false, &live); /* also while the tail is being replaced */
         if (i % 40 == 0) {
-            story_settle(w);
-            check_told_is_read(&s, path);
+            fake_job_settle(w);
+            check_written_is_read(&s, path);
         }
     }
     close_writer(w);
-    story_read(r, false, &live);
-    story_check_same(&s.told, &live);
-    check_told_is_read(&s, path);
+    fake_job_read(r, false, &live);
+    fake_job_check_same(&s.written, &live);
+    check_written_is_read(&s, path);
     trace_reader_free(r);
     lines_fini(&live);
-    story_fini(&s);
+    fake_job_fini(&s);
 }
 
-static void sealing_makes_the_file_smaller(void **state)
+static void sealing_reduces_the_file_size(void **state)
 {
     (void)state;
     char path[256];
-    struct story s = {.seed = 3};
-    struct trace_writer *w = new_writer(story_path(path, "seal.ebb"), NULL);
+    struct fake_job s = {.seed = 3};
+    struct trace_writer *w = new_writer(fake_job_path(path, "seal.ebb"), NULL);
     struct stat raw, sealed;
     for (unsigned i = 0; i < 300; i++)
-        story_tell(&s, w);
-    trace_writer_flush(w, 0, true); /* long ago: the block is not too old yet */
-    story_settle(w);
+        fake_job_tick(&s, w);
+    trace_writer_flush(w, 0, true); /* the time is 0, so the block is not old enough to be sealed */
+    fake_job_settle(w);
     assert_int_equal(stat(path, &raw), 0);
     close_writer(w);
     assert_int_equal(stat(path, &sealed), 0);
     assert_true(sealed.st_size < raw.st_size / 2);
-    check_told_is_read(&s, path);
-    story_fini(&s);
+    check_written_is_read(&s, path);
+    fake_job_fini(&s);
 }
 
-static void nothing_is_written_before_it_is_due_and_all_of_it_then(void **state)
+static void writer_flushes_everything_when_due_and_not_before(void **state)
 {
     (void)state;
     char path[256];
-    struct story s = {.seed = 4};
-    struct trace_writer *w = new_writer(story_path(path, "due.ebb"), NULL);
+    struct fake_job s = {.seed = 4};
+    struct trace_writer *w = new_writer(fake_job_path(path, "due.ebb"), NULL);
     struct lines read = {0};
-    story_tell(&s, w);
+    fake_job_tick(&s, w);
     trace_writer_flush(w, s.t_ns, true);
     struct sample x = {0};
     trace_writer_tick_begin(w, s.t_ns + 1);
     trace_writer_sample(w, ENTITY_MACHINE, 0, &x);
     trace_writer_tick_end(w);
     trace_writer_flush(w, s.t_ns + NS_PER_S / 2, false);
-    story_settle(w);
-    check_told_is_read(&s, path);
+    fake_job_settle(w);
+    check_written_is_read(&s, path);
     trace_writer_flush(w, s.t_ns + NS_PER_S, false);
-    story_settle(w);
-    story_read_file(path, &read);
-    assert_int_equal(read.count, s.told.count + 1);
+    fake_job_settle(w);
+    fake_job_read_file(path, &read);
+    assert_int_equal(read.count, s.written.count + 1);
     lines_fini(&read);
     close_writer(w);
-    story_fini(&s);
+    fake_job_fini(&s);
 }
 
-static void times_never_go_back_and_an_entity_counts_once_a_tick(void **state)
+static void times_never_go_back_and_an_entity_counts_once_per_tick(void **state)
 {
     (void)state;
     char path[256];
-    struct trace_writer *w = new_writer(story_path(path, "back.ebb"), NULL);
+    struct trace_writer *w = new_writer(fake_job_path(path, "back.ebb"), NULL);
     struct trace_reader *r;
     struct trace_item item;
     struct sample one = {0}, two = {0};
@@ -160,12 +160,12 @@ static void times_never_go_back_and_an_entity_counts_once_a_tick(void **state)
     assert_int_equal(item.t_ns, 1000);
     assert_int_equal(item.tick.count, 1);
     assert_int_equal(item.tick.rows[0].sample.v[0], 11);
-    assert_non_null(item.tick.rows[0].process); /* nobody told us of it */
+    assert_non_null(item.tick.rows[0].process); /* set even without an earlier birth event */
     assert_int_equal(trace_reader_next(r, &item), 0);
     trace_reader_free(r);
 }
 
-static void the_header_and_the_footer_come_back(void **state)
+static void header_and_footer_are_read_back(void **state)
 {
     (void)state;
     char path[256];
@@ -175,7 +175,7 @@ static void the_header_and_the_footer_come_back(void **state)
     json_t *header = json_pack("{s:s,s:I,s:I}", "host", "h1", "start_mono_ns", (json_int_t)17,
                                "start_wall_ns", (json_int_t)19);
     json_t *footer = json_pack("{s:i}", "status", 3);
-    story_path(path, "header.ebb");
+    fake_job_path(path, "header.ebb");
     assert_int_equal(trace_writer_new(AT_FDCWD, path, header, NULL, &w, NULL), 0);
     assert_int_equal(trace_writer_close(w, footer, LONG_NS), 0);
     json_decref(header);
@@ -191,13 +191,13 @@ static void the_header_and_the_footer_come_back(void **state)
     trace_reader_free(r);
 }
 
-static void a_file_that_exists_is_not_overwritten(void **state)
+static void existing_recording_is_not_overwritten(void **state)
 {
     (void)state;
     char path[256];
     struct trace_writer *w;
     struct err err = {0};
-    story_write_file(story_path(path, "mine.ebb"), "mine", 4);
+    fake_job_write_file(fake_job_path(path, "mine.ebb"), "mine", 4);
     assert_int_equal(trace_writer_new(AT_FDCWD, path, NULL, NULL, &w, &err), -EEXIST);
     assert_non_null(strstr(err.text, "mine.ebb"));
     struct stat st;
@@ -213,21 +213,21 @@ static void set_file_limit(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
 }
 
-static void tell_and_flush(struct story *s, struct trace_writer *w, unsigned ticks)
+static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned ticks)
 {
     for (unsigned i = 0; i < ticks; i++) {
-        story_tell(s, w);
+        fake_job_tick(s, w);
         trace_writer_flush(w, s->t_ns, true);
-        story_settle(w);
+        fake_job_settle(w);
     }
 }
 
-static void a_disk_that_is_full_for_a_while_costs_nothing(void **state)
+static void temporarily_full_disk_loses_nothing(void **state)
 {
     (void)state;
     char path[256];
-    struct story s = {.seed = 21, .with_events = true};
-    struct trace_writer *w = new_writer(story_path(path, "full.ebb"), NULL);
+    struct fake_job s = {.seed = 21, .with_events = true};
+    struct trace_writer *w = new_writer(fake_job_path(path, "full.ebb"), NULL);
     struct trace_writer_status st;
     struct stat before, after;
     tell_and_flush(&s, w, 20);
@@ -238,7 +238,7 @@ static void a_disk_that_is_full_for_a_while_costs_nothing(void **state)
     assert_int_equal(st.first_error, -EFBIG);
     assert_true(st.failing);
     assert_int_equal(stat(path, &after), 0);
-    assert_int_equal(after.st_size, before.st_size); /* no torn block stays */
+    assert_int_equal(after.st_size, before.st_size); /* no torn block remains */
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 1);
     set_file_limit(RLIM_INFINITY);
@@ -246,29 +246,29 @@ static void a_disk_that_is_full_for_a_while_costs_nothing(void **state)
     trace_writer_status(w, &st);
     assert_false(st.failing);
     assert_int_equal(st.blocks_lost, 0);
-    check_told_is_read(&s, path);
+    check_written_is_read(&s, path);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -EFBIG);
-    check_told_is_read(&s, path);
-    story_fini(&s);
+    check_written_is_read(&s, path);
+    fake_job_fini(&s);
 }
 
-/* The last LINES of both are the same. */
-static void check_end_is_same(const struct lines *told, const struct lines *read, size_t lines)
+/* Checks that the last LINES of both are the same. */
+static void check_end_is_same(const struct lines *written, const struct lines *read, size_t lines)
 {
-    assert_true(read->count > lines && told->count > lines);
+    assert_true(read->count > lines && written->count > lines);
     for (size_t i = 1; i <= lines; i++) {
-        const char *a = told->line[told->count - i], *b = read->line[read->count - i];
+        const char *a = written->line[written->count - i], *b = read->line[read->count - i];
         assert_string_equal(a, b);
     }
 }
 
-static void what_a_full_disk_lost_is_counted_and_the_rest_stands_alone(void **state)
+static void full_disk_losses_are_counted_and_the_rest_is_readable(void **state)
 {
     (void)state;
     char path[256];
     struct trace_writer_options options = {.block_cells = 400};
-    struct story s = {.seed = 22, .loose = true};
-    struct trace_writer *w = new_writer(story_path(path, "lost.ebb"), &options);
+    struct fake_job s = {.seed = 22, .loose = true};
+    struct trace_writer *w = new_writer(fake_job_path(path, "lost.ebb"), &options);
     struct trace_reader *r;
     struct trace_reader_damage damage;
     struct trace_writer_status st;
@@ -284,21 +284,21 @@ static void what_a_full_disk_lost_is_counted_and_the_rest_stands_alone(void **st
     tell_and_flush(&s, w, 60);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -EFBIG);
     assert_int_equal(trace_reader_open(path, &r, NULL), 0);
-    story_read(r, true, &read);
+    fake_job_read(r, true, &read);
     trace_reader_damage(r, &damage);
     trace_reader_free(r);
     assert_true(damage.lost_blocks > 0);
     assert_int_equal(damage.bad_bytes + damage.cut_bytes, 0);
-    check_end_is_same(&s.told, &read, 40);
+    check_end_is_same(&s.written, &read, 40);
     lines_fini(&read);
-    story_fini(&s);
+    fake_job_fini(&s);
 }
 
 /* ---- floods ---- */
 
 enum { FLOOD_TEXT = MARK_TEXT_MAX };
 
-/* Text that cannot be packed much, another one for each step. */
+/* A text that hardly compresses, different for each step. */
 static size_t flood_text(uint64_t step, char ret[FLOOD_TEXT])
 {
     uint64_t x = (step + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -336,8 +336,8 @@ struct harvest {
     struct trace_reader_damage damage;
 };
 
-/* Every mark is one of the flood's as it was told, in order. */
-static void harvest_mark(const struct mark *m, int64_t *last_step)
+/* Checks that M is a mark of the flood, unchanged and in order. */
+static void check_flood_mark(const struct mark *m, int64_t *last_step)
 {
     char text[FLOOD_TEXT];
     assert_true(m->has & MARK_HAS_STEP);
@@ -362,7 +362,7 @@ static struct harvest harvest(const char *path)
             assert_int_equal(item.tick.rows[0].sample.v[0], item.t_ns);
             h.ticks++;
         } else if (item.kind == TRACE_MARK) {
-            harvest_mark(&item.mark, &last_step);
+            check_flood_mark(&item.mark, &last_step);
             h.marks++;
         } else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "gap") == 0) {
             assert_int_equal(sscanf(item.note.text, "{\"marks_lost\":%u}", &lost), 1);
@@ -375,12 +375,12 @@ static struct harvest harvest(const char *path)
     return h;
 }
 
-static void a_flood_of_marks_between_two_ticks_is_recorded_or_counted(void **state)
+static void flood_of_marks_is_recorded_or_counted(void **state)
 {
     (void)state;
     enum { BEFORE = 3, MARKS = 4000, AFTER = 20 };
     char path[256];
-    struct trace_writer *w = new_writer(story_path(path, "flood.ebb"), NULL);
+    struct trace_writer *w = new_writer(fake_job_path(path, "flood.ebb"), NULL);
     struct trace_writer_status st;
     uint64_t t_ns = NS_PER_S;
     for (unsigned i = 0; i < BEFORE; i++, t_ns += NS_PER_S)
@@ -388,7 +388,7 @@ static void a_flood_of_marks_between_two_ticks_is_recorded_or_counted(void **sta
     flood(w, t_ns - NS_PER_S / 2, 0, MARKS);
     for (unsigned i = 0; i < AFTER; i++, t_ns += NS_PER_S) {
         tick_at(w, t_ns);
-        story_settle(w);
+        fake_job_settle(w);
     }
     trace_writer_status(w, &st);
     assert_false(st.failing);
@@ -403,19 +403,19 @@ static void a_flood_of_marks_between_two_ticks_is_recorded_or_counted(void **sta
     assert_int_equal(st.first_error, rc);
 }
 
-/* A disk that takes nothing, so that the queue and the block fill up for certain. */
-static void marks_that_find_no_room_are_counted_and_the_samples_stay(void **state)
+/* The disk accepts nothing, so that the queue and the block are certain to fill up. */
+static void marks_without_room_are_counted_and_samples_kept(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
     char path[256];
-    struct trace_writer *w = new_writer(story_path(path, "room.ebb"), NULL);
+    struct trace_writer *w = new_writer(fake_job_path(path, "room.ebb"), NULL);
     struct trace_writer_status st;
     tick_at(w, 1 * NS_PER_S);
-    story_settle(w);
+    fake_job_settle(w);
     set_file_limit(100);
     tick_at(w, 2 * NS_PER_S);
-    story_settle(w);
+    fake_job_settle(w);
     flood(w, 2 * NS_PER_S, 0, MARKS);
     trace_writer_status(w, &st);
     assert_true(st.failing);
@@ -423,7 +423,7 @@ static void marks_that_find_no_room_are_counted_and_the_samples_stay(void **stat
     set_file_limit(RLIM_INFINITY);
     for (unsigned i = 3; i < 10; i++) {
         tick_at(w, i * NS_PER_S);
-        story_settle(w);
+        fake_job_settle(w);
     }
     trace_writer_status(w, &st);
     assert_false(st.failing);
@@ -440,8 +440,9 @@ static void marks_that_find_no_room_are_counted_and_the_samples_stay(void **stat
 
 enum { BUDGET_TEXT = 100 };
 
-/* COUNT steps in each of SECONDS, and at the end of each an epoch; returns the steps told. */
-static uint64_t spend(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, unsigned count)
+/* Sends COUNT steps in each of SECONDS seconds, and an epoch at the end of each. Returns the
+ * number of steps sent. */
+static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, unsigned count)
 {
     char text[BUDGET_TEXT];
     memset(text, 'x', sizeof text);
@@ -454,7 +455,7 @@ static uint64_t spend(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, 
         *t_ns += NS_PER_S;
         m = (struct mark){.t_ns = *t_ns, .kind = MARK_EPOCH, .text = "KIND=epoch\n", .len = 11};
         assert_true(trace_writer_mark(w, &m));
-        if (s % 60 == 59) /* each is synced */
+        if (s % 60 == 59) /* only once per minute, as each tick is synced */
             tick_at(w, *t_ns);
     }
     return (uint64_t)seconds * count;
@@ -491,18 +492,18 @@ static void steps_beyond_budget_are_left_out_and_counted(void **state)
     enum { RATE = 1000, SECONDS = 60, COUNT = 100 };
     char path[256];
     const struct trace_writer_options options = {.mark_bytes_per_s = RATE};
-    struct trace_writer *w = new_writer(story_path(path, "budget.ebb"), &options);
+    struct trace_writer *w = new_writer(fake_job_path(path, "budget.ebb"), &options);
     struct trace_writer_status st;
     uint64_t t_ns = NS_PER_S;
-    uint64_t told = spend(w, &t_ns, SECONDS, COUNT);
+    uint64_t written = send_marks(w, &t_ns, SECONDS, COUNT);
     trace_writer_status(w, &st);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
     struct budgeted b = read_budgeted(path);
     assert_int_equal(b.epochs, SECONDS);
-    assert_int_equal(b.steps + b.left_out, told);
+    assert_int_equal(b.steps + b.left_out, written);
     assert_int_equal(b.left_out, st.marks_left_out);
     assert_int_equal(st.blocks_lost, 0);
-    /* half a burst of 8 s, and the budget of the time less what the epochs took */
+    /* half a burst of 8 s, and the budget of SECONDS minus the epochs' share */
     assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
@@ -512,12 +513,12 @@ static void marks_within_budget_are_all_recorded(void **state)
     (void)state;
     char path[256];
     const struct trace_writer_options options = {.mark_bytes_per_s = 1000};
-    struct trace_writer *w = new_writer(story_path(path, "within.ebb"), &options);
+    struct trace_writer *w = new_writer(fake_job_path(path, "within.ebb"), &options);
     uint64_t t_ns = NS_PER_S;
-    uint64_t told = spend(w, &t_ns, 60, 9);
+    uint64_t written = send_marks(w, &t_ns, 60, 9);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
     struct budgeted b = read_budgeted(path);
-    assert_int_equal(b.steps, told);
+    assert_int_equal(b.steps, written);
     assert_int_equal(b.left_out, 0);
 }
 
@@ -527,32 +528,33 @@ static void budget_halves_as_the_recording_grows(void **state)
     enum { RATE = 100 };
     char path[256];
     const struct trace_writer_options options = {.mark_bytes_per_s = RATE};
-    struct trace_writer *w = new_writer(story_path(path, "halves.ebb"), &options);
+    struct trace_writer *w = new_writer(fake_job_path(path, "halves.ebb"), &options);
     struct trace_writer_status st;
-    uint64_t t_ns = NS_PER_S, left = 0, told = 0;
+    uint64_t t_ns = NS_PER_S, left = 0, written = 0;
     for (unsigned hours = 0; hours < 8; hours++) {
         trace_writer_status(w, &st);
         left = st.marks_left_out;
-        told = spend(w, &t_ns, 3600, 2);
+        written = send_marks(w, &t_ns, 3600, 2);
     }
     trace_writer_status(w, &st);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
-    uint64_t recorded = told - (st.marks_left_out - left);
-    assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4); /* in the last hour */
+    uint64_t recorded = written - (st.marks_left_out - left);
+    /* bytes recorded in the last hour */
+    assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
-/* The queue is smaller than the flood by far, and the disk is a good one. */
-static void a_loss_without_any_error_of_the_disk_is_said(void **state)
+/* The queue is much smaller than the flood, but the disk works. */
+static void loss_without_a_disk_error_is_reported(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
     char path[256];
     struct trace_writer_options options = {.memory_bytes = 4096}; /* less than one mark */
-    struct trace_writer *w = new_writer(story_path(path, "said.ebb"), &options);
+    struct trace_writer *w = new_writer(fake_job_path(path, "said.ebb"), &options);
     struct trace_writer_status st;
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     tick_at(w, NS_PER_S);
-    story_settle(w);
+    fake_job_settle(w);
     assert_int_equal(poll(&p, 1, 0), 0);
     flood(w, NS_PER_S, 0, MARKS);
     assert_int_equal(poll(&p, 1, 0), 1);
@@ -562,25 +564,25 @@ static void a_loss_without_any_error_of_the_disk_is_said(void **state)
     assert_int_equal(st.blocks_lost, 1);
     for (unsigned i = 2; i < 8; i++) {
         tick_at(w, i * NS_PER_S);
-        story_settle(w);
+        fake_job_settle(w);
     }
     trace_writer_status(w, &st);
     assert_false(st.failing);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -ENOBUFS);
     struct harvest h = harvest(path);
-    assert_true(h.ticks >= 6); /* later blocks are whole */
+    assert_true(h.ticks >= 6); /* later blocks are complete */
     assert_true(h.marks < MARKS);
 }
 
-/* What cannot be packed stays raw, and the next block must not take its place. */
-static void an_import_keeps_blocks_that_cannot_be_packed(void **state)
+/* Blocks that cannot be compressed remain raw, and the next block must not replace them. */
+static void patient_writer_keeps_blocks_that_cannot_be_packed(void **state)
 {
     (void)state;
     enum { NOTES = 120, NOTE_BYTES = 60000 };
     char path[256];
     static char noise[NOTE_BYTES + 1];
     struct trace_writer_options options = {.patient = true};
-    struct trace_writer *w = new_writer(story_path(path, "noise.ebb"), &options);
+    struct trace_writer *w = new_writer(fake_job_path(path, "noise.ebb"), &options);
     struct trace_reader *r;
     struct trace_item item;
     uint64_t x = 88172645463325252u;
@@ -605,7 +607,7 @@ static void an_import_keeps_blocks_that_cannot_be_packed(void **state)
     trace_reader_free(r);
 }
 
-static void a_folder_that_is_gone_gives_a_sentence(void **state)
+static void recording_in_a_removed_folder_is_an_error(void **state)
 {
     (void)state;
     struct trace_writer *w;
@@ -618,24 +620,24 @@ static void a_folder_that_is_gone_gives_a_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tick_comes_back_over_many_blocks),
-        cmocka_unit_test(a_living_recording_comes_back_at_every_moment),
-        cmocka_unit_test(sealing_makes_the_file_smaller),
-        cmocka_unit_test(nothing_is_written_before_it_is_due_and_all_of_it_then),
-        cmocka_unit_test(times_never_go_back_and_an_entity_counts_once_a_tick),
-        cmocka_unit_test(the_header_and_the_footer_come_back),
-        cmocka_unit_test(a_file_that_exists_is_not_overwritten),
-        cmocka_unit_test(a_disk_that_is_full_for_a_while_costs_nothing),
-        cmocka_unit_test(what_a_full_disk_lost_is_counted_and_the_rest_stands_alone),
-        cmocka_unit_test(a_flood_of_marks_between_two_ticks_is_recorded_or_counted),
-        cmocka_unit_test(marks_that_find_no_room_are_counted_and_the_samples_stay),
-        cmocka_unit_test(a_loss_without_any_error_of_the_disk_is_said),
+        cmocka_unit_test(every_tick_is_read_back_over_many_blocks),
+        cmocka_unit_test(recording_being_written_is_readable_at_any_time),
+        cmocka_unit_test(sealing_reduces_the_file_size),
+        cmocka_unit_test(writer_flushes_everything_when_due_and_not_before),
+        cmocka_unit_test(times_never_go_back_and_an_entity_counts_once_per_tick),
+        cmocka_unit_test(header_and_footer_are_read_back),
+        cmocka_unit_test(existing_recording_is_not_overwritten),
+        cmocka_unit_test(temporarily_full_disk_loses_nothing),
+        cmocka_unit_test(full_disk_losses_are_counted_and_the_rest_is_readable),
+        cmocka_unit_test(flood_of_marks_is_recorded_or_counted),
+        cmocka_unit_test(marks_without_room_are_counted_and_samples_kept),
+        cmocka_unit_test(loss_without_a_disk_error_is_reported),
         cmocka_unit_test(steps_beyond_budget_are_left_out_and_counted),
         cmocka_unit_test(marks_within_budget_are_all_recorded),
         cmocka_unit_test(budget_halves_as_the_recording_grows),
-        cmocka_unit_test(an_import_keeps_blocks_that_cannot_be_packed),
-        cmocka_unit_test(a_folder_that_is_gone_gives_a_sentence),
+        cmocka_unit_test(patient_writer_keeps_blocks_that_cannot_be_packed),
+        cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
     };
-    story_folder();
+    fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

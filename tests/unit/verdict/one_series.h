@@ -1,4 +1,4 @@
-/* The series that the tests of one verdict feed, and what is judged of it. */
+/* The series under test, its verdict, and helpers that fill it. */
 #pragma once
 
 #include "verdict/verdict.h"
@@ -23,7 +23,8 @@ static inline void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step
     verdict_mark(&v, t_ns, &m);
 }
 
-/* STEPS of 0.15 s in passes of 60, read every READS of them, and judged. */
+/* Feeds STEPS steps of 0.15 s in epochs of 60, with a reading every READS steps, and judges the
+ * series. */
 static inline void run_steps(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
 {
     mark(0, VERDICT_MARK_BEGIN, 0);

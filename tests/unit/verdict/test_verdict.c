@@ -1,4 +1,4 @@
-/* The verdict as its users see it: series in, one word with its reasons out. */
+/* The verdict as callers see it: a series in, one word with its evidence out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,13 +12,13 @@
 
 #include "verdict/one_series.h"
 
-/* A small deterministic noise, 0 to 7. */
+/* Small deterministic noise, 0 to 7. */
 static uint64_t noise(uint64_t i)
 {
     return (i * 2654435761u >> 16) & 7;
 }
 
-static bool said(enum verdict_evidence_code code)
+static bool has_evidence(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
         if (r.evidence[i].code == code)
@@ -26,7 +26,7 @@ static bool said(enum verdict_evidence_code code)
     return false;
 }
 
-/* Numbers that a program may print must be numbers. */
+/* Numbers that may be printed must be finite. */
 static void assert_sane(void)
 {
     char text[VERDICT_TEXT_MAX];
@@ -57,27 +57,27 @@ static void feed_line(size_t n, uint64_t start, uint64_t per_second)
         verdict_update(&v, (int64_t)i * SECOND, start + per_second * i + noise(i) * MB / 10);
 }
 
-static void nothing_read_is_undecided_and_says_so(void **state)
+static void empty_series_is_undecided_with_a_reason(void **state)
 {
     (void)state;
     judge();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
-    assert_true(said(VERDICT_SAID_EMPTY));
+    assert_true(has_evidence(VERDICT_SAID_EMPTY));
     assert_false(r.has_floor);
     assert_false(r.rate_bytes_per_min.known);
 }
 
-static void one_reading_is_undecided_and_says_how_many_are_needed(void **state)
+static void one_reading_is_undecided_and_states_how_many_are_needed(void **state)
 {
     (void)state;
     verdict_update(&v, 5, 100 * MB);
     judge();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
-    assert_true(said(VERDICT_SAID_FEW));
+    assert_true(has_evidence(VERDICT_SAID_FEW));
     assert_true(r.peak_bytes == 100e6);
 }
 
-static void a_constant_is_stable(void **state)
+static void constant_memory_is_stable(void **state)
 {
     (void)state;
     for (int i = 0; i < 1000; i++)
@@ -87,7 +87,7 @@ static void a_constant_is_stable(void **state)
     assert_true(r.floor_first_bytes == r.floor_last_bytes);
 }
 
-static void only_zeros_are_undecided_unless_zero_is_memory(void **state)
+static void zero_readings_are_undecided_unless_zero_is_memory(void **state)
 {
     struct verdict_options o = {.zero_is_memory = true};
 
@@ -103,7 +103,7 @@ static void only_zeros_are_undecided_unless_zero_is_memory(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void the_zeros_of_a_dying_process_do_not_pull_its_floor_down(void **state)
+static void zero_readings_of_an_exit_do_not_lower_the_baseline(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -113,7 +113,7 @@ static void the_zeros_of_a_dying_process_do_not_pull_its_floor_down(void **state
     assert_true(r.floor_last_bytes == 1000e6);
 }
 
-static void time_going_backwards_is_dropped_and_reported(void **state)
+static void readings_with_earlier_times_are_dropped_and_reported(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++) {
@@ -123,11 +123,11 @@ static void time_going_backwards_is_dropped_and_reported(void **state)
     }
     judge();
     assert_int_equal(r.word, VERDICT_STABLE);
-    assert_true(said(VERDICT_SAID_BACKWARDS));
+    assert_true(has_evidence(VERDICT_SAID_BACKWARDS));
     assert_true(r.peak_bytes == 1000e6);
 }
 
-static void a_clock_set_back_for_good_does_not_end_the_series(void **state)
+static void clock_set_back_for_good_does_not_end_the_series(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -139,18 +139,18 @@ static void a_clock_set_back_for_good_does_not_end_the_series(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void a_gap_of_hours_does_not_change_the_rate(void **state)
+static void gap_of_hours_does_not_change_the_rate(void **state)
 {
     (void)state;
     for (int i = 0; i < 3000; i++)
         verdict_update(&v, (i + (i > 1500 ? 36000 : 0)) * SECOND, 1000 * MB + (uint64_t)i * MB / 2);
     judge();
-    assert_true(said(VERDICT_SAID_GAPS));
+    assert_true(has_evidence(VERDICT_SAID_GAPS));
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
 }
 
-static void values_and_times_at_the_ends_of_their_types_do_no_harm(void **state)
+static void extreme_values_and_times_give_finite_results(void **state)
 {
     static const int64_t TIMES[] = {INT64_MIN, -1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX};
     static const uint64_t BYTES[] = {UINT64_MAX, 1, 0, UINT64_MAX - 1, 1ull << 63, 4096};
@@ -172,7 +172,7 @@ static void values_and_times_at_the_ends_of_their_types_do_no_harm(void **state)
     assert_sane();
 }
 
-static void all_readings_at_one_moment_are_survived(void **state)
+static void readings_with_equal_times_give_a_valid_verdict(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 1000; i++)
@@ -181,7 +181,7 @@ static void all_readings_at_one_moment_are_survived(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void options_out_of_range_are_refused(void **state)
+static void verdict_options_out_of_range_are_refused(void **state)
 {
     struct verdict_options bad[] = {
         {.alpha = -1}, {.alpha = (double)NAN}, {.warmup_s = -5}, {.material_fraction = 2}};
@@ -191,7 +191,7 @@ static void options_out_of_range_are_refused(void **state)
         assert_int_equal(verdict_init(&v, &bad[i]), -EINVAL);
 }
 
-static void a_long_straight_rise_is_leaking_with_its_rate(void **state)
+static void long_straight_growth_is_leaking_with_its_rate(void **state)
 {
     (void)state;
     feed_line(3600, 2000 * MB, MB / 2);
@@ -199,22 +199,22 @@ static void a_long_straight_rise_is_leaking_with_its_rate(void **state)
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.alarm);
     assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
-    assert_true(said(VERDICT_SAID_NO_MARKS));
+    assert_true(has_evidence(VERDICT_SAID_NO_MARKS));
     assert_true(r.confidence <= 0.8); /* capped without marks */
 }
 
-static void a_young_rise_without_marks_is_undecided_and_says_until_when(void **state)
+static void young_growth_without_marks_is_undecided_until_a_stated_time(void **state)
 {
     (void)state;
     feed_line(400, 2000 * MB, 5 * MB);
     judge();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
-    assert_true(said(VERDICT_SAID_EARLY));
+    assert_true(has_evidence(VERDICT_SAID_EARLY));
     assert_true(r.forecast.known && r.forecast.has_t);
     assert_true(r.forecast.decided_at_s > 399);
 }
 
-static void the_time_to_the_limit_counts_the_peak(void **state)
+static void time_to_the_limit_counts_peaks(void **state)
 {
     struct verdict_limit limit = {true, 6000 * MB, 500 * MB};
 
@@ -226,12 +226,12 @@ static void the_time_to_the_limit_counts_the_peak(void **state)
     assert_sane();
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.oom.known && r.oom.has_t);
-    /* The floor would take (5500 - 3800) / 0.5 = 3400 s, the peaks only 2000 s. */
+    /* The baseline would take (5500 - 3800) / 0.5 = 3400 s, the peaks only 2000 s. */
     assert_in_range((int)r.oom.eta_s_low, 1500, 2100);
     assert_in_range((int)r.oom.eta_s_high, 2000, 3700);
 }
 
-static void a_warm_up_that_flattens_is_plateaued(void **state)
+static void warm_up_that_flattens_is_plateaued(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -242,8 +242,8 @@ static void a_warm_up_that_flattens_is_plateaued(void **state)
     assert_true(r.growth_ended.known && r.growth_ended.has_t);
 }
 
-/* Start-up is most of what grew: a tenth of that is no small part of what comes after it. */
-static void growth_that_slows_after_a_large_start_up_has_not_stopped(void **state)
+/* Start-up is most of the growth: later growth, although a tenth of it, is not small. */
+static void slower_growth_after_a_large_start_up_has_not_stopped(void **state)
 {
     (void)state;
     for (int i = 0; i < 450; i++) {
@@ -256,7 +256,7 @@ static void growth_that_slows_after_a_large_start_up_has_not_stopped(void **stat
     assert_int_not_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void spikes_that_come_back_are_spiking(void **state)
+static void transient_spikes_are_spiking(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -265,7 +265,7 @@ static void spikes_that_come_back_are_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void a_rise_that_was_given_back_before_is_not_called_again(void **state)
+static void rise_like_one_that_was_released_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -277,7 +277,7 @@ static void a_rise_that_was_given_back_before_is_not_called_again(void **state)
     }
 }
 
-static void a_fast_late_rise_is_called_within_two_minutes(void **state)
+static void fast_late_growth_is_leaking_within_two_minutes(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -289,7 +289,7 @@ static void a_fast_late_rise_is_called_within_two_minutes(void **state)
     assert_true(fabs(r.onset_s - 600) < 30);
 }
 
-static void a_small_late_rise_is_left_open(void **state)
+static void small_late_growth_is_undecided(void **state)
 {
     (void)state;
     for (int i = 0; i < 600; i++)
@@ -317,7 +317,7 @@ static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t
     }
 }
 
-static void growth_inside_the_first_pass_is_filling_with_its_ceiling(void **state)
+static void growth_within_the_first_epoch_is_filling_with_its_ceiling(void **state)
 {
     struct verdict_limit small = {true, 4000 * MB, 0};
 
@@ -333,7 +333,7 @@ static void growth_inside_the_first_pass_is_filling_with_its_ceiling(void **stat
     assert_true(fabs(r.forecast.bytes_per_example / 12.5e6 - 1) < 0.05);
 }
 
-static void no_leak_is_called_before_a_known_pass_has_ended(void **state)
+static void growth_is_not_a_leak_before_the_known_epoch_end(void **state)
 {
     (void)state;
     for (uint64_t steps = 10; steps <= 83; steps += 3) {
@@ -344,18 +344,18 @@ static void no_leak_is_called_before_a_known_pass_has_ended(void **state)
     }
 }
 
-static void at_the_end_of_the_pass_a_later_step_is_named(void **state)
+static void verdict_at_the_epoch_end_names_a_later_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
     judge();
     assert_int_equal(r.word, VERDICT_FILLING);
-    assert_true(said(VERDICT_SAID_PASS_JUST_ENDED));
+    assert_true(has_evidence(VERDICT_SAID_EPOCH_JUST_ENDED));
     assert_in_range(r.forecast.decided_at_step, 84, 104);
     assert_true(r.forecast.decided_at_s > 83 * 2);
 }
 
-static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
+static void growth_that_ends_with_the_epoch_is_plateaued_there(void **state)
 {
     (void)state;
     feed_steps(249, 83, 100 * MB, 83);
@@ -365,7 +365,7 @@ static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
-static void growth_that_ends_at_a_later_evaluation_is_named_after_that_one(void **state)
+static void growth_that_ends_at_a_later_evaluation_names_it(void **state)
 {
     struct verdict_mark begin = {
         .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
@@ -385,7 +385,7 @@ static void growth_that_ends_at_a_later_evaluation_is_named_after_that_one(void 
     assert_string_equal(verdict_boundary_name(r.growth_ended.at), "an evaluation");
 }
 
-static void growth_that_goes_on_after_the_pass_is_leaking(void **state)
+static void growth_that_continues_after_the_epoch_is_leaking(void **state)
 {
     (void)state;
     feed_steps(200, 1000, 100 * MB, 83);
@@ -394,16 +394,16 @@ static void growth_that_goes_on_after_the_pass_is_leaking(void **state)
     assert_true(fabs(r.rate_bytes_per_step.value / 100e6 - 1) < 0.05);
 }
 
-static void without_an_epoch_mark_a_young_rise_is_filling_too(void **state)
+static void young_growth_without_an_epoch_mark_is_filling(void **state)
 {
     (void)state;
     feed_steps(80, 1000, 100 * MB, 0);
     judge();
     assert_int_equal(r.word, VERDICT_FILLING);
-    assert_true(said(VERDICT_SAID_PASS_UNKNOWN));
+    assert_true(has_evidence(VERDICT_SAID_EPOCH_UNKNOWN));
 }
 
-static void jumps_that_stay_at_each_evaluation_are_stepping(void **state)
+static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
 {
     uint64_t level = 2000 * MB;
 
@@ -424,9 +424,9 @@ static void jumps_that_stay_at_each_evaluation_are_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-/* Evaluations every 25 steps of 1/8 s, sampled each 0.2 s; each evaluation takes a second, in whose
- * last moment, after the last sample, it keeps 30 MB. */
-static void a_reading_from_before_an_events_end_is_none_of_what_it_left(void **state)
+/* Evaluations every 25 steps of 1/8 s, sampled every 0.2 s. Each evaluation takes a second, and
+ * allocates the 30 MB that it keeps after the last sample taken during it. */
+static void reading_before_the_end_of_an_event_does_not_count_after_it(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -445,14 +445,14 @@ static void a_reading_from_before_an_events_end_is_none_of_what_it_left(void **s
         mark(t, VERDICT_MARK_EVAL, step);
         if (step == 75)
             mark(t, VERDICT_MARK_EPOCH, step);
-        t -= SECOND / 16; /* the next step's end comes before the next sample */
+        t -= SECOND / 16; /* the next step ends before the next sample */
     }
     judge();
     assert_int_equal(r.word, VERDICT_STEPPING);
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void events_a_few_readings_apart_are_steps_where_all_growth_comes_with_them(void **state)
+static void growth_only_at_close_events_is_stepping(void **state)
 {
     (void)state;
     for (int even = 0; even < 2; even++) {
@@ -473,8 +473,8 @@ static void events_a_few_readings_apart_are_steps_where_all_growth_comes_with_th
     }
 }
 
-/* 100 slow steps of 4 s, then 300 of 1 s: 10 MB a step all the while. */
-static void the_time_to_the_limit_goes_by_the_pace_of_late_and_by_the_rate(void **state)
+/* 100 slow steps of 4 s, then 300 of 1 s, at 10 MB/step throughout. */
+static void time_to_the_limit_uses_the_recent_step_rate(void **state)
 {
     const struct verdict_limit limit = {true, 10000 * MB, 0};
     int64_t t = 0;
@@ -503,7 +503,7 @@ static void the_time_to_the_limit_goes_by_the_pace_of_late_and_by_the_rate(void 
         assert_null(strstr(verdict_evidence_text(text, sizeof text, &r.evidence[i]), " 0 B "));
 }
 
-static void the_step_at_which_growth_ended_is_one_number(void **state)
+static void step_where_growth_ended_is_the_same_in_text_and_result(void **state)
 {
     char text[VERDICT_TEXT_MAX], want[64];
 
@@ -520,10 +520,10 @@ static void the_step_at_which_growth_ended_is_one_number(void **state)
                      (unsigned long long)r.growth_ended.step);
             assert_non_null(strstr(text, want));
         }
-    assert_true(said(VERDICT_SAID_ENDED));
+    assert_true(has_evidence(VERDICT_SAID_ENDED));
 }
 
-static void a_table_by_step_alone_has_rates_per_step_and_no_times(void **state)
+static void table_by_step_has_rates_per_step_and_no_times(void **state)
 {
     static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
                                      {60, 9462}, {70, 9473}, {80, 9503}, {90, 9539}, {100, 9566}};
@@ -536,13 +536,13 @@ static void a_table_by_step_alone_has_rates_per_step_and_no_times(void **state)
     judge();
     assert_int_equal(r.word, VERDICT_PLATEAUED);
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
-    assert_true(said(VERDICT_SAID_RESIDUAL)); /* small, and not hidden */
+    assert_true(has_evidence(VERDICT_SAID_RESIDUAL)); /* small, but reported */
     assert_false(r.rate_bytes_per_min.known);
     assert_true(r.rate_bytes_per_step.known);
     assert_false(r.growth_ended.has_t);
 }
 
-static void a_table_that_goes_on_growing_is_filling_and_then_leaking(void **state)
+static void growing_table_by_step_is_filling_then_leaking(void **state)
 {
     struct verdict_options o = {.steps_per_epoch = 83};
 
@@ -551,7 +551,7 @@ static void a_table_that_goes_on_growing_is_filling_and_then_leaking(void **stat
     for (uint64_t step = 10; step <= 240; step += 10) {
         verdict_update_step(&v, step, 3500 * MB + step * 15 * MB);
         judge();
-        /* A line without noise through the end of the pass: the second row after it tells. */
+        /* A line without noise through the epoch end is decided by the second row after it. */
         if (step >= 30)
             assert_int_equal(r.word, step < 100 ? VERDICT_FILLING : VERDICT_LEAKING);
     }
@@ -568,7 +568,7 @@ static void readings_after_the_end_mark_are_not_judged(void **state)
     assert_int_equal(r.samples, 300);
 }
 
-static void judging_does_not_change_the_series(void **state)
+static void verdict_judge_does_not_change_the_series(void **state)
 {
     static struct verdict_series copy;
 
@@ -579,19 +579,7 @@ static void judging_does_not_change_the_series(void **state)
     assert_memory_equal(&copy, &v, sizeof(v));
 }
 
-static void marks_are_known_by_name(void **state)
-{
-    enum verdict_mark_kind kind = VERDICT_MARK_END;
-
-    (void)state;
-    assert_int_equal(verdict_mark_parse("save", 4, &kind), 0);
-    assert_int_equal(kind, VERDICT_MARK_SAVE);
-    assert_int_equal(verdict_mark_parse("saves", 5, &kind), -EINVAL);
-    assert_int_equal(verdict_mark_parse("", 0, &kind), -EINVAL);
-    assert_int_equal(kind, VERDICT_MARK_SAVE);
-}
-
-static void many_events_keep_the_table_bounded(void **state)
+static void many_events_do_not_overflow_the_event_table(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s < 5000; s++) {
@@ -606,7 +594,7 @@ static void many_events_keep_the_table_bounded(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void large_flat_workers_are_overhead_and_the_grower_is_named(void **state)
+static void tree_counts_flat_workers_as_overhead_and_names_the_grower(void **state)
 {
     struct verdict_result results[5];
     struct verdict_member members[5];
@@ -634,7 +622,7 @@ static void large_flat_workers_are_overhead_and_the_grower_is_named(void **state
     assert_int_equal(tree.flat[0].unique_known, 2);
 }
 
-static void the_order_of_its_members_does_not_change_a_trees_verdict(void **state)
+static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
 {
     static const double growth[4] = {1e6, 5e8, 0, 2e8};
     static const enum verdict_word word[4] = {VERDICT_UNDECIDED, VERDICT_LEAKING, VERDICT_PLATEAUED,
@@ -660,7 +648,7 @@ static void the_order_of_its_members_does_not_change_a_trees_verdict(void **stat
         assert_int_equal(tree.word, VERDICT_LEAKING);
         assert_true(tree.has_grower);
         assert_ptr_equal(all[tree.grower].result, &results[1]);
-        /* One that has just started, before or after one that is known. */
+        /* A process that has just started, listed before or after one with a verdict. */
         for (int i = 0; i < 2; i++)
             calm[i] = (struct verdict_member){
                 .result = &results[(i + turn) % 2 ? 2 : 0], .rss_bytes = 1e9, .alive = true};
@@ -669,8 +657,8 @@ static void the_order_of_its_members_does_not_change_a_trees_verdict(void **stat
     }
 }
 
-/* Of a job whose one process rises at its evaluations the sum moves with all else as well. */
-static void how_a_tree_leaks_is_told_by_the_process_that_does(void **state)
+/* The sum of a job whose only process grows at evaluations also changes for other reasons. */
+static void tree_leaks_like_its_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     struct verdict_result own = {.word = VERDICT_STEPPING, .leak = VERDICT_LEAK_YES};
@@ -681,13 +669,13 @@ static void how_a_tree_leaks_is_told_by_the_process_that_does(void **state)
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_STEPPING);
     assert_true(tree.has_grower);
-    own.word = VERDICT_FILLING; /* the sum leaks though nobody does */
+    own.word = VERDICT_FILLING; /* the sum leaks although no process does */
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
     assert_false(tree.has_grower);
 }
 
-static void a_tree_of_nothing_is_undecided(void **state)
+static void empty_tree_is_undecided(void **state)
 {
     struct verdict_tree_result tree;
 
@@ -699,88 +687,87 @@ static void a_tree_of_nothing_is_undecided(void **state)
 
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
-/* A fifth more at the end than at the beginning, under batches that swing by as much. */
-static void what_rose_by_a_tenth_is_not_flat_though_noise_hides_it(void **state)
+/* Memory grows by a fifth, hidden by batches that vary by as much. */
+static void large_growth_hidden_by_noise_is_undecided(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 40; i++)
         verdict_update(&v, (int64_t)i * SECOND, 130 * MB + i * MB / 2 + noise(i * 7) * 3 * MB);
     judge();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
-    assert_true(said(VERDICT_SAID_NOISE));
+    assert_true(has_evidence(VERDICT_SAID_NOISE));
 }
 
-static void one_reading_is_not_called_readings(void **state)
+static void evidence_text_uses_the_singular_for_one_sample(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_FEW, .value = {1, 8}};
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 usable reading;"));
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 usable sample;"));
     e.value[0] = 2;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 usable readings;"));
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 usable samples;"));
 }
 
-static void a_pace_is_told_only_where_the_pass_had_one(void **state)
+static void evidence_has_a_relative_rate_only_if_the_epoch_grew(void **state)
 {
-    struct verdict_evidence e = {.code = VERDICT_SAID_BEYOND_PASS, .value = {16, 31 << 20, 0, 1}};
+    struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
-    assert_null(strstr(verdict_evidence_text(text, sizeof text, &e), "pace"));
+    assert_null(strstr(verdict_evidence_text(text, sizeof text, &e), "rate"));
     e.value[2] = 0.5;
     assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e),
-                           " since, 50 % of the pass's own pace"));
+                           " since, at 50 % of the epoch's rate"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nothing_read_is_undecided_and_says_so),
-        TEST(one_reading_is_undecided_and_says_how_many_are_needed),
-        TEST(a_constant_is_stable),
-        TEST(only_zeros_are_undecided_unless_zero_is_memory),
-        TEST(the_zeros_of_a_dying_process_do_not_pull_its_floor_down),
-        TEST(time_going_backwards_is_dropped_and_reported),
-        TEST(a_clock_set_back_for_good_does_not_end_the_series),
-        TEST(a_gap_of_hours_does_not_change_the_rate),
-        TEST(values_and_times_at_the_ends_of_their_types_do_no_harm),
-        TEST(all_readings_at_one_moment_are_survived),
-        TEST(options_out_of_range_are_refused),
-        TEST(a_long_straight_rise_is_leaking_with_its_rate),
-        TEST(a_young_rise_without_marks_is_undecided_and_says_until_when),
-        TEST(the_time_to_the_limit_counts_the_peak),
-        TEST(a_warm_up_that_flattens_is_plateaued),
-        TEST(growth_that_slows_after_a_large_start_up_has_not_stopped),
-        TEST(spikes_that_come_back_are_spiking),
-        TEST(a_rise_that_was_given_back_before_is_not_called_again),
-        TEST(a_fast_late_rise_is_called_within_two_minutes),
-        TEST(a_small_late_rise_is_left_open),
-        TEST(growth_inside_the_first_pass_is_filling_with_its_ceiling),
-        TEST(no_leak_is_called_before_a_known_pass_has_ended),
-        TEST(at_the_end_of_the_pass_a_later_step_is_named),
-        TEST(growth_that_ends_with_the_pass_is_plateaued_there),
-        TEST(growth_that_ends_at_a_later_evaluation_is_named_after_that_one),
-        TEST(growth_that_goes_on_after_the_pass_is_leaking),
-        TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
-        TEST(jumps_that_stay_at_each_evaluation_are_stepping),
-        TEST(a_reading_from_before_an_events_end_is_none_of_what_it_left),
-        TEST(events_a_few_readings_apart_are_steps_where_all_growth_comes_with_them),
-        TEST(the_time_to_the_limit_goes_by_the_pace_of_late_and_by_the_rate),
-        TEST(the_step_at_which_growth_ended_is_one_number),
-        TEST(a_table_by_step_alone_has_rates_per_step_and_no_times),
-        TEST(a_table_that_goes_on_growing_is_filling_and_then_leaking),
+        TEST(empty_series_is_undecided_with_a_reason),
+        TEST(one_reading_is_undecided_and_states_how_many_are_needed),
+        TEST(constant_memory_is_stable),
+        TEST(zero_readings_are_undecided_unless_zero_is_memory),
+        TEST(zero_readings_of_an_exit_do_not_lower_the_baseline),
+        TEST(readings_with_earlier_times_are_dropped_and_reported),
+        TEST(clock_set_back_for_good_does_not_end_the_series),
+        TEST(gap_of_hours_does_not_change_the_rate),
+        TEST(extreme_values_and_times_give_finite_results),
+        TEST(readings_with_equal_times_give_a_valid_verdict),
+        TEST(verdict_options_out_of_range_are_refused),
+        TEST(long_straight_growth_is_leaking_with_its_rate),
+        TEST(young_growth_without_marks_is_undecided_until_a_stated_time),
+        TEST(time_to_the_limit_counts_peaks),
+        TEST(warm_up_that_flattens_is_plateaued),
+        TEST(slower_growth_after_a_large_start_up_has_not_stopped),
+        TEST(transient_spikes_are_spiking),
+        TEST(rise_like_one_that_was_released_is_not_a_leak),
+        TEST(fast_late_growth_is_leaking_within_two_minutes),
+        TEST(small_late_growth_is_undecided),
+        TEST(growth_within_the_first_epoch_is_filling_with_its_ceiling),
+        TEST(growth_is_not_a_leak_before_the_known_epoch_end),
+        TEST(verdict_at_the_epoch_end_names_a_later_step),
+        TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
+        TEST(growth_that_ends_at_a_later_evaluation_names_it),
+        TEST(growth_that_continues_after_the_epoch_is_leaking),
+        TEST(young_growth_without_an_epoch_mark_is_filling),
+        TEST(permanent_jumps_at_each_evaluation_are_stepping),
+        TEST(reading_before_the_end_of_an_event_does_not_count_after_it),
+        TEST(growth_only_at_close_events_is_stepping),
+        TEST(time_to_the_limit_uses_the_recent_step_rate),
+        TEST(step_where_growth_ended_is_the_same_in_text_and_result),
+        TEST(table_by_step_has_rates_per_step_and_no_times),
+        TEST(growing_table_by_step_is_filling_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
-        TEST(judging_does_not_change_the_series),
-        TEST(marks_are_known_by_name),
-        TEST(many_events_keep_the_table_bounded),
-        TEST(large_flat_workers_are_overhead_and_the_grower_is_named),
-        TEST(the_order_of_its_members_does_not_change_a_trees_verdict),
-        TEST(how_a_tree_leaks_is_told_by_the_process_that_does),
-        TEST(a_tree_of_nothing_is_undecided),
-        TEST(what_rose_by_a_tenth_is_not_flat_though_noise_hides_it),
-        TEST(one_reading_is_not_called_readings),
-        TEST(a_pace_is_told_only_where_the_pass_had_one),
+        TEST(verdict_judge_does_not_change_the_series),
+        TEST(many_events_do_not_overflow_the_event_table),
+        TEST(tree_counts_flat_workers_as_overhead_and_names_the_grower),
+        TEST(tree_verdict_does_not_depend_on_the_order_of_members),
+        TEST(tree_leaks_like_its_leaking_process),
+        TEST(empty_tree_is_undecided),
+        TEST(large_growth_hidden_by_noise_is_undecided),
+        TEST(evidence_text_uses_the_singular_for_one_sample),
+        TEST(evidence_has_a_relative_rate_only_if_the_epoch_grew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

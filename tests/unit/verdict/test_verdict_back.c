@@ -1,5 +1,5 @@
-/* Memory that comes back to where it was is no growth; and a clean line through the end of the
- * first pass is told from few readings. */
+/* Memory that returns to an earlier level is not growth. A clean line through the end of the first
+ * epoch is recognized from few readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,12 +16,12 @@ static uint64_t a_line(uint64_t step)
     return 500 * MB + step * 2 * MB;
 }
 
-static uint64_t the_pass_alone(uint64_t step)
+static uint64_t within_the_epoch_only(uint64_t step)
 {
     return a_line(step < 60 ? step : 60);
 }
 
-/* A view of N readings in MB, ten steps apart, and their low tide. */
+/* A view of N readings in MB, ten steps apart, with its baseline. */
 static struct view view_of(const double *mb, size_t n)
 {
     struct view w = {.n = n, .by_step = true};
@@ -39,45 +39,45 @@ static struct view view_of(const double *mb, size_t n)
 #define VIEW(...)                                                                                  \
     view_of((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
-static void a_level_that_was_held_before_is_no_growth(void **state)
+static void return_to_an_earlier_level_is_not_growth(void **state)
 {
     struct view dip = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 268, 270, 270, 270);
     struct view teeth = VIEW(530, 550, 570, 590, 600, 600, 600, 600, 530, 550, 570, 590, 600);
 
     (void)state;
-    assert_true(judge_came_back(&dip, 2.7e6));
-    assert_true(judge_came_back(&teeth, 5e6));
+    assert_true(judge_returned_to_level(&dip, 2.7e6));
+    assert_true(judge_returned_to_level(&teeth, 5e6));
 }
 
-static void growth_beyond_what_was_held_before_is_new(void **state)
+static void growth_above_every_earlier_level_is_new(void **state)
 {
     struct view beyond = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 269, 272, 275, 278);
     struct view spike = VIEW(270, 270, 290, 270, 270, 270, 270, 270, 270, 275, 280, 285, 290);
     struct view early = VIEW(300, 300, 300, 300, 240, 260, 270, 275, 280, 285, 290, 295, 298);
 
     (void)state;
-    assert_false(judge_came_back(&beyond, 2.7e6));
-    assert_false(judge_came_back(&spike, 2.7e6)); /* nothing was held there */
-    assert_false(judge_came_back(&early, 2.7e6)); /* rises for most of the time */
+    assert_false(judge_returned_to_level(&beyond, 2.7e6));
+    assert_false(judge_returned_to_level(&spike, 2.7e6)); /* no level was held there */
+    assert_false(judge_returned_to_level(&early, 2.7e6)); /* memory rises most of the time */
 }
 
-/* The rise since the last trough is not confirmed yet. */
+/* Caps the baseline: the rise since the last trough is not confirmed yet. */
 static void hold_at(struct view *w, double mb)
 {
     for (size_t i = 0; i < w->n; i++)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void garbage_that_falls_to_one_floor_has_ended_growing(void **state)
+static void garbage_that_falls_to_one_baseline_has_stopped_growing(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
     (void)state;
     hold_at(&w, 367);
-    assert_true(judge_same_floor(&w, 7.7e6, 0.3 * 0.4e6));
+    assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void a_floor_that_rises_under_the_garbage_has_not(void **state)
+static void rising_baseline_under_garbage_has_not_stopped_growing(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -85,11 +85,11 @@ static void a_floor_that_rises_under_the_garbage_has_not(void **state)
     (void)state;
     hold_at(&w, 382);
     hold_at(&noisy, 360);
-    assert_false(judge_same_floor(&w, 7.7e6, 0.3 * 0.5e6));
-    assert_false(judge_same_floor(&noisy, 7.7e6, 0.3 * 0.5e6));
+    assert_false(judge_same_baseline(&w, 7.7e6, 0.3 * 0.5e6));
+    assert_false(judge_same_baseline(&noisy, 7.7e6, 0.3 * 0.5e6));
 }
 
-static void a_line_through_the_pass_is_told_from_three_readings(void **state)
+static void line_through_the_epoch_end_leaks_after_three_readings(void **state)
 {
     (void)state;
     run_steps(79, 6, a_line); /* read at 66, 72 and 78 */
@@ -97,12 +97,12 @@ static void a_line_through_the_pass_is_told_from_three_readings(void **state)
     assert_true(r.confidence >= 0.8);
 }
 
-static void a_pass_that_ends_is_not(void **state)
+static void growth_that_ends_with_the_epoch_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 61; steps <= 120; steps++) {
         assert_int_equal(verdict_init(&v, NULL), 0);
-        run_steps(steps, 6, the_pass_alone);
+        run_steps(steps, 6, within_the_epoch_only);
         assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
     }
 }
@@ -112,12 +112,12 @@ static void a_pass_that_ends_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_level_that_was_held_before_is_no_growth),
-        TEST(growth_beyond_what_was_held_before_is_new),
-        TEST(garbage_that_falls_to_one_floor_has_ended_growing),
-        TEST(a_floor_that_rises_under_the_garbage_has_not),
-        TEST(a_line_through_the_pass_is_told_from_three_readings),
-        TEST(a_pass_that_ends_is_not),
+        TEST(return_to_an_earlier_level_is_not_growth),
+        TEST(growth_above_every_earlier_level_is_new),
+        TEST(garbage_that_falls_to_one_baseline_has_stopped_growing),
+        TEST(rising_baseline_under_garbage_has_not_stopped_growing),
+        TEST(line_through_the_epoch_end_leaks_after_three_readings),
+        TEST(growth_that_ends_with_the_epoch_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Growth at events: told from growth that goes on between them, from few readings too. */
+/* Growth at events, distinguished from growth between events, also with few readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 struct program {
     uint64_t steps, pass, eval_every; /* eval_every 0: none */
-    unsigned reads;                   /* a reading every so many steps of 0.15 s */
+    unsigned reads;                   /* steps of 0.15 s per reading */
     uint64_t (*bytes)(uint64_t step);
 };
 
@@ -32,7 +32,7 @@ static void run(struct program p)
     verdict_judge(&v, NULL, &r);
 }
 
-/* Pages that forked workers write to and so get for themselves, until they have all. */
+/* Pages that forked workers copy by writing to them, until all are copied. */
 static uint64_t copies(uint64_t step)
 {
     return 570 * MB + (uint64_t)(270e6 * (1 - exp(-(double)step / 90)));
@@ -48,13 +48,13 @@ static uint64_t at_evaluations(uint64_t step)
     return 500 * MB + (step - 1) / 20 * 16 * MB;
 }
 
-/* The same, until a collector finds out at step 165 that it was garbage. */
+/* The same, but a garbage collection at step 165 frees it. */
 static uint64_t collected(uint64_t step)
 {
     return at_evaluations(step < 165 ? step : step - 160);
 }
 
-/* 40 MB at the first evaluation, and two thirds of the last each time. */
+/* 40 MB at the first evaluation, then two thirds of the previous jump each time. */
 static uint64_t settles(uint64_t step)
 {
     double held = 0, jump = 40e6;
@@ -64,13 +64,13 @@ static uint64_t settles(uint64_t step)
     return 500 * MB + (uint64_t)held;
 }
 
-/* What an evaluation leaves comes in two parts, the later one a step after its mark. */
+/* Each evaluation allocates in two parts, the second one step after its mark. */
 static uint64_t in_two_parts(uint64_t step)
 {
     return at_evaluations(step) - (step > 20 && step % 20 == 1 ? 11 * MB : 0);
 }
 
-/* Every second evaluation has garbage beside what stays, for five steps. */
+/* Every second evaluation also leaves garbage for five steps. */
 static uint64_t with_garbage(uint64_t step)
 {
     bool is_second = (step - 1) / 20 % 2 == 1;
@@ -84,7 +84,7 @@ static uint64_t one_is_large(uint64_t step)
     return at_evaluations(step) + (step > 80 ? 64 * MB : 0);
 }
 
-/* A hundred kilobytes at each evaluation, and 30 MB at the fifth and the sixth: no noise at all. */
+/* 100 KB at each evaluation, and 30 MB at the fifth and the sixth, without noise. */
 static uint64_t two_and_crumbs(uint64_t step)
 {
     uint64_t n = (step - 1) / 20;
@@ -92,7 +92,8 @@ static uint64_t two_and_crumbs(uint64_t step)
     return 500 * MB + n * MB / 10 + (n >= 5 ? 30 * MB : 0) + (n >= 6 ? 30 * MB : 0);
 }
 
-/* Longer texts in the second, third and fourth epoch of 60 steps, and then no more. */
+/* Only the second, third and fourth epoch of 60 steps add memory, as for a schedule of longer
+ * texts. */
 static uint64_t three_epochs(uint64_t step)
 {
     uint64_t n = (step - 1) / 60;
@@ -105,7 +106,7 @@ static uint64_t each_epoch(uint64_t step)
     return 500 * MB + (step - 1) / 60 * 40 * MB;
 }
 
-/* What an evaluation keeps fits into holes of the heap now and then. */
+/* At some evaluations the memory that is kept fits into holes of the heap. */
 static uint64_t uneven(uint64_t step)
 {
     static const uint64_t JUMPS[] = {12, 0, 20, 15, 6, 10, 23, 0, 7, 8, 22, 9, 0, 5, 10, 12};
@@ -116,13 +117,14 @@ static uint64_t uneven(uint64_t step)
     return 500 * MB + held * MB;
 }
 
-/* Pieces as large as those of evaluations, at every 23rd step: at one in five of them by chance. */
+/* Memory jumps every 23 steps, by about as much as at an evaluation; one jump in five coincides
+ * with an evaluation. */
 static uint64_t in_pieces(uint64_t step)
 {
     return 500 * MB + step / 23 * 16 * MB;
 }
 
-static void growth_that_flattens_out_is_not_tied_to_the_epochs_it_passes(void **state)
+static void growth_that_flattens_is_not_stepping_at_epochs(void **state)
 {
     (void)state;
     run((struct program){.steps = 241, .pass = 60, .reads = 7, .bytes = copies});
@@ -141,7 +143,7 @@ static void even_growth_over_few_epochs_is_leaking(void **state)
     }
 }
 
-static void evaluations_with_three_readings_between_them_are_told(void **state)
+static void evaluations_three_readings_apart_are_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -150,14 +152,14 @@ static void evaluations_with_three_readings_between_them_are_told(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-static void even_growth_with_as_few_is_still_leaking(void **state)
+static void even_growth_with_close_evaluations_is_leaking(void **state)
 {
     (void)state;
     run((struct program){.steps = 200, .pass = 60, .eval_every = 20, .reads = 6, .bytes = even});
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void with_one_reading_between_them_nothing_is_tied_to_evaluations(void **state)
+static void evaluations_one_reading_apart_are_not_stepping(void **state)
 {
     (void)state;
     run((struct program){
@@ -165,7 +167,7 @@ static void with_one_reading_between_them_nothing_is_tied_to_evaluations(void **
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_as_many_as_were_given_back_before_prove_nothing(void **state)
+static void as_many_jumps_as_were_released_before_are_not_a_leak(void **state)
 {
     (void)state;
     run((struct program){
@@ -173,7 +175,7 @@ static void jumps_as_many_as_were_given_back_before_prove_nothing(void **state)
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
-static void jumps_that_get_smaller_settle(void **state)
+static void jumps_that_get_smaller_are_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 240; steps += 10) {
@@ -184,8 +186,8 @@ static void jumps_that_get_smaller_settle(void **state)
     }
 }
 
-/* Stairs that are hard to measure: from the end of the first pass on the word stays right. */
-static void assert_told_for_good(uint64_t (*bytes)(uint64_t), uint64_t from)
+/* Checks that the word is right at every step from FROM on. */
+static void assert_stepping_from(uint64_t (*bytes)(uint64_t), uint64_t from)
 {
     for (uint64_t steps = from; steps <= 240; steps++) {
         assert_int_equal(verdict_init(&v, NULL), 0);
@@ -195,25 +197,25 @@ static void assert_told_for_good(uint64_t (*bytes)(uint64_t), uint64_t from)
     }
 }
 
-static void what_is_still_under_way_after_an_evaluation_is_counted_to_it(void **state)
+static void memory_added_one_step_after_an_evaluation_counts_to_it(void **state)
 {
     (void)state;
-    assert_told_for_good(in_two_parts, 64);
+    assert_stepping_from(in_two_parts, 64);
 }
 
-static void garbage_that_is_soon_gone_does_not_make_the_stairs_uneven(void **state)
+static void garbage_freed_soon_after_an_evaluation_is_ignored(void **state)
 {
     (void)state;
-    assert_told_for_good(with_garbage, 84);
+    assert_stepping_from(with_garbage, 84);
 }
 
-static void one_large_jump_does_not_look_as_if_they_got_smaller(void **state)
+static void one_large_jump_does_not_make_jumps_look_smaller(void **state)
 {
     (void)state;
-    assert_told_for_good(one_is_large, 124);
+    assert_stepping_from(one_is_large, 124);
 }
 
-static void crumbs_without_noise_make_no_stairs_of_two_jumps(void **state)
+static void two_jumps_among_tiny_ones_are_not_stepping(void **state)
 {
     (void)state;
     for (uint64_t steps = 64; steps <= 240; steps += 3) {
@@ -224,7 +226,7 @@ static void crumbs_without_noise_make_no_stairs_of_two_jumps(void **state)
     }
 }
 
-static void a_schedule_over_three_epochs_is_no_leak(void **state)
+static void growth_scheduled_over_three_epochs_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 70; steps <= 420; steps += 7) {
@@ -245,7 +247,7 @@ static void three_epochs_are_enough_once_the_job_is_over(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EPOCH);
 }
 
-static void stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one(void **state)
+static void uneven_jumps_at_events_make_a_known_leak_stepping(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -258,7 +260,7 @@ static void stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one(voi
     }
 }
 
-static void a_leak_in_pieces_that_pass_the_events_by_is_leaking(void **state)
+static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
 {
     (void)state;
     for (unsigned reads = 1; reads <= 6; reads++) {
@@ -269,8 +271,8 @@ static void a_leak_in_pieces_that_pass_the_events_by_is_leaking(void **state)
     }
 }
 
-/* That it leaks was told by another series. */
-static void a_leak_that_was_told_has_the_name_of_its_own_growth(void **state)
+/* The leak was found in another series. */
+static void leak_found_in_another_series_is_named_by_events_of_this_one(void **state)
 {
     (void)state;
     run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
@@ -290,13 +292,13 @@ static uint64_t full_early(uint64_t step)
     return 500 * MB + (step < 20 ? step : 20) * 2 * MB;
 }
 
-/* As much, for the state of an optimizer. */
+/* The same amount at once, as an optimizer allocates its state. */
 static uint64_t taken_at_once(uint64_t step)
 {
     return 500 * MB + (step > 2 ? 40 * MB : 0);
 }
 
-static void what_fills_over_the_first_steps_has_plateaued(void **state)
+static void growth_over_the_first_steps_has_plateaued(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
@@ -306,7 +308,7 @@ static void what_fills_over_the_first_steps_has_plateaued(void **state)
     assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
 }
 
-static void what_a_first_step_takes_at_once_is_start_up(void **state)
+static void memory_allocated_by_the_first_step_is_start_up(void **state)
 {
     (void)state;
     run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
@@ -318,24 +320,24 @@ static void what_a_first_step_takes_at_once_is_start_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(growth_that_flattens_out_is_not_tied_to_the_epochs_it_passes),
+        TEST(growth_that_flattens_is_not_stepping_at_epochs),
         TEST(even_growth_over_few_epochs_is_leaking),
-        TEST(evaluations_with_three_readings_between_them_are_told),
-        TEST(even_growth_with_as_few_is_still_leaking),
-        TEST(with_one_reading_between_them_nothing_is_tied_to_evaluations),
-        TEST(jumps_as_many_as_were_given_back_before_prove_nothing),
-        TEST(jumps_that_get_smaller_settle),
-        TEST(what_is_still_under_way_after_an_evaluation_is_counted_to_it),
-        TEST(garbage_that_is_soon_gone_does_not_make_the_stairs_uneven),
-        TEST(one_large_jump_does_not_look_as_if_they_got_smaller),
-        TEST(crumbs_without_noise_make_no_stairs_of_two_jumps),
-        TEST(a_schedule_over_three_epochs_is_no_leak),
+        TEST(evaluations_three_readings_apart_are_stepping),
+        TEST(even_growth_with_close_evaluations_is_leaking),
+        TEST(evaluations_one_reading_apart_are_not_stepping),
+        TEST(as_many_jumps_as_were_released_before_are_not_a_leak),
+        TEST(jumps_that_get_smaller_are_not_a_leak),
+        TEST(memory_added_one_step_after_an_evaluation_counts_to_it),
+        TEST(garbage_freed_soon_after_an_evaluation_is_ignored),
+        TEST(one_large_jump_does_not_make_jumps_look_smaller),
+        TEST(two_jumps_among_tiny_ones_are_not_stepping),
+        TEST(growth_scheduled_over_three_epochs_is_not_a_leak),
         TEST(three_epochs_are_enough_once_the_job_is_over),
-        TEST(stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one),
-        TEST(a_leak_in_pieces_that_pass_the_events_by_is_leaking),
-        TEST(a_leak_that_was_told_has_the_name_of_its_own_growth),
-        TEST(what_fills_over_the_first_steps_has_plateaued),
-        TEST(what_a_first_step_takes_at_once_is_start_up),
+        TEST(uneven_jumps_at_events_make_a_known_leak_stepping),
+        TEST(leak_in_pieces_unrelated_to_events_is_leaking),
+        TEST(leak_found_in_another_series_is_named_by_events_of_this_one),
+        TEST(growth_over_the_first_steps_has_plateaued),
+        TEST(memory_allocated_by_the_first_step_is_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The end of the first pass is a known place: a line that does not bend there is told soon, and one
- * that bends is not. */
+/* Growth at the end of the first epoch: a line that does not bend there is soon judged a leak, a
+ * line that bends is not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void run(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step)
     run_steps(steps, reads, bytes);
 }
 
-/* Up and down by the same few MB from step to step, however often it is run. */
+/* Deterministic noise of a few MB from step to step. */
 static uint64_t jitter(uint64_t step)
 {
     return step * 7919 % 5 * MB / 8;
@@ -33,7 +33,7 @@ static uint64_t with_jitter(uint64_t step)
     return 800 * MB + step * MB / 2 + jitter(step);
 }
 
-static uint64_t the_pass_alone(uint64_t step)
+static uint64_t within_the_epoch_only(uint64_t step)
 {
     return with_jitter(step < PASS ? step : PASS) - jitter(step < PASS ? step : PASS) +
            jitter(step);
@@ -49,8 +49,8 @@ static uint64_t a_curve_that_bends(uint64_t step)
     return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
 }
 
-/* 7 MB since the pass, 20 are material: that is asked of all that rose. */
-static void a_line_is_told_before_what_followed_the_pass_is_material(void **state)
+/* Only 7 MB since the epoch, while 20 MB are material: the threshold applies to all growth. */
+static void line_is_leaking_before_later_growth_is_material(void **state)
 {
     (void)state;
     run(75, 1, little_by_little);
@@ -59,14 +59,14 @@ static void a_line_is_told_before_what_followed_the_pass_is_material(void **stat
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void two_readings_after_the_pass_are_enough_on_a_clean_line(void **state)
+static void two_readings_after_the_epoch_are_enough_on_a_clean_line(void **state)
 {
     (void)state;
     run(73, 6, little_by_little); /* read at 66 and 72 */
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void inside_the_pass_and_right_after_it_nothing_is_called(void **state)
+static void growth_right_after_the_epoch_is_not_a_leak_yet(void **state)
 {
     (void)state;
     for (uint64_t steps = 20; steps <= 68; steps++) {
@@ -75,11 +75,11 @@ static void inside_the_pass_and_right_after_it_nothing_is_called(void **state)
     }
 }
 
-static void what_bends_at_the_end_of_the_pass_or_before_is_no_leak(void **state)
+static void growth_that_bends_by_the_epoch_end_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 61; steps <= 90; steps++) {
-        run(steps, 1, the_pass_alone);
+        run(steps, 1, within_the_epoch_only);
         assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
         run(steps, 1, a_third_after_it);
         assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
@@ -91,10 +91,10 @@ static void what_bends_at_the_end_of_the_pass_or_before_is_no_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_told_before_what_followed_the_pass_is_material),
-        cmocka_unit_test(two_readings_after_the_pass_are_enough_on_a_clean_line),
-        cmocka_unit_test(inside_the_pass_and_right_after_it_nothing_is_called),
-        cmocka_unit_test(what_bends_at_the_end_of_the_pass_or_before_is_no_leak),
+        cmocka_unit_test(line_is_leaking_before_later_growth_is_material),
+        cmocka_unit_test(two_readings_after_the_epoch_are_enough_on_a_clean_line),
+        cmocka_unit_test(growth_right_after_the_epoch_is_not_a_leak_yet),
+        cmocka_unit_test(growth_that_bends_by_the_epoch_end_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

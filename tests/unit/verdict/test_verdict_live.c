@@ -1,4 +1,4 @@
-/* What the live heap of a process tells about resident memory that is undecided, or stands. */
+/* The live heap of a process decides undecided or level resident memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static struct verdict_interval rate(double value)
     return (struct verdict_interval){true, value, value, value};
 }
 
-/* Resident memory of 500 MB that grows by 1 MB a step, and nobody knows whether it ends. */
+/* Resident memory of 500 MB that grows by 1 MB/step, undecided. */
 static struct verdict_result undecided(void)
 {
     return (struct verdict_result){.word = VERDICT_UNDECIDED,
@@ -30,7 +30,7 @@ static struct verdict_result undecided(void)
                                    .evidence = {{.code = VERDICT_SAID_SATURATING}}};
 }
 
-/* A live heap that leaks 0.7 MB a step. */
+/* A live heap that leaks 0.7 MB/step. */
 static struct verdict_result leaking(void)
 {
     return (struct verdict_result){.word = VERDICT_LEAKING,
@@ -43,7 +43,7 @@ static struct verdict_result leaking(void)
                                    .floor_last_bytes = 170 * MB};
 }
 
-static void a_live_heap_that_leaks_tells_what_was_open(void **state)
+static void leaking_live_heap_decides_undecided_memory(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
     char text[VERDICT_TEXT_MAX];
@@ -58,11 +58,11 @@ static void a_live_heap_that_leaks_tells_what_was_open(void **state)
     assert_int_equal(r.n_evidence, 2);
     assert_int_equal(r.evidence[1].code, VERDICT_SAID_SATURATING);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-    assert_non_null(strstr(text, "the live heap leaks 684 KiB a step"));
-    assert_non_null(strstr(text, "70 % of what resident memory grows by"));
+    assert_non_null(strstr(text, "the live heap leaks +680 KiB/step"));
+    assert_non_null(strstr(text, "70 % of the growth of resident memory"));
 }
 
-static void the_reason_comes_first_though_there_is_no_room(void **state)
+static void live_heap_reason_comes_first_when_evidence_is_full(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -75,8 +75,8 @@ static void the_reason_comes_first_though_there_is_no_room(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIVE_GROWS);
 }
 
-/* Hears LIVE; whether that changed anything. */
-static bool is_heard(struct verdict_result r, const struct verdict_result *live)
+/* Applies LIVE. Returns whether the result changed. */
+static bool is_changed_by(struct verdict_result r, const struct verdict_result *live)
 {
     struct verdict_result before = r;
 
@@ -84,23 +84,23 @@ static bool is_heard(struct verdict_result r, const struct verdict_result *live)
     return r.word != before.word || r.n_evidence != before.n_evidence;
 }
 
-static void little_growth_counts_where_both_have_the_same_pace(void **state)
+static void small_growth_counts_where_live_and_resident_rates_agree(void **state)
 {
     struct verdict_result live = leaking();
 
     (void)state;
-    live.floor_last_bytes = live.floor_first_bytes + 8 * MB; /* 1.6 % of what is resident */
-    assert_false(is_heard(undecided(), &live));
+    live.floor_last_bytes = live.floor_first_bytes + 8 * MB; /* 1.6 % of resident memory */
+    assert_false(is_changed_by(undecided(), &live));
     live.rate_bytes_per_step = rate(0.9 * MB);
-    assert_true(is_heard(undecided(), &live));
+    assert_true(is_changed_by(undecided(), &live));
     live.confidence = 0.9;
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
     live.confidence = 0.97;
     live.floor_last_bytes = live.floor_first_bytes + 4 * MB;
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
 }
 
-static void what_was_decided_stays(void **state)
+static void live_heap_does_not_change_a_decided_verdict(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
@@ -111,12 +111,12 @@ static void what_was_decided_stays(void **state)
 
         r.word = words[i];
         r.leak = verdict_word_leak(r.word);
-        assert_false(is_heard(r, &live));
+        assert_false(is_changed_by(r, &live));
     }
 }
 
-/* Both leak, and of what is in use nearly all comes at evaluations. */
-static void a_live_heap_that_rises_at_events_tells_how_it_leaks(void **state)
+/* Both leak, and nearly all growth of the live heap comes at evaluations. */
+static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -128,7 +128,7 @@ static void a_live_heap_that_rises_at_events_tells_how_it_leaks(void **state)
     live.n_evidence = 1;
     live.evidence[0].code = VERDICT_SAID_EVENT_STEPS;
     live.rate_bytes_per_step = rate(0.6 * MB);
-    assert_false(is_heard(r, &live));
+    assert_false(is_changed_by(r, &live));
     live.rate_bytes_per_step = rate(0.9 * MB);
     verdict_apply_live(&r, &live);
     assert_int_equal(r.word, VERDICT_STEPPING);
@@ -137,8 +137,8 @@ static void a_live_heap_that_rises_at_events_tells_how_it_leaks(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
 }
 
-/* The pass has ended for both, and only the live heap is sure of what follows. */
-static void memory_that_may_still_be_filling_is_open_too(void **state)
+/* The epoch has ended for both series, but only the live heap is certain to grow after it. */
+static void leaking_live_heap_decides_filling_memory(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -149,7 +149,7 @@ static void memory_that_may_still_be_filling_is_open_too(void **state)
     assert_false(r.forecast.known);
 }
 
-/* Resident memory that grew to 500 MB and has stood there since. */
+/* Resident memory that grew to 500 MB and has been level since. */
 static struct verdict_result plateaued(void)
 {
     return (struct verdict_result){
@@ -161,13 +161,13 @@ static struct verdict_result plateaued(void)
         .floor_first_bytes = 400 * MB,
         .floor_last_bytes = 500 * MB,
         .highest_floor_bytes = 510 * MB,
-        .peak_bytes = 600 * MB, /* a batch's own memory: nothing that was held has come down */
+        .peak_bytes = 600 * MB, /* memory of a batch: no retained memory was released */
         .growth_ended = {.known = true},
         .n_evidence = 2,
-        .evidence = {{.code = VERDICT_SAID_FLOOR}, {.code = VERDICT_SAID_ENDED}}};
+        .evidence = {{.code = VERDICT_SAID_BASELINE}, {.code = VERDICT_SAID_ENDED}}};
 }
 
-static void a_live_heap_that_leaks_into_holes_is_a_leak(void **state)
+static void live_heap_growing_into_resident_memory_is_a_leak(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STABLE, VERDICT_SPIKING, VERDICT_PLATEAUED};
     char text[VERDICT_TEXT_MAX];
@@ -184,80 +184,80 @@ static void a_live_heap_that_leaks_into_holes_is_a_leak(void **state)
         assert_false(r.growth_ended.known);
         assert_true(r.rate_bytes_per_step.value == live.rate_bytes_per_step.value);
         assert_int_equal(r.n_evidence, 2);
-        assert_int_equal(r.evidence[1].code, VERDICT_SAID_FLOOR);
+        assert_int_equal(r.evidence[1].code, VERDICT_SAID_BASELINE);
         verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-        assert_non_null(strstr(text, "into holes that the process held already"));
-        assert_non_null(strstr(text, "684 KiB a step (confidence 97 %), 66.8 MiB so far"));
+        assert_non_null(strstr(text, "into memory that was already resident"));
+        assert_non_null(strstr(text, "+680 KiB/step (97 % confident), 67 MiB so far"));
     }
 }
 
-static void
-what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched(void **state)
+static void small_released_or_untouched_live_growth_decides_nothing(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
     (void)state;
     live.floor_last_bytes = live.floor_first_bytes + 20 * MB; /* 4 % of resident memory */
-    assert_false(is_heard(plateaued(), &live));
+    assert_false(is_changed_by(plateaued(), &live));
     live = leaking();
     live.confidence = 0.65;
-    assert_false(is_heard(plateaued(), &live));
+    assert_false(is_changed_by(plateaued(), &live));
     live = leaking();
-    r.highest_floor_bytes =
-        535 * MB; /* 35 MB were given back: half of what the live heap grew by */
-    assert_false(is_heard(r, &live));
+    r.highest_floor_bytes = 535 * MB; /* 35 MB were released: half of the growth of the live heap */
+    assert_false(is_changed_by(r, &live));
     live.floor_first_bytes = 400 * MB;
     live.floor_last_bytes = 600 * MB; /* more than is resident */
-    assert_false(is_heard(plateaued(), &live));
+    assert_false(is_changed_by(plateaued(), &live));
 }
 
-/* It reaches far above its end again and again, and still its slope is that of what is in use. */
-static void noise_that_hides_the_rise_is_not_memory_that_came_down(void **state)
+/* Resident memory peaks far above its final level repeatedly, and its slope equals that of the live
+ * heap. */
+static void noise_that_hides_growth_is_not_a_release(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
     (void)state;
     r.highest_floor_bytes = 535 * MB;
     r.rate_bytes_per_step = (struct verdict_interval){true, 0.7 * MB, 0.3 * MB, 1.1 * MB};
-    assert_false(is_heard(r, &live)); /* it may be less than half as fast */
+    assert_false(
+        is_changed_by(r, &live)); /* the rate may be less than half that of the live heap */
     r.rate_bytes_per_step.low = 0.4 * MB;
-    assert_true(is_heard(r, &live));
+    assert_true(is_changed_by(r, &live));
 }
 
-static void a_live_heap_that_does_not_leak_decides_nothing(void **state)
+static void live_heap_that_does_not_leak_decides_nothing(void **state)
 {
     struct verdict_result live = leaking();
 
     (void)state;
     live.word = VERDICT_STABLE;
     live.leak = VERDICT_LEAK_NO;
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
     live.word = VERDICT_UNDECIDED;
     live.leak = VERDICT_LEAK_UNKNOWN;
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
 }
 
-static void a_leak_that_is_small_unsure_or_explains_little_decides_nothing(void **state)
+static void small_or_uncertain_live_leak_decides_nothing(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
     (void)state;
     live.floor_last_bytes = live.floor_first_bytes + 10 * MB; /* 2 % of resident memory */
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
     live = leaking();
     live.confidence = 0.65;
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
     live = leaking();
     live.rate_bytes_per_step = rate(0.4 * MB);
-    assert_false(is_heard(undecided(), &live));
+    assert_false(is_changed_by(undecided(), &live));
     live = leaking();
     r.rate_bytes_per_step = rate(-1 * MB);
-    assert_false(is_heard(r, &live));
+    assert_false(is_changed_by(r, &live));
     r.rate_bytes_per_step.known = false;
-    assert_false(is_heard(r, &live));
+    assert_false(is_changed_by(r, &live));
 }
 
-static void without_steps_minutes_are_compared(void **state)
+static void live_and_resident_are_compared_per_minute_without_steps(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -265,27 +265,26 @@ static void without_steps_minutes_are_compared(void **state)
     r.rate_bytes_per_step.known = live.rate_bytes_per_step.known = false;
     r.rate_bytes_per_min = rate(60 * MB);
     live.rate_bytes_per_min = rate(50 * MB);
-    assert_true(is_heard(r, &live));
+    assert_true(is_changed_by(r, &live));
     live.rate_bytes_per_min = rate(20 * MB);
-    assert_false(is_heard(r, &live));
+    assert_false(is_changed_by(r, &live));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_live_heap_that_leaks_tells_what_was_open),
-        cmocka_unit_test(the_reason_comes_first_though_there_is_no_room),
-        cmocka_unit_test(little_growth_counts_where_both_have_the_same_pace),
-        cmocka_unit_test(what_was_decided_stays),
-        cmocka_unit_test(a_live_heap_that_rises_at_events_tells_how_it_leaks),
-        cmocka_unit_test(memory_that_may_still_be_filling_is_open_too),
-        cmocka_unit_test(a_live_heap_that_leaks_into_holes_is_a_leak),
-        cmocka_unit_test(
-            what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched),
-        cmocka_unit_test(noise_that_hides_the_rise_is_not_memory_that_came_down),
-        cmocka_unit_test(a_live_heap_that_does_not_leak_decides_nothing),
-        cmocka_unit_test(a_leak_that_is_small_unsure_or_explains_little_decides_nothing),
-        cmocka_unit_test(without_steps_minutes_are_compared),
+        cmocka_unit_test(leaking_live_heap_decides_undecided_memory),
+        cmocka_unit_test(live_heap_reason_comes_first_when_evidence_is_full),
+        cmocka_unit_test(small_growth_counts_where_live_and_resident_rates_agree),
+        cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
+        cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
+        cmocka_unit_test(leaking_live_heap_decides_filling_memory),
+        cmocka_unit_test(live_heap_growing_into_resident_memory_is_a_leak),
+        cmocka_unit_test(small_released_or_untouched_live_growth_decides_nothing),
+        cmocka_unit_test(noise_that_hides_growth_is_not_a_release),
+        cmocka_unit_test(live_heap_that_does_not_leak_decides_nothing),
+        cmocka_unit_test(small_or_uncertain_live_leak_decides_nothing),
+        cmocka_unit_test(live_and_resident_are_compared_per_minute_without_steps),
     };
 
     return cmocka_run_group_tests_name("verdict_live", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* What is said of a job that is over, where no end of a pass over the data was ever told. */
+/* Verdicts on a job that is over and never reported an epoch end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "verdict/verdict.h"
 
 static const double MB = 1e6;
-static const int64_t TICK = 200000000; /* five readings a second */
+static const int64_t TICK = 200000000; /* five readings per second */
 enum { A_SECOND = 5 };
 
 static struct verdict_series v;
@@ -26,7 +26,7 @@ static int fresh(void **state)
     return 0;
 }
 
-static bool said(enum verdict_evidence_code code)
+static bool has_evidence(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
         if (r.evidence[i].code == code)
@@ -40,14 +40,14 @@ static void read_bytes(double bytes)
     now_ns += TICK;
 }
 
-/* Eight seconds in which libraries are loaded, at 25 MB a second. */
+/* Eight seconds of loading libraries, at 25 MB/s. */
 static void feed_startup(void)
 {
     for (int i = 0; i < 8 * A_SECOND; i++)
         read_bytes(5 * MB + i * 5 * MB);
 }
 
-/* SECONDS at RATE bytes a second from 205 MB on, with a little noise. */
+/* SECONDS at RATE bytes/s from 205 MB on, with a little noise. */
 static void feed_rise(int seconds, double rate)
 {
     for (int i = 0; i < seconds * A_SECOND; i++)
@@ -62,7 +62,7 @@ static enum verdict_word word_when_over(void)
     return r.word;
 }
 
-static void an_even_rise_to_the_end_is_a_leak_with_little_confidence(void **state)
+static void even_growth_to_the_job_end_leaks_with_low_confidence(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
@@ -74,15 +74,14 @@ static void an_even_rise_to_the_end_is_a_leak_with_little_confidence(void **stat
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
     assert_true(r.confidence <= 0.65);
     assert_false(r.alarm);
-    assert_true(said(VERDICT_SAID_OVER));
+    assert_true(has_evidence(VERDICT_SAID_OVER));
     assert_true(r.rate_bytes_per_min.low < 8 * 60 * MB && r.rate_bytes_per_min.high > 8 * 60 * MB);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-    assert_non_null(
-        strstr(text, "first pass over the data, as long as the job, cannot be excluded"));
+    assert_non_null(strstr(text, "a first epoch as long as the job cannot be excluded"));
     assert_true(strlen(text) + 1 < sizeof text);
 }
 
-static void a_regular_staircase_to_the_end_is_one_too(void **state)
+static void regular_staircase_to_the_job_end_is_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -91,8 +90,8 @@ static void a_regular_staircase_to_the_end_is_one_too(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* Arrays of random size at random times: here the later half gets fewer of them. */
-static void random_steps_are_uneven_and_a_leak_all_the_same(void **state)
+/* Arrays of random size at random times, fewer in the later half. */
+static void growth_in_random_steps_to_the_job_end_is_a_leak(void **state)
 {
     double held = 205 * MB;
     uint32_t dice = 12;
@@ -108,7 +107,7 @@ static void random_steps_are_uneven_and_a_leak_all_the_same(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void steps_without_an_epoch_are_no_better(void **state)
+static void known_steps_without_an_epoch_keep_confidence_low(void **state)
 {
     struct verdict_mark m = {.kind = VERDICT_MARK_BEGIN, .has_step = true};
 
@@ -126,7 +125,7 @@ static void steps_without_an_epoch_are_no_better(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void inside_a_pass_whose_length_is_known_it_stays_filling(void **state)
+static void job_that_ends_within_the_first_epoch_stays_filling(void **state)
 {
     struct verdict_mark m = {.kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 300};
 
@@ -141,7 +140,7 @@ static void inside_a_pass_whose_length_is_known_it_stays_filling(void **state)
     assert_int_equal(word_when_over(), VERDICT_FILLING);
 }
 
-static void a_curve_that_ends_is_none(void **state)
+static void ended_job_with_a_flattening_curve_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -150,7 +149,7 @@ static void a_curve_that_ends_is_none(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void growth_that_ended_before_the_job_did_is_none(void **state)
+static void growth_that_stopped_before_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -160,9 +159,8 @@ static void growth_that_ended_before_the_job_did_is_none(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* What came before a rise has another slope, whichever is the steeper one: the start-up's or its
- * own. */
-static void a_start_up_may_be_gentler_than_the_rise(void **state)
+/* Start-up has another slope than the growth after it, steeper or gentler. */
+static void start_up_gentler_than_the_growth_is_cut_off(void **state)
 {
     (void)state;
     for (int i = 0; i < 18 * A_SECOND; i++)
@@ -171,7 +169,7 @@ static void a_start_up_may_be_gentler_than_the_rise(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void growth_after_a_level_must_be_most_of_the_job(void **state)
+static void growth_after_a_level_must_last_most_of_the_job(void **state)
 {
     (void)state;
     feed_startup();
@@ -187,8 +185,8 @@ static void growth_after_a_level_must_be_most_of_the_job(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* It gets faster all the time: no place parts it in two. */
-static void what_bends_upwards_has_no_start_up(void **state)
+/* Growth accelerates all the time, so no point separates start-up from growth. */
+static void accelerating_growth_has_no_start_up(void **state)
 {
     (void)state;
     for (int i = 0; i < 50 * A_SECOND; i++)
@@ -196,7 +194,7 @@ static void what_bends_upwards_has_no_start_up(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void what_is_read_after_the_work_is_its_exit(void **state)
+static void readings_after_the_end_of_work_are_the_exit(void **state)
 {
     (void)state;
     feed_startup();
@@ -208,12 +206,12 @@ static void what_is_read_after_the_work_is_its_exit(void **state)
     verdict_work_ended(&v, worked_ns);
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
     assert_true(r.floor_last_bytes < 565 * MB);
-    /* it was seen too seldom to tell an exit */
+    /* too few samples to recognize an exit */
     verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void little_or_short_growth_is_none(void **state)
+static void little_or_short_growth_to_the_job_end_is_not_a_leak(void **state)
 {
     (void)state;
     feed_startup();
@@ -224,7 +222,7 @@ static void little_or_short_growth_is_none(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void a_slow_exit_is_no_part_of_it(void **state)
+static void slow_exit_does_not_end_the_growth(void **state)
 {
     (void)state;
     feed_startup();
@@ -237,19 +235,19 @@ static void a_slow_exit_is_no_part_of_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(an_even_rise_to_the_end_is_a_leak_with_little_confidence, fresh),
-        cmocka_unit_test_setup(a_regular_staircase_to_the_end_is_one_too, fresh),
-        cmocka_unit_test_setup(random_steps_are_uneven_and_a_leak_all_the_same, fresh),
-        cmocka_unit_test_setup(steps_without_an_epoch_are_no_better, fresh),
-        cmocka_unit_test_setup(inside_a_pass_whose_length_is_known_it_stays_filling, fresh),
-        cmocka_unit_test_setup(a_curve_that_ends_is_none, fresh),
-        cmocka_unit_test_setup(growth_that_ended_before_the_job_did_is_none, fresh),
-        cmocka_unit_test_setup(a_start_up_may_be_gentler_than_the_rise, fresh),
-        cmocka_unit_test_setup(growth_after_a_level_must_be_most_of_the_job, fresh),
-        cmocka_unit_test_setup(what_bends_upwards_has_no_start_up, fresh),
-        cmocka_unit_test_setup(what_is_read_after_the_work_is_its_exit, fresh),
-        cmocka_unit_test_setup(little_or_short_growth_is_none, fresh),
-        cmocka_unit_test_setup(a_slow_exit_is_no_part_of_it, fresh),
+        cmocka_unit_test_setup(even_growth_to_the_job_end_leaks_with_low_confidence, fresh),
+        cmocka_unit_test_setup(regular_staircase_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(growth_in_random_steps_to_the_job_end_is_a_leak, fresh),
+        cmocka_unit_test_setup(known_steps_without_an_epoch_keep_confidence_low, fresh),
+        cmocka_unit_test_setup(job_that_ends_within_the_first_epoch_stays_filling, fresh),
+        cmocka_unit_test_setup(ended_job_with_a_flattening_curve_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(growth_that_stopped_before_the_job_end_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(start_up_gentler_than_the_growth_is_cut_off, fresh),
+        cmocka_unit_test_setup(growth_after_a_level_must_last_most_of_the_job, fresh),
+        cmocka_unit_test_setup(accelerating_growth_has_no_start_up, fresh),
+        cmocka_unit_test_setup(readings_after_the_end_of_work_are_the_exit, fresh),
+        cmocka_unit_test_setup(little_or_short_growth_to_the_job_end_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(slow_exit_does_not_end_the_growth, fresh),
     };
 
     return cmocka_run_group_tests_name("verdict_over", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The pieces of the verdict: envelope, fits, martingale, first passage, the tail. */
+/* The parts of the verdict: envelope, fits, martingale, first passage, held-back readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,14 +26,14 @@ static double gauss(void)
     return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
 }
 
-static void the_envelope_keeps_the_minimum_and_the_peak_of_any_length(void **state)
+static void envelope_keeps_minimum_and_peak_at_any_length(void **state)
 {
     static struct envelope e;
     double low = HUGE_VAL, high = 0;
 
     (void)state;
     seed = 1;
-    envelope_init(&e);
+    e = (struct envelope){0};
     for (int i = 0; i < 300000; i++) {
         double y = 1000 + 500 * uniform();
 
@@ -51,12 +51,12 @@ static void the_envelope_keeps_the_minimum_and_the_peak_of_any_length(void **sta
     assert_true(e.count >= ENVELOPE_SLOTS / 4);
 }
 
-static void slots_lie_in_their_own_blocks_after_a_gap(void **state)
+static void envelope_slots_lie_in_their_own_blocks_after_a_gap(void **state)
 {
     static struct envelope e;
 
     (void)state;
-    envelope_init(&e);
+    e = (struct envelope){0};
     for (int i = 0; i < 1000; i++)
         envelope_push(&e, i < 500 ? i : 1e6 + i, 0, i);
     for (uint32_t i = 1; i < e.count; i++)
@@ -64,12 +64,12 @@ static void slots_lie_in_their_own_blocks_after_a_gap(void **state)
                     floor((e.slot[i - 1].x - e.origin) / e.width));
 }
 
-static void readings_at_one_place_end_in_one_slot(void **state)
+static void readings_at_one_x_end_in_one_envelope_slot(void **state)
 {
     static struct envelope e;
 
     (void)state;
-    envelope_init(&e);
+    e = (struct envelope){0};
     for (int i = 0; i < 1000; i++)
         envelope_push(&e, 5, 0, 1000 - i);
     assert_true(e.count < ENVELOPE_SLOTS);
@@ -98,7 +98,7 @@ static void select_finds_any_rank_with_ties(void **state)
     assert_true(fit_median(NULL, 0) == 0);
 }
 
-static void a_line_is_told_from_a_curve_that_ends(void **state)
+static void fit_distinguishes_a_line_from_a_curve_that_ends(void **state)
 {
     double x[100], line[100], curve[100], both[100];
     struct fit_separation a, b, c;
@@ -122,7 +122,7 @@ static void a_line_is_told_from_a_curve_that_ends(void **state)
     assert_true(fabs(c.both_slope / 1e6 - 1) < 0.1);
 }
 
-static void theil_sen_shrugs_off_spikes(void **state)
+static void theil_sen_slope_ignores_spikes(void **state)
 {
     double x[60], y[60];
     struct fit_sen s;
@@ -139,7 +139,7 @@ static void theil_sen_shrugs_off_spikes(void **state)
     assert_false(fit_theil_sen(x, y, 1, 1, 2, &s));
 }
 
-static void noise_is_measured_under_a_trend(void **state)
+static void noise_estimate_ignores_a_trend(void **state)
 {
     double x[128], y[128];
 
@@ -152,7 +152,7 @@ static void noise_is_measured_under_a_trend(void **state)
     assert_true(fabs(fit_noise(x, y, 128) / 10 - 1) < 0.4);
 }
 
-static void the_martingale_rarely_crosses_on_exchangeable_blocks(void **state)
+static void martingale_rarely_alarms_on_exchangeable_blocks(void **state)
 {
     int crossed = 0;
 
@@ -172,7 +172,7 @@ static void the_martingale_rarely_crosses_on_exchangeable_blocks(void **state)
     assert_true(crossed <= 0.05 * 3000); /* Ville: at most 5 % at 1/alpha = 20 */
 }
 
-static void the_martingale_grows_on_a_rise_and_not_on_a_constant(void **state)
+static void martingale_grows_on_growth_and_not_on_a_constant(void **state)
 {
     double rise[ENVELOPE_SLOTS], late[ENVELOPE_SLOTS], constant[ENVELOPE_SLOTS];
 
@@ -188,7 +188,7 @@ static void the_martingale_grows_on_a_rise_and_not_on_a_constant(void **state)
     assert_true(martingale_log_threshold(0.01, 0, 0) > log(100));
 }
 
-static void the_inverse_gaussian_matches_a_simulated_passage(void **state)
+static void inverse_gaussian_matches_a_simulated_passage(void **state)
 {
     double mean = 50, shape = 400, median = forecast_ig_quantile(0.5, mean, shape);
     int early = 0;
@@ -210,7 +210,7 @@ static void the_inverse_gaussian_matches_a_simulated_passage(void **state)
     assert_true(isfinite(forecast_ig_cdf(1e-3, 1e6, 1e9)));
 }
 
-static void no_drift_never_arrives_and_no_room_is_now(void **state)
+static void first_passage_is_infinite_without_drift_and_zero_without_room(void **state)
 {
     struct forecast_oom a = forecast_first_passage(100, 0, 1, 0, 0, 0, 0);
     struct forecast_oom b = forecast_first_passage(-5, 1, 0.1, 0, 0, 0, 0);
@@ -226,7 +226,7 @@ static const int64_t MS = 1000000;
 static struct verdict_series series;
 static struct tail tail;
 
-/* N readings of BYTES, STEP_MS apart, from *T on. */
+/* Feeds N readings of BYTES, STEP_MS apart, from *T on. */
 static void hold(int64_t *t, unsigned n, int64_t step_ms, uint64_t bytes)
 {
     for (unsigned i = 0; i < n; i++, *t += step_ms * MS)
@@ -240,14 +240,14 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void the_readings_of_an_exit_are_dropped_and_those_of_a_life_are_not(void **state)
+static void tail_drops_readings_of_an_exit_only(void **state)
 {
     int64_t t = 0;
 
     (void)state;
     hold(&t, 100, 200, 500);
     hold(&t, 10, 200, 300);
-    assert_int_equal(series.samples, 110 - 15); /* 3 s of five a second */
+    assert_int_equal(series.samples, 110 - 15); /* 3 s at five readings per second are held back */
     assert_true(series.min_bytes > 499);
     struct verdict_series lives = series;
     struct tail same = tail;
@@ -258,7 +258,7 @@ static void the_readings_of_an_exit_are_dropped_and_those_of_a_life_are_not(void
     assert_int_equal(tail.count, 0);
 }
 
-static void the_tail_is_bounded_in_number_and_holds_the_last_of_sparse_readings(void **state)
+static void tail_is_bounded_and_holds_the_last_sparse_reading(void **state)
 {
     int64_t t = 0;
 
@@ -272,7 +272,7 @@ static void the_tail_is_bounded_in_number_and_holds_the_last_of_sparse_readings(
     assert_true(tail.count == 1 && series.samples == 20);
 }
 
-static void one_that_dies_young_keeps_half_of_its_readings(void **state)
+static void short_lived_process_keeps_half_of_its_readings(void **state)
 {
     int64_t t = 0;
 
@@ -283,7 +283,7 @@ static void one_that_dies_young_keeps_half_of_its_readings(void **state)
     assert_int_equal(series.samples, 5);
 }
 
-static void a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not(void **state)
+static void table_drops_a_final_fall_but_keeps_a_swing(void **state)
 {
     int64_t t = 0;
 
@@ -303,21 +303,21 @@ static void a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not(vo
     assert_int_equal(series.samples, 100);
     fresh_tail(state);
     hold(&t, 50, 10000, 1000);
-    hold(&t, 1, 10000, 500); /* too sparse to have seen an exit */
+    hold(&t, 1, 10000, 500); /* too sparse to recognize an exit */
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 51);
     fresh_tail(state);
     hold(&t, 50, 1000, 1000);
     tail_release(&tail, &series);
-    hold(&t, 1, 1000, 500); /* below what was released just before */
+    hold(&t, 1, 1000, 500); /* lower than the dip just before */
     assert_true(tail_all_falls(&tail));
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 50);
 }
 
-/* A rise, then an exit of 7 s on a busy machine: most of it at one level, above where the last ten
- * seconds began. */
-static void a_slow_exit_is_dropped_from_a_table_though_memory_was_lower_shortly_before(void **state)
+/* A rise, then an exit that takes 7 s on a busy machine, most of it at one level above the memory
+ * of ten seconds before. */
+static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
 {
     int64_t t = 0;
 
@@ -329,12 +329,12 @@ static void a_slow_exit_is_dropped_from_a_table_though_memory_was_lower_shortly_
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* Live, no one waits that long: the first of it has been fed. */
+        /* A live series holds back fewer seconds, so the beginning of the exit counts. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }
 
-static void a_dip_that_memory_came_back_from_stays_in_its_table(void **state)
+static void table_keeps_a_dip_that_memory_recovers_from(void **state)
 {
     int64_t t = 0;
 
@@ -350,27 +350,23 @@ static void a_dip_that_memory_came_back_from_stays_in_its_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_envelope_keeps_the_minimum_and_the_peak_of_any_length),
-        cmocka_unit_test(slots_lie_in_their_own_blocks_after_a_gap),
-        cmocka_unit_test(readings_at_one_place_end_in_one_slot),
+        cmocka_unit_test(envelope_keeps_minimum_and_peak_at_any_length),
+        cmocka_unit_test(envelope_slots_lie_in_their_own_blocks_after_a_gap),
+        cmocka_unit_test(readings_at_one_x_end_in_one_envelope_slot),
         cmocka_unit_test(select_finds_any_rank_with_ties),
-        cmocka_unit_test(a_line_is_told_from_a_curve_that_ends),
-        cmocka_unit_test(theil_sen_shrugs_off_spikes),
-        cmocka_unit_test(noise_is_measured_under_a_trend),
-        cmocka_unit_test(the_martingale_rarely_crosses_on_exchangeable_blocks),
-        cmocka_unit_test(the_martingale_grows_on_a_rise_and_not_on_a_constant),
-        cmocka_unit_test(the_inverse_gaussian_matches_a_simulated_passage),
-        cmocka_unit_test(no_drift_never_arrives_and_no_room_is_now),
-        cmocka_unit_test_setup(the_readings_of_an_exit_are_dropped_and_those_of_a_life_are_not,
-                               fresh_tail),
-        cmocka_unit_test_setup(the_tail_is_bounded_in_number_and_holds_the_last_of_sparse_readings,
-                               fresh_tail),
-        cmocka_unit_test_setup(one_that_dies_young_keeps_half_of_its_readings, fresh_tail),
-        cmocka_unit_test_setup(a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not,
-                               fresh_tail),
-        cmocka_unit_test_setup(
-            a_slow_exit_is_dropped_from_a_table_though_memory_was_lower_shortly_before, fresh_tail),
-        cmocka_unit_test_setup(a_dip_that_memory_came_back_from_stays_in_its_table, fresh_tail),
+        cmocka_unit_test(fit_distinguishes_a_line_from_a_curve_that_ends),
+        cmocka_unit_test(theil_sen_slope_ignores_spikes),
+        cmocka_unit_test(noise_estimate_ignores_a_trend),
+        cmocka_unit_test(martingale_rarely_alarms_on_exchangeable_blocks),
+        cmocka_unit_test(martingale_grows_on_growth_and_not_on_a_constant),
+        cmocka_unit_test(inverse_gaussian_matches_a_simulated_passage),
+        cmocka_unit_test(first_passage_is_infinite_without_drift_and_zero_without_room),
+        cmocka_unit_test_setup(tail_drops_readings_of_an_exit_only, fresh_tail),
+        cmocka_unit_test_setup(tail_is_bounded_and_holds_the_last_sparse_reading, fresh_tail),
+        cmocka_unit_test_setup(short_lived_process_keeps_half_of_its_readings, fresh_tail),
+        cmocka_unit_test_setup(table_drops_a_final_fall_but_keeps_a_swing, fresh_tail),
+        cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_above_earlier_lows, fresh_tail),
+        cmocka_unit_test_setup(table_keeps_a_dip_that_memory_recovers_from, fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Curves that real programs drew and that were once judged wrongly, made small. */
+/* Simplified memory curves of real programs that were once misjudged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { PASS = 75, STEPS = 300 };
 static const uint64_t KB = 1000;
-static bool said(enum verdict_evidence_code code)
+static bool has_evidence(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
         if (r.evidence[i].code == code)
@@ -19,14 +19,14 @@ static bool said(enum verdict_evidence_code code)
     return false;
 }
 
-/* A small deterministic noise, 0 to 700 KB. */
+/* Small deterministic noise, 0 to 700 KB. */
 static uint64_t noise(uint64_t i)
 {
     return ((i * 2654435761u >> 16) & 7) * 100 * KB;
 }
 
-/* One step of 0.15 s that ends with BYTES resident; after each pass a checkpoint and the mark of
- * its end. */
+/* One step of 0.15 s that ends with BYTES resident; each epoch ends with a checkpoint and its
+ * mark. */
 static void step(uint64_t s, uint64_t bytes)
 {
     int64_t t = (int64_t)s * SECOND * 3 / 20;
@@ -41,9 +41,9 @@ static void step(uint64_t s, uint64_t bytes)
     }
 }
 
-/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back,
- * which is taken again; a little stays, less than counts. With KEPT that much more stays each time.
- */
+/* Memory that grew once. In the last steps of each epoch a data loader runs dry and releases some
+ * memory, which is allocated again; only an immaterial amount stays. KEPT: additional bytes that
+ * stay each time. */
 static void feed_dips(uint64_t kept)
 {
     for (uint64_t s = 1; s <= STEPS; s++) {
@@ -57,23 +57,23 @@ static void feed_dips(uint64_t kept)
     verdict_judge(&v, NULL, &r);
 }
 
-static void a_return_to_a_level_that_was_there_before_is_no_rise(void **state)
+static void return_to_the_level_before_an_epoch_end_is_not_growth(void **state)
 {
     (void)state;
     feed_dips(0);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void what_stays_beside_such_a_return_is(void **state)
+static void memory_kept_at_each_epoch_end_is_stepping(void **state)
 {
     (void)state;
     feed_dips(20 * MB);
     assert_int_equal(r.word, VERDICT_STEPPING);
 }
 
-/* 2 MB a step in the first pass and 1.55 afterwards, up to step LAST: an allocator that fills its
- * own caches first. */
-static void a_slower_rise_that_is_straight_is_called_soon_after_the_pass(void **state)
+/* 2 MB/step in the first epoch and 1.55 MB/step afterwards, up to step LAST, as with an allocator
+ * that fills its own caches first. */
+static void slower_straight_growth_leaks_soon_after_the_epoch(void **state)
 {
     static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
 
@@ -86,8 +86,8 @@ static void a_slower_rise_that_is_straight_is_called_soon_after_the_pass(void **
     }
 }
 
-/* One curve through the pass and what followed, which slows down all the while. */
-static void a_warm_up_that_outlasts_the_pass_is_not(void **state)
+/* One curve through the epoch and beyond, which slows down all the time. */
+static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS + 12; last <= STEPS; last += 12) {
         (void)fresh(state);
@@ -98,19 +98,20 @@ static void a_warm_up_that_outlasts_the_pass_is_not(void **state)
     }
 }
 
-/* The same with 0.9 MB after the pass: too slow to be called before a second one has gone by. */
-static void what_may_be_the_tail_of_a_pass_is_said_to_be_that(void **state)
+/* The same with 0.9 MB/step after the epoch: too slow to be judged a leak before the second epoch
+ * has ended. */
+static void slow_growth_after_the_epoch_is_reported_as_its_tail(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
         step(s, 300 * MB + 2 * MB * s - (s > PASS ? 1100 * KB * (s - PASS) : 0));
     verdict_judge(&v, NULL, &r);
     assert_int_equal(r.word, VERDICT_UNDECIDED);
-    assert_true(said(VERDICT_SAID_TAIL));
-    assert_false(said(VERDICT_SAID_NOISE));
+    assert_true(has_evidence(VERDICT_SAID_TAIL));
+    assert_false(has_evidence(VERDICT_SAID_NOISE));
 }
 
-/* 1.6 MB a step under noise of several steps' growth, up to step LAST; with ENDS only so long. */
+/* 1.6 MB/step up to step ENDS, under noise of several steps' growth; LAST: last step. */
 static void feed_noisy(uint64_t last, uint64_t ends)
 {
     for (uint64_t s = 1; s <= last; s++)
@@ -118,7 +119,7 @@ static void feed_noisy(uint64_t last, uint64_t ends)
     verdict_judge(&v, NULL, &r);
 }
 
-static void noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one(void **state)
+static void noisy_growth_through_the_epoch_end_is_a_leak(void **state)
 {
     for (uint64_t last = PASS * 5 / 4; last <= STEPS; last += 10) {
         (void)fresh(state);
@@ -127,8 +128,8 @@ static void noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_o
     }
 }
 
-/* A loader reads some way ahead into the next pass, and then all has been read. */
-static void what_ends_a_little_after_the_pass_is_never_called(void **state)
+/* A data loader reads ahead into the next epoch until it has read all data. */
+static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS; last <= STEPS; last += 5) {
         (void)fresh(state);
@@ -137,8 +138,8 @@ static void what_ends_a_little_after_the_pass_is_never_called(void **state)
     }
 }
 
-/* 1 MB a step over 600 MB: what counts takes 15 steps, and that it ended cannot be said before. */
-static void that_growth_ended_is_not_said_before_it_could_be_seen(void **state)
+/* 1 MB/step over 600 MB: growth is material after 15 steps, so its end is not visible before. */
+static void end_of_growth_is_not_reported_before_it_is_visible(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -150,9 +151,9 @@ static void that_growth_ended_is_not_said_before_it_could_be_seen(void **state)
     }
 }
 
-/* 8 MB and 3 MB in turns, together every 10 steps: two or three jumps have no shape, but the pass
- * had the same. */
-static void nor_where_it_goes_on_in_the_jumps_it_came_in(void **state)
+/* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps have no shape, but the epoch
+ * had the same jumps. */
+static void end_of_growth_is_not_reported_between_regular_jumps(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 13; last <= PASS + 20; last++) {
@@ -164,7 +165,7 @@ static void nor_where_it_goes_on_in_the_jumps_it_came_in(void **state)
     }
 }
 
-static void that_it_did_is_said_at_once(void **state)
+static void end_of_growth_is_reported_once_it_is_visible(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS + 8; s++)
@@ -178,16 +179,16 @@ static void that_it_did_is_said_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_return_to_a_level_that_was_there_before_is_no_rise),
-        TEST(what_stays_beside_such_a_return_is),
-        TEST(a_slower_rise_that_is_straight_is_called_soon_after_the_pass),
-        TEST(a_warm_up_that_outlasts_the_pass_is_not),
-        TEST(what_may_be_the_tail_of_a_pass_is_said_to_be_that),
-        TEST(noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one),
-        TEST(what_ends_a_little_after_the_pass_is_never_called),
-        TEST(that_growth_ended_is_not_said_before_it_could_be_seen),
-        TEST(nor_where_it_goes_on_in_the_jumps_it_came_in),
-        TEST(that_it_did_is_said_at_once),
+        TEST(return_to_the_level_before_an_epoch_end_is_not_growth),
+        TEST(memory_kept_at_each_epoch_end_is_stepping),
+        TEST(slower_straight_growth_leaks_soon_after_the_epoch),
+        TEST(warm_up_that_outlasts_the_epoch_is_not_a_leak),
+        TEST(slow_growth_after_the_epoch_is_reported_as_its_tail),
+        TEST(noisy_growth_through_the_epoch_end_is_a_leak),
+        TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
+        TEST(end_of_growth_is_not_reported_before_it_is_visible),
+        TEST(end_of_growth_is_not_reported_between_regular_jumps),
+        TEST(end_of_growth_is_reported_once_it_is_visible),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Memory that repeats with the pass: the floor under a saw-tooth rises or does not; and a look that
- * ends within a spike. */
+/* Memory that repeats with the epoch: whether the baseline below a saw-tooth rises. Series that end
+ * within a spike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,9 @@
 
 enum { PASS = 30 };
 
-/* STEPS of 0.15 s in passes of PASS, told or not. */
-static void run(uint64_t steps, bool tells_passes, uint64_t (*bytes)(uint64_t step))
+/* Runs STEPS steps of 0.15 s in epochs of PASS steps; the epoch length is reported if
+ * HAS_EPOCHS. */
+static void run(uint64_t steps, bool has_epochs, uint64_t (*bytes)(uint64_t step))
 {
     mark(0, VERDICT_MARK_BEGIN, 0);
     for (uint64_t s = 1; s <= steps; s++) {
@@ -22,7 +23,7 @@ static void run(uint64_t steps, bool tells_passes, uint64_t (*bytes)(uint64_t st
 
         verdict_update(&v, t - 1, bytes(s));
         mark(t, VERDICT_MARK_STEP, s);
-        if (tells_passes && s % PASS == 0)
+        if (has_epochs && s % PASS == 0)
             mark(t + 1, VERDICT_MARK_EPOCH, s);
     }
     verdict_judge(&v, NULL, &r);
@@ -33,7 +34,7 @@ static uint64_t tooth(uint64_t step)
     return 30 * MB + step % PASS * 4 * MB;
 }
 
-/* The same, of which the lowest step end is read a little later in every pass. */
+/* The same, but in every epoch the lowest step end is sampled a little later. */
 static uint64_t teeth_read_late(uint64_t step)
 {
     uint64_t pass = step / PASS;
@@ -41,13 +42,13 @@ static uint64_t teeth_read_late(uint64_t step)
     return tooth(step) - (step % PASS == 0 && pass < 5 ? (5 - pass) * 2 * MB : 0);
 }
 
-/* One example in eight is kept for good. */
+/* One example in eight is kept forever. */
 static uint64_t rising_teeth(uint64_t step)
 {
     return tooth(step) + step * MB / 2;
 }
 
-/* What is kept of each pass is two thirds of what was kept of the one before. */
+/* Each epoch keeps two thirds of what the previous one kept. */
 static uint64_t settling_teeth(uint64_t step)
 {
     uint64_t kept = 0, more = 15 * MB;
@@ -59,7 +60,7 @@ static uint64_t settling_teeth(uint64_t step)
     return tooth(step) + kept;
 }
 
-/* A schedule: the first three epochs add to the floor, those after them do not. */
+/* A schedule: only the first three epochs add to the baseline. */
 static uint64_t scheduled_teeth(uint64_t step)
 {
     uint64_t pass = step / PASS;
@@ -67,7 +68,7 @@ static uint64_t scheduled_teeth(uint64_t step)
     return tooth(step) + (pass < 3 ? pass : 3) * 15 * MB;
 }
 
-/* Teeth of 23 steps, which know nothing of the pass. */
+/* Teeth of 23 steps, unrelated to the epoch. */
 static uint64_t other_teeth(uint64_t step)
 {
     return 30 * MB + step % 23 * 5 * MB + step * MB / 2;
@@ -84,13 +85,13 @@ static uint64_t spikes(uint64_t step)
     return step % 20 == 0 && step > 20 ? 460 * MB : 210 * MB + step * 1000;
 }
 
-/* The same, and at step 120 one that stays. */
+/* The same, and a permanent rise at step 120. */
 static uint64_t spikes_and_a_step(uint64_t step)
 {
     return step >= 120 ? 460 * MB : spikes(step);
 }
 
-static bool says(enum verdict_evidence_code code)
+static bool has_evidence(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
         if (r.evidence[i].code == code)
@@ -98,19 +99,19 @@ static bool says(enum verdict_evidence_code code)
     return false;
 }
 
-static void a_floor_that_rises_under_the_teeth_leaks(void **state)
+static void rising_baseline_under_a_saw_tooth_is_leaking(void **state)
 {
     (void)state;
     run(8 * PASS, true, rising_teeth);
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
-    assert_true(says(VERDICT_SAID_PASSES_RISE));
+    assert_true(has_evidence(VERDICT_SAID_EPOCHS_RISE));
     assert_true(r.rate_bytes_per_step.known);
     assert_true(r.rate_bytes_per_step.value > 0.45e6 && r.rate_bytes_per_step.value < 0.55e6);
     assert_true(r.rate_bytes_per_min.value > 0.9 * 400 * 0.5e6);
     assert_false(r.growth_ended.known);
 }
 
-static void it_takes_four_pairs_of_passes_while_there_may_be_more(void **state)
+static void running_job_needs_four_pairs_of_rising_epochs(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
@@ -126,7 +127,7 @@ static void it_takes_four_pairs_of_passes_while_there_may_be_more(void **state)
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void teeth_on_one_floor_are_spikes(void **state)
+static void saw_tooth_on_a_level_baseline_is_spiking(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 8 * PASS; steps += 7) {
@@ -137,11 +138,11 @@ static void teeth_on_one_floor_are_spikes(void **state)
         run(steps, true, teeth_read_late);
         assert_int_equal(r.word, VERDICT_SPIKING);
     }
-    assert_true(says(VERDICT_SAID_PASSES_SAME));
+    assert_true(has_evidence(VERDICT_SAID_EPOCHS_EQUAL));
     assert_false(r.growth_ended.known);
 }
 
-static void what_settles_is_no_leak(void **state)
+static void saw_tooth_that_settles_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 9 * PASS; steps += 7) {
@@ -154,7 +155,7 @@ static void what_settles_is_no_leak(void **state)
     }
 }
 
-static void only_what_repeats_with_the_pass_is_held_against_it(void **state)
+static void only_memory_that_repeats_with_the_epoch_is_compared(void **state)
 {
     struct season s;
 
@@ -169,34 +170,34 @@ static void only_what_repeats_with_the_pass_is_held_against_it(void **state)
     assert_false(season_find(&v, &s));
 }
 
-static void the_sentences_say_it(void **state)
+static void evidence_text_describes_epochs_that_rise_or_repeat(void **state)
 {
     char text[VERDICT_TEXT_MAX];
-    struct verdict_evidence rises = {.code = VERDICT_SAID_PASSES_RISE,
+    struct verdict_evidence rises = {.code = VERDICT_SAID_EPOCHS_RISE,
                                      .value = {15 * 1048576.0, 4, 100 * 1048576.0, 1024}},
-                            same = {.code = VERDICT_SAID_PASSES_SAME,
+                            same = {.code = VERDICT_SAID_EPOCHS_EQUAL,
                                     .value = {4, 100 * 1048576.0}};
 
     (void)state;
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &rises),
-                        "every pass gives back 100 MiB, and at the same step of each memory is 15 "
-                        "MiB above the pass before, over 4 passes, with a spread of 1 KiB");
+                        "at the same step, memory is 15 MiB higher in each of 4 epochs (spread "
+                        "1.0 KiB); each epoch releases 100 MiB");
     assert_string_equal(verdict_evidence_text(text, sizeof(text), &same),
-                        "at the same step of each of 4 passes memory is the same: what it rises "
-                        "by, 100 MiB, is given back within the pass");
+                        "at the same step, memory is equal in all 4 epochs: each releases the 100 "
+                        "MiB it grows by");
 }
 
-static void a_look_that_ends_in_a_spike_sees_no_plateau(void **state)
+static void series_that_ends_in_a_spike_is_not_plateaued(void **state)
 {
     (void)state;
-    for (uint64_t steps = 100; steps <= 300; steps += 20) { /* one slot a step, and two steps */
+    for (uint64_t steps = 100; steps <= 300; steps += 20) { /* one step per slot, then two */
         fresh(NULL);
         run(steps, false, spikes);
         assert_int_equal(r.word, VERDICT_SPIKING);
     }
 }
 
-static void what_stays_longer_than_a_spike_is_none(void **state)
+static void rise_that_outlasts_spikes_is_plateaued(void **state)
 {
     (void)state;
     run(160, false, spikes_and_a_step);
@@ -207,14 +208,14 @@ static void what_stays_longer_than_a_spike_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_floor_that_rises_under_the_teeth_leaks, fresh),
-        cmocka_unit_test_setup(it_takes_four_pairs_of_passes_while_there_may_be_more, fresh),
-        cmocka_unit_test_setup(teeth_on_one_floor_are_spikes, fresh),
-        cmocka_unit_test_setup(what_settles_is_no_leak, fresh),
-        cmocka_unit_test_setup(only_what_repeats_with_the_pass_is_held_against_it, fresh),
-        cmocka_unit_test_setup(the_sentences_say_it, fresh),
-        cmocka_unit_test_setup(a_look_that_ends_in_a_spike_sees_no_plateau, fresh),
-        cmocka_unit_test_setup(what_stays_longer_than_a_spike_is_none, fresh),
+        cmocka_unit_test_setup(rising_baseline_under_a_saw_tooth_is_leaking, fresh),
+        cmocka_unit_test_setup(running_job_needs_four_pairs_of_rising_epochs, fresh),
+        cmocka_unit_test_setup(saw_tooth_on_a_level_baseline_is_spiking, fresh),
+        cmocka_unit_test_setup(saw_tooth_that_settles_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(only_memory_that_repeats_with_the_epoch_is_compared, fresh),
+        cmocka_unit_test_setup(evidence_text_describes_epochs_that_rise_or_repeat, fresh),
+        cmocka_unit_test_setup(series_that_ends_in_a_spike_is_not_plateaued, fresh),
+        cmocka_unit_test_setup(rise_that_outlasts_spikes_is_plateaued, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* What malloc knows of resident memory that rises unevenly: in use, or free and kept. */
+/* Uneven growth of resident memory, explained by malloc's counts of live and retained memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,22 +26,22 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t bytes)
         verdict_mark(s, t + 1, &epoch);
 }
 
-/* Jumps that come too rarely to have a shape, as of an allocator that takes another piece. */
+/* Jumps too rare to have a shape, as of an allocator that takes another chunk. */
 static uint64_t jumps(uint64_t step)
 {
     return (step > 50 ? 14 : 0) * MB + (step > 95 ? 23 : 0) * MB + (step > 118 ? 16 : 0) * MB +
            (step > 142 ? 18 : 0) * MB;
 }
 
-/* Of those jumps so many tenths are what malloc has got back and keeps; what is in use rises until
- * the pass ends, and by LIVE_A_STEP for good. Resident memory is left undecided, whatever is said
- * of jumps like these. */
-static void run(uint64_t spare_of_ten, uint64_t live_a_step)
+/* SPARE_OF_TEN tenths of these jumps are freed and retained by malloc. The live heap grows until
+ * the epoch ends, and by LIVE_PER_STEP after it. Resident memory is set to undecided, whatever its
+ * own verdict is. */
+static void run(uint64_t spare_of_ten, uint64_t live_per_step)
 {
     assert_int_equal(verdict_init(&in_use, NULL), 0);
     assert_int_equal(verdict_init(&spare, NULL), 0);
     for (uint64_t s = 1; s <= STEPS; s++) {
-        uint64_t used = 200 * MB + (s < PASS ? s : PASS) * MB / 4 + s * live_a_step;
+        uint64_t used = 200 * MB + (s < PASS ? s : PASS) * MB / 4 + s * live_per_step;
 
         read_step(&v, s, used + 100 * MB + jumps(s) + s % 3 * MB / 10);
         read_step(&in_use, s, used);
@@ -53,74 +53,74 @@ static void run(uint64_t spare_of_ten, uint64_t live_a_step)
     verdict_judge(&in_use, NULL, &live);
 }
 
-static void hear(void)
+static void apply_figures(void)
 {
     verdict_apply_free(&r, &v, &live, &in_use, &spare);
 }
 
-static void what_malloc_keeps_is_no_open_question(void **state)
+static void growth_retained_by_the_allocator_is_plateaued(void **state)
 {
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
     run(10, 0);
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_PLATEAUED);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
     assert_true(r.confidence <= 0.7);
     assert_false(r.oom.known);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-    assert_non_null(strstr(text, "what is in use stands"));
+    assert_non_null(strstr(text, "the live heap stopped growing"));
 }
 
-/* Small objects of Python, or mappings: malloc does not know of them. */
-static void what_malloc_does_not_know_stays_open(void **state)
+/* Small Python objects or mappings, which malloc does not count. */
+static void growth_outside_the_heap_stays_undecided(void **state)
 {
     (void)state;
     run(3, 0);
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void what_is_in_use_must_stand(void **state)
+static void growth_with_a_growing_live_heap_stays_undecided(void **state)
 {
     (void)state;
     run(10, MB);
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void a_leak_of_memory_that_nobody_uses_is_open(void **state)
+static void leak_of_retained_memory_becomes_undecided(void **state)
 {
     (void)state;
     run(10, 0);
     r.word = VERDICT_LEAKING;
     r.leak = VERDICT_LEAK_YES;
     r.alarm = true;
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
     assert_false(r.alarm);
 }
 
-/* Few readings leave the slope of what is in use wide, though it is known to stand. */
-static void what_is_in_use_stands_by_its_slope_however_wide(void **state)
+/* With few readings the slope of the live heap is uncertain, although it is level. */
+static void level_live_heap_with_a_wide_slope_counts_as_level(void **state)
 {
     (void)state;
     run(10, 0);
     live.rate_bytes_per_step.value = 0.1 * r.rate_bytes_per_step.value;
     live.rate_bytes_per_step.high = 0.3 * r.rate_bytes_per_step.value;
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_PLATEAUED);
 }
 
-static void what_was_decided_to_be_none_stays(void **state)
+static void allocator_figures_do_not_change_a_decided_verdict(void **state)
 {
     (void)state;
     run(10, 0);
     r.word = VERDICT_STABLE;
     r.leak = VERDICT_LEAK_NO;
-    hear();
+    apply_figures();
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
@@ -129,12 +129,12 @@ static void what_was_decided_to_be_none_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_malloc_keeps_is_no_open_question),
-        TEST(what_malloc_does_not_know_stays_open),
-        TEST(what_is_in_use_must_stand),
-        TEST(a_leak_of_memory_that_nobody_uses_is_open),
-        TEST(what_is_in_use_stands_by_its_slope_however_wide),
-        TEST(what_was_decided_to_be_none_stays),
+        TEST(growth_retained_by_the_allocator_is_plateaued),
+        TEST(growth_outside_the_heap_stays_undecided),
+        TEST(growth_with_a_growing_live_heap_stays_undecided),
+        TEST(leak_of_retained_memory_becomes_undecided),
+        TEST(level_live_heap_with_a_wide_slope_counts_as_level),
+        TEST(allocator_figures_do_not_change_a_decided_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A tree of processes of which some come and go, several leak, or share what they no longer do. */
+/* Process trees: replaced workers, several leaks, and pages that become private. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static struct verdict_interval rate(double value)
     return (struct verdict_interval){true, value, 0.9 * value, 1.1 * value};
 }
 
-/* One that leaks PACE a step and 100 times that a minute, and has grown by 100 MB. */
+/* A process that leaks PACE per step and 100 times that per minute, and has grown by 100 MB. */
 static struct verdict_result leaking(double pace)
 {
     return (struct verdict_result){
@@ -54,7 +54,7 @@ static struct verdict_member member(const struct verdict_result *r, double uniqu
                                    .alive = true};
 }
 
-static void who_comes_and_goes_has_no_say_and_is_a_cost(void **state)
+static void replaced_worker_counts_as_cost_and_not_in_the_verdict(void **state)
 {
     const struct verdict_result passing = leaking(MB);
     const struct verdict_result staying = {.word = VERDICT_STABLE,
@@ -75,13 +75,13 @@ static void who_comes_and_goes_has_no_say_and_is_a_cost(void **state)
     assert_false(tree.has_grower);
     assert_int_equal(tree.growers, 0);
     assert_int_equal(tree.flat[0].count, 2);
-    /* If nobody else is there, it speaks. */
+    /* A replaced worker decides if there is no other process. */
     verdict_tree_judge(members, 1, NULL, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
 }
 
-/* A process that stands and workers that grow by 30 MB each, of which nothing is decided. */
-static void small_ones_that_are_open_have_a_say_together(void **state)
+/* A level process, and undecided workers that grow by 30 MB each. */
+static void small_undecided_processes_count_together(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
                                             .confidence = 0.8,
@@ -104,11 +104,11 @@ static void small_ones_that_are_open_have_a_say_together(void **state)
     assert_int_equal(t.word, VERDICT_UNDECIDED);
     assert_int_equal(t.leak, VERDICT_LEAK_UNKNOWN);
     assert_int_equal(t.growers, 0);
-    assert_int_equal(t.n_flat, 1); /* they are not called flat either */
+    assert_int_equal(t.n_flat, 1); /* the workers are not flat */
     assert_int_equal(t.flat[0].count, 1);
 }
 
-static void the_sum_of_them_may_still_leak(void **state)
+static void tree_can_leak_although_no_process_does(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
     struct verdict_member one = member(&passing, 120 * MB), stays;
@@ -123,7 +123,7 @@ static void the_sum_of_them_may_still_leak(void **state)
     assert_false(tree.has_grower);
 }
 
-static void two_that_leak_leak_together(void **state)
+static void rates_of_two_leaking_processes_add_up(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     struct verdict_member members[2] = {member(&first, 120 * MB), member(&second, 120 * MB)};
@@ -140,8 +140,8 @@ static void two_that_leak_leak_together(void **state)
     assert_true(is_about(r.evidence[0].value[1], 300));
 }
 
-/* Pages that both have are in the growth of each, and leak once. */
-static void what_is_not_known_to_be_its_own_is_not_added(void **state)
+/* Shared pages are part of the growth of both processes, but leak only once. */
+static void rate_of_possibly_shared_memory_is_not_added(void **state)
 {
     const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
     const double unique[] = {0, 20 * MB};
@@ -157,9 +157,9 @@ static void what_is_not_known_to_be_its_own_is_not_added(void **state)
     }
 }
 
-/* A tree over a minute: it rises from the tenth second on, when two are forked of one that has
- * 300 MB; APART is what they have together if each is counted in full. */
-static struct verdict_result hear(double apart_pace)
+/* A tree over one minute. It grows from the tenth second on, when a process of 300 MB forks two
+ * workers. SUMMED_PACE: growth of the sum if each process is counted in full. */
+static struct verdict_result judge_unshared(double summed_pace)
 {
     static struct verdict_series whole, apart;
     struct verdict_result r;
@@ -170,7 +170,7 @@ static struct verdict_result hear(double apart_pace)
         double grown = i < 40 ? 0 : i - 40, full = i < 40 ? 300 * MB : 900 * MB;
 
         verdict_update(&whole, i * SECOND / 4, (uint64_t)(300 * MB + grown * MB));
-        verdict_update(&apart, i * SECOND / 4, (uint64_t)(full + apart_pace * grown));
+        verdict_update(&apart, i * SECOND / 4, (uint64_t)(full + summed_pace * grown));
     }
     r = leaking(MB);
     r.onset_s = 10;
@@ -178,9 +178,9 @@ static struct verdict_result hear(double apart_pace)
     return r;
 }
 
-static void pages_that_are_shared_no_more_are_no_leak(void **state)
+static void shared_pages_that_become_private_are_not_a_leak(void **state)
 {
-    struct verdict_result r = hear(0);
+    struct verdict_result r = judge_unshared(0);
 
     (void)state;
     assert_int_equal(r.word, VERDICT_UNDECIDED);
@@ -188,23 +188,23 @@ static void pages_that_are_shared_no_more_are_no_leak(void **state)
     assert_false(r.alarm);
 }
 
-static void memory_that_is_new_is(void **state)
+static void new_memory_in_shared_workers_is_a_leak(void **state)
 {
     (void)state;
-    assert_int_equal(hear(MB).word, VERDICT_LEAKING);
-    assert_int_equal(hear(3 * MB).word, VERDICT_LEAKING); /* all three map it */
+    assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
+    assert_int_equal(judge_unshared(3 * MB).word, VERDICT_LEAKING); /* all three map it */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_comes_and_goes_has_no_say_and_is_a_cost),
-        cmocka_unit_test(small_ones_that_are_open_have_a_say_together),
-        cmocka_unit_test(the_sum_of_them_may_still_leak),
-        cmocka_unit_test(two_that_leak_leak_together),
-        cmocka_unit_test(what_is_not_known_to_be_its_own_is_not_added),
-        cmocka_unit_test(pages_that_are_shared_no_more_are_no_leak),
-        cmocka_unit_test(memory_that_is_new_is),
+        cmocka_unit_test(replaced_worker_counts_as_cost_and_not_in_the_verdict),
+        cmocka_unit_test(small_undecided_processes_count_together),
+        cmocka_unit_test(tree_can_leak_although_no_process_does),
+        cmocka_unit_test(rates_of_two_leaking_processes_add_up),
+        cmocka_unit_test(rate_of_possibly_shared_memory_is_not_added),
+        cmocka_unit_test(shared_pages_that_become_private_are_not_a_leak),
+        cmocka_unit_test(new_memory_in_shared_workers_is_a_leak),
     };
 
     return cmocka_run_group_tests_name("verdict_tree", tests, NULL, NULL);

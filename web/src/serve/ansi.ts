@@ -1,12 +1,12 @@
-// A log as lines of plain text: escape codes taken out, what overwrites itself shown as it stands, bounded.
+// A log as lines of plain text: escape codes are removed, overwritten lines show their last state, lengths are bounded.
 
-// CSI, OSC and the like up to BEL or ST, two-character escapes; then what is left of control characters.
+// CSI, OSC and similar sequences up to BEL or ST, two-character escapes, then other control characters.
 const escapes = /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ\\`a-~])/g;
 const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const longestLine = 4096;
 
-// RAW has no line feed. A progress bar writes over itself after \r: its last word holds.
+// RAW has no line feed. A progress bar overwrites itself after \r: its last text counts.
 export function plain(raw: string): string {
   const parts = raw.replace(escapes, "").replace(unfinished, "").split("\r").filter((p) => p.trim() !== "");
   const text = (parts.pop() ?? "").replace(controls, "");
@@ -14,9 +14,9 @@ export function plain(raw: string): string {
 }
 
 export class LogText {
-  private raw = ""; // of the line that has no end yet
+  private raw = ""; // the incomplete last line
 
-  // The lines that TEXT has ended.
+  // The lines that TEXT completes.
   add(text: string): string[] {
     const pieces = (this.raw + text).split("\n");
     this.raw = bounded(pieces.pop() ?? "");
@@ -32,7 +32,7 @@ export class LogText {
   }
 }
 
-// An endless line is kept from its last \r on, or its beginning.
+// A very long line is kept from its last \r on, or its beginning.
 function bounded(raw: string): string {
   if (raw.length <= 4 * longestLine) return raw;
   const kept = raw.slice(raw.lastIndexOf("\r", raw.length - 2) + 1);

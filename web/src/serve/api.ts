@@ -1,4 +1,4 @@
-// The server's interface (docs/api.md): its documents and how they are asked for.
+// The server's API (docs/reference/api.md): the types of its documents, and requests.
 
 import { secrets } from "./session";
 
@@ -100,14 +100,14 @@ export interface Sample {
   gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
   processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
 }
-// Of the guard, or a new life of the job; changes of state come with the job.
+// An action of the guard, or a restart of the job; state changes are part of the job.
 export interface Happening {
   kind?: string;
   t_s?: number | null;
   act?: string;
   why?: string | null;
   segment?: number | null;
-  started?: string; // of a segment
+  started?: string; // start of a segment
 }
 
 export class ApiError extends Error {
@@ -119,25 +119,25 @@ export class ApiError extends Error {
 export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
 
 const usualPatience_s = 30;
-export const readingPatience_s = 150; // for what a whole recording is read for
+export const readingPatience_s = 150; // for answers that require the whole recording
 let onLoggedOut = () => {};
 
-// Hears of every answer that says that nobody is logged in.
+// Called for every answer with status 401.
 export function whenLoggedOut(callback: () => void): void {
   onLoggedOut = callback;
 }
 
 async function messageOf(answer: Response): Promise<string> {
   try {
-    const told = (await answer.json()) as { error?: { message?: string } };
-    if (told.error?.message) return told.error.message;
+    const doc = (await answer.json()) as { error?: { message?: string } };
+    if (doc.error?.message) return doc.error.message;
   } catch {
-    // Not ours: a proxy's, or cut off.
+    // Not an answer of the server: from a proxy, or truncated.
   }
   return `the server answered ${answer.status}`;
 }
 
-// The answer of PATH under /api/v1; an ApiError where it is an error, with status 0 where there is none.
+// The answer of PATH under /api/v1. Throws an ApiError for an error, with status 0 if the server does not answer.
 export async function ask(path: string, more: RequestInit = {}, patience_s = usualPatience_s): Promise<Response> {
   let answer: Response;
   const giveUp = new AbortController();
@@ -157,7 +157,7 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
   throw error;
 }
 
-// What is in ANSWER; a server that goes in the middle of it is one that is away.
+// The body of ANSWER; a connection that breaks in the middle is an ApiError with status 0.
 export async function bodyOf(answer: Response): Promise<ArrayBuffer> {
   try {
     return await answer.arrayBuffer();

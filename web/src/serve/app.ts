@@ -1,4 +1,4 @@
-// What the views of the page share: where to go, what to say, who may change something.
+// Shared by the views of the page: navigation, announcements, and the right to change jobs.
 
 import { Viewer } from "./live";
 
@@ -11,8 +11,8 @@ export interface View extends Viewer {
 export interface App {
   readonly canWrite: boolean;
   go(path: string): void;
-  // Says it to those who cannot see it.
-  tell(text: string): void;
-  // After a view's title or wants changed.
+  // Announces TEXT to screen readers.
+  announce(text: string): void;
+  // Called when a view's title or wants have changed.
   changed(): void;
 }

@@ -1,4 +1,4 @@
-// The server's time: the clock of this machine may be another.
+// The server's time, which may differ from this machine's clock.
 
 let ahead_s = 0;
 

@@ -1,11 +1,18 @@
-// Why memory is what it is: the hypotheses of `ebb diagnose`, each with what speaks for and against it, and what to do.
+// The diagnosis of `ebb diagnose`: in brief the place and the fix; in full every hypothesis with its evidence, and all advice.
 
 import { ApiError, get, readingPatience_s } from "./api";
 import { h, oneLine, setText } from "./dom";
 
+interface Frame {
+  function?: string | null;
+  file?: string | null;
+  line?: number | null;
+}
 interface Hypothesis {
   title: string;
+  code?: string | null;
   word: string;
+  site?: (Frame & { in_program?: Frame | null }) | null;
   share?: number | null;
   for?: string[];
   against?: string[];
@@ -28,25 +35,42 @@ function side(name: string, title: string, list: string[] | undefined): HTMLElem
 }
 
 function hypothesis(one: Hypothesis, isOpen: boolean): HTMLElement {
-  const share = one.share != null && one.share > 0 ? `, ${Math.round(one.share * 100)} % of it` : "";
+  const share = one.share != null && one.share > 0 ? `, ${Math.round(one.share * 100)} % of the growth` : "";
   return h("details", { class: "hypothesis", open: isOpen },
     h("summary", {}, h("span", { class: "word" }, `${one.word}${share}`), " ", oneLine(one.title)),
-    side("for", "for it", one.for), side("against", "against it", one.against), side("absent", "not known", one.absent),
-    one.decide ? h("p", { class: "decide" }, "What would decide it: ", oneLine(one.decide)) : null);
+    side("for", "evidence for", one.for), side("against", "evidence against", one.against), side("absent", "not measured", one.absent),
+    one.decide ? h("p", { class: "decide" }, "To decide: ", oneLine(one.decide)) : null);
+}
+
+// "train.py:29 in main()": the innermost line of the program itself, else the allocating line.
+export function placeOf(site: Hypothesis["site"]): string | null {
+  const frame = site?.in_program ?? site;
+  if (!frame?.file && !frame?.function) return null;
+  const at = frame.file ? `${frame.file}${frame.line != null ? `:${frame.line}` : ""}` : "";
+  const inside = frame.function ? `${frame.function}()` : "";
+  return [at, inside].filter(Boolean).join(" in ");
 }
 
 export class DiagnosisView {
   private readonly content = h("div");
   private readonly note = h("p", { class: "quiet", role: "status" });
-  private readonly again = h("button", { type: "button", onclick: () => void this.read() }, "Look again");
+  private readonly again = h("button", { type: "button", onclick: () => void this.read() }, "Diagnose again");
+  readonly brief = h("div", { class: "brief", "aria-label": "Place and fix" });
   readonly root: HTMLElement;
+  private first: Hypothesis | null = null;
   private asked = 0;
 
-  constructor(private readonly id: number) {
+  // ONREAD is called when a diagnosis has been read.
+  constructor(private readonly id: number, private readonly onRead: () => void) {
     this.root = h("section", { id: "diagnosis", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis"), this.content, this.note, h("div", { class: "tools" }, this.again));
   }
 
-  // A whole recording is read for it: asked for once, and when somebody wants it again.
+  // The stable code of the first hypothesis, for `ebb explain`.
+  get code(): string | null {
+    return this.first?.code ?? null;
+  }
+
+  // The server reads the whole recording for this, so it is read once, and again on request.
   async read(): Promise<void> {
     const asked = ++this.asked;
     this.again.disabled = true;
@@ -55,6 +79,7 @@ export class DiagnosisView {
       const answer = await get<Diagnosis>(`/jobs/${this.id}/diagnosis`, readingPatience_s);
       if (asked !== this.asked) return;
       this.show(answer);
+      this.onRead();
       setText(this.note, "");
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
@@ -68,19 +93,30 @@ export class DiagnosisView {
     const all = d.hypotheses ?? [];
     const first = all.filter((one) => shownFirst.includes(one.word));
     const rest = all.filter((one) => !shownFirst.includes(one.word));
+    this.first = first[0] && first[0].word !== "possible" ? first[0] : null;
+    this.showBrief(d);
     this.content.replaceChildren();
     if (d.verdict) this.content.append(h("p", {}, oneLine(d.verdict)));
     if (d.advice?.length) {
-      this.content.append(h("h3", {}, "What to do"), h("ul", { class: "advice" }, ...d.advice.map((a) =>
+      this.content.append(h("h3", {}, "Advice"), h("ul", { class: "advice" }, ...d.advice.map((a) =>
         h("li", {}, oneLine(a.what), a.effect ? h("em", {}, ` – ${oneLine(a.effect)}`) : null))));
     }
-    if (first.length) this.content.append(h("h3", {}, "Hypotheses, the one that explains most first"));
+    if (first.length) this.content.append(h("h3", {}, "Hypotheses, most likely first"));
     first.forEach((one, i) => this.content.append(hypothesis(one, i === 0 && one.word !== "possible")));
     if (rest.length) {
-      this.content.append(h("details", { class: "group" }, h("summary", {}, `${rest.length} that are unlikely, ruled out or cannot be tested`), ...rest.map((one) => hypothesis(one, false))));
+      this.content.append(h("details", { class: "group" }, h("summary", {}, `${rest.length} more: unlikely, ruled out or not testable`), ...rest.map((one) => hypothesis(one, false))));
     }
     if (d.absent?.length) {
-      this.content.append(h("details", { class: "group" }, h("summary", {}, "What was not measured"), h("ul", {}, ...d.absent.map((text) => h("li", {}, oneLine(text))))));
+      this.content.append(h("details", { class: "group" }, h("summary", {}, "Not measured"), h("ul", {}, ...d.absent.map((text) => h("li", {}, oneLine(text))))));
     }
+  }
+
+  private showBrief(d: Diagnosis): void {
+    const place = placeOf(this.first?.site);
+    const fix = d.advice?.[0];
+    this.brief.replaceChildren();
+    if (!this.first) return;
+    this.brief.append(h("p", { class: "place" }, place ? h("code", {}, `→ ${oneLine(place)}`) : null, place ? " " : "", oneLine(this.first.title)));
+    if (fix) this.brief.append(h("p", { class: "fix" }, h("b", {}, "help: "), oneLine(fix.what)));
   }
 }

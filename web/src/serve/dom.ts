@@ -1,4 +1,4 @@
-// Elements, made without markup: whatever comes from the server becomes text.
+// Creates elements without markup: everything from the server becomes text.
 
 type Child = Node | string | null | false | undefined;
 type Props = Record<string, string | number | boolean | EventListener | undefined>;
@@ -25,7 +25,7 @@ export function setClass(element: Element, name: string): void {
 
 const controls = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-// Text of others on one line: what would move the cursor or turn the direction is shown, not done.
+// Foreign text on one line, with control and direction characters made visible.
 export function oneLine(text: string): string {
   return text.replace(controls, (c) => (c === "\n" ? "\\n" : c === "\t" ? " " : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }
@@ -33,7 +33,7 @@ export function oneLine(text: string): string {
 let waiting = 0;
 const jobs = new Set<() => void>();
 
-// Calls each DRAW once before the next picture, however often it was asked for.
+// Calls each DRAW once before the next frame, however often it was requested.
 export function soon(draw: () => void): void {
   jobs.add(draw);
   waiting ||= requestAnimationFrame(() => {

@@ -1,4 +1,4 @@
-// The page of one job: what it is at, its memory, its log, why, and what can be done with it.
+// The page of one job, in the order of the summary of `ebb run`: the verdict, the place, the fix, the numbers, the next command; then plots, log and the rest.
 
 import { ApiError, Change, get, Happening, isEnded, Job, JobRequest, readingPatience_s, Samples, send, State } from "./api";
 import { App, View } from "./app";
@@ -17,7 +17,7 @@ import * as format from "../shared/format";
 import * as words from "./words";
 
 const points = 1200;
-const readAgain_ms = 20000; // of the samples
+const readAgain_ms = 20000; // between two readings of the samples
 
 function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
   if (value === null) return null;
@@ -39,11 +39,12 @@ export class JobView implements View {
   private readonly progress = new ProgressBar();
   private readonly verdict = h("div", { class: "verdict" });
   private readonly figures = h("dl", { class: "figures" });
+  private readonly next = h("p", { class: "next quiet" });
   private readonly history = h("tbody");
   private readonly request = h("dl", { class: "facts" });
   private readonly problem = h("p", { class: "error", role: "alert" });
   private readonly content: HTMLElement;
-  private readonly checkpoint = h("button", { type: "button", onclick: () => void this.act("checkpoint", {}, "The job was asked for a checkpoint.") }, "Checkpoint");
+  private readonly checkpoint = h("button", { type: "button", onclick: () => void this.act("checkpoint", {}, "Checkpoint requested.") }, "Checkpoint");
   private readonly cancel = h("button", { type: "button", onclick: () => this.confirm.showModal() }, "Cancel");
   private readonly rerun = h("button", { type: "button", onclick: () => void this.runAgain() }, "Run again");
   private readonly edit = h("button", { type: "button", onclick: () => void this.change() }, "Change and run");
@@ -52,7 +53,7 @@ export class JobView implements View {
   private job: Job | null = null;
   private changes: Change[] = [];
   private asked = 0;
-  private isTold = false; // something came live while the job was being read
+  private isUpdated = false; // a live message arrived while the job was being read
   private readSamples_ms = 0;
   private later = 0;
   private drawnFigures = "";
@@ -62,17 +63,18 @@ export class JobView implements View {
   constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
     this.wants = { jobs: false, job: id, log: true };
     this.log = new LogView(id);
-    this.diagnosis = new DiagnosisView(id);
+    this.diagnosis = new DiagnosisView(id, () => soon(this.draw));
     const { view } = secrets();
     this.report.href = `/api/v1/jobs/${id}/report${view ? `?view=${view}` : ""}`;
     this.confirm = this.confirmDialog();
     const buttons = h("div", { class: "tools actions" }, ...(app.canWrite ? [this.checkpoint, this.cancel, this.rerun, this.edit] : []), this.report);
     this.content = h("div", { hidden: true },
-      h("div", { class: "state-line" }, this.badge.root, this.reason), this.progress.root, buttons, this.verdict, this.figures,
+      h("div", { class: "state-line" }, this.badge.root, this.reason), this.progress.root,
+      h("div", { class: "answer" }, this.verdict, this.diagnosis.brief), this.figures, this.next, buttons,
       this.plots.root, this.log.root, this.diagnosis.root,
-      h("section", { "aria-label": "What happened" }, h("h2", {}, "What happened"),
-        h("div", { class: "scroll" }, h("table", { class: "happened" }, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
-      h("section", { "aria-label": "Request" }, h("h2", {}, "As it was asked for"), this.request));
+      h("section", { "aria-label": "History" }, h("h2", {}, "History"),
+        h("div", { class: "scroll" }, h("table", { class: "happened" }, h("thead", {}, h("tr", {}, ...["Time", "Event", "Reason"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
+      h("section", { "aria-label": "Request" }, h("h2", {}, "Request"), this.request));
     setText(this.heading, `Job ${id}`);
     this.root = h("div", {}, this.dialog.root, this.confirm, this.heading, this.problem, this.content);
   }
@@ -90,7 +92,7 @@ export class JobView implements View {
 
   async refresh(isWhole: boolean): Promise<void> {
     const asked = ++this.asked;
-    this.isTold = false;
+    this.isUpdated = false;
     let job: Job;
     try {
       job = await get<Job>(`/jobs/${this.id}`);
@@ -100,9 +102,9 @@ export class JobView implements View {
     }
     if (asked !== this.asked) return;
     this.changes = job.changes ?? this.changes;
-    this.setJob(this.isTold && this.job ? this.job : job);
+    this.setJob(this.isUpdated && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
-    // What was written down too late for this reading comes with the next.
+    // The recording is written with some delay: the newest samples arrive with the next reading.
     clearTimeout(this.later);
     if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
@@ -112,7 +114,7 @@ export class JobView implements View {
     if (message.type === "machine") return;
     if (message.type === "job") {
       if (message.job.id !== this.id) return;
-      this.isTold = true;
+      this.isUpdated = true;
       this.setJob(message.job);
       return;
     }
@@ -143,7 +145,7 @@ export class JobView implements View {
     setText(this.problem, oneLine(why));
   }
 
-  // Without a live stream the job's own figures are the samples in between.
+  // Without a live stream, the job's current memory serves as a sample between two readings.
   private async readSamples(isWhole: boolean, asked: number): Promise<void> {
     if (this.job?.started_s == null) return;
     const now = Date.now();
@@ -196,11 +198,11 @@ export class JobView implements View {
 
   private stateChanged(before: State | null, job: Job): void {
     if (before) {
-      this.app.tell(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
+      this.app.announce(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
       if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // A recording says most once it is whole.
+    // The diagnosis is most accurate when the recording is complete.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 
@@ -216,9 +218,11 @@ export class JobView implements View {
     this.checkpoint.disabled = job.state !== "running";
     this.cancel.disabled = job.state === "stopping";
     this.report.hidden = !job.run_dir;
-    this.diagnosis.root.hidden = !job.run_dir;
+    this.diagnosis.root.hidden = this.next.hidden = !job.run_dir;
+    this.diagnosis.brief.hidden = !job.run_dir || job.verdict?.leak === false;
     this.drawVerdict(job);
     this.drawFigures(job);
+    this.drawNext(job);
     this.drawHistory();
     this.drawRequest(job);
   };
@@ -228,14 +232,22 @@ export class JobView implements View {
     this.verdict.hidden = !v;
     if (!v) return;
     setClass(this.verdict, `verdict ${words.verdictClass(v)}`);
-    const oom = isEnded(job.state) ? null : words.outOfMemory(v);
-    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null && v.verdict !== "undecided" ? `confidence ${Math.round(v.confidence * 100)} %` : null];
-    const text = JSON.stringify([v.verdict, v.sentence, rest]);
+    const answer = words.answerOf(v, isEnded(job.state));
+    const code = v.leak !== false ? this.diagnosis.code : null;
+    const text = JSON.stringify([v.verdict, v.sentence, answer, code]);
     if (this.verdict.dataset.text === text) return;
     this.verdict.dataset.text = text;
     this.verdict.replaceChildren(
-      h("p", { class: "headline" }, h("b", {}, v.verdict), " ", oneLine(v.sentence ?? "")),
-      h("p", { class: "quiet" }, rest.filter(Boolean).join(" · ")));
+      h("p", { class: "headline" }, h("b", {}, v.verdict), answer ? `: ${answer}` : "", code ? h("code", {}, ` [${oneLine(code)}]`) : null),
+      h("p", { class: "quiet" }, oneLine(v.sentence ?? "")));
+  }
+
+  private drawNext(job: Job): void {
+    const code = job.verdict?.leak === false ? null : this.diagnosis.code;
+    const commands = [`ebb show ${this.id}`, ...(code ? [`ebb explain ${code}`] : [])];
+    if (this.next.dataset.text === commands.join()) return;
+    this.next.dataset.text = commands.join();
+    this.next.replaceChildren("In a terminal: ", ...commands.flatMap((c, i) => [i ? " · " : "", h("code", {}, oneLine(c))]));
   }
 
   private drawFigures(job: Job): void {
@@ -244,12 +256,12 @@ export class JobView implements View {
     const list: [string, string | null, string | null][] = [
       ["Memory", isEnded(job.state) ? null : sizeOf(m.job_bytes), m.unique_bytes != null ? `${format.size(m.unique_bytes)} unique` : null],
       ["Peak", sizeOf(m.peak_bytes), null],
-      ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} left` : null],
+      ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} headroom` : null],
       ["GPU memory", sizeOf(m.gpu_bytes), job.gpus?.length ? `GPU ${job.gpus.join(", ")}` : null],
       ["Speed", job.progress?.steps_per_s != null ? `${format.count(job.progress.steps_per_s)} steps/s` : null, job.progress?.epoch != null ? `epoch ${format.count(job.progress.epoch)}` : null],
       ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, serverNow_s()) || null],
       ["Ended", job.ended_s != null ? words.clock(job.ended_s) : null, job.status != null ? `status ${job.status}` : null],
-      ["Given back", back ? (back.clean ? "all of it" : "not all") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of the host` : null],
+      ["Memory returned", back ? (back.clean ? "completely" : "not completely") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of host memory` : null],
     ];
     const text = JSON.stringify(list);
     if (text === this.drawnFigures) return;
@@ -261,7 +273,7 @@ export class JobView implements View {
     const t0 = this.job?.started_s ?? 0;
     const rows = [
       ...this.changes.map((c) => [c.t_s, c.state, c.reason ?? ""] as const),
-      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), e.kind === "segment" ? "started again" : `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
+      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), e.kind === "segment" ? "restarted" : `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
     ].sort((a, b) => a[0] - b[0]);
     const text = JSON.stringify(rows);
     if (text === this.drawnHistory) return;
@@ -271,7 +283,7 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // what of it may still change
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // the only parts that can change
     if (asked === this.drawnRequest) return;
     this.drawnRequest = asked;
     this.request.replaceChildren();
@@ -280,13 +292,13 @@ export class JobView implements View {
     add("command", shell.join(job.command ?? []), true);
     add("folder", job.cwd);
     add("limit", job.limit);
-    add("set aside", job.memory_bytes != null ? `${format.size(job.memory_bytes)} (${job.memory_from ?? "?"})` : null);
+    add("memory reserved", job.memory_bytes != null ? `${format.size(job.memory_bytes)} (${job.memory_from ?? "?"})` : null);
     add("GPUs", job.gpus_wanted ? String(job.gpus_wanted) : null);
     add("priority", job.priority ? String(job.priority) : null);
     add("after", job.after?.length ? job.after.join(", ") : null);
-    add("again", job.rerun_of != null ? `of job ${job.rerun_of}` : null);
+    add("rerun of", job.rerun_of != null ? `job ${job.rerun_of}` : null);
     for (const [key, value] of Object.entries(job.options ?? {})) add(`--${key}`, value === true ? "yes" : String(value));
-    add("variables", job.env?.length ? job.env.join(", ") : null);
+    add("environment", job.env?.length ? job.env.join(", ") : null);
     add("run folder", job.run_dir, true);
   }
 
@@ -295,27 +307,27 @@ export class JobView implements View {
     const submit = (e: Event) => {
       e.preventDefault();
       this.confirm.close();
-      void this.act("cancel", reason.value.trim() ? { reason: reason.value.trim() } : {}, "The job is being stopped.");
+      void this.act("cancel", reason.value.trim() ? { reason: reason.value.trim() } : {}, "The job is being cancelled.");
     };
     return h("dialog", { "aria-labelledby": "cancel-title" }, h("form", { class: "submit", onsubmit: submit },
       h("h2", { id: "cancel-title" }, `Cancel job ${this.id}?`),
-      h("p", {}, "It is asked to end, and killed with everything it started when its time is over. What it has not saved is lost."),
-      h("div", { class: "field line" }, h("label", { for: "cancel-reason" }, "Why (may be left empty)"), reason),
-      h("div", { class: "tools" }, h("button", { type: "submit", class: "danger" }, "Cancel the job"), h("button", { type: "button", onclick: () => this.confirm.close() }, "Let it run"))));
+      h("p", {}, "The job is asked to exit. After its grace period all its processes are killed, and unsaved work is lost."),
+      h("div", { class: "field line" }, h("label", { for: "cancel-reason" }, "Reason (optional)"), reason),
+      h("div", { class: "tools" }, h("button", { type: "submit", class: "danger" }, "Cancel the job"), h("button", { type: "button", onclick: () => this.confirm.close() }, "Keep it running"))));
   }
 
   private async act(what: string, body: unknown, done: string): Promise<void> {
     setText(this.problem, "");
     try {
       await send("POST", `/jobs/${this.id}/${what}`, body);
-      this.app.tell(done);
+      this.app.announce(done);
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
       setText(this.problem, oneLine(problem.message));
     }
   }
 
-  // The values of its variables are told to those alone who may run jobs.
+  // Values of environment variables are sent only to users who may run jobs.
   private async change(): Promise<void> {
     setText(this.problem, "");
     try {

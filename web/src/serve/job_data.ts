@@ -1,4 +1,4 @@
-// What is known of a job over time: read as a whole, then added to as it comes. Bounded, however long the job runs.
+// The series, marks and events of a job: read once, then extended by live messages. Bounded, however long the job runs.
 
 import { Happening, Mark, Sample, Samples } from "./api";
 import { Series } from "./series";
@@ -9,7 +9,7 @@ const mostMarks = 2000;
 export const mostEvents = 300;
 const mostRecent = 600; // samples that may not be in the recording yet
 
-// Acts of the guard as they are; of segments those after the first, by the time since that began.
+// The actions of the guard, and all segments except the first as restarts, at the time since the first segment.
 export function happenings(events: Happening[]): Happening[] {
   const parse = (e: Happening | undefined) => Date.parse((e?.started ?? "").replace(/([+-]\d\d)(\d\d)$/, "$1:$2"));
   const began_ms = parse(events.find((e) => e.kind === "segment"));
@@ -18,7 +18,7 @@ export function happenings(events: Happening[]): Happening[] {
 }
 
 export function startedAgain(t_s: number): Happening {
-  return { kind: "segment", t_s, act: "started again" };
+  return { kind: "segment", t_s, act: "restarted" };
 }
 
 export interface ProcessSeries {
@@ -31,20 +31,20 @@ export interface ProcessSeries {
 export interface GpuSeries {
   index: number;
   name: string;
-  memory: Series; // of the job, of all
+  memory: Series; // used by the job, and by all processes
 }
 
 export class JobData {
-  readonly job = new Series(["low", "high", "last"]); // lowest and highest of the job, unique
+  readonly job = new Series(["low", "high", "last"]); // lowest and highest of the job, and its unique memory
   readonly processes = new Map<number, ProcessSeries>();
   readonly gpus = new Map<number, GpuSeries>();
   marks: Mark[] = [];
   events: Happening[] = [];
   limit: number | null = null;
-  until_s = 0; // the newest time that is known of
+  until_s = 0; // time of the newest data
   private recent: Sample[] = [];
 
-  // Takes the place of everything but events, and of what came live after the end of it: a recording is written with some delay.
+  // Replaces everything but events and live data newer than the recording, which is written with some delay.
   read(s: Samples): void {
     const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
     this.job.clear();
@@ -78,7 +78,7 @@ export class JobData {
   addMark(mark: Mark): void {
     if (mark.kind === "step" || mark.kind === "substep") return;
     this.marks.push(mark);
-    // Every other one: what is left still says how often it happened.
+    // Drops every other mark, so that the rest still shows their frequency.
     if (this.marks.length > mostMarks) this.marks = this.marks.filter((_, i) => i % 2 === 1);
   }
 
@@ -106,7 +106,7 @@ export class JobData {
     one.rss.add(t, [rss]);
   }
 
-  // Of the processes that are not told of any more, the smallest.
+  // Drops the smallest of the processes that have no new samples.
   private forget(now_s: number): boolean {
     const gone = [...this.processes.values()].filter((p) => p.rss.last_s < now_s - 10);
     if (!gone.length) return false;

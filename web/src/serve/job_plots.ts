@@ -1,4 +1,4 @@
-// The plots of a job: made once, then fed; made anew only when their lines are others.
+// The plots of a job: created once and updated; created again only if their lines change.
 
 import { Job, Sample, Samples } from "./api";
 import { h, oneLine, soon } from "./dom";
@@ -10,30 +10,30 @@ import { onThemeChange } from "../shared/theme";
 
 const drawEvery_ms = 500;
 const closerAfter_ms = 300;
-const margin = 0.1; // of a part, read on both sides of it
-const mostLines = 7; // of processes: more cannot be told apart
+const margin = 0.1; // fraction of the zoomed range that is read beyond each side
+const mostLines = 7; // lines of processes: more could not be distinguished
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
 export class JobPlots {
   private readonly area = h("div", { class: "plots" });
   private readonly whole = h("button", { type: "button", disabled: true, onclick: () => this.group.zoom(null, null) }, "Whole run");
-  private readonly none = h("p", { class: "quiet" }, "Nothing was measured.");
+  private readonly none = h("p", { class: "quiet" }, "No samples.");
   readonly root = h("section", { "aria-label": "Memory" }, h("h2", {}, "Memory"),
-    h("div", { class: "tools" }, this.whole, h("span", { class: "quiet" }, "Drag across a plot to look closer.")), this.none, this.area);
+    h("div", { class: "tools" }, this.whole, h("span", { class: "quiet" }, "Drag across a plot to zoom in.")), this.none, this.area);
   private readonly group = new PlotGroup(this.area, (isPart) => this.zoomed(isPart));
   private plots: Plot[] = [];
   private shape = "";
   private job: Job | null = null;
   private waiting = 0;
   private drawn_ms = 0;
-  private closer: JobData | null = null; // a part of it, read more finely
+  private closer: JobData | null = null; // the zoomed range, read with more detail
   private closerRange: [number, number] = [0, 0];
-  private asked: string | null = null; // which part was asked for last
+  private asked: string | null = null; // the range that was requested last
   private reading = 0;
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
-  // READ: the samples between two times, as finely as a plot can show them.
+  // READ returns the samples between two times, as detailed as a plot can show them.
   constructor(private readonly all: JobData, private readonly read: (from_s: number, to_s: number) => Promise<Samples | null>) {
     addEventListener("resize", this.resized);
     this.unlisten = onThemeChange(() => {
@@ -50,13 +50,13 @@ export class JobPlots {
     this.group.clear([0, 1]);
   }
 
-  // What came live, for the part that is looked at too.
+  // Adds a live sample, also to the zoomed range.
   add(sample: Sample): void {
     this.all.add(sample);
     if (sample.t_s <= this.closerRange[1]) this.closer?.add(sample);
   }
 
-  // As often as somebody can follow.
+  // Redraws at a limited rate.
   show(job: Job): void {
     this.job = job;
     this.waiting ||= window.setTimeout(() => {
@@ -65,7 +65,7 @@ export class JobPlots {
     }, Math.max(0, this.drawn_ms + drawEvery_ms - performance.now()));
   }
 
-  // What is looked at more closely; the whole where nothing finer is known.
+  // The data of the zoomed range, or all of it.
   private get data(): JobData {
     const part = this.group.shown;
     const isCovered = part && this.closerRange[0] <= part[0] && this.closerRange[1] >= part[1];
@@ -140,7 +140,7 @@ export class JobPlots {
     if (unique.some((v) => v !== null)) lines.push({ label: "unique", x: t, y: unique, colour: 5, thin: true });
     return {
       title: "Memory of the job",
-      note: `What its processes share is counted once. Unique: what is shared with nobody.${forecast ? " Dotted: where the verdict expects it to go." : ""}`,
+      note: `Shared memory is counted once. Unique: not shared with any process.${forecast ? " Dotted: the forecast of the verdict." : ""}`,
       lines, unit: "B", byStep: false, markers: this.markers(), key: true, limit: limit ?? undefined, forecast,
     };
   }
@@ -149,7 +149,7 @@ export class JobPlots {
     const list = [...this.data.processes.values()].filter((p) => p.rss.length > 1).sort((a, b) => b.peak - a.peak).slice(0, mostLines);
     list.sort((a, b) => a.pid - b.pid);
     const lines = list.map((p, i): Line => ({ label: `${p.pid} ${oneLine(p.name)}${p.role ? ` (${oneLine(p.role)})` : ""}`, x: p.rss.t, y: p.rss.columns[0], colour: i, thin: i > 0 }));
-    const note = this.data.processes.size > mostLines ? `Resident memory of the ${mostLines} largest.` : "Resident memory; what processes share is in each of them.";
+    const note = this.data.processes.size > mostLines ? `Resident memory of the ${mostLines} largest.` : "Resident memory; shared memory is counted in each process.";
     return { title: "Memory by process", note, lines, unit: "B", byStep: false, markers: this.markers() };
   }
 

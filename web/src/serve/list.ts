@@ -1,4 +1,4 @@
-// The jobs, newest first: one row each, kept current.
+// The list of jobs, newest first: one row each, updated live.
 
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";
@@ -71,7 +71,7 @@ class Row {
 
 function memoryText(job: Job): string {
   const m = job.memory;
-  if (!m) return job.memory_bytes != null ? `${format.size(job.memory_bytes)} set aside` : "";
+  if (!m) return job.memory_bytes != null ? `${format.size(job.memory_bytes)} reserved` : "";
   const peak = m.peak_bytes != null ? `peak ${format.size(m.peak_bytes)}` : "";
   const now = m.job_bytes != null && !isEnded(job.state) ? format.size(m.job_bytes) : "";
   const limit = m.limit_bytes != null ? ` of ${format.size(m.limit_bytes)}` : "";
@@ -80,7 +80,7 @@ function memoryText(job: Job): string {
 
 function timeText(job: Job): string {
   if (job.started_s != null) return words.clock(job.started_s);
-  return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
+  return job.submitted_s != null ? `submitted ${words.clock(job.submitted_s)}` : "";
 }
 
 function matches(job: Job, state: string): boolean {
@@ -102,12 +102,12 @@ export class ListView implements View {
   private readonly older = h("button", { type: "button", onclick: () => this.page(this.oldest) }, "Older");
   private readonly newest = h("button", { type: "button", onclick: () => this.page(null) }, "Newest");
   private readonly state = h("select", { id: "filter-state", onchange: () => this.filter() });
-  private readonly name = h("input", { id: "filter-name", type: "search", autocomplete: "off", spellcheck: "false", list: "filter-names", placeholder: "the whole name", oninput: () => this.typed() });
+  private readonly name = h("input", { id: "filter-name", type: "search", autocomplete: "off", spellcheck: "false", list: "filter-names", placeholder: "exact name", oninput: () => this.typed() });
   private readonly names = h("datalist", { id: "filter-names" });
-  private readonly fresh = new Set<number>(); // told live while the list was being read
+  private readonly fresh = new Set<number>(); // updated live while the list was being read
   private before: number | null = null;
   private hasMore = false;
-  private oldest: number | null = null; // of the page
+  private oldest: number | null = null; // the oldest job of the page
   private asked = 0;
   private reading = 0;
   private typing = 0;
@@ -167,7 +167,7 @@ export class ListView implements View {
   private takeJob(job: Job): void {
     const old = this.jobs.get(job.id);
     if (!old && !this.belongs(job)) return;
-    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${words.nameOf(job)}: ${job.state}`);
+    if (old && old.state !== job.state) this.app.announce(`job ${job.id} ${words.nameOf(job)}: ${job.state}`);
     if (matches(job, this.state.value)) this.jobs.set(job.id, job);
     else this.jobs.delete(job.id);
     this.note(job.id);
@@ -177,7 +177,7 @@ export class ListView implements View {
     if (this.reading > 0) this.fresh.add(id);
   }
 
-  // A job that is not in the list yet: what the server would put there is known without asking, but for names.
+  // Whether a job that is not in the list yet belongs in it.
   private belongs(job: Job): boolean {
     if (this.before !== null || !matches(job, this.state.value)) return false;
     const name = this.name.value.trim();
@@ -185,7 +185,7 @@ export class ListView implements View {
     return isNewer && (!name || job.name === name);
   }
 
-  // What is at work stands before what waits, however much that is.
+  // Running jobs come before queued ones on the first page.
   private get isPinned(): boolean {
     return this.before === null && this.state.value === "";
   }
@@ -198,7 +198,7 @@ export class ListView implements View {
     return query;
   }
 
-  // The jobs of the page in its order; what is beyond its end is forgotten.
+  // The jobs of the page in order; jobs beyond its end are dropped.
   private arrange(): Job[] {
     const all = [...this.jobs.values()].sort((a, b) => b.id - a.id);
     const first = this.isPinned ? all.filter(isAtWork).slice(0, pageSize) : [];
@@ -227,7 +227,7 @@ export class ListView implements View {
     }
     this.offerNames(list);
     const isFiltered = this.state.value || this.name.value.trim();
-    setText(this.empty, list.length ? "" : isFiltered ? "No job is like that." : "There is no job yet.");
+    setText(this.empty, list.length ? "" : isFiltered ? "No matching jobs." : "No jobs yet.");
     this.older.hidden = !this.hasMore;
     this.newest.hidden = this.before === null;
   };

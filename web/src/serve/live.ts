@@ -1,4 +1,4 @@
-// The one live stream of the page: closed while nobody looks, opened again by itself; where there is none, the server is asked instead.
+// The live stream of the page: closed while the page is hidden, reopened automatically; without a stream the page polls the server.
 
 import { ApiError, Happening, Job, Mark, Sample } from "./api";
 import { setServerTime } from "./clock";
@@ -21,7 +21,7 @@ export type Message =
   | { type: "machine" };
 export type Mode = "live" | "asking" | "away" | "waiting";
 
-// What a view does with it. REFRESH reads what it shows from the server: WHOLE after a gap, else what is new.
+// A view that receives messages. REFRESH reads its data from the server: everything (WHOLE) after a gap, else only new data.
 export interface Viewer {
   wants: Wants;
   take(message: Message): void;
@@ -31,9 +31,9 @@ export interface Viewer {
 const firstWait_ms = 500;
 const longestWait_ms = 30000;
 const askEvery_ms = 4000;
-const patience_ms = 1500; // with the stream, before the server is asked
-const silence_ms = 15000; // the machine is told every 2 s: the stream is dead
-const lookEvery_ms = 3000;
+const patience_ms = 1500; // how long the stream may take to open before the page polls
+const silence_ms = 15000; // the stream is considered dead after this long without a message, as the machine is sent every 2 s
+const checkEvery_ms = 3000;
 
 export class Live {
   private socket: WebSocket | null = null;
@@ -42,19 +42,19 @@ export class Live {
   private retry = 0;
   private asking = 0;
   private heard_ms = 0;
-  private looked_ms = Date.now();
+  private checked_ms = Date.now();
   private isRefreshing = false;
   private isStopped = true;
   private isAway = false;
   private boot: string | number | null = null;
 
-  // ONMODE hears how the page is connected, ONBOOT that the server is another one than before.
+  // ONMODE is called when the kind of connection changes, ONBOOT when the server was restarted.
   constructor(private readonly onMode: (mode: Mode) => void, private readonly onBoot: () => void) {
     document.addEventListener("visibilitychange", () => (document.hidden ? this.rest() : this.wake()));
     addEventListener("pagehide", () => this.rest());
     addEventListener("pageshow", (e) => e.persisted && this.wake());
     addEventListener("online", () => this.wake());
-    setInterval(() => this.look(), lookEvery_ms);
+    setInterval(() => this.checkStream(), checkEvery_ms);
   }
 
   start(): void {
@@ -62,21 +62,21 @@ export class Live {
     this.wake();
   }
 
-  // Nobody is logged in, or nobody looks.
+  // After logout.
   stop(): void {
     this.isStopped = true;
     this.rest();
   }
 
-  // The view that is shown now; it is filled at once.
+  // Sets the view that is shown, and refreshes it.
   show(viewer: Viewer): void {
     this.viewer = viewer;
-    this.say();
+    this.subscribe();
     void this.refresh(true);
   }
 
-  // After VIEWER's wants changed.
-  say(): void {
+  // Sends the subscription of the view.
+  subscribe(): void {
     if (this.socket?.readyState !== WebSocket.OPEN || !this.viewer) return;
     this.socket.send(JSON.stringify({ ...this.viewer.wants, machine: true }));
   }
@@ -112,12 +112,12 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const { key } = secrets(); // a WebSocket has no headers of ours
+    const { key } = secrets(); // a WebSocket request cannot have our headers
     const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();
-    socket.onopen = () => this.say();
-    socket.onmessage = (e) => this.hear(String(e.data));
+    socket.onopen = () => this.subscribe();
+    socket.onmessage = (e) => this.receive(String(e.data));
     socket.onclose = () => this.lost();
   }
 
@@ -131,7 +131,7 @@ export class Live {
     this.askSoon(0);
   }
 
-  private hear(text: string): void {
+  private receive(text: string): void {
     this.heard_ms = Date.now();
     let message: Message | { type: "hello"; boot?: string | number; now_s?: number };
     try {
@@ -141,31 +141,31 @@ export class Live {
     }
     if (message.type !== "hello") return this.viewer?.take(message);
     setServerTime(message.now_s);
-    this.greet(message.boot ?? null);
+    this.welcome(message.boot ?? null);
   }
 
-  // From here on nothing is missed: what was before is read once.
-  private greet(boot: string | number | null): void {
+  // From here on messages arrive live; earlier data is read once.
+  private welcome(boot: string | number | null): void {
     const isOther = this.boot !== null && this.boot !== boot;
     this.boot = boot;
     this.wait_ms = firstWait_ms;
     clearTimeout(this.asking);
-    this.say();
+    this.subscribe();
     this.onMode("live");
     if (isOther) this.onBoot();
     void this.refresh(true);
   }
 
-  // A machine that slept did not run this; a stream that died in between says nothing.
-  private look(): void {
+  // Reconnects after this machine has slept, or when the stream is silent.
+  private checkStream(): void {
     const now = Date.now();
-    const slept = Math.abs(now - this.looked_ms) > silence_ms; // or its clock was set
-    this.looked_ms = now;
+    const slept = Math.abs(now - this.checked_ms) > silence_ms; // the machine slept, or its clock was set
+    this.checked_ms = now;
     if (this.isResting) return;
     if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();
   }
 
-  // A server that is there again has a stream again.
+  // The server answers a poll again: reopens the stream.
   private answered(): void {
     this.onMode("asking");
     if (!this.isAway) return;

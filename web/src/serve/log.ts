@@ -1,4 +1,4 @@
-// The end of a job's log: read once, followed live, bounded; what was missed is read again by its place in the file.
+// The end of a job's log: read once, then followed live, and bounded; missed parts are read by their offset.
 
 import { ApiError, ask, bodyOf } from "./api";
 import { LogText } from "./ansi";
@@ -19,7 +19,7 @@ export class LogView {
   private readonly text = new LogText();
   private decoder = new TextDecoder();
   private pending: string[] = [];
-  private end: number | null = null; // of the file, as far as it was read
+  private end: number | null = null; // offset up to which the log was read
   private isFollowing = true;
   private isReading = false;
   private isStale = false;
@@ -36,7 +36,7 @@ export class LogView {
     this.isClosed = true;
   }
 
-  // A piece told live. Bytes that are no text are not what they were: their place must be asked for.
+  // A live piece of the log. Invalid UTF-8 was replaced in it, so its length in bytes is unknown and it is read again.
   take(offset: number, text: string): void {
     if (this.isReading) {
       this.isStale = true;
@@ -58,7 +58,7 @@ export class LogView {
     });
   }
 
-  // Reads what is new; at first, and after a long gap, the end alone.
+  // Reads new output; at first, and after a long gap, only the end of the log.
   async refresh(): Promise<void> {
     if (this.isReading) {
       this.isStale = true;
@@ -72,7 +72,7 @@ export class LogView {
       } while (this.isStale && !this.isClosed);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
-      setText(this.note, problem.status === 404 && this.end === null ? "There is no log yet." : problem.message);
+      setText(this.note, problem.status === 404 && this.end === null ? "No log yet." : problem.message);
     } finally {
       this.isReading = false;
     }
@@ -84,16 +84,16 @@ export class LogView {
     const start = Number(answer.headers.get("X-Log-Offset") ?? from ?? 0);
     const whole = Number(answer.headers.get("X-Log-End") ?? NaN);
     if (from !== null && (whole < from || whole - start > mostRead)) {
-      void answer.body?.cancel().catch(() => {}); // what it has is too much
-      this.restart(whole < from ? "The log begins anew here." : null);
+      void answer.body?.cancel().catch(() => {}); // too much to show
+      this.restart(whole < from ? "the log was truncated and begins again here" : null);
       this.isStale = true;
       return;
     }
     const bytes = new Uint8Array(await bodyOf(answer));
     if (this.isClosed) return;
-    if (start > (from ?? 0)) this.push([`… ${(start - (from ?? 0)).toLocaleString("en")} bytes before this are not shown`]);
+    if (start > (from ?? 0)) this.push([`… ${(start - (from ?? 0)).toLocaleString("en")} earlier bytes are not shown`]);
     this.end = start + bytes.length;
-    setText(this.note, whole === 0 ? "It is empty." : "");
+    setText(this.note, whole === 0 ? "The log is empty." : "");
     this.add(this.decoder.decode(bytes, { stream: true }));
     if (bytes.length && this.end < whole) this.isStale = true;
   }
@@ -128,7 +128,7 @@ export class LogView {
     this.lines.scrollTop = this.lines.scrollHeight;
   };
 
-  // Who scrolls up wants to read, who scrolls to the end wants what is new.
+  // Scrolling up pauses the log, scrolling to the end resumes it.
   private scrolled(): void {
     const isAtEnd = this.lines.scrollHeight - this.lines.scrollTop - this.lines.clientHeight < nearEnd;
     if (isAtEnd !== this.isFollowing) this.setFollow(isAtEnd);

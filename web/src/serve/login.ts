@@ -1,4 +1,4 @@
-// A session for the token, which is sent once and kept nowhere.
+// Exchanges the token for a session; the token is sent once and not stored.
 
 import { ApiError, send } from "./api";
 import { h, setText } from "./dom";
@@ -18,7 +18,7 @@ export function loginForm(onDone: () => void): HTMLElement {
       onDone();
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
-      setText(error, problem.status === 401 ? "That is not a token of this server." : problem.message);
+      setText(error, problem.status === 401 ? "Wrong token: this is not a token of the server." : problem.message);
       token.select();
     } finally {
       button.disabled = false;
@@ -28,7 +28,7 @@ export function loginForm(onDone: () => void): HTMLElement {
     h("h1", {}, "Log in"),
     h("label", { for: "token" }, "Token"),
     token,
-    h("p", { id: "token-help", class: "quiet" }, "The server's token is in the file ", h("code", {}, "token"), " of its state folder, or ", h("code", {}, "token.read-only"), " for looking alone."),
+    h("p", { id: "token-help", class: "quiet" }, "The token is in the file ", h("code", {}, "token"), " in the server's state folder; the one in ", h("code", {}, "token.read-only"), " can only read."),
     error,
     button);
 }

@@ -1,4 +1,4 @@
-// The machine: its memory and GPUs, what the server has given to jobs, and what waits.
+// The machine: its memory and GPUs, resources reserved for jobs, running and queued jobs.
 
 import { get, isEnded, Job } from "./api";
 import { View } from "./app";
@@ -9,7 +9,7 @@ import { Message } from "./live";
 import * as format from "../shared/format";
 import { duration, nameOf } from "./words";
 
-const most = 200; // jobs that are shown
+const most = 200; // maximum number of jobs shown per list
 
 export interface Machine {
   host?: string | null;
@@ -24,7 +24,7 @@ export interface Machine {
   room?: Room | null;
   server?: { pid?: number; started_s?: number | null; rss_bytes?: number | null; viewers?: number | null } | null;
 }
-// What the server has for its jobs.
+// The resources of the server for jobs.
 interface Room {
   slots?: { all?: number | null; used?: number | null } | null;
   memory?: { all_bytes?: number | null; used_bytes?: number | null } | null;
@@ -60,7 +60,7 @@ class JobTable {
   constructor(title: string, why: string, none: string) {
     setText(this.none, none);
     this.root = h("section", { "aria-label": title }, h("h2", {}, title),
-      h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...["Job", "State", "Set aside", "GPUs", why].map((t) => h("th", { scope: "col" }, t)))), this.body)), this.none);
+      h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...["Job", "State", "Reserved", "GPUs", why].map((t) => h("th", { scope: "col" }, t)))), this.body)), this.none);
   }
 
   show(list: Job[], whyOf: (job: Job) => string): void {
@@ -90,10 +90,10 @@ export class MachineView implements View {
   private readonly bars = h("div", { class: "bars" });
   private readonly facts = h("dl", { class: "facts" });
   private readonly meters = new Map<string, Meter>();
-  private readonly running = new JobTable("At work", "What", "Nothing runs.");
-  private readonly queue = new JobTable("Queue", "Waits for", "Nothing waits.");
+  private readonly running = new JobTable("Running", "Reason", "No running jobs.");
+  private readonly queue = new JobTable("Queue", "Waits for", "The queue is empty.");
   private readonly jobs = new Map<number, Job>();
-  private readonly fresh = new Set<number>(); // told live while the rest was being read
+  private readonly fresh = new Set<number>(); // updated live while the list was being read
   private machine: Machine = {};
   private asked = 0;
   private reading = 0;
@@ -152,11 +152,11 @@ export class MachineView implements View {
   private drawMeters(m: Machine): void {
     const swap = m.swap?.total_bytes != null && m.swap.free_bytes != null ? m.swap.total_bytes - m.swap.free_bytes : null;
     this.meter("Memory of the machine", m.memory?.used_bytes, m.memory?.total_bytes, ofSize);
-    if (m.limit?.limit_bytes !== m.memory?.total_bytes) this.meter("Memory up to the limit", m.limit?.used_bytes, m.limit?.limit_bytes, ofSize);
+    if (m.limit?.limit_bytes !== m.memory?.total_bytes) this.meter("Memory within the effective limit", m.limit?.used_bytes, m.limit?.limit_bytes, ofSize);
     this.meter("Swap", swap, m.swap?.total_bytes, ofSize);
     this.meter("Slots", m.room?.slots?.used, m.room?.slots?.all, ofCount);
-    this.meter("Memory set aside for jobs", m.room?.memory?.used_bytes, m.room?.memory?.all_bytes, ofSize);
-    this.meter("GPUs given to jobs", m.room?.gpus?.used, m.room?.gpus?.all, ofCount);
+    this.meter("Memory reserved for jobs", m.room?.memory?.used_bytes, m.room?.memory?.all_bytes, ofSize);
+    this.meter("GPUs assigned to jobs", m.room?.gpus?.used, m.room?.gpus?.all, ofCount);
     for (const g of m.gpus ?? []) this.meter(`GPU ${g.index}${g.name ? ` ${oneLine(g.name)}` : ""}`, g.used_bytes, g.total_bytes, ofSize);
   }
 
@@ -167,8 +167,8 @@ export class MachineView implements View {
       ["CPUs", m.cpus != null ? String(m.cpus) : null],
       ["kernel", m.kernel ?? null],
       ["ebb", m.version ?? null],
-      ["the server itself", m.server?.rss_bytes != null ? `${format.size(m.server.rss_bytes)}, pid ${m.server.pid ?? "?"}` : null],
-      ["it runs for", m.server?.started_s != null ? duration(Math.max(0, serverNow_s() - m.server.started_s)) : null],
+      ["server memory", m.server?.rss_bytes != null ? `${format.size(m.server.rss_bytes)}, pid ${m.server.pid ?? "?"}` : null],
+      ["server uptime", m.server?.started_s != null ? duration(Math.max(0, serverNow_s() - m.server.started_s)) : null],
       ["live streams", m.server?.viewers != null ? String(m.server.viewers) : null],
     ];
     this.facts.replaceChildren(...list.filter(([, value]) => value !== null).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, oneLine(value ?? "")))));

@@ -1,10 +1,10 @@
-// A series that grows for weeks and stays small: what is close together is merged, extremes are kept.
+// A bounded series: neighbouring points are merged, and extremes are kept.
 
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
-const most = 4000; // points, before they become fewer
-const wished = 2000; // of them that are left, or half as many
+const most = 4000; // points before merging
+const target = 2000; // points after merging, at most
 
 function merge(how: Merge, a: Value, b: Value): Value {
   if (a === null || b === null) return b ?? a;
@@ -28,7 +28,7 @@ export class Series {
     return this.t.length ? this.t[this.t.length - 1] : -Infinity;
   }
 
-  // What is not newer than the last is left out: it was read before.
+  // Ignores points that are not newer than the last one.
   add(t_s: number, values: (Value | undefined)[]): void {
     if (!Number.isFinite(t_s) || t_s <= this.last_s) return;
     this.t.push(t_s);
@@ -42,8 +42,8 @@ export class Series {
   }
 
   private thin(): void {
-    // Powers of two: each piece of time lies within one of the next time, and nothing is merged twice with the wrong neighbour.
-    const wide = 2 ** Math.ceil(Math.log2((this.last_s - this.t[0]) / wished));
+    // Bucket widths are powers of two, so that every bucket lies within one bucket of the next width.
+    const wide = 2 ** Math.ceil(Math.log2((this.last_s - this.t[0]) / target));
     let kept = 0;
     let bucket = NaN;
     for (let i = 0; i < this.t.length; i++) {

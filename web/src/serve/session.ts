@@ -1,13 +1,13 @@
-// The secrets of the page's session. A browser sends the cookie to every port of the host, also to another user's web server;
-// its storage belongs to one port alone. So the server accepts the cookie only together with one of these.
+// The secrets of the page's session. A browser sends the cookie to every port of the host, also to another user's web
+// server, but its storage belongs to one port. So the server accepts the cookie only together with one of these.
 
 export interface Secrets {
   key?: string; // for requests
-  view?: string; // for addresses that are opened in a tab of their own: reading
+  view?: string; // for links that open in a new tab; grants reading
 }
 
 const place = "ebb-session";
-let unstored: Secrets = {}; // where the browser stores nothing
+let unstored: Secrets = {}; // if the browser has no storage
 
 export function secrets(): Secrets {
   try {
@@ -23,6 +23,6 @@ export function keepSecrets({ key, view }: Secrets): void {
     if (key) localStorage.setItem(place, JSON.stringify(unstored));
     else localStorage.removeItem(place);
   } catch {
-    // They last as long as the page does.
+    // Kept only as long as the page is open.
   }
 }

@@ -1,13 +1,13 @@
-// A command line in words, as a shell would split it, and back.
+// Splits a command line into words as a shell does, and joins words to a command line.
 
 export interface Split {
   words: string[];
-  error: string | null; // in a sentence
+  error: string | null;
 }
 
 const special = /[|&;<>()`$*?]/;
 
-// Quotes and backslashes as in sh. Nothing is expanded: there is no shell in between, so what only a shell could do is refused unless quoted.
+// Quotes and backslashes as in sh. No shell runs the command, so characters that only a shell interprets are refused unless quoted.
 export function split(line: string): Split {
   const words: string[] = [];
   let word: string | null = null;
@@ -19,30 +19,30 @@ export function split(line: string): Split {
       word = null;
     } else if (c === "'") {
       const end = line.indexOf("'", i + 1);
-      if (end < 0) return { words, error: "a ' has no end" };
+      if (end < 0) return { words, error: "unterminated '" };
       word = (word ?? "") + line.slice(i + 1, end);
       i = end;
     } else if (c === '"') {
       const [text, end, isExpanded] = quoted(line, i + 1);
-      if (end < 0) return { words, error: 'a " has no end' };
+      if (end < 0) return { words, error: 'unterminated "' };
       if (isExpanded) refused ??= isExpanded;
       word = (word ?? "") + text;
       i = end;
     } else if (c === "\\") {
-      if (i + 1 >= line.length) return { words, error: "a \\ at the end quotes nothing" };
+      if (i + 1 >= line.length) return { words, error: "trailing \\" };
       i++;
-      if (line[i] !== "\n") word = (word ?? "") + line[i]; // else: the line goes on
+      if (line[i] !== "\n") word = (word ?? "") + line[i]; // else: a continued line
     } else {
       if (special.test(c) || (c === "#" && word === null)) refused ??= c;
       word = (word ?? "") + c;
     }
   }
   if (word !== null) words.push(word);
-  const error = refused && `no shell reads this: ${refused} has no meaning here; quote it, or run sh -c '…'`;
+  const error = refused && `${refused} would need a shell, and none runs the command; quote it, or use sh -c '…'`;
   return { words, error };
 }
 
-// What is between double quotes from AT on, where they end (-1: nowhere), and what a shell would expand in it.
+// The text between double quotes from AT on, their end (-1: none), and the first character that a shell would expand.
 function quoted(line: string, at: number): [string, number, string | null] {
   let text = "";
   let expanded: string | null = null;

@@ -1,4 +1,4 @@
-// The form for a new job, in a dialog. What the server does not like is told at its field.
+// The form for a new job, in a dialog. Errors of the server are shown at their field.
 
 import { ApiError, Job, send } from "./api";
 import { App } from "./app";
@@ -6,24 +6,24 @@ import { h, oneLine, setText } from "./dom";
 import * as shell from "./shell";
 
 interface Field {
-  key: string; // of the request
+  key: string; // key in the request
   label: string;
   help?: string;
   kind: "line" | "text" | "number";
-  more?: boolean; // seldom needed
+  more?: boolean; // rarely needed
 }
 
 const fields: Field[] = [
-  { key: "command", label: "Command", kind: "text", help: "Split into words as a shell would; no shell runs it." },
-  { key: "name", label: "Name", kind: "line", help: "What earlier runs of the same name needed is what the next is given." },
-  { key: "limit", label: "Memory limit", kind: "line", help: "24G, or 80 % as 80%. The guard defends it." },
-  { key: "memory", label: "Memory it will need", kind: "line", help: "24G. It starts when that is free." },
+  { key: "command", label: "Command", kind: "text", help: "Split into words as in a shell, but not run by one." },
+  { key: "name", label: "Name", kind: "line", help: "Earlier runs with this name determine how much memory is reserved." },
+  { key: "limit", label: "Memory limit", kind: "line", help: "24G or 80%. The guard keeps the job below it." },
+  { key: "memory", label: "Memory to reserve", kind: "line", help: "24G. The job starts when that much is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
-  { key: "cwd", label: "Folder", kind: "line", help: "Where the command starts." },
-  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, with spaces or lines between; quoted as the command is.", more: true },
-  { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; higher is sooner.", more: true },
-  { key: "after", label: "After jobs", kind: "line", help: "Numbers of jobs that must have succeeded first.", more: true },
-  { key: "resume-args", label: "Arguments to resume with", kind: "line", help: "Put behind the command when it is started again.", more: true },
+  { key: "cwd", label: "Folder", kind: "line", help: "Working folder of the command." },
+  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, separated by spaces or lines; quoted as in a shell.", more: true },
+  { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; higher starts earlier.", more: true },
+  { key: "after", label: "After jobs", kind: "line", help: "Ids of jobs that must succeed first.", more: true },
+  { key: "resume-args", label: "Arguments to resume with", kind: "line", help: "Appended to the command after a restart.", more: true },
   { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, as interval=2s.", more: true },
 ];
 
@@ -35,7 +35,7 @@ class Refused extends Error {
   }
 }
 
-// Words as a shell has them, each KEY=VALUE or, where it needs none, KEY.
+// Words split as in a shell, each KEY=VALUE or, unless NEEDSVALUE, KEY.
 function pairs(key: string, text: string, needsValue: boolean): Record<string, string | true> {
   const result: Record<string, string | true> = {};
   const { words, error } = shell.split(text);
@@ -51,7 +51,7 @@ function pairs(key: string, text: string, needsValue: boolean): Record<string, s
 
 const unpair = (list: [string, unknown][]) => list.map(([k, v]) => shell.join([v === true ? k : `${k}=${String(v)}`])).join("\n");
 
-// As a person would write it, where that is exact.
+// Uses the largest unit that is exact.
 function sizeText(bytes: number): string {
   for (const [unit, letter] of [[2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]] as const) {
     if (bytes > 0 && bytes % unit === 0) return `${bytes / unit}${letter}`;
@@ -65,7 +65,7 @@ function numberOf(key: string, text: string): number {
   return n;
 }
 
-// Which field a sentence of the server is about: it begins with the key, or names an option.
+// The field that a server error refers to: the message begins with the key or names an option.
 export function fieldOf(message: string): string | null {
   const isField = (key: string | undefined) => fields.some((f) => f.key === key);
   const [, key, part] = /^"?([a-z]+)(?:[.[]"?([a-z-]+))?/.exec(message) ?? [];
@@ -89,14 +89,14 @@ export class SubmitDialog {
   constructor(private readonly app: App) {
     const form = h("form", { class: "submit", novalidate: true, onsubmit: (e) => void this.submit(e) }, h("h2", { id: "submit-title" }, "New job"));
     for (const field of fields) (field.more ? this.rest : form).append(this.fieldOf(field));
-    const restart = h("label", { class: "check" }, this.restart, " Start it again from its checkpoint when it was stopped for memory");
+    const restart = h("label", { class: "check" }, this.restart, " Restart from the last checkpoint if the guard stops it");
     form.append(restart, this.rest, this.error,
       h("div", { class: "tools" }, this.button, h("button", { type: "button", onclick: () => this.root.close() }, "Close")));
     this.root = h("dialog", { "aria-labelledby": "submit-title" }, form);
     this.inputs.get("command")?.addEventListener("input", () => this.preview());
   }
 
-  // As JOB was asked for, or as it was left.
+  // Fills in the request of JOB, if given.
   open(job: Job | null, env?: Record<string, string> | null): void {
     if (job) this.fill(job, env ?? {});
     this.clearErrors();
@@ -153,7 +153,7 @@ export class SubmitDialog {
   private request(): Record<string, unknown> {
     const { words, error } = shell.split(this.value("command"));
     if (error) throw new Refused("command", error);
-    if (!words.length) throw new Refused("command", "a command is needed");
+    if (!words.length) throw new Refused("command", "a command is required");
     const request: Record<string, unknown> = { command: words };
     for (const key of ["name", "limit", "memory", "cwd"]) if (this.value(key)) request[key] = this.value(key);
     for (const key of ["gpus", "priority"]) if (this.value(key)) request[key] = numberOf(key, this.value(key));
@@ -183,7 +183,7 @@ export class SubmitDialog {
     input.setAttribute("aria-invalid", "true");
     if (this.rest.contains(input)) this.rest.open = true;
     input.focus();
-    this.app.tell(oneLine(message));
+    this.app.announce(oneLine(message));
   }
 
   private async submit(e: Event): Promise<void> {

@@ -1,10 +1,10 @@
-// What states and verdicts are called, and how sure and how soon, in words.
+// Texts about states, verdicts, rates and times.
 
 import { Job, Progress, Rate, State, Verdict } from "./api";
 import { oneLine } from "./dom";
 import * as format from "../shared/format";
 
-// Colours never stand alone: the word is always there.
+// Colours are never the only sign: the word is always shown.
 export const stateClass: Record<State, string> = {
   queued: "quiet",
   starting: "busy",
@@ -33,7 +33,7 @@ export function duration(s: number): string {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
-// "in 20 min to 25 min"; null where no end of memory is in sight, or what grows may be a start or a cache.
+// "in 20 min to 25 min"; null if memory is not running out, or the growth may be a warm-up or a cache.
 export function outOfMemory(v: Verdict | null | undefined): string | null {
   if (!v?.leak) return null;
   const eta = v.oom_eta_s;
@@ -50,9 +50,19 @@ export function rateOf(rate: Rate | number | null | undefined): Rate | null {
   return typeof rate === "number" ? { value: rate } : rate;
 }
 
-export function perMinute(v: Verdict | null | undefined): string | null {
-  const rate = rateOf(v?.rate_bytes_per_min);
-  return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)} a minute` : null;
+// One rate: per step if steps are known, otherwise per minute.
+export function growthOf(v: Verdict): string | null {
+  const step = rateOf(v.rate_bytes_per_step);
+  const rate = step ?? rateOf(v.rate_bytes_per_min);
+  return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)}/${step ? "step" : "min"}` : null;
+}
+
+// "+9.04 MiB/step, out of memory in 7 min (97 % confident)"
+export function answerOf(v: Verdict, isOver: boolean): string {
+  const oom = isOver ? null : outOfMemory(v);
+  const parts = [v.leak !== false ? growthOf(v) : null, oom ? `out of memory ${oom}` : null].filter(Boolean).join(", ");
+  const sure = v.confidence != null && v.verdict !== "undecided" ? `(${Math.round(v.confidence * 100)} % confident)` : "";
+  return [parts, sure].filter(Boolean).join(" ");
 }
 
 export function progressText(p: Progress | null | undefined, isOver: boolean): string {
@@ -62,7 +72,7 @@ export function progressText(p: Progress | null | undefined, isOver: boolean): s
   return `step ${format.count(p.step)}${of}${left}`;
 }
 
-// When something was, shortly; the whole date is for a title.
+// A time of today without the date, others with it.
 export function clock(s: number): string {
   const at = new Date(s * 1000);
   const isToday = at.toDateString() === new Date().toDateString();

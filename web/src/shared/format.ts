@@ -1,4 +1,4 @@
-// Sizes and times in the words that ebb uses everywhere.
+// Sizes and times in the format of all of ebb's output.
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -13,7 +13,7 @@ export function size(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${v.toFixed(digits)} ${units[unit]}`;
 }
 
-// For an axis: as short as the distance between two ticks allows.
+// For an axis: as short as the distance between two ticks permits.
 export function tick(bytes: number): string {
   let v = Math.abs(bytes);
   let unit = 0;
@@ -24,7 +24,7 @@ export function tick(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${+v.toFixed(2)} ${units[unit]}`;
 }
 
-// STEP: how far what is told lies apart, on an axis.
+// STEP: the distance between two ticks on an axis.
 export function time(s: number, step = s < 10 ? 0.1 : 1): string {
   if (s < 60 || step < 1) return `${+s.toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0)} s`;
   const pad = (n: number) => String(n).padStart(2, "0");

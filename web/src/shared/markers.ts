@@ -1,4 +1,4 @@
-// What happened, drawn into a plot: events as lines across it, phases as areas, the limit.
+// Markers in a plot: events as vertical lines, phases as areas, and the limit.
 
 import uPlot from "uplot";
 import * as format from "./format";
@@ -9,14 +9,14 @@ export type Kind = "epoch" | "evaluation" | "checkpoint" | "phase" | "segment" |
 export interface Marker {
   kind: Kind;
   x: number;
-  until?: number; // of a phase
+  until?: number; // end of a phase
 }
 
-// Where a line may go from its end: between two others, until they meet the limit.
+// The forecast of a line: the area between a low and a high rate, up to the limit.
 export interface Forecast {
   x: number;
   y: number;
-  low: number; // a unit of x
+  low: number; // per unit of x
   high: number;
 }
 
@@ -29,10 +29,10 @@ const words: [Kind, string][] = [
   ["guard", "act of the guard"],
 ];
 
-const leastApart = 24; // px: lines closer than that hide what they should explain
+const leastApart = 24; // px: closer lines would hide the plot
 const short = 9; // px
 
-// A line across the plot for each event; a short one at its foot where there are many of a kind.
+// A vertical line for each event; short ones at the bottom if there are many of a kind.
 export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
@@ -96,7 +96,7 @@ export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, c
   const { left, top, width, height } = u.bbox;
   const end = u.scales.x.max ?? f.x;
   if (end <= f.x) return;
-  // The corners of what lies between both lines, below the limit.
+  // The corners of the area between both lines, below the limit.
   const along = (rate: number): [number, number][] => {
     const there = f.y + rate * (end - f.x);
     if (limit === undefined || there <= limit || rate <= 0) return [[end, there]];
@@ -120,7 +120,7 @@ export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, c
   ctx.restore();
 }
 
-// What the lines across the plots mean; null where there are none.
+// The legend of the markers; null without markers.
 export function keyOf(markers: Marker[]): HTMLElement | null {
   const kinds = new Set(markers.map((m) => m.kind));
   const key = document.createElement("p");

@@ -1,4 +1,4 @@
-// Plots that share an x axis: lines or stacked areas over time or steps, looked at more closely together.
+// Plots that share an x axis and zoom together: lines or stacked areas over time or steps.
 
 import uPlot from "uplot";
 import * as format from "./format";
@@ -9,8 +9,8 @@ export interface Line {
   label: string;
   x: number[];
   y: (number | null)[];
-  colour: number; // of the theme's lines
-  shown?: (number | null)[]; // what the legend tells, where it is not what is drawn
+  colour: number; // index in the theme's line colours
+  shown?: (number | null)[]; // values for the legend, if they differ from the drawn ones
   fill?: boolean;
   thin?: boolean;
 }
@@ -19,18 +19,18 @@ export interface Plot {
   note?: string;
   lines: Line[];
   stacked?: boolean;
-  unit: string; // "B", else counts
+  unit: string; // "B" for bytes, otherwise counts
   byStep: boolean;
   markers: Marker[];
-  key?: boolean; // say below it what the markers mean
+  key?: boolean; // show a legend of the markers below the plot
   limit?: number;
   forecast?: Forecast;
 }
 
 const height = 260;
-const paperWidth = 880; // px: the style sheet makes that as wide as the paper is, and so finer
+const paperWidth = 880; // px: the style sheet scales it to the paper's width
 
-// How far ticks may lie apart: sizes by powers of two, times as clocks have them.
+// Distances of ticks: powers of two for sizes, units of the clock for times.
 const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
 const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 const hour = 3600;
@@ -44,7 +44,7 @@ export function join(lines: Line[]): uPlot.AlignedData {
   return uPlot.join(lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
 }
 
-// What the legend tells while nothing is pointed at.
+// The value in the legend while the pointer is not on the plot.
 function lastOf(line: Line): number | null {
   const values = line.shown ?? line.y;
   for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
@@ -52,7 +52,7 @@ function lastOf(line: Line): number | null {
 }
 
 function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
-  const say = plot.unit === "B" ? format.size : format.count;
+  const formatted = plot.unit === "B" ? format.size : format.count;
   return plot.lines.map((line) => {
     const stroke = colours.lines[line.colour % colours.lines.length];
     return {
@@ -63,14 +63,14 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
       spanGaps: true,
       points: { show: false },
       value: (_u: uPlot, v: number | null, _s: number, i: number | null) => {
-        const told = i === null ? lastOf(line) : line.shown ? line.shown[i] : v;
-        return told === null || told === undefined ? "–" : say(told);
+        const value = i === null ? lastOf(line) : line.shown ? line.shown[i] : v;
+        return value === null || value === undefined ? "–" : formatted(value);
       },
     };
   });
 }
 
-// The reading that holds at INDEX: the last one before it, while the series lasts.
+// The value at INDEX, or that of the last sample before it, within the series.
 function readingAt(u: uPlot, series: number, index: number): number {
   const y = u.data[series];
   let before = index;
@@ -111,11 +111,11 @@ function axesOf(plot: Plot, colours: Theme): uPlot.Axis[] {
 
 export class PlotGroup {
   private readonly plots = new Map<uPlot, Plot>();
-  private extent: [number, number] = [0, 1]; // of the x axes, all of it
-  private part: [number, number] | null = null; // of it, that is looked at
+  private extent: [number, number] = [0, 1]; // the whole range of the x axes
+  private part: [number, number] | null = null; // the zoomed range
   private isZooming = false;
 
-  // ONZOOM hears whether a part is looked at or the whole.
+  // ONZOOM receives whether the plots are zoomed.
   constructor(private readonly into: HTMLElement, private readonly onZoom: (isPart: boolean) => void) {}
 
   clear(extent: [number, number]): void {
@@ -126,7 +126,7 @@ export class PlotGroup {
     this.part = null;
   }
 
-  // The plot keeps what it was given: what is changed in it, update draws.
+  // The plot keeps a reference to its data; update draws changes.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
@@ -154,7 +154,7 @@ export class PlotGroup {
     return u;
   }
 
-  // The x range of every plot at once; null: the whole.
+  // Sets the x range of all plots; null: the whole.
   zoom(min: number | null, max: number | null): void {
     const [from, to] = [min ?? this.extent[0], max ?? this.extent[1]];
     if (this.isZooming) return;
@@ -167,28 +167,28 @@ export class PlotGroup {
     this.isZooming = false;
   }
 
-  // Draws all plots again, of what their lines are now; the part that is looked at stays.
+  // Draws all plots again with their present data, and keeps the zoom.
   update(extent: [number, number]): void {
     this.extent = extent;
     const [min, max] = this.part ?? extent;
     for (const [u, plot] of this.plots) {
       u.setData(join(plot.lines), false);
       u.setScale("x", { min, max });
-      queueMicrotask(() => this.tellLast(u)); // after it was drawn, which takes the legend back
+      queueMicrotask(() => this.showLast(u)); // after drawing, which resets the legend
     }
   }
 
-  // While nobody points at a plot its legend tells what is last.
-  private tellLast(u: uPlot): void {
+  // Without a pointer the legend shows the last values.
+  private showLast(u: uPlot): void {
     if (this.plots.has(u) && (u.cursor.left ?? -1) < 0) u.setLegend({ idx: u.data[0].length - 1 });
   }
 
-  // The part that is looked at; null: the whole.
+  // The zoomed range; null: the whole.
   get shown(): [number, number] | null {
     return this.part;
   }
 
-  // To the width that there is now.
+  // Adapts to the present width.
   fit(): void {
     for (const u of this.plots.keys()) {
       const box = u.root.parentElement;
@@ -212,11 +212,11 @@ export class PlotGroup {
     return {
       width: wide,
       height,
-      padding: [null, 34, null, null], // half of the last tick's label lies beyond the axis
+      padding: [null, 34, null, null], // room for half of the last tick's label, beyond the axis
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
-        // Where a plot's own data ends says nothing: it is shown as part of the run.
+        // The x range is that of the run, even if a plot's own data ends earlier.
         x: { time: false, range: (u, min, max) => (min === u.data[0][0] && max === u.data[0][u.data[0].length - 1] ? this.extent : [min, max]) },
         y: { range: (_u, _min, max) => [0, top(max ?? 1)] },
       },

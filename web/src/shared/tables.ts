@@ -1,4 +1,4 @@
-// Tables for a telephone: a row becomes a card there (style sheet), and each cell needs its column's name.
+// Tables on a phone: a row becomes a card (style sheet), so each cell needs its column's name.
 
 export function labelCells(): void {
   document.querySelectorAll<HTMLTableElement>(".scroll table").forEach((table) => {

@@ -1,4 +1,4 @@
-// The colours of the style sheet for what is drawn on canvas, which knows nothing of it.
+// The colours of the style sheet, for drawing on a canvas.
 
 export interface Theme {
   text: string;
@@ -29,12 +29,12 @@ export function theme(): Theme {
   };
 }
 
-// Paper is white and has its own width, and nothing on it can be opened.
+// Paper is white and has its own width, and all details are open.
 export function isOnPaper(): boolean {
   return isPrint.matches || document.documentElement.classList.contains("paper");
 }
 
-// Calls REDRAW when the colours change, and around printing, until what it returns is called.
+// Calls REDRAW when the colours change, and before and after printing. Returns a function that removes the listeners.
 export function onThemeChange(redraw: () => void): () => void {
   const until = new AbortController();
   const more = { signal: until.signal };

@@ -1,0 +1,488 @@
+"""Finds containers that gain entries while memory grows: they keep allocated memory alive.
+
+A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
+lengths of all lists, dictionaries, sets and queues are read repeatedly, at step ends; without
+steps, a thread reads those that variables of the program refer to. The containers that gain the
+most are followed: their entries and estimated bytes are sent as figures (container:NAME,
+container_bytes:NAME), and when memory has grown significantly they are reported in marks of kind
+kept. No object is kept alive, no code of the job is called, and the time of scans is bounded.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
+from functools import lru_cache
+from inspect import CO_OPTIMIZED
+from itertools import compress, filterfalse, islice, repeat
+from operator import sub
+from types import FrameType
+from typing import Any, Iterable, Optional
+
+from . import _memory, _referrers
+from ._wire import clean, figures_wire
+
+_GROWN_BYTES = 24 << 20  # kept marks require growth since the first step of at least this …
+_GROWN_SHARE = 0.02  # … and this fraction of the process …
+_AGAIN = 2.0  # … and this many times the growth at the previous kept marks
+_WORTH_BYTES = 1 << 20  # scans require growth since the first step of at least this
+_INTERVAL_S = 1.0  # between two scans
+_VARIABLES_SHARE = 0.006  # fraction of the time for scans of the program's own variables
+_SHARE = 0.0025  # fraction of the time since the first step for all full scans, or …
+_BUDGET_S = 0.3  # … this long, if kept marks are due, …
+_YOUNG_SHARE = 0.05  # … but at most this fraction of the time
+_BLOCK_S = 1e-7  # estimated time per block of the interpreter, before the first full scan
+_WALL_S = 2.0  # limit for finding the names of one kept report, on a busy machine
+_NAMES_S = 0.1  # limit for finding the names of one full scan
+_NAMES = 2  # new names per full scan: each search visits all objects several times
+# blocks of the interpreter: above this, a list of all objects would be too large
+_OBJECTS_MAX = 2_000_000
+_LENGTH_MIN = 2
+_ADDED_MIN = 2  # entries gained, for kept marks
+_GAINED_MAX = 1000
+_WEIGHED_MAX = 96  # containers whose bytes are estimated, of those that gained entries
+_NAMED_MAX = 3  # in kept marks
+_KEPT_BYTES = 1 << 20
+_KEPT_SHARE = 0.1  # fraction of the growth of memory
+_ENTRIES = 4  # newest entries, which represent all new ones; several may belong together
+_FOLLOWED_MAX = 8
+_FOLLOWED_BYTES = 16 << 10  # bytes gained between two scans
+_NESTED_MIN = 4  # containers inside one container that gain together
+_NESTED_MAX = 100_000
+_NAME_MAX = 62  # length of a figure's name
+_IDLE_STEPS_S = 5.0  # after this long without steps, the thread scans
+
+_CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+_DICT = frozenset((id(dict),))
+_CACHE = frozenset((id(type(lru_cache(abs))),))
+
+
+def _plain_subclasses(base: type) -> Iterable[type]:
+    """Yields BASE and its subclasses that inherit BASE's __len__: len() then calls no code of the
+    job."""
+    yield base
+    for t in type.__subclasses__(base):
+        if "__len__" not in type.__dict__["__dict__"].__get__(t):
+            yield from _plain_subclasses(t)
+
+
+def _container_types() -> frozenset[int]:
+    # by id: a type's metaclass may define its own hash
+    return frozenset(id(t) for base in _CONTAINERS for t in _plain_subclasses(base))
+
+
+def _of_types(objects: list[Any], numbers: frozenset[int]) -> list[Any]:
+    return list(compress(objects, map(numbers.__contains__, map(id, map(type, objects)))))
+
+
+def _variables() -> list[Any]:
+    """Returns the objects that variables of running functions refer to, in all threads."""
+    found: list[Any] = []
+    f: Optional[FrameType] = None
+    frames = list(sys._current_frames().values())
+    while frames:
+        f = frames.pop()
+        while f is not None:
+            if f.f_code.co_flags & CO_OPTIMIZED and not _referrers.is_our_frame(f):
+                found += _referrers.variables(f)
+            f = f.f_back
+    return found
+
+
+def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> list[Any]:
+    """Dictionaries that contain only arrays, bytes and numbers are untracked by gc; finds them
+    through the program's own variables and the attributes of its own objects."""
+    found = own + gc.get_referents(*instances)
+    attributes = list(filter(gc.is_tracked, _of_types(found, _DICT)))
+    found += gc.get_referents(*attributes) + variables
+    found += gc.get_referents(*_of_types(found, _CACHE))
+    return list({id(d): d for d in filterfalse(gc.is_tracked, _of_types(found, _DICT))}.values())
+
+
+def _containers() -> list[Any]:
+    # read before all objects are listed, some of which are copies of these
+    variables = _variables()
+    modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
+    own = [v for d in modules for v in list(d.values())]
+    own_classes = [v for v in own if issubclass(type(v), type) and _referrers.is_program_s(
+        sys.modules.get(v.__module__)
+    )]
+    classes = frozenset(map(id, own_classes))
+    types = _container_types()
+    objects = _of_types(gc.get_objects(), types | classes)  # only once, as there are many
+    found = _of_types(objects, types) + _untracked(
+        own, _of_types(objects, classes - types) + own_classes, variables
+    )
+    for ours in (variables, modules, own, own_classes):
+        # this list was found as well; emptied, as its address may be reused by another container
+        ours.clear()
+    return found
+
+
+class _Scan:
+    """The lengths at one scan. Holds only numbers, so that it keeps nothing alive, and creates no
+    tracked object per container, which would trigger another garbage collection."""
+
+    def __init__(
+        self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
+    ) -> None:
+        is_long = list(map(_LENGTH_MIN.__le__, lengths))
+        self.step, self.rss = step, rss
+        self.ids = array("Q", map(id, compress(found, is_long)))
+        self.lengths = array("Q", compress(lengths, is_long))
+
+    def gained(self, found: list[Any], lengths: array[int], least: int) -> list[tuple[int, Any]]:
+        """Returns (entries gained, container) for those that gained at least LEAST, largest
+        first."""
+        before = dict(zip(self.ids, self.lengths))
+        added = list(map(sub, lengths, map(before.get, map(id, found), repeat(1 << 62))))
+        more = list(compress(zip(added, found), map(least.__le__, added)))
+        more.sort(key=lambda pair: -pair[0])
+        return more[:_GAINED_MAX]
+
+
+# ---- bytes ----
+
+
+def _newest(o: Any) -> list[Any]:
+    if isinstance(o, (list, deque)):
+        get = list.__getitem__ if isinstance(o, list) else deque.__getitem__
+        return [get(o, -1 - i) for i in range(min(_ENTRIES, len(o)))]  # type: ignore[operator]
+    if isinstance(o, set):
+        return list(islice(set.__iter__(o), _ENTRIES))
+    items = OrderedDict.items if isinstance(o, OrderedDict) else dict.items
+    return list(islice(reversed(items(o)), _ENTRIES))
+
+
+def _entry_bytes(o: Any, modules: set[int]) -> int:
+    """Returns the bytes that one more entry adds to the container O; 0 if another thread changed
+    it."""
+    from . import _weight
+
+    try:
+        return _weight.of_one(_newest(o), o, modules)
+    except Exception:
+        return 0
+
+
+def _heaviest(
+    gained: list[tuple[int, Any]], least: float, until: float
+) -> list[tuple[int, int, Any]]:
+    """Returns (bytes, entries, container) for the largest, with at least LEAST bytes."""
+    from . import _weight
+
+    found, modules = [], _weight.module_numbers()
+    for added, o in gained[:_WEIGHED_MAX]:
+        if time.thread_time() > until:
+            break
+        found.append((added * _entry_bytes(o, modules), added, o))
+    found = [f for f in found if f[0] >= least]
+    found.sort(key=lambda f: -f[0])
+    return found
+
+
+# ---- followed containers ----
+
+
+class _Followed:
+    __slots__ = ("name", "is_nested", "is_variable", "entry_bytes", "first", "length", "is_fresh")
+
+    def __init__(self, name: str, is_nested: bool, entry_bytes: int, length: int) -> None:
+        self.name = name
+        self.is_nested = is_nested  # its entries are the entries of the containers inside it
+        self.is_variable = False  # reachable from a variable of the program
+        self.entry_bytes = entry_bytes
+        self.first = self.length = length
+        self.is_fresh = True
+
+    @property
+    def grown_bytes(self) -> int:
+        return (self.length - self.first) * self.entry_bytes
+
+
+def _figure_name(name: str, is_nested: bool) -> str:
+    """Returns NAME shortened to what identifies it."""
+    variable, _, where = name.partition(" (a variable of ")
+    if where:
+        name = f"{variable} of {where.partition(' in ')[0]}"
+    name = clean(name).replace("@", " ") + "[…]" * is_nested
+    return name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…"
+
+
+def _children(o: Any, types: frozenset[int]) -> list[Any]:
+    """Returns the containers inside a list or dictionary of containers."""
+    if isinstance(o, list):
+        entries = list.__iter__(o)
+    elif isinstance(o, dict):
+        entries = iter(dict.values(o))
+    else:
+        return []
+    first = list(islice(entries, 1))
+    if not _of_types(first, types):
+        return []
+    return _of_types(first + list(islice(entries, _NESTED_MAX)), types)
+
+
+class _Follower:
+    """The containers that gain the most, from scan to scan."""
+
+    def __init__(self) -> None:
+        self._followed: dict[int, _Followed] = {}  # by id
+        self._lengths: dict[int, int] = {}  # of the program's variables at the last scan
+        self._inside: set[int] = set()  # ids of the containers inside these
+        # ids that gained at the last full scan, or at the last scan of variables
+        self._gained: set[int] = set()
+        self._nameless: set[int] = set()
+        self._sent: set[str] = set()
+
+    @property
+    def is_following(self) -> bool:
+        return bool(self._followed)
+
+    def scan_variables(self) -> None:
+        types = _container_types()
+        found = _referrers.named_objects()
+        before, self._lengths, self._inside = self._lengths, {}, set()
+        gained: list[tuple[int, int, str, bool, int, Any]] = []
+        for number, (name, o) in found.items():
+            if id(type(o)) not in types:
+                continue
+            children = _children(o, types)
+            self._inside.update(map(id, children))
+            for is_nested in (False, True) if children else (False,):
+                length = sum(map(len, children)) if is_nested else len(o)
+                # a container may gain entries itself and in nested containers
+                key = ~number if is_nested else number
+                self._lengths[key] = length
+                f = self._followed.get(key)
+                if f is not None:
+                    f.length, f.is_fresh, f.is_variable = length, True, True
+                elif key in before and length > before[key]:
+                    of = children[-1] if is_nested else o
+                    gained.append((length - before[key], key, name, is_nested, length, of))
+        for key in [k for k, f in self._followed.items() if f.is_variable]:
+            if key not in self._lengths:
+                del self._followed[key]  # it was freed, or its function has returned
+        found.clear()
+        self._follow_gained(gained)
+
+    def _follow_gained(self, gained: list[tuple[int, int, str, bool, int, Any]]) -> None:
+        from . import _weight
+
+        again, modules = self._gained, _weight.module_numbers()
+        self._gained = {g[1] for g in gained}
+        for added, key, name, is_nested, length, of in gained:
+            if key not in again:
+                continue
+            entry_bytes = _entry_bytes(of, modules)
+            if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
+                f = _Followed(_figure_name(name, is_nested), is_nested, entry_bytes, length)
+                f.is_variable = True
+                self._followed[key] = f
+
+    def _make_room(self, size: int) -> bool:
+        if len(self._followed) < _FOLLOWED_MAX:
+            return True
+        least = min(self._followed, key=lambda n: self._followed[n].grown_bytes)
+        if self._followed[least].grown_bytes >= size:
+            return False
+        del self._followed[least]
+        return True
+
+    def scan_all(
+        self,
+        found: list[Any],
+        lengths: array[int],
+        gained: list[tuple[int, Any]],
+        ours: list[Any],
+    ) -> None:
+        """OURS also refer to the containers, and must not be used to name them."""
+        known, present = self._followed, set()
+        for o, length in list(
+            compress(zip(found, lengths), map(known.__contains__, map(id, found)))
+        ):
+            known[id(o)].length, known[id(o)].is_fresh = length, True
+            present.add(id(o))
+        for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
+            del known[number]  # freed
+        found.clear()  # would appear among the referrers that names are built from
+        known_ids = self._lengths.keys() | self._inside
+        self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)
+
+    def _search(self, gained: list[tuple[int, Any]], ours: list[Any]) -> None:
+        until = time.thread_time() + _NAMES_S
+        heaviest, searches = _heaviest(gained, _FOLLOWED_BYTES, until), 0
+        ours = [*ours, gained, heaviest, *heaviest]
+        for size, added, o in heaviest:
+            if searches == _NAMES or time.thread_time() > until:
+                return
+            if id(o) in self._nameless or id(o) in self._followed or not self._make_room(size):
+                continue
+            searches += 1
+            name = _referrers.owner(o, ours, time.monotonic() + _NAMES_S)
+            if name and not name.startswith("ebb."):  # ebb's own containers grow as well
+                self._followed[id(o)] = _Followed(
+                    _figure_name(name, False), False, size // added, len(o)
+                )
+            elif len(self._nameless) < _GAINED_MAX:
+                self._nameless.add(id(o))
+
+    def lines(self) -> str:
+        """Returns the figures read since the last call; 0 for a container that was freed."""
+        found: dict[str, tuple[int, int]] = {}
+        for f in self._followed.values():
+            if f.is_fresh:
+                length, size = found.get(f.name, (0, 0))
+                found[f.name] = (length + f.length, size + f.length * f.entry_bytes)
+                f.is_fresh = False
+        names = {f.name for f in self._followed.values()}
+        values = {**dict.fromkeys(self._sent - names, (0, 0)), **found}
+        self._sent = names
+        return "".join(
+            f"\nNAME=container:{name}\nVALUE={length}"
+            f"\nNAME=container_bytes:{name}\nVALUE={size}"
+            for name, (length, size) in values.items()
+        )
+
+
+# ---- scans ----
+
+_last: Optional[_Scan] = None
+_kept: Optional[_Scan] = None  # at the last kept marks
+_follower = _Follower()
+_names: dict[int, str] = {}  # names reported before
+_base: Optional[int] = None  # resident memory at the end of the first step
+_begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
+_is_off: Optional[bool] = None
+_lock = threading.Lock()
+
+
+def _may_scan() -> bool:
+    """Not with free-threaded Python."""
+    if os.environ.get("EBB_KEEPERS", "1") == "0" or sys.implementation.name != "cpython":
+        return False
+    gil = getattr(sys, "_is_gil_enabled", None)
+    return gil is None or bool(gil())
+
+
+def _report_kept(
+    step: Optional[int], rss: int, before: _Scan, gained: list[tuple[int, Any]]
+) -> None:
+    least = max(_KEPT_BYTES, _KEPT_SHARE * (rss - before.rss))
+    found = _heaviest(gained, least, time.thread_time() + _NAMES_S)[:_NAMED_MAX]
+    until = time.monotonic() + _WALL_S
+    ours: list[Any] = [gained, found, *gained, *found]
+    w = figures_wire()
+    if step is not None or _names:
+        w.mark("kept", True, step=step, since=before.step)  # withdraws the previous report
+    named = []
+    for size, added, o in found:
+        name = _names.get(id(o)) or _referrers.owner(o, ours, until)
+        if name:
+            _names[id(o)] = name
+            named.append((_referrers.is_library_name(name), name, size, added, type(o).__name__))
+    for is_library, name, size, added, kind in sorted(named, key=lambda one: one[0]):
+        w.mark(
+            "kept",
+            True,
+            step=step,
+            since=before.step,
+            name=name,
+            type=kind,
+            added=added,
+            bytes=min(size, rss - before.rss),
+            library=1 if is_library else None,
+        )
+
+
+def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
+    """IS_GROWN: memory has grown enough for kept marks."""
+    global _last, _kept, _scan_s
+    before, _last = _last, None
+    if sys.getallocatedblocks() > _OBJECTS_MAX:
+        return
+    begun = time.thread_time()
+    found = _containers()
+    lengths = array("Q", map(len, found))
+    now = _Scan(step, rss, found, lengths)
+    gained = before.gained(found, lengths, 1) if before else []
+    more: list[tuple[int, Any]] = []
+    if is_grown and _kept is not None:
+        more = _kept.gained(found, lengths, _ADDED_MIN)
+    _scan_s = time.thread_time() - begun
+    _follower.scan_all(found, lengths, gained, [gained, *gained, more, *more])
+    del gained
+    if is_grown:
+        if _kept is not None and (step is None or step != _kept.step):
+            _report_kept(step, rss, _kept, more)
+        _kept = now
+    _last = now
+
+
+def _is_time(ran_s: float, is_grown: bool) -> bool:
+    """Whether there is time for a full scan."""
+    spent_s = _spent_s + (_scan_s or sys.getallocatedblocks() * _BLOCK_S)
+    if is_grown and spent_s <= _BUDGET_S and spent_s <= ran_s * _YOUNG_SHARE:
+        return True
+    return spent_s <= ran_s * _SHARE
+
+
+def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
+    global _next_s, _is_off, _base, _begun_s, _spent_s, _variables_s
+    now = time.monotonic()
+    if _is_off is None:
+        _is_off, _begun_s = not _may_scan(), now
+    rss = None if _is_off or not figures_wire().is_there else _memory.rss_bytes()
+    if rss is None:
+        _next_s = now + _INTERVAL_S
+        return
+    if _base is None:
+        _base = rss
+    grown = max(_GROWN_BYTES, _GROWN_SHARE * _base)
+    if _kept is not None:
+        grown = max(grown, _AGAIN * (_kept.rss - _base))
+    is_grown = rss >= _base + grown
+    begun = time.thread_time()
+    try:
+        # the first time always: growth is measured from there
+        if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
+            _follower.scan_variables()
+            _variables_s = time.thread_time() - begun
+        if may_hold_all and rss >= _base + _WORTH_BYTES and _is_time(now - _begun_s, is_grown):
+            full = time.thread_time()
+            _scan(step, rss, is_grown)
+            _spent_s += time.thread_time() - full
+        lines = _follower.lines()
+        if lines:
+            figures_wire().send_figures("KIND=series" + lines)
+    except Exception:  # a diagnosis must never break the job
+        _is_off = True
+    _next_s = now + max(_INTERVAL_S, _variables_s / _VARIABLES_SHARE)
+
+
+def at_step(step: Optional[int] = None) -> None:
+    """Scans if memory has grown and there is time. Called at the end of a step."""
+    global _step_s
+    _step_s = time.monotonic()
+    if _step_s >= _next_s and _lock.acquire(False):
+        try:
+            _scan_if_due(step, True)
+        finally:
+            _lock.release()
+
+
+def without_steps() -> None:
+    """Like at_step, for a thread, when no step has ended for some time. It scans only variables of
+    the program: a list of all objects refers to tuples that other threads are still creating, and
+    Python fails to resize a tuple that anything else refers to (SystemError in _PyTuple_Resize)."""
+    now = time.monotonic()
+    if now >= _next_s and now - _step_s > _IDLE_STEPS_S and _lock.acquire(False):
+        try:
+            _scan_if_due(None, False)
+        finally:
+            _lock.release()

@@ -1,0 +1,16 @@
+"""A thread that reads the memory of a process without steps, once a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _containers, _truth
+
+_INTERVAL_S = 1.0
+
+
+def run(bell: Any) -> None:
+    """Runs until the lock BELL is released."""
+    while not bell.acquire(True, _INTERVAL_S):
+        _truth.without_steps()
+        _containers.without_steps()

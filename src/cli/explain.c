@@ -1,0 +1,103 @@
+/* `ebb explain`: prints the page of a diagnosis from docs/troubleshooting.md, which is built in. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cli/cli.h"
+#include "diagnose/hypothesis.h"
+
+__asm__(".pushsection .rodata\nexplain_pages:\n.incbin \"" EBB_EXPLAIN_PAGES
+        "\"\n.byte 0\n.popsection\n");
+#pragma GCC visibility push(hidden)
+extern const char explain_pages[];
+#pragma GCC visibility pop
+
+/* The section "### CODE" up to the next heading; NULL: no such section. */
+static const char *explain_find(const char *code, size_t *ret_len)
+{
+    char heading[64];
+    snprintf(heading, sizeof heading, "\n### %s\n", code);
+    const char *from = strstr(explain_pages, heading);
+    if (!from)
+        return NULL;
+    from += strlen(heading);
+    from += strspn(from, "\n");
+    const char *end = strstr(from, "\n#");
+    *ret_len = end ? (size_t)(end - from) : strlen(from);
+    return from;
+}
+
+/* Converts Markdown to the format of cli_block_next: each paragraph on one line, code indented, no
+ * asterisks. */
+static void explain_flatten(struct buf *out, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        bool is_code = i + 1 < len && (text[i + 1] == '\n' || text[i + 1] == ' ');
+        bool was_break = out->len && out->data[out->len - 1] == '\n';
+        if (text[i] == '*' && i + 1 < len && text[i + 1] == '*')
+            i++;
+        else if (text[i] == '\n' && !is_code && !was_break && i + 1 < len)
+            buf_add_byte(out, ' ');
+        else
+            buf_add_byte(out, (uint8_t)text[i]);
+    }
+}
+
+static void explain_page(struct buf *out, enum hypothesis_id id, const char *text, size_t len)
+{
+    size_t width = cli_width(STDOUT_FILENO);
+    struct buf flat = {0};
+    struct cli_block block;
+    explain_flatten(&flat, text, len);
+    buf_printf(out, "%s: %s\n", hypothesis_code(id), hypothesis_title(id));
+    const char *at = buf_str(&flat);
+    for (bool was_verbatim = false; cli_block_next(&at, &block); was_verbatim = block.is_verbatim) {
+        if (!block.is_verbatim || !was_verbatim)
+            buf_add_byte(out, '\n');
+        if (block.is_verbatim) {
+            buf_add(out, block.s, block.len);
+            buf_add_byte(out, '\n');
+        } else {
+            cli_wrap(out, block.s, block.len, 0, 0, width);
+        }
+    }
+    out->failed = out->failed || flat.failed;
+    buf_fini(&flat);
+}
+
+static int explain_exec(const struct cli_call *call)
+{
+    const char *codes[HYPOTHESIS_COUNT], *wanted = call->argc ? call->argv[0] : NULL;
+    struct buf out = {0};
+    size_t len = 0;
+    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
+        codes[i] = hypothesis_code((enum hypothesis_id)i);
+        const char *text =
+            wanted && strcmp(codes[i], wanted) == 0 ? explain_find(wanted, &len) : NULL;
+        if (text)
+            explain_page(&out, (enum hypothesis_id)i, text, len);
+        if (!wanted)
+            buf_printf(&out, "%-20s %s\n", codes[i], hypothesis_title((enum hypothesis_id)i));
+    }
+    if (out.len || out.failed)
+        return cli_print(&out);
+    const char *nearest = option_nearest(wanted, codes, HYPOTHESIS_COUNT);
+    if (nearest)
+        return cli_failf(2, "explain: unknown code \"%.64s\"; did you mean %s?", wanted, nearest);
+    return cli_failf(2, "explain: unknown code \"%.64s\"; `ebb explain` lists all codes", wanted);
+}
+
+const struct cli_command cmd_explain = {
+    .name = "explain",
+    .operands = "[CODE]",
+    .summary = "explain a diagnosis, or list all of them",
+    .description = "`ebb run`, `ebb diagnose` and `ebb report` print the code of a diagnosis in "
+                   "brackets, such as [graph-kept]. This command explains the code: its "
+                   "meaning, the evidence, the fix, and how to verify it. Codes do not change "
+                   "between versions.",
+    .examples = "ebb explain\n"
+                "ebb explain graph-kept\n",
+    .usage_status = 2,
+    .exec = explain_exec,
+};

@@ -1,0 +1,479 @@
+/* One request for a checkpoint: how it is sent, and which ranks have answered. */
+#include "guard/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "guard/sweep.h"
+
+void checkpoint_init(struct checkpoint *c, const struct checkpoint_options *options)
+{
+    *c = (struct checkpoint){.options = *options};
+}
+
+/* ---- the file of --checkpoint-done ---- */
+
+static struct stat file_now(const struct checkpoint *c)
+{
+    struct stat st;
+    return c->options.done && stat(c->options.done, &st) == 0 ? st : (struct stat){0};
+}
+
+static bool file_is_new(const struct checkpoint *c)
+{
+    const struct stat was = c->file, is = file_now(c);
+    return is.st_ino != 0 &&
+           (is.st_ino != was.st_ino || is.st_size != was.st_size ||
+            is.st_mtim.tv_sec != was.st_mtim.tv_sec || is.st_mtim.tv_nsec != was.st_mtim.tv_nsec);
+}
+
+/* ---- whether the request is done or has failed ---- */
+
+static bool set_started(struct checkpoint *c, uint64_t now_ns)
+{
+    if (c->ack != LADDER_NO_ACK)
+        return false;
+    c->ack = LADDER_ACK_STARTED;
+    c->started_ns = now_ns;
+    return true;
+}
+
+static bool set_done(struct checkpoint *c, const char *by, uint64_t now_ns)
+{
+    c->ack = LADDER_ACK_DONE;
+    c->done_ns = now_ns;
+    c->is_open = false;
+    snprintf(c->by, sizeof c->by, "%s", by);
+    return true;
+}
+
+static bool may_answer(const struct checkpoint_peer *p)
+{
+    return !p->is_dead && p->ack != LADDER_ACK_DONE && p->ack != LADDER_ACK_FAILED;
+}
+
+/* Called after an answer or the exit of a process. The file is checked last: a process may exit, or
+ * the command fail, after the checkpoint was written. */
+static bool settle_request(struct checkpoint *c, uint64_t now_ns)
+{
+    size_t waiting = 0, done = 0, failed = 0;
+    for (size_t i = 0; i < c->peers; i++) {
+        waiting += may_answer(&c->peer[i]);
+        done += c->peer[i].ack == LADDER_ACK_DONE;
+        failed += c->peer[i].ack == LADDER_ACK_FAILED;
+    }
+    if (waiting == 0 && done > 0 && failed == 0)
+        return set_done(c, "mark", now_ns);
+    /* A process does not answer a signal. Only its file, or a save mark if no rank is connected,
+     * shows that it has written a checkpoint. */
+    bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
+    if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
+        return false;
+    if (file_is_new(c))
+        return set_done(c, "file", now_ns);
+    c->ack = LADDER_ACK_FAILED;
+    c->is_open = false;
+    return true;
+}
+
+/* Appends a clause to WHY if it fits. */
+static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
+{
+    size_t len = strlen(why);
+    if (len + strlen("; ") + strlen(clause) < CHECKPOINT_TEXT_MAX)
+        snprintf(why + len, CHECKPOINT_TEXT_MAX - len, "%s%s", len > 0 ? "; " : "", clause);
+}
+
+/* ---- over the socket ---- */
+
+/* A rank whose queue is full is counted, too: without its part the checkpoint would be incomplete.
+ */
+static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
+{
+    const struct mark_peer *peers;
+    size_t count;
+    c->by_socket = marks ? mark_receiver_request(marks, "CHECKPOINT", c->id) : 0;
+    if (c->by_socket == 0)
+        return false;
+    count = mark_receiver_peers(marks, &peers);
+    for (size_t i = 0; i < count && c->peers < CHECKPOINT_PEERS; i++)
+        if (!peers[i].is_worker)
+            c->peer[c->peers++] = (struct checkpoint_peer){.pid = peers[i].pid};
+    return true;
+}
+
+/* ---- by signal ---- */
+
+/* Candidates for the signal, from the strongest sign of a training process to the weakest. */
+enum target { TARGET_CONNECTED, TARGET_MAIN, TARGET_FIRST, TARGET_NONE };
+
+static bool is_rank(const struct mark_receiver *marks, int32_t pid)
+{
+    const struct mark_peer *peers;
+    size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (peers[i].pid == pid)
+            return !peers[i].is_worker;
+    return false;
+}
+
+/* Whether the process is the first of the job, or was started by a launcher. */
+static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
+{
+    const struct proc_node *parent = proc_tree_find(tree, n->info.ppid);
+    return n->info.role == ROLE_OTHER && (!parent || parent->info.role == ROLE_LAUNCHER);
+}
+
+/* Whether the process belongs to the command of --checkpoint-cmd. The command has the same
+ * subreaper as the job, so the tree contains it as well. */
+static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
+                          const struct proc_node *n)
+{
+    enum { DEPTH_MAX = 64 }; /* parents are read at different times and may form a cycle */
+
+    for (int i = 0; c->command_pid != 0 && n && i < DEPTH_MAX; i++) {
+        if (n->info.id.pid == c->command_pid)
+            return true;
+        n = proc_tree_find(tree, n->info.ppid);
+    }
+    return false;
+}
+
+static bool is_target(const struct checkpoint *c, const struct mark_receiver *marks,
+                      struct proc_tree *tree, const struct proc_node *n, enum target target)
+{
+    if (is_of_command(c, tree, n))
+        return false;
+    switch (target) {
+    case TARGET_CONNECTED:
+        return is_rank(marks, n->info.id.pid);
+    case TARGET_MAIN:
+        return n->info.role == ROLE_MAIN;
+    case TARGET_FIRST:
+        return is_first_process(tree, n);
+    case TARGET_NONE:
+        break;
+    }
+    return false;
+}
+
+static enum target choose_target(const struct checkpoint *c, const struct mark_receiver *marks,
+                                 struct proc_tree *tree)
+{
+    for (enum target t = TARGET_CONNECTED; t < TARGET_NONE; t++)
+        for (size_t i = 0; i < proc_tree_count(tree); i++)
+            if (is_target(c, marks, tree, proc_tree_at(tree, i), t))
+                return t;
+    return TARGET_NONE;
+}
+
+/* Reads the mask of caught signals in /proc/PID/status. A process name cannot forge this line,
+ * because the kernel escapes newlines in names. */
+static bool catches_signal(struct proc_tree *tree, struct proc_node *n, int signo)
+{
+    char text[8192];
+    AUTO_CLOSE int fd = proc_node_open(tree, n, "status", O_RDONLY);
+    bool is_read = fd >= 0 && io_pread_small(fd, text, sizeof text) > 0;
+    const char *line = is_read ? strstr(text, "\nSigCgt:") : NULL;
+    return line && signo >= 1 && signo <= 64 &&
+           strtoull(line + strlen("\nSigCgt:"), NULL, 16) >> (signo - 1) & 1;
+}
+
+static int signal_rank(struct checkpoint *c, struct proc_tree *tree, struct proc_node *n)
+{
+    int r;
+    if (c->signalled_count == CHECKPOINT_PEERS)
+        return -ENOSPC;
+    if (!catches_signal(tree, n, c->options.signo))
+        return -ENOTSUP;
+    r = guard_signal(proc_tree_root(tree), &n->info.id, c->options.signo);
+    if (r == 0)
+        c->signalled[c->signalled_count++] = n->info.id.pid;
+    return r;
+}
+
+static void explain_not_signalled(const struct checkpoint *c, const struct proc_node *n, int code,
+                                  char why[CHECKPOINT_TEXT_MAX])
+{
+    enum { NAME_COLUMNS = 24 };
+    char clause[200], name[4 * NAME_COLUMNS + 4], signal[WORDS_SIGNAL_MAX];
+    text_fit(name, sizeof name, NAME_COLUMNS, n->info.comm, n->info.comm_len);
+    words_signal_name(signal, c->options.signo);
+    if (code == -ENOTSUP)
+        snprintf(clause, sizeof clause,
+                 "process %d (%s) has no handler for %s and might be ended by it", n->info.id.pid,
+                 name, signal);
+    else
+        snprintf(clause, sizeof clause, "cannot send %s to process %d (%s): %s", signal,
+                 n->info.id.pid, name, strerror(-code));
+    add_why(why, clause);
+}
+
+static bool request_by_signal(struct checkpoint *c, const struct mark_receiver *marks,
+                              struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
+{
+    enum target target;
+    bool is_explained = false;
+    if (c->options.signo == 0)
+        return false;
+    target = choose_target(c, marks, tree);
+    if (target == TARGET_NONE)
+        add_why(why, "no process of the job is known to train, so no signal was sent");
+    for (size_t i = 0; i < proc_tree_count(tree) && target != TARGET_NONE; i++) {
+        struct proc_node *n = proc_tree_at(tree, i);
+        int r = is_target(c, marks, tree, n, target) ? signal_rank(c, tree, n) : 0;
+        if (r < 0 && !is_explained) { /* report only the first failure */
+            explain_not_signalled(c, n, r, why);
+            is_explained = true;
+        }
+    }
+    c->by_signal = (int)c->signalled_count;
+    return c->by_signal > 0;
+}
+
+/* ---- by command ---- */
+
+/* 0 or an errno, as posix_spawn returns it. */
+static int spawn_shell(const char *command, pid_t *ret)
+{
+    static char name[] = "sh", option[] = "-c";
+    char *argv[] = {name, option, (char *)(uintptr_t)command, NULL};
+    posix_spawn_file_actions_t streams;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                        POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawn_file_actions_init(&streams);
+    int r = posix_spawn_file_actions_addopen(&streams, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(&streams, STDERR_FILENO, STDOUT_FILENO);
+    if (r == 0)
+        r = posix_spawn(ret, "/bin/sh", &streams, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&streams);
+    posix_spawnattr_destroy(&attr);
+    return r;
+}
+
+static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MAX])
+{
+    char id[24], clause[128];
+    if (!c->options.command)
+        return false;
+    if (c->command_pid != 0)
+        return true;
+    snprintf(id, sizeof id, "%" PRIu64, c->id);
+    setenv("EBB_CHECKPOINT_ID", id, 1);
+    int r = spawn_shell(c->options.command, &c->command_pid);
+    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit the variable */
+    if (r == 0)
+        return true;
+    c->command_pid = 0;
+    snprintf(clause, sizeof clause, "cannot start the command of --checkpoint-cmd: %s",
+             strerror(r));
+    add_why(why, clause);
+    return false;
+}
+
+/* ---- requesting ---- */
+
+static size_t count_ranks(const struct mark_receiver *marks)
+{
+    const struct mark_peer *peers;
+    size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
+    size_t ranks = 0;
+    for (size_t i = 0; i < count; i++)
+        ranks += !peers[i].is_worker;
+    return ranks;
+}
+
+bool checkpoint_is_possible(const struct checkpoint *c, const struct mark_receiver *marks,
+                            char why[CHECKPOINT_TEXT_MAX])
+{
+    why[0] = '\0';
+    if (count_ranks(marks) > 0 || c->options.signo != 0 || c->options.command)
+        return true;
+    add_why(why, "no rank is connected to EBB_SOCKET, and neither --checkpoint-signal nor "
+                 "--checkpoint-cmd is given");
+    return false;
+}
+
+int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiver *marks,
+                       struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
+{
+    int ways = 0;
+    (void)checkpoint_is_possible(c, marks, why); /* only to set WHY */
+    c->awaits_file = false;
+    c->started_ns = c->done_ns = 0;
+    c->ack = LADDER_NO_ACK;
+    c->by_socket = c->by_signal = 0;
+    c->peers = c->signalled_count = 0;
+    c->path[0] = c->by[0] = '\0';
+    c->id = ++c->last_id;
+    c->requested_ns = now_ns;
+    c->file = file_now(c);
+    ways += request_by_socket(c, marks);
+    ways += request_by_signal(c, marks, tree, why);
+    ways += request_by_command(c, why);
+    if (ways == 0 && why[0] == '\0')
+        add_why(why, "no connected rank could be reached on EBB_SOCKET");
+    c->is_open = ways > 0;
+    if (ways == 0)
+        c->ack = LADDER_ACK_FAILED;
+    return ways;
+}
+
+int checkpoint_send_stop(struct checkpoint *c, struct mark_receiver *marks)
+{
+    return marks ? mark_receiver_request(marks, "STOP", ++c->last_id) : 0;
+}
+
+/* ---- answers ---- */
+
+static bool mark_value_is(const struct mark *m, const char *key, const char *value)
+{
+    size_t len;
+    const char *s = mark_get(m, key, &len);
+    return s && len == strlen(value) && memcmp(s, value, len) == 0;
+}
+
+static bool is_answer_to(const struct mark *m, uint64_t id)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, id);
+    return mark_value_is(m, "ID", text);
+}
+
+/* Keeps the first path that is reported. A path that is too long is dropped, because a truncated
+ * path names another file. */
+static void note_path(struct checkpoint *c, const struct mark *m)
+{
+    size_t len;
+    const char *path = mark_get(m, "PATH", &len);
+    if (!path || c->path[0] != '\0' || len >= sizeof c->path)
+        return;
+    memcpy(c->path, path, len);
+    c->path[len] = '\0';
+}
+
+static enum ladder_ack ack_status(const struct mark *m)
+{
+    if (mark_value_is(m, "STATUS", "started"))
+        return LADDER_ACK_STARTED;
+    if (mark_value_is(m, "STATUS", "done"))
+        return LADDER_ACK_DONE;
+    return mark_value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
+}
+
+/* Finds the rank that sent an answer. A single rank may answer through a child process, such as
+ * `ebb mark`. */
+static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
+{
+    bool is_known = false;
+    for (size_t i = 0; i < c->peers; i++) {
+        if (c->peer[i].pid == pid && may_answer(&c->peer[i]))
+            return &c->peer[i];
+        is_known |= pid != 0 && c->peer[i].pid == pid;
+    }
+    return c->peers == 1 && !is_known && may_answer(&c->peer[0]) ? &c->peer[0] : NULL;
+}
+
+/* Without a connected rank only the command of --checkpoint-cmd can send an ack: it has the id from
+ * its environment. It reports a failure by its exit status. */
+static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
+{
+    if (status == LADDER_ACK_STARTED)
+        return set_started(c, m->t_ns);
+    if (status != LADDER_ACK_DONE)
+        return false;
+    note_path(c, m);
+    return set_done(c, "mark", m->t_ns);
+}
+
+static bool apply_ack(struct checkpoint *c, const struct mark *m)
+{
+    enum ladder_ack status = ack_status(m);
+    struct checkpoint_peer *p = find_answering(c, m->pid);
+    if (c->peers == 0)
+        return apply_command_ack(c, m, status);
+    if (status == LADDER_NO_ACK || !p)
+        return false;
+    p->ack = status;
+    if (status == LADDER_ACK_STARTED)
+        return set_started(c, m->t_ns);
+    if (status == LADDER_ACK_DONE)
+        note_path(c, m);
+    return settle_request(c, m->t_ns);
+}
+
+bool checkpoint_mark(struct checkpoint *c, const struct mark *mark)
+{
+    if (!c->is_open)
+        return false;
+    if (mark->kind == MARK_ACK)
+        return is_answer_to(mark, c->id) && apply_ack(c, mark);
+    if (mark->kind != MARK_SAVE || c->peers > 0)
+        return false;
+    note_path(c, mark);
+    return set_done(c, "mark", mark->t_ns);
+}
+
+bool checkpoint_check_file(struct checkpoint *c, uint64_t now_ns)
+{
+    return c->is_open && file_is_new(c) && set_done(c, "file", now_ns);
+}
+
+bool checkpoint_command_exited(struct checkpoint *c, pid_t pid, int status, uint64_t now_ns)
+{
+    if (pid <= 0 || pid != c->command_pid)
+        return false;
+    c->command_pid = 0;
+    if (!c->is_open)
+        return false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return settle_request(c, now_ns);
+    if (!c->options.done)
+        return set_done(c, "command", now_ns);
+    c->awaits_file = true;
+    return checkpoint_check_file(c, now_ns) || set_started(c, now_ns);
+}
+
+static bool forget_signalled(struct checkpoint *c, int32_t pid)
+{
+    for (size_t i = 0; i < c->signalled_count; i++)
+        if (c->signalled[i] == pid) {
+            c->signalled[i] = c->signalled[--c->signalled_count];
+            return true;
+        }
+    return false;
+}
+
+bool checkpoint_process_died(struct checkpoint *c, int32_t pid, uint64_t now_ns)
+{
+    bool was_requested = forget_signalled(c, pid);
+    for (size_t i = 0; i < c->peers && pid != 0; i++)
+        if (c->peer[i].pid == pid) {
+            c->peer[i].is_dead = true;
+            was_requested = true;
+        }
+    return c->is_open && was_requested && settle_request(c, now_ns);
+}

@@ -1,0 +1,28 @@
+/* Durations of steps and checkpoints, and the memory that a checkpoint needs, measured from marks
+ * and acknowledgements. Pure: no clock, no I/O. */
+#pragma once
+
+#include <stdint.h>
+
+#include "mark/step_times.h"
+
+struct timing {
+    struct step_times steps;
+    uint64_t save_begun_ns; /* 0: no checkpoint is being written */
+    uint64_t save_start_bytes, save_peak_bytes;
+    uint32_t saves;           /* number of measured checkpoints */
+    double save_s;            /* longest duration of a checkpoint so far */
+    uint64_t save_rise_bytes; /* largest additional memory of a checkpoint so far */
+};
+
+/* Like step_times_mark, but leaves out steps during which a checkpoint was written. */
+void timing_step(struct timing *t, uint64_t now_ns, int64_t step);
+/* To be called when a checkpoint begins with BYTES in use (ignored while one is being written), for
+ * each memory reading, and when it ends. */
+void timing_save_begin(struct timing *t, uint64_t now_ns, uint64_t bytes);
+void timing_memory(struct timing *t, uint64_t bytes);
+void timing_save_end(struct timing *t, uint64_t now_ns);
+void timing_save_failed(struct timing *t); /* discards the measurement */
+/* To be called when a new segment starts: keeps the measured durations, drops an unfinished
+ * checkpoint. */
+void timing_segment(struct timing *t);

@@ -1,0 +1,162 @@
+/* GPU blocks: totals, samples, and what lived when a request failed. */
+#include "heap/gpu.h"
+
+#include <string.h>
+
+#include "heap/life.h"
+#include "heap/live.h"
+#include "heap/record.h"
+#include "heap/sampler.h"
+
+enum {
+    KEY_SHIFT = 56,
+    KIND_MASK = 15,
+    WINDOW_MS = 250,
+    WINDOW_REPORTS = 16, /* after so many the clock is read */
+};
+
+const void *gpu_key(const void *p, unsigned gpu)
+{
+    uintptr_t low = (uintptr_t)p & (((uintptr_t)1 << KEY_SHIFT) - 1);
+    return (const void *)(low | (uintptr_t)(gpu + 1) << KEY_SHIFT);
+}
+
+static bool is_profiled(void)
+{
+    return life_start() &&
+           atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_OFF;
+}
+
+static void next_window(struct heap_gpu *g, uint64_t allocated, bool is_first)
+{
+    uint64_t start_ns = heap_process.table->header.start_ns;
+    uint32_t now_ms = (uint32_t)((heap_clock_ns() - start_ns) / 1000000);
+    uint64_t low = atomic_load_explicit(&g->low_bytes, memory_order_relaxed);
+    bool is_over = now_ms - atomic_load_explicit(&g->low_ms, memory_order_relaxed) >= WINDOW_MS;
+    if (!is_first && !is_over) {
+        if (allocated < low)
+            atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
+        return;
+    }
+    atomic_store_explicit(&g->low_before_bytes, is_first ? allocated : low, memory_order_relaxed);
+    atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
+    atomic_store_explicit(&g->low_ms, now_ms, memory_order_relaxed);
+}
+
+/* The allocator reports under its lock, so that plain loads and stores lose nothing. */
+static void note_totals(unsigned gpu, uint64_t allocated, uint64_t reserved)
+{
+    if (!life_is_on())
+        return;
+    struct heap_gpu *g = &heap_process.table->header.gpus[gpu];
+    uint64_t reports = atomic_load_explicit(&g->reports, memory_order_relaxed);
+    atomic_store_explicit(&g->reports, reports + 1, memory_order_relaxed);
+    if (allocated > INT64_MAX || reserved > INT64_MAX)
+        return;
+    atomic_store_explicit(&g->allocated_bytes, allocated, memory_order_relaxed);
+    atomic_store_explicit(&g->reserved_bytes, reserved, memory_order_relaxed);
+    if (allocated > atomic_load_explicit(&g->allocated_peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&g->allocated_peak_bytes, allocated, memory_order_relaxed);
+    if (reports % WINDOW_REPORTS == 0)
+        next_window(g, allocated, reports == 0);
+    else if (allocated < atomic_load_explicit(&g->low_bytes, memory_order_relaxed))
+        atomic_store_explicit(&g->low_bytes, allocated, memory_order_relaxed);
+}
+
+void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+{
+    struct heap_thread *t = &heap_thread;
+    uint64_t interval;
+    if (!is_profiled())
+        return;
+    if (gpu < 0 || gpu >= HEAP_GPUS) {
+        heap_drop(HEAP_DROP_GPU);
+        return;
+    }
+    note_totals((unsigned)gpu, allocated, reserved);
+    const void *key = gpu_key(p, (unsigned)gpu);
+    if (!p || size == 0)
+        return;
+    if (size < 0) {
+        if (live_maybe(key))
+            record_end(key);
+    } else if (t->busy) {
+        heap_drop(HEAP_DROP_NESTED);
+    } else if (sampler_hit_gpu(t, (uint64_t)size, &interval)) {
+        record_gpu_block(key, (uint64_t)size, interval, (unsigned)gpu);
+    }
+}
+
+/* ---- out of memory ---- */
+
+/* Live bytes by site; only one thread at a time sums them up. */
+static uint64_t site_bytes[HEAP_SITES];
+static _Atomic(uint32_t) is_summing;
+
+static void sum_sites(const struct heap_table *t, unsigned gpu)
+{
+    uint32_t high = atomic_load_explicit(&t->header.live_high, memory_order_acquire);
+    memset(site_bytes, 0, sizeof site_bytes);
+    for (uint32_t i = 0; i < high && i < HEAP_LIVE; i++) {
+        const struct heap_live *e = &t->live[i];
+        uint64_t ptr = atomic_load_explicit(&e->ptr, memory_order_acquire);
+        uint32_t kind = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK;
+        if (kind != HEAP_KIND_GPU || ptr >> KEY_SHIFT != gpu + 1)
+            continue;
+        uint64_t size = atomic_load_explicit(&e->size, memory_order_relaxed);
+        uint64_t interval = atomic_load_explicit(&e->interval, memory_order_relaxed);
+        uint32_t site = atomic_load_explicit(&e->site, memory_order_relaxed);
+        site_bytes[site < HEAP_SITES ? site : 0] +=
+            (uint64_t)((double)size / sampler_probability(size, interval * SAMPLER_UNIT));
+    }
+}
+
+static void keep_largest(struct heap_oom *ret)
+{
+    for (size_t k = 0; k < HEAP_OOM_SITES; k++) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < HEAP_SITES; i++)
+            if (site_bytes[i] > site_bytes[best])
+                best = i;
+        atomic_store_explicit(&ret->top[k].site, best, memory_order_relaxed);
+        atomic_store_explicit(&ret->top[k].bytes, site_bytes[best], memory_order_relaxed);
+        site_bytes[best] = 0;
+    }
+}
+
+/* The first is never overwritten: the later ones are often its consequences. */
+static struct heap_oom *oom_place(struct heap_header *h, uint64_t number)
+{
+    return &h->ooms[number == 1 ? 0 : 1 + (number - 2) % (HEAP_OOMS - 1)];
+}
+
+void gpu_reset(void)
+{
+    atomic_store(&is_summing, 0);
+}
+
+void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int gpu)
+{
+    if (!is_profiled() || gpu < 0 || gpu >= HEAP_GPUS || heap_thread.busy)
+        return;
+    uint32_t site = record_gpu_site((unsigned)gpu);
+    if (!life_is_on())
+        return;
+    struct heap_table *t = heap_process.table;
+    uint64_t number = atomic_fetch_add(&t->header.oom_count, 1) + 1;
+    if (atomic_exchange(&is_summing, 1) != 0)
+        return; /* counted, but another thread is writing its own */
+    struct heap_oom *o = oom_place(&t->header, number);
+    atomic_store_explicit(&o->number, 0, memory_order_release);
+    atomic_store_explicit(&o->gpu, (uint32_t)gpu, memory_order_release);
+    atomic_store_explicit(&o->born_ms, (uint32_t)((heap_clock_ns() - t->header.start_ns) / 1000000),
+                          memory_order_release);
+    atomic_store_explicit(&o->site, site, memory_order_release);
+    atomic_store_explicit(&o->request_bytes, size > 0 ? (uint64_t)size : 0, memory_order_release);
+    atomic_store_explicit(&o->allocated_bytes, allocated, memory_order_release);
+    atomic_store_explicit(&o->reserved_bytes, reserved, memory_order_release);
+    sum_sites(t, (unsigned)gpu);
+    keep_largest(o);
+    atomic_store_explicit(&o->number, (uint32_t)number, memory_order_release);
+    atomic_store(&is_summing, 0);
+}

@@ -1,0 +1,319 @@
+/* Hooks of the functions in PyTorch's libc10.so to which its caching allocators report every GPU
+ * block and every failed request, whether or not a profiler is active. libc10_cuda.so calls them by
+ * name, so these definitions come first; each calls the real function afterwards. A torch in which
+ * they have other names never calls these. */
+#include "heap/hooks.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+
+#include "heap/gpu.h"
+#include "heap/module_names.h"
+#include "heap/modules.h"
+
+/* c10::Device: two bytes, passed in a register. */
+struct c10_device {
+    int8_t type, index;
+};
+enum { C10_CUDA = 1, C10_HIP = 6 };
+
+#define REPORT_BLOCK "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define REPORT_FAILURE "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+
+typedef void report_block_fn(void *p, int64_t size, size_t allocated, size_t reserved,
+                             struct c10_device device);
+typedef void report_failure_fn(int64_t size, size_t allocated, size_t reserved,
+                               struct c10_device device);
+
+/* ---- the real functions ----
+ *
+ * The hooks call the function that the dynamic linker would have chosen: the first definition
+ * behind this library among those loaded at program start, otherwise the one of the caller's own
+ * libraries, because each copy of torch has its own. dlsym is not used: the caller holds the lock
+ * of a GPU's allocator, and the dynamic linker's lock may be held by a thread that loads a library
+ * whose constructor waits for that allocator. From glibc 2.35 on, the search in the caller's
+ * libraries takes no lock. The last resort is dl_iterate_phdr, whose lock is never held while code
+ * of the job runs. */
+
+struct real {
+    report_block_fn *block; /* NULL: none */
+    report_failure_fn *failure;
+};
+
+enum { BEFORE_MAX = 16 };
+static struct real at_start;               /* written only by the constructor */
+static uintptr_t bases_before[BEFORE_MAX]; /* load addresses of the libraries before this one */
+static _Atomic(uint32_t) before_count, has_started;
+
+HOOK void hook_block(void *p, int64_t size, size_t allocated, size_t reserved,
+                     struct c10_device device) __asm__(REPORT_BLOCK);
+HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
+                       struct c10_device device) __asm__(REPORT_FAILURE);
+
+/* Hidden aliases: the exported names resolve to another library if one before this defines them. */
+extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
+extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
+
+/* A library before this one that defines the functions is another hook that calls this one: calling
+ * it back would recurse without end. */
+static bool is_before_us(uintptr_t base)
+{
+    uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        if (bases_before[i] == base)
+            return true;
+    return false;
+}
+
+/* Returns true if the module defines the functions and is not this library. */
+static bool find_in(uintptr_t base, const void *headers, size_t count, struct real *ret)
+{
+    struct module_names names;
+    if (!headers || is_before_us(base) || !module_names_of(base, headers, count, &names))
+        return false;
+    report_block_fn *block =
+        HOOKS_FUNCTION(report_block_fn *, module_names_address(&names, REPORT_BLOCK));
+    if (!block || block == own_block)
+        return false;
+    ret->block = block;
+    ret->failure =
+        HOOKS_FUNCTION(report_failure_fn *, module_names_address(&names, REPORT_FAILURE));
+    return true;
+}
+
+static int find_behind_us(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct module_names names;
+    bool *is_behind = user;
+    uint32_t n = atomic_load_explicit(&before_count, memory_order_relaxed);
+    (void)size;
+    if (*is_behind)
+        return find_in(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &at_start);
+    *is_behind = module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) &&
+                 module_names_address(&names, REPORT_BLOCK) == (void *)(uintptr_t)own_block;
+    if (!*is_behind && n < BEFORE_MAX) {
+        bases_before[n] = info->dlpi_addr;
+        atomic_store_explicit(&before_count, n + 1, memory_order_release);
+    }
+    return 0;
+}
+
+static __attribute__((constructor)) void find_reports_at_start(void)
+{
+    bool is_behind = false;
+    dl_iterate_phdr(find_behind_us, &is_behind);
+    atomic_store_explicit(&has_started, 1, memory_order_release);
+}
+
+/* Before glibc 2.35 each lookup searches all libraries. The first few relocations cover most
+ * libraries that the caller was linked with. */
+enum { LOOKS_MAX = 64 };
+
+/* The PLT relocations of a library: the functions of other libraries that it calls. */
+struct bound {
+    const ElfW(Rela) * at;
+    size_t count;
+};
+
+static const ElfW(Dyn) * dynamic_of(const struct module_map *map)
+{
+    const ElfW(Phdr) *h = map->headers;
+    for (uint32_t i = 0; h && i < map->header_count; i++)
+        if (h[i].p_type == PT_DYNAMIC)
+            return (const void *)(map->base + h[i].p_vaddr);
+    return NULL;
+}
+
+static struct bound bound_of(const struct module_map *map)
+{
+    struct bound b = {0};
+    bool is_rela = false;
+    for (const ElfW(Dyn) *d = dynamic_of(map); d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_JMPREL)
+            b.at = (const void *)(d->d_un.d_ptr < map->base ? map->base + d->d_un.d_ptr
+                                                            : d->d_un.d_ptr);
+        else if (d->d_tag == DT_PLTRELSZ)
+            b.count = d->d_un.d_val / sizeof *b.at;
+        else if (d->d_tag == DT_PLTREL)
+            is_rela = d->d_un.d_val == DT_RELA;
+    }
+    return b.at && is_rela ? b : (struct bound){0};
+}
+
+/* Searches the libraries that the one of MAP calls. They stay loaded as long as it does, and it is
+ * on the stack now. */
+static bool find_in_bound(const struct module_map *map, struct real *ret)
+{
+    struct bound b = bound_of(map);
+    struct module_map last = {0};
+    for (size_t i = 0, looks = 0; i < b.count && looks < LOOKS_MAX; i++) {
+        uintptr_t slot = map->base + b.at[i].r_offset, to;
+        if (slot - map->start > map->end - map->start - sizeof to || slot % sizeof to != 0)
+            return false;
+        to = __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
+        if (to - map->start < map->end - map->start || to - last.start < last.end - last.start)
+            continue; /* not bound yet, or seen already */
+        looks++;
+        if (modules_map(to, &last) && find_in(last.base, last.headers, last.header_count, ret))
+            return true;
+    }
+    return false;
+}
+
+static bool is_needed(const struct module_map *by, const char *path)
+{
+    struct module_names names;
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    if (!by->headers || !module_names_of(by->base, by->headers, by->header_count, &names))
+        return false;
+    for (const ElfW(Dyn) *d = dynamic_of(by); d && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_NEEDED && strcmp(&names.names[d->d_un.d_val], file) == 0)
+            return true;
+    return false;
+}
+
+struct search {
+    const struct module_map *caller;
+    struct real *ret;
+};
+
+static int find_in_all(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct search *s = user;
+    struct real real;
+    (void)size;
+    if (!find_in(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &real))
+        return 0;
+    bool is_last = is_needed(s->caller, info->dlpi_name);
+    if (is_last || !s->ret->block)
+        *s->ret = real;
+    return is_last;
+}
+
+/* After a tail call the return address belongs to an outer caller, possibly in a library unrelated
+ * to torch: then the first library that defines the functions is used. */
+static void find_real(const struct module_map *caller, struct real *ret)
+{
+    struct search search = {caller, ret};
+    if (find_in(caller->base, caller->headers, caller->header_count, ret) ||
+        find_in_bound(caller, ret))
+        return;
+    dl_iterate_phdr(find_in_all, &search);
+}
+
+/* ---- cache of the results, by calling library ----
+ *
+ * An entry is valid until a library is closed, after which another one may be loaded in its place.
+ * A child of fork keeps its parent's entries. */
+
+enum { CALLERS = 16 };
+
+/* A sequence lock: a copy is valid if TURN was even and did not change. */
+struct caller {
+    _Atomic(uint32_t) turn; /* odd: being written; 0: empty */
+    _Atomic(uint32_t) closed;
+    _Atomic(uintptr_t) start, end, block, failure;
+};
+static struct caller callers[CALLERS];
+static _Atomic(uint32_t) closed_count;
+
+#define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+
+void hooks_gpu_unloaded(void)
+{
+    atomic_fetch_add_explicit(&closed_count, 1, memory_order_relaxed);
+}
+
+/* Returns true if the entry is valid and belongs to the library that contains IP. */
+static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_closed,
+                        struct real *ret)
+{
+    uint32_t turn = atomic_load_explicit(&c->turn, memory_order_acquire);
+    uintptr_t start = LOAD(c->start), end = LOAD(c->end);
+    *ret_closed = LOAD(c->closed);
+    *ret = (struct real){HOOKS_FUNCTION(report_block_fn *, LOAD(c->block)),
+                         HOOKS_FUNCTION(report_failure_fn *, LOAD(c->failure))};
+    atomic_thread_fence(memory_order_acquire);
+    return turn != 0 && turn % 2 == 0 && LOAD(c->turn) == turn && ip - start < end - start;
+}
+
+/* Gives up if another thread is writing the entry: the search is then repeated next time. */
+static void write_caller(struct caller *c, const struct module_map *map, uint32_t closed,
+                         const struct real *real)
+{
+    uint32_t turn = LOAD(c->turn);
+    if (turn % 2 != 0 || !atomic_compare_exchange_strong(&c->turn, &turn, turn + 1))
+        return;
+    atomic_thread_fence(memory_order_release);
+    STORE(c->closed, closed);
+    STORE(c->start, map->start);
+    STORE(c->end, map->end);
+    STORE(c->block, (uintptr_t)real->block);
+    STORE(c->failure, (uintptr_t)real->failure);
+    atomic_store_explicit(&c->turn, turn + 2, memory_order_release);
+}
+
+static HOOKS_COLD struct real find_and_keep(uintptr_t ip, struct caller *place, uint32_t closed)
+{
+    struct real real = {0};
+    struct module_map map;
+    int saved = errno;
+    if (modules_map(ip, &map)) {
+        find_real(&map, &real);
+        write_caller(place, &map, closed, &real);
+    }
+    errno = saved;
+    return real;
+}
+
+/* The functions that the library containing IP would call without this one. */
+static struct real real_of(uintptr_t ip)
+{
+    if (atomic_load_explicit(&has_started, memory_order_acquire) && at_start.block)
+        return at_start;
+    uint32_t now = LOAD(closed_count), closed;
+    struct caller *place = &callers[(ip >> 24) % CALLERS];
+    for (size_t i = 0; i < CALLERS; i++) {
+        struct real real;
+        if (read_caller(&callers[i], ip, &closed, &real)) {
+            if (closed == now)
+                return real;
+            place = &callers[i];
+            break;
+        }
+        if (LOAD(callers[i].turn) == 0) {
+            place = &callers[i];
+            break;
+        }
+    }
+    return find_and_keep(ip, place, now);
+}
+
+/* ---- the hooks ---- */
+
+static bool is_gpu(struct c10_device device)
+{
+    return device.type == C10_CUDA || device.type == C10_HIP;
+}
+
+HOOK void hook_block(void *p, int64_t size, size_t allocated, size_t reserved,
+                     struct c10_device device)
+{
+    if (is_gpu(device))
+        gpu_block(p, size, allocated, reserved, device.index);
+    struct real real = real_of((uintptr_t)__builtin_return_address(0));
+    if (real.block)
+        real.block(p, size, allocated, reserved, device);
+}
+
+HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved, struct c10_device device)
+{
+    if (is_gpu(device))
+        gpu_out_of_memory(size, allocated, reserved, device.index);
+    struct real real = real_of((uintptr_t)__builtin_return_address(0));
+    if (real.failure && real.failure != own_failure)
+        real.failure(size, allocated, reserved, device);
+}

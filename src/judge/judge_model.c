@@ -1,0 +1,157 @@
+/* Combines all evidence on a job into the probability that it leaks. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "judge/judge_model.h"
+#include "profile/held.h"
+
+enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
+
+/* The profiler's readings of P. A process that called exec has several; the last one counts. */
+static const struct held *held_of(const struct judge *j, const struct run_entity *p)
+{
+    const struct held *found = NULL;
+    for (size_t i = 0; i < j->held_count; i++) {
+        const struct held *h = &j->held[i];
+        if (h->pid == p->info.id.pid && h->start_ns + FIRST_SAMPLE_S * NS_PER_S >= p->execed_ns &&
+            (!p->is_dead || h->start_ns <= p->died_ns) && (!found || h->start_ns > found->start_ns))
+            found = h;
+    }
+    return found;
+}
+
+/* Readings of a process after its work was done are part of its exit. */
+static void end_work(struct judge *j)
+{
+    struct run_entity *e;
+    uint64_t last_ns = 0;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));) {
+        struct judge_series *s = judge_known(e)->series;
+        const struct held *found = s && s->series.is_over ? held_of(j, e) : NULL;
+        if (!found)
+            continue;
+        verdict_work_ended(&s->series, (int64_t)found->worked_ns);
+        if (e->is_dead && s->is_judged) /* judged at its exit; more is known now */
+            judge_series_judge(s, &s->limit);
+        last_ns = found->worked_ns > last_ns ? found->worked_ns : last_ns;
+    }
+    if (last_ns && j->whole)
+        verdict_work_ended(&j->whole->series, (int64_t)last_ns);
+}
+
+static uint64_t since_start(const struct judge *j, uint64_t mono_ns)
+{
+    return mono_ns > j->run->start_mono_ns ? mono_ns - j->run->start_mono_ns : 0;
+}
+
+void judge_set_held(struct judge *j, const struct held *list, size_t count)
+{
+    free(j->held);
+    j->held = count && j->run ? calloc(count, sizeof *j->held) : NULL;
+    j->held_count = j->held ? count : 0;
+    for (size_t i = 0; i < j->held_count; i++) {
+        j->held[i] = list[i];
+        j->held[i].start_ns = since_start(j, list[i].start_ns);
+        j->held[i].worked_ns = since_start(j, list[i].worked_ns);
+    }
+    if (j->held && j->is_over && !j->clock.has_begun && !j->clock.has_step)
+        end_work(j);
+}
+
+bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret)
+{
+    const struct judge_series *s = p ? judge_known(p)->series : j->whole;
+    const struct judge_series *live = p ? judge_live_heap(j, p) : NULL;
+    const struct held *found = p ? held_of(j, p) : NULL;
+    *ret = (struct model_evidence){.is_whole = !p};
+    if (!s || !s->has_first)
+        return false;
+    ret->is_over = s->series.is_over;
+    ret->is_worker = p && (p->info.role == ROLE_DATA_WORKER || p->info.role == ROLE_COMPILE_WORKER);
+    trend_of(&s->series, &ret->resident);
+    if (live)
+        trend_of(&live->series, &ret->live);
+    if (p)
+        judge_container(j, p, &ret->container);
+    if (found)
+        ret->sites = found->sites;
+    return ret->resident.known;
+}
+
+/* Growth at call sites in the later half of the time, bytes/s. */
+static double sites_pace(const struct model_evidence *e)
+{
+    return e->sites.known && e->sites.kept.seconds > 0
+               ? e->sites.grown / (e->sites.kept.seconds / 2)
+               : 0;
+}
+
+static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s)
+{
+    struct model_evidence e;
+    double features[MODEL_COUNT];
+    if (!s || !s->is_judged || s->series.is_over != j->is_over || !judge_evidence(j, p, &e) ||
+        verdict_may_be_first_epoch(&e.resident) || !model_features(&e, features))
+        return;
+    s->result.has_probability = true;
+    s->result.probability = model_probability(features, s->series.is_over, s->result.contributions);
+    verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e));
+}
+
+static bool has_sites(const struct judge *j)
+{
+    for (size_t i = 0; i < j->held_count; i++)
+        if (j->held[i].sites.known)
+            return true;
+    return false;
+}
+
+void judge_settle(struct judge *j)
+{
+    struct run_entity *e;
+    if (!has_sites(j))
+        return;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        settle_one(j, e, judge_known(e)->series);
+}
+
+void judge_settle_whole(struct judge *j)
+{
+    if (has_sites(j))
+        settle_one(j, NULL, j->whole);
+}
+
+/* Replaced workers do not count, since their memory will be released. */
+void judge_settle_job(struct judge *j, const struct verdict_member *members, size_t n)
+{
+    struct verdict_result *r = &j->tree.result;
+    const struct verdict_result *most =
+        j->whole && j->whole->is_judged && j->whole->result.has_probability ? &j->whole->result
+                                                                            : NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct verdict_result *one = members[i].result;
+        if (one->has_probability && !members[i].is_replacement &&
+            (!most || one->probability > most->probability))
+            most = one;
+    }
+    r->has_probability = most;
+    if (!most)
+        return;
+    r->probability = most->probability;
+    memcpy(r->contributions, most->contributions, sizeof r->contributions);
+    for (size_t i = 0; i < r->n_evidence; i++)
+        if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
+            r->evidence[i] = most->evidence[0]; /* verdict_settle inserts it as the first */
+    enum verdict_leak leak = verdict_leak_of(most->probability, j->is_over);
+    r->confidence = fmin(r->confidence, most->confidence);
+    if (leak == VERDICT_LEAK_UNKNOWN || r->leak == leak || r->leak == VERDICT_LEAK_YES)
+        return;
+    r->confidence = most->confidence;
+    r->word = most->word;
+    r->leak = most->leak;
+    r->event = most->event;
+    j->tree.of.word = r->word;
+    j->tree.of.leak = r->leak;
+}

@@ -1,0 +1,269 @@
+/* The lead of every text about a run: the answer, the place, the advice. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
+#include "present/document.h"
+#include "present/summary.h"
+#include "present/verdict.h"
+#include "profile/view.h"
+#include "run/outcome.h"
+
+enum { CAUSE_COLUMNS = 160, SOURCE_MAX = 4 << 20, NAME_COLUMNS = 48 };
+
+/* ---- the answer ---- */
+
+bool summary_has_failed(const struct outcome *o)
+{
+    const struct outcome_end *end = &o->end;
+    return end->kind == OUTCOME_SIGNALLED || end->kind == OUTCOME_NOT_STARTED ||
+           end->kind == OUTCOME_LOST ||
+           (end->kind == OUTCOME_EXITED && end->has_status && end->status != 0);
+}
+
+/* The word for a cause; "" if the cause's sentence contains it. */
+static const char *failure_word(const char *cause_kind)
+{
+    static const char *const words[][2] = {{"GPU memory", "out of GPU memory"},
+                                           {"allocation failed", "out of memory"},
+                                           {"cgroup out of memory", "out of memory"},
+                                           {"host out of memory", "out of memory"},
+                                           {"shared memory full", "out of shared memory"},
+                                           {"exception", "failed"},
+                                           {"exit status", "failed"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(cause_kind, words[i][0]) == 0)
+            return words[i][1];
+    return "";
+}
+
+/* Writes, for example, "failed: ValueError: no such file after 12 s at step 40". */
+static void lead_put_failure(struct doc *d, const struct outcome *o, const char *label)
+{
+    const struct outcome_end *end = &o->end;
+    const char *kind = end->cause_kind               ? end->cause_kind
+                       : end->kind == OUTCOME_EXITED ? "exit status"
+                                                     : "";
+    const char *word = failure_word(kind), *cause = end->cause ? end->cause : "";
+    char time[TEXT_TIME_MAX];
+    doc_headline(d, label);
+    if (word[0])
+        doc_textf(d, TONE_BAD, "%s", word), doc_text(d, TONE_PLAIN, ": ");
+    if (end->kind == OUTCOME_NOT_STARTED)
+        doc_text(d, TONE_BAD, "could not be started");
+    else if (cause[0] && strcmp(kind, "exit status") != 0)
+        doc_name(d, word[0] ? TONE_PLAIN : TONE_BAD, cause, strlen(cause), CAUSE_COLUMNS);
+    else if (end->kind == OUTCOME_EXITED)
+        doc_textf(d, TONE_PLAIN, "exited with status %lld", (long long)end->status);
+    else
+        doc_textf(d, TONE_BAD, "killed by %s%s", strncmp(end->signal, "SIG", 3) == 0 ? "" : "SIG",
+                  end->has_signal ? end->signal : "NAL");
+    if (o->measured.has_duration_s)
+        doc_textf(d, TONE_PLAIN, ", after %s", text_about_time(time, o->measured.duration_s));
+    if (o->measured.marks.has_last_step)
+        doc_textf(d, TONE_PLAIN, " at step %lld", (long long)o->measured.marks.last_step);
+}
+
+/* The first hypothesis, if it is likely enough to be named. */
+static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *s)
+{
+    const struct diagnosis_hypothesis *h =
+        s->diagnosis && s->diagnosis->n_hypotheses ? s->diagnosis->hypotheses : NULL;
+    bool is_held =
+        h && h->title &&
+        (h->word == NEARLY_CERTAIN || h->word == LIKELY || (h->word == POSSIBLE && h->share > 0));
+    return is_held ? h : NULL;
+}
+
+const char *summary_code(const struct summary *s)
+{
+    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
+    return h ? h->code : NULL;
+}
+
+static void lead_put_answer(struct doc *d, const struct summary *s, const char *label)
+{
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    bool has_failed = s->outcome && summary_has_failed(s->outcome);
+    if (has_failed) {
+        lead_put_failure(d, s->outcome, label);
+        label = label ? "" : NULL;
+    }
+    if (!worst && has_failed)
+        return;
+    doc_headline(d, label);
+    if (worst)
+        verdict_put_headline(d, worst, s->verdicts, !has_failed);
+    else
+        doc_text(d, TONE_OPEN, "undecided"), doc_text(d, TONE_PLAIN, ": there are no samples");
+}
+
+/* ---- the place ---- */
+
+struct lead_place {
+    const char *function, *file;
+    bool has_line;
+    long line;
+};
+
+static struct lead_place place_of_row(const struct profile_row *row)
+{
+    const struct profile_frame *f = row->has_in_program ? &row->in_program : &row->where;
+    return (struct lead_place){f->function, f->file, f->has_line, (long)f->line};
+}
+
+static struct lead_place place_of_site(const struct diagnosis_site *site)
+{
+    const struct diagnosis_frame *f = site->has_in_program ? &site->in_program : &site->frame;
+    return (struct lead_place){f->function, f->file, f->has_line, f->line};
+}
+
+static bool is_same_place(const struct lead_place *a, const struct lead_place *b)
+{
+    return a->file && b->file && strcmp(a->file, b->file) == 0 && a->line == b->line;
+}
+
+/* The path as one would type it in the folder where the job was started. */
+static const char *lead_path(const char *file, const struct outcome *o)
+{
+    const char *cwd = o && o->about.cwd ? o->about.cwd : "", *slash = strrchr(file, '/');
+    size_t len = strlen(cwd);
+    if (len > 1 && strncmp(file, cwd, len) == 0 && file[len] == '/')
+        return file + len + 1;
+    return slash && slash[1] ? slash + 1 : file;
+}
+
+/* True for the name of source code. A recording names the file and may come from another user, so
+ * no other files are read. */
+static bool is_source_name(const char *file)
+{
+    static const char *const endings[] = {".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp"};
+    const char *dot = strrchr(file, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        if (strcmp(dot, endings[i]) == 0)
+            return file[0] == '/';
+    return false;
+}
+
+/* Reads the line at P without its indentation. False if the file does not exist, or was changed
+ * after the job started, so that the line may be a different one. */
+static bool source_line(const struct lead_place *p, const struct outcome *o, struct buf *ret)
+{
+    struct buf text = {0};
+    struct stat st;
+    if (!p->file || !p->has_line || p->line < 1 || !is_source_name(p->file))
+        return false;
+    bool is_old = lstat(p->file, &st) == 0 &&
+                  (!o || !o->about.has_started_s || (double)st.st_mtime <= o->about.started_s);
+    if (is_old && io_read_plain(AT_FDCWD, p->file, SOURCE_MAX, &text) == 0) {
+        const char *at = buf_str(&text);
+        for (long line = 1; at && line < p->line; line++) {
+            at = strchr(at, '\n');
+            at = at ? at + 1 : NULL;
+        }
+        while (at && (*at == ' ' || *at == '\t'))
+            at++;
+        if (at)
+            buf_add(ret, at, strcspn(at, "\r\n"));
+    }
+    buf_fini(&text);
+    return ret->len > 0;
+}
+
+/* Finds the call site that the diagnosis names, or the one that grows most. False: there is none.
+ */
+static bool find_place(const struct summary *s, struct lead_place *ret,
+                       const struct profile_row **ret_row)
+{
+    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
+    *ret_row = NULL;
+    if (h && h->has_site) {
+        *ret = place_of_site(&h->site);
+        for (size_t i = 0; !*ret_row && i < s->n_growing; i++) {
+            struct lead_place other = place_of_row(&s->growing[i]);
+            if (is_same_place(ret, &other))
+                *ret_row = &s->growing[i];
+        }
+        return ret->file || ret->function;
+    }
+    if (!s->n_growing)
+        return false;
+    *ret_row = s->growing;
+    *ret = place_of_row(s->growing);
+    return ret->file || ret->function;
+}
+
+static void lead_put_place(struct doc *d, const struct summary *s)
+{
+    char size[TEXT_SIZE_MAX];
+    struct lead_place p;
+    const struct profile_row *row;
+    struct buf source = {0};
+    if (!find_place(s, &p, &row))
+        return;
+    doc_point(d, POINT_PLACE);
+    if (p.file)
+        doc_text(d, TONE_STRONG, lead_path(p.file, s->outcome));
+    if (p.file && p.has_line)
+        doc_textf(d, TONE_STRONG, ":%ld", p.line);
+    if (p.function)
+        doc_textf(d, TONE_PLAIN,
+                  p.function[0] == '<' || strchr(p.function, '(') ? "%s%s" : "%s%s()",
+                  p.file ? " in " : "", p.function);
+    if (row && row->verdict.rate_bytes_per_step.known && row->verdict.rate_bytes_per_step.value > 0)
+        doc_textf(d, TONE_PLAIN, ", +%s/step",
+                  text_about_size(size, row->verdict.rate_bytes_per_step.value));
+    if (row && row->growth_bytes > 0)
+        doc_textf(d, TONE_PLAIN, ", %s so far", text_about_size(size, row->growth_bytes));
+    if (source_line(&p, s->outcome, &source)) {
+        doc_point(d, POINT_SOURCE);
+        doc_code(d, buf_str(&source));
+    }
+    buf_fini(&source);
+}
+
+/* ---- the cause and the advice ---- */
+
+static void lead_put_note(struct doc *d, const struct summary *s)
+{
+    const struct diagnosis_hypothesis *h = lead_hypothesis(s);
+    const struct diagnosis_container *kept = s->diagnosis->n_kept_by ? s->diagnosis->kept_by : NULL;
+    if (!h)
+        return;
+    doc_point(d, POINT_NOTE);
+    doc_textf(d, TONE_PLAIN, "%s", h->title);
+    if (h->word != NEARLY_CERTAIN)
+        doc_textf(d, TONE_PLAIN, " (%s)", hypothesis_words[h->word]);
+    if (h->code)
+        doc_textf(d, TONE_DIM, " [%s]", h->code);
+    if (!kept || !kept->name)
+        return;
+    doc_text(d, TONE_PLAIN, "; kept alive by ");
+    doc_name(d, TONE_STRONG, kept->name, strlen(kept->name), NAME_COLUMNS);
+    if (kept->type)
+        doc_textf(d, TONE_PLAIN, " (%s)", kept->type);
+}
+
+size_t summary_lead(struct doc *d, const struct summary *s, const char *label)
+{
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    lead_put_answer(d, s, label);
+    if (!worst || worst->result.leak == VERDICT_LEAK_NO)
+        return 0;
+    lead_put_place(d, s);
+    if (!s->diagnosis)
+        return 0;
+    lead_put_note(d, s);
+    if (!s->diagnosis->n_advice || !s->diagnosis->advice[0].what)
+        return 0;
+    doc_point(d, POINT_HELP);
+    doc_text(d, TONE_PLAIN, s->diagnosis->advice[0].what);
+    if (s->diagnosis->advice[0].effect)
+        doc_textf(d, TONE_PLAIN, " (%s)", s->diagnosis->advice[0].effect);
+    return 1;
+}

@@ -1,0 +1,108 @@
+/* The summary of GPUs, apart from their verdicts: failed requests and fragmentation. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
+#include "present/document.h"
+#include "present/summary.h"
+#include "present/verdict.h"
+#include "profile/view.h"
+
+static const char fragments_code[] = "gpu-fragmentation";
+static const char fragments_help[] =
+    "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use few different shapes";
+
+static void put_place(struct doc *d, const struct profile_frame *f)
+{
+    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
+    if (f->file)
+        doc_text(d, TONE_STRONG, slash && slash[1] ? slash + 1 : f->file);
+    if (f->file && f->has_line)
+        doc_textf(d, TONE_STRONG, ":%" PRIu32, f->line);
+    if (f->function)
+        doc_textf(d, TONE_PLAIN, "%s%s", f->file ? " in " : "", f->function);
+    if (!f->file && !f->function)
+        doc_text(d, TONE_PLAIN, "an unknown line");
+}
+
+/* ---- failed requests ---- */
+
+static bool is_leaking_on(const struct verdicts *v, uint64_t gpu)
+{
+    for (size_t i = 0; v && i < v->gpus.count; i++)
+        if (v->gpus.at[i].gpu == gpu && v->gpus.at[i].result.leak == VERDICT_LEAK_YES)
+            return true;
+    return false;
+}
+
+static bool is_in_pieces(const struct profile_failure *f)
+{
+    return f->reserved_bytes > f->allocated_bytes &&
+           f->reserved_bytes - f->allocated_bytes >= f->request_bytes;
+}
+
+static void put_remedy(struct doc *d, const struct summary *s, const struct profile_failure *f)
+{
+    doc_point(d, POINT_HELP);
+    if (is_in_pieces(f))
+        doc_textf(d, TONE_PLAIN, "the free memory is in pieces: %s [%s]", fragments_help,
+                  fragments_code);
+    else if (is_leaking_on(s->verdicts, f->gpu))
+        doc_text(d, TONE_PLAIN, "fix the leak on this GPU: it grew until nothing was left");
+    else
+        doc_text(d, TONE_PLAIN,
+                 "lower the batch size, or free what the largest lines hold: ebb heap --gpu");
+}
+
+static void put_failure(struct doc *d, const struct summary *s)
+{
+    const struct profile_failure *f = s->gpu_failure;
+    char size[TEXT_SIZE_MAX];
+    doc_headline(d, "");
+    doc_textf(d, TONE_BAD, "out of memory on gpu %" PRIu64, f->gpu);
+    if (s->gpu_failures > 1)
+        doc_textf(d, TONE_PLAIN, ", %" PRIu64 " times; first", s->gpu_failures);
+    doc_textf(d, TONE_PLAIN, "%s a request of %s", s->gpu_failures > 1 ? "" : ":",
+              text_about_size(size, (double)f->request_bytes));
+    if (f->has_step)
+        doc_textf(d, TONE_PLAIN, " at step %" PRId64, f->step);
+    doc_textf(d, TONE_PLAIN, ", %s allocated", text_about_size(size, (double)f->allocated_bytes));
+    doc_textf(d, TONE_PLAIN, " of %s reserved", text_about_size(size, (double)f->reserved_bytes));
+    doc_point(d, POINT_PLACE);
+    put_place(d, &f->where);
+    if (f->n_lines) {
+        doc_point(d, POINT_NOTE);
+        doc_textf(d, TONE_PLAIN, "the largest line then, %s: ",
+                  text_about_size(size, (double)f->lines[0].live_bytes));
+        put_place(d, &f->lines[0].where);
+    }
+    put_remedy(d, s, f);
+}
+
+/* ---- fragmentation ---- */
+
+/* The first hypothesis, if it is fragmentation: the lead shows it unless there is no leak. */
+static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
+{
+    const struct diagnosis_hypothesis *h =
+        s->diagnosis && s->diagnosis->n_hypotheses ? s->diagnosis->hypotheses : NULL;
+    return h && h->code && strcmp(h->code, fragments_code) == 0 && h->n_pro ? h : NULL;
+}
+
+void summary_gpu(struct doc *d, const struct summary *s)
+{
+    const struct diagnosis_hypothesis *h = find_fragments(s);
+    const struct judged *worst = s->verdicts ? verdict_worst(s->verdicts) : NULL;
+    bool has_lead = worst && worst->result.leak != VERDICT_LEAK_NO;
+    if (s->gpu_failure)
+        put_failure(d, s);
+    if (!h || has_lead || (s->gpu_failure && is_in_pieces(s->gpu_failure)))
+        return;
+    doc_headline(d, "");
+    doc_textf(d, TONE_OPEN, "%s", h->pro[0]);
+    doc_textf(d, TONE_DIM, " [%s]", fragments_code);
+    doc_point(d, POINT_HELP);
+    doc_text(d, TONE_PLAIN, fragments_help);
+}

@@ -1,0 +1,146 @@
+/* Features of the evidence, and the fitted weights. */
+#include "verdict/model.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Growth of this fraction of all memory counts in full; less growth counts proportionally. */
+static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
+static const double SMALLEST = 0.005, ROUGH_FACTOR = 8; /* for very even series */
+/* Log evidence is scaled by this: odds of e^6 are nearly certain. */
+static const double EVIDENCE_SCALE = 6;
+
+/* Defines model_weights[2]: for a running job, and for a job that is over. */
+#include "verdict/weights.inc"
+
+#define X(sym, name, sign, what) [MODEL_##sym] = {name, what},
+static const struct {
+    const char *name, *text;
+} features_known[] = {MODEL_FEATURES(X)};
+#undef X
+
+const char *model_feature_name(enum model_feature feature)
+{
+    return features_known[feature].name;
+}
+
+const char *model_feature_text(enum model_feature feature)
+{
+    return features_known[feature].text;
+}
+
+static double at_most(double x, double most)
+{
+    return fmin(most, fmax(0, x));
+}
+
+/* A fraction of memory on a logarithmic scale: 0.1 % and 1 % differ as much as 10 % and 100 %. */
+static double share(double bytes, double all)
+{
+    return bytes > 0 ? log1p(100 * bytes / all) / log(101) : 0;
+}
+
+/* Weight of the growth of T as a fraction of ALL, 0 to 1. */
+static double weight_of(const struct trend *t, double all, double material)
+{
+    return t->known ? at_most(t->growth / all / material, 1) : 0;
+}
+
+static double lasting(const struct trend *t, double weight)
+{
+    return t->known ? tanh(t->lasting / EVIDENCE_SCALE) * weight : 0;
+}
+
+static double forecast(const struct trend *t, double all)
+{
+    return t->known ? share(t->forecast, all) : 0;
+}
+
+static double steady(const struct trend *t, double all)
+{
+    return forecast(t, all) * fmax(0, 1 - t->fallen);
+}
+
+/* Growth of a very even series counts even if it is small, from SMALLEST on. */
+static double clean(const struct trend *t, double all)
+{
+    return t->known && t->growth > 0
+               ? fmax(0, tanh(t->lasting / EVIDENCE_SCALE)) * fmax(0, 1 - ROUGH_FACTOR * t->rough) *
+                     at_most(t->sixth, 1) * at_most(t->growth / all / SMALLEST, 1)
+               : 0;
+}
+
+static void features_of_resident(const struct model_evidence *e, double all, double *f)
+{
+    const struct trend *r = &e->resident;
+    double big = weight_of(r, all, MATERIAL), next = forecast(r, all);
+    double past = r->epochs > 0 ? at_most(r->epochs - 1, 2) : 0;
+    f[MODEL_FORECAST] = next;
+    f[MODEL_STEADY] = steady(r, all);
+    f[MODEL_LASTING] = lasting(r, big);
+    f[MODEL_SIXTH] = at_most(r->sixth, 1.5) * big;
+    f[MODEL_NET] = r->net * big;
+    f[MODEL_ROUGH] = -r->rough * big;
+    f[MODEL_CLEAN] = clean(r, all);
+    f[MODEL_GROWN] = share(r->growth, all);
+    f[MODEL_INSIDE] = r->epochs > 0 && r->epochs < 1.05 ? -next : 0;
+    f[MODEL_PAST] = past * next;
+    f[MODEL_PACE] = fmin(1.5, r->pace) * fmin(1, 4 * past) * big;
+    f[MODEL_NO_EPOCH] = r->epochs > 0 ? 0 : -next;
+    f[MODEL_EVENTS] = r->events * big;
+    f[MODEL_LIVE_KNOWN] = e->live.known ? -next : 0;
+    f[MODEL_WHOLE] = e->is_whole ? -next : 0;
+    f[MODEL_WORKER] = e->is_worker ? -next : 0;
+}
+
+static void features_of_sites(const struct model_sites *s, double all, double *f)
+{
+    const struct trend *kept = &s->kept, *settled = &s->settled;
+    double late = settled->known ? fmax(0, settled->third * settled->growth / 3) : 0;
+    double some = at_most(late / all / MATERIAL_SITES, 1);
+    f[MODEL_SITES_GROWN] = share(s->grown, all);
+    f[MODEL_SITES_EVEN] = s->grown > 0 ? fmin(1, 2 * s->grown_late / s->grown) *
+                                             at_most(s->grown / all / MATERIAL_SITES, 1)
+                                       : 0;
+    f[MODEL_SITES_STEADY] = share(s->steady, all);
+    f[MODEL_SITES_LONG] = share(s->steady_long, all);
+    f[MODEL_KEPT_FORECAST] = forecast(kept, all);
+    f[MODEL_KEPT_LASTING] = lasting(kept, weight_of(kept, all, MATERIAL_LIVE));
+    f[MODEL_WORK_FORECAST] = forecast(&s->by_work, all);
+    f[MODEL_SETTLED_LATE] = share(late, all);
+    f[MODEL_SETTLED_SIXTH] = settled->known ? at_most(settled->sixth, 1) * some : 0;
+}
+
+bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT])
+{
+    const struct trend *live = &e->live;
+    for (size_t i = 0; i < MODEL_COUNT; i++)
+        ret[i] = 0;
+    if (!e->resident.known)
+        return false;
+    double all = fmax(1, e->resident.base + fmax(0, e->resident.growth));
+    double some = weight_of(live, all, MATERIAL_LIVE);
+    features_of_resident(e, all, ret);
+    ret[MODEL_LIVE_FORECAST] = forecast(live, all);
+    ret[MODEL_LIVE_STEADY] = steady(live, all);
+    ret[MODEL_LIVE_LASTING] = lasting(live, some);
+    ret[MODEL_LIVE_CLEAN] = clean(live, all);
+    ret[MODEL_LIVE_THIRD] = live->known ? at_most(live->third, 1.5) * some : 0;
+    const struct trend *box = &e->container;
+    double gained = weight_of(box, all, MATERIAL_SITES);
+    ret[MODEL_BOX_FORECAST] = forecast(box, all);
+    ret[MODEL_BOX_LASTING] = lasting(box, gained);
+    ret[MODEL_BOX_SIXTH] = box->known ? at_most(box->sixth, 1) * gained : 0;
+    if (e->sites.known)
+        features_of_sites(&e->sites, all, ret);
+    return true;
+}
+
+double model_probability(const double features[MODEL_COUNT], bool is_over,
+                         double contributions[MODEL_COUNT])
+{
+    double sum = model_weights[is_over].bias;
+    for (size_t i = 0; i < MODEL_COUNT; i++)
+        sum += contributions[i] = model_weights[is_over].weight[i] * features[i];
+    return 1 / (1 + exp(-sum));
+}

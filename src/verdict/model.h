@@ -1,0 +1,87 @@
+/* The fitted part of the verdict: the probability that a process, or the job as a whole, leaks,
+ * given all evidence so far. research/fit.py fits the weights (weights.inc) to recordings
+ * labelled as leaking or not; docs/internals/verdict.md has the method and the accuracy on unseen
+ * programs. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "verdict/trend.h"
+
+/* Evidence from the heap profiler on one process. */
+struct model_sites {
+    bool known; /* there were enough profiler readings */
+    /* Growth, in bytes, since the middle and in the last quarter of the time, at call sites that
+     * free little of what they allocate and certainly hold more at the end than in the middle. */
+    double grown, grown_late;
+    /* Sustained growth of such sites, in bytes: three times the least growth in any third of the
+     * second half (steady), or in any of the last three quarters (steady_long) of the time. */
+    double steady, steady_long;
+    struct trend kept;    /* live memory of sites that free little, over time … */
+    struct trend by_work; /* … and over the bytes that the process had allocated by then */
+    struct trend
+        settled; /* sum over all sites of the least live memory in each block of readings */
+};
+
+struct model_evidence {
+    struct trend resident;  /* resident memory that can leak */
+    struct trend live;      /* live heap as counted by the allocator */
+    struct trend container; /* the container of this process that gained the most bytes */
+    struct model_sites sites;
+    bool is_over;   /* the job ended by itself */
+    bool is_worker; /* a data-loader or compile worker */
+    bool is_whole;  /* the job as a whole, not one process */
+};
+
+/* X(symbol, name, sign, description). Weights of sign '+' are fitted without negative values. */
+#define MODEL_FEATURES(X)                                                                          \
+    X(FORECAST, "forecast", '+', "forecast growth of resident memory")                             \
+    X(STEADY, "steady", '+', "forecast growth of resident memory without falls")                   \
+    X(LASTING, "lasting", '+',                                                                     \
+      "continuing growth fits resident memory better than growth that ends")                       \
+    X(SIXTH, "sixth", '+', "growth of resident memory in the last sixth of the run")               \
+    X(NET, "net", '+', "growth of resident memory relative to its fluctuation")                    \
+    X(ROUGH, "rough", '+', "growth of resident memory follows a line")                             \
+    X(CLEAN, "clean", '+', "growth of resident memory is even and continues")                      \
+    X(GROWN, "grown", '?', "growth of resident memory so far")                                     \
+    X(INSIDE, "inside", '+', "growth within the first epoch")                                      \
+    X(PAST, "past", '+', "growth after the first epoch")                                           \
+    X(PACE, "pace", '+', "growth rate after the first epoch relative to that within it")           \
+    X(NO_EPOCH, "no_epoch", '?', "growth without a known epoch length")                            \
+    X(EVENTS, "events", '+', "growth at evaluations, checkpoints and epoch ends")                  \
+    X(LIVE_KNOWN, "live_known", '?', "growth of resident memory, given a known live heap")         \
+    X(LIVE_FORECAST, "live_forecast", '+', "forecast growth of the live heap")                     \
+    X(LIVE_STEADY, "live_steady", '+', "forecast growth of the live heap without falls")           \
+    X(LIVE_LASTING, "live_lasting", '+', "continuing growth fits the live heap")                   \
+    X(LIVE_THIRD, "live_third", '+', "growth of the live heap in the last third of the run")       \
+    X(LIVE_CLEAN, "live_clean", '+', "growth of the live heap is even and continues")              \
+    X(SITES_GROWN, "sites_grown", '+', "growth at call sites in the second half of the run")       \
+    X(SITES_EVEN, "sites_even", '+', "growth at call sites is even until the end")                 \
+    X(SITES_STEADY, "sites_steady", '+', "the same call sites grow again and again")               \
+    X(SITES_LONG, "sites_long", '+', "the same call sites have grown for most of the run")         \
+    X(BOX_FORECAST, "box_forecast", '+', "forecast growth of a container")                         \
+    X(BOX_LASTING, "box_lasting", '+', "continuing growth fits a container")                       \
+    X(BOX_SIXTH, "box_sixth", '+', "growth of a container in the last sixth of the run")           \
+    X(KEPT_FORECAST, "kept_forecast", '+', "forecast growth at call sites that free little")       \
+    X(KEPT_LASTING, "kept_lasting", '+', "continuing growth fits call sites that free little")     \
+    X(WORK_FORECAST, "work_forecast", '+',                                                         \
+      "forecast growth per allocated byte at call sites that free little")                         \
+    X(SETTLED_LATE, "settled_late", '+',                                                           \
+      "growth of long-lived memory in the last third of the run")                                  \
+    X(SETTLED_SIXTH, "settled_sixth", '+',                                                         \
+      "growth of long-lived memory in the last sixth of the run")                                  \
+    X(WHOLE, "whole", '?', "growth of the job as a whole")                                         \
+    X(WORKER, "worker", '?', "growth of a worker")
+
+#define X(sym, name, sign, what) MODEL_##sym,
+enum model_feature { MODEL_FEATURES(X) MODEL_COUNT };
+#undef X
+const char *model_feature_name(enum model_feature feature);
+const char *model_feature_text(enum model_feature feature); /* what it measures */
+
+/* False: resident memory has too few readings. */
+bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT]);
+/* IS_OVER: the job ended by itself; otherwise growth may still end. CONTRIBUTIONS: what each
+ * feature adds to the log-odds. */
+double model_probability(const double features[MODEL_COUNT], bool is_over,
+                         double contributions[MODEL_COUNT]);

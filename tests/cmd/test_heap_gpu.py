@@ -1,0 +1,323 @@
+"""GPU blocks that a stand-in for PyTorch's allocator reports: they are in the table by GPU, the real functions are still
+called, and nothing that is reported makes the program fail."""
+
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import heap_table
+from commands import PATIENCE_S, binary, environment
+
+BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).parent))
+LIBRARY = BUILD / "libebb-heap.so"
+PROGRAMS = BUILD / "tests" / "heap_programs"
+OTHER_HOOK = PROGRAMS / "torch" / "other_hook.so"
+GPU_KIND, LARGE = 6, 512 << 20
+GPU_FRAME = 0x7FFF << 48
+
+
+def library(copy="torch"):
+    return str(PROGRAMS / copy / "libc10_cuda.so")
+
+
+@pytest.fixture
+def receiver(tmp_path):
+    one = heap_table.Receiver(tmp_path)
+    yield one
+    one.close()
+
+
+def run(receiver, way, *more, copy="torch", preload=(LIBRARY,)):
+    """The program's own counts: live bytes, blocks and failures that reached the real functions; and its tables."""
+    env = environment({"LD_PRELOAD": ":".join(map(str, preload)), "EBB_SOCKET": receiver.path,
+                       "EBB_HEAP": heap_table.with_filters("")})
+    done = subprocess.run([PROGRAMS / "gpus", library(copy), way, *more], env=env, stdout=subprocess.PIPE, text=True,
+                          timeout=2 * PATIENCE_S, check=True)
+    tables = []
+    while True:
+        try:
+            tables.append(receiver.receive(0.01)[1])
+        except (TimeoutError, BlockingIOError):
+            return done.stdout.split("\n"), tables
+
+
+def gpu_samples(table):
+    return [s for s in table.live() if s.kind == GPU_KIND]
+
+
+def gpu_of(table, sample):
+    """By the outermost frame of its stack."""
+    word = table.stack(sample.site)[-1]
+    assert word & ~0xFFFF == GPU_FRAME
+    return word & 0xFFFF
+
+
+def test_large_blocks_are_samples_of_their_gpu(receiver):
+    lines, (table,) = run(receiver, "hold", "6")
+    samples = gpu_samples(table)
+    assert lines[0] == f"{6 * LARGE} 6 0"
+    assert sorted((gpu_of(table, s), s.size) for s in samples) == [(0, LARGE)] * 3 + [(1, LARGE)] * 3
+
+
+def test_blocks_freed_by_other_threads_are_not_live(receiver):
+    lines, (table,) = run(receiver, "threads")
+    live, reached, _ = map(int, lines[0].split())
+    allocated, freed = 8 * 4000, 8 * 4000 - live // (1 << 20)
+    assert reached == allocated + freed
+    estimate = sum(s.size / -math.expm1(-s.size / s.interval) for s in gpu_samples(table))
+    most = max((s.interval for s in gpu_samples(table)), default=256 << 20)
+    assert abs(estimate - live) < 7 * (most * live) ** 0.5
+
+
+def test_nonsense_is_forwarded_and_does_no_harm(receiver):
+    lines, (table,) = run(receiver, "nonsense")
+    assert lines[0] == "0 307 7"
+    assert [s.size for s in gpu_samples(table)] == [LARGE]
+    assert table.header()["drops"]["gpu"] > 0
+    assert table.header()["drops"]["stale"] == 1
+
+
+def test_children_of_a_fork_have_tables_of_their_own(receiver):
+    lines, tables = run(receiver, "fork")
+    assert int(lines[0].split()[0]) > 4 * LARGE
+    assert len(tables) > 1
+    children = [t for t in tables if t.header()["pid"] != tables[0].header()["pid"]]
+    assert children and all(len(gpu_samples(t)) == 100 for t in children)
+
+
+def test_reports_at_exit_and_from_a_destructor_do_no_harm(receiver):
+    lines, _ = run(receiver, "exit")
+    assert lines[0].split()[1] == "1"
+
+
+def test_library_that_is_unloaded_and_loaded_again_is_followed(receiver):
+    _, (table,) = run(receiver, "unload")
+    assert len(gpu_samples(table)) > 0
+
+
+def test_two_copies_of_torch_each_get_their_own_reports(receiver):
+    lines, (table,) = run(receiver, "both", library("torch2"))
+    assert lines[0] == "second 5" and lines[1] == f"{3 * LARGE} 3 0"
+    assert len(gpu_samples(table)) > 0
+
+
+def test_torch_with_other_symbols_is_left_alone(receiver):
+    lines, tables = run(receiver, "hold", "3", copy="torch_other")
+    assert lines[0] == f"{3 * LARGE} 3 0"
+    assert all(not gpu_samples(t) for t in tables)
+
+
+def test_library_that_is_being_loaded_does_not_stall_a_report(receiver):
+    """Its constructor holds the dynamic linker's lock until the block is there."""
+    lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
+    assert lines[0] == f"{LARGE} 1 0"
+    assert len(gpu_samples(table)) == 1
+
+
+def test_other_hook_before_ours_ends_and_reaches_torch(receiver):
+    lines, (table,) = run(receiver, "hold", "6", preload=(OTHER_HOOK, LIBRARY))
+    assert lines[:2] == [f"{6 * LARGE} 6 0", "other 6"]
+    assert len(gpu_samples(table)) == 6
+
+
+def test_other_hook_behind_ours_is_called_as_without_ours(receiver):
+    lines, (table,) = run(receiver, "hold", "6", preload=(LIBRARY, OTHER_HOOK))
+    assert lines[:2] == [f"{6 * LARGE} 0 0", "other 6"]
+    assert len(gpu_samples(table)) == 6
+
+
+def test_failure_in_a_child_is_kept_whatever_the_parent_was_doing_at_the_fork(receiver):
+    _, tables = run(receiver, "failfork")
+    parent, *children = sorted(tables, key=lambda t: t.header()["pid"])
+    assert len(children) == 20
+    assert all(t.failures() == (1, 1) for t in children)
+    assert parent.failures()[0] > 1
+
+
+STANDIN = """
+import ctypes, sys, time
+import ebb
+cuda = ctypes.CDLL(sys.argv[1])
+cuda.standin_malloc.restype = ctypes.c_uint64
+cuda.standin_malloc.argtypes = [ctypes.c_int64, ctypes.c_int]
+cuda.standin_free.argtypes = [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int]
+cuda.standin_fail.argtypes = [ctypes.c_int64, ctypes.c_int]
+cuda.standin_reserve.argtypes = [ctypes.c_uint64, ctypes.c_int]
+SIZE = 64 << 20
+"""
+TRAINING = STANDIN + """
+def forward():
+    blocks = [cuda.standin_malloc(SIZE, 0) for _ in range(4)]
+    for block in blocks:
+        cuda.standin_free(block, SIZE, 0)
+
+def keep():
+    cuda.standin_malloc(SIZE, 0)
+
+def main():
+    for step in range(160):
+        forward()
+        keep()
+        ebb.step(step + 1, epoch=(step + 1) / 40, steps_per_epoch=40)
+        time.sleep(0.05)
+    cuda.standin_fail(1 << 40, 0)
+
+main()
+"""
+
+
+# Two requests fail, the script goes on, and frees what it has.
+CAUGHT = STANDIN + """
+def keep():
+    return cuda.standin_malloc(SIZE, 0)
+
+def ask(size):
+    cuda.standin_fail(size, 0)
+
+block = keep()
+for step in range(60):
+    if step in (20, 40):
+        ask(SIZE * step)
+    ebb.step(step + 1)
+    time.sleep(0.05)
+"""
+
+# The same is allocated again and again, and ever more reserved for it.
+PIECES = STANDIN + """
+def forward(step):
+    cuda.standin_reserve(SIZE * (4 + step), 0)
+    block = cuda.standin_malloc(SIZE, 0)
+    cuda.standin_free(block, SIZE, 0)
+
+keep = cuda.standin_malloc(SIZE, 0)
+for step in range(100):
+    forward(step)
+    ebb.step(step + 1)
+    time.sleep(0.05)
+"""
+
+# By torch's own count there is GPU memory, and its allocator reports to a function of another name.
+UNKNOWN = STANDIN + """
+import types
+torch = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(is_initialized=lambda: True, memory_stats_as_nested_dict=lambda: {
+    "allocated_bytes": {"all": {"current": SIZE}}, "reserved_bytes": {"all": {"current": SIZE}}})
+sys.modules["torch"] = torch
+block = cuda.standin_malloc(SIZE, 0)
+heap = bytearray(64 << 20)
+for step in range(60):
+    ebb.step(step + 1)
+    time.sleep(0.05)
+"""
+
+
+def record(folder, text, copy="torch"):
+    (folder / "train.py").write_text(text)
+    python = str(pathlib.Path(__file__).resolve().parents[2] / "python")
+    done = subprocess.run([binary(), "run", "-d", "run", "--", sys.executable, "train.py", library(copy)], cwd=folder,
+                          env=environment({"PYTHONPATH": python}), stderr=subprocess.PIPE, text=True,
+                          timeout=4 * PATIENCE_S, check=True)
+    return folder / "run", " ".join(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("gpu"), TRAINING)
+
+
+def ebb(*arguments):
+    return subprocess.run([binary(), *map(str, arguments)], env=environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+
+
+def test_summary_names_the_line_that_leaks_on_the_gpu(recorded):
+    _, summary = recorded
+    assert "leaking on gpu 0" in summary
+    assert "train.py:18 in keep()" in summary
+    assert "[gpu-memory]" in summary
+    assert "ebb heap --gpu" in summary or "ebb report" in summary
+
+
+def test_summary_has_the_failed_request_and_its_remedy(recorded):
+    _, summary = recorded
+    assert "out of memory on gpu 0: a request of 1.0 TiB at step 160, 10 GiB allocated of 10 GiB reserved" in summary
+    assert "train.py:26 in main" in summary
+    assert "fix the leak on this GPU" in summary
+
+
+def test_requests_that_fail_are_in_the_summary_although_the_job_goes_on(tmp_path):
+    folder, summary = record(tmp_path, CAUGHT)
+    assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
+    assert "train.py:16 in ask" in summary
+    assert "the largest line then, 64 MiB: train.py:13 in keep" in summary
+    assert "lower the batch size" in summary
+    process, = [p for p in json.loads((folder / "run.json").read_text())["heap"]["processes"] if "gpus" in p]
+    assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
+
+
+def test_reserved_memory_that_grows_alone_is_called_fragmentation(tmp_path):
+    folder, summary = record(tmp_path, PIECES)
+    assert "leaking" not in summary  # a busy machine may leave the host's memory undecided
+    assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
+    diagnosis = json.loads(ebb("diagnose", "--json", folder).stdout)
+    assert diagnosis["hypotheses"][0]["code"] == "gpu-fragmentation"
+    assert b"expandable_segments" in ebb("explain", "gpu-fragmentation").stdout
+
+
+def test_one_sentence_says_why_gpu_memory_has_no_lines(tmp_path):
+    folder, _ = record(tmp_path, UNKNOWN, copy="torch_other")
+    assert b"GPU memory has no lines: PyTorch's allocator reported no block" in ebb("show", folder).stdout
+
+
+def test_page_has_every_id_once(recorded):
+    done = ebb("report", "-o", "-", recorded[0])
+    page = done.stdout.decode()
+    ids = re.findall(r"<[a-z0-9]+ (?:[^<>]* )?id=\"?([\w-]+)", page.split("<script")[0])
+    assert {"flame", "flame-gpu"} <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
+    done = ebb("verdict", "--json", recorded[0])
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert found["gpus"][0]["verdict"] == "leaking"
+    assert found["gpus"][0]["rate_bytes_per_step"]["value"] == pytest.approx(64 << 20, rel=0.1)
+
+
+def test_heap_of_the_gpu_has_the_line_its_growth_and_the_failed_request(recorded):
+    found = json.loads(ebb("heap", "--gpu", "--json", recorded[0]).stdout)
+    row = found["rows"][0]
+    assert (row["where"]["function"], row["where"]["line"], row["gpu"]) == ("keep", 18, 0)
+    assert found["gpus"][0]["allocated_bytes"] == 160 * (64 << 20)
+    failure, = found["out_of_memory"]
+    assert found["out_of_memory_count"] == 1
+    assert (failure["request_bytes"], failure["where"]["function"]) == (1 << 40, "main")
+    assert failure["lines"][0]["where"]["function"] == "keep"
+
+
+def test_host_memory_has_no_gpu_blocks(recorded):
+    found = json.loads(ebb("heap", "--json", recorded[0]).stdout)
+    assert found["live"]["high"] < 1 << 30
+    assert all("gpu" not in row for row in found["rows"])
+
+
+def test_exports_begin_with_the_gpu(recorded):
+    lines = ebb("export", "--gpu", "--collapsed", recorded[0]).stdout.decode().splitlines()
+    assert lines and all(line.startswith("gpu 0;") for line in lines)
+    assert any("keep (train.py:18)" in line for line in lines)
+
+
+def test_run_without_a_gpu_says_so(tmp_path):
+    subprocess.run([binary(), "run", "-q", "-d", tmp_path / "run", "--", sys.executable, "-c",
+                    "import time; x = bytearray(8 << 20); time.sleep(2.5)"], env=environment(),
+                   timeout=2 * PATIENCE_S, check=True)
+    done = ebb("heap", "--gpu", tmp_path / "run")
+    assert done.returncode == 2
+    assert b"no GPU memory was seen" in done.stderr

@@ -1,0 +1,397 @@
+"""Containers that gain entries while memory grows: marks of kind kept, and figures."""
+
+import gc
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from functools import lru_cache
+
+import pytest
+
+from ebb import _containers, _referrers, _tap, _weight, _wire
+from jobs import PATIENCE_S, binary, listening
+
+MIB = 1 << 20
+SEEN = []  # a module variable
+# MiB after each step: every step from the second on triggers a scan
+RESIDENT = [0, 100, 124, 148, 196]
+
+
+class Store:
+    shared = []
+
+    def __init__(self):
+        self.cache = OrderedDict()
+
+
+class Clip:
+    def __init__(self, pixels):
+        self.pixels = pixels
+
+    @lru_cache(maxsize=None)
+    def loudness(self):
+        return 0.5
+
+
+class Sent(list):
+    """Collects marks and, separately, the figures of each scan as {name: value}."""
+
+    def __init__(self):
+        self.figures = []
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Returns the marks that were sent."""
+    found = Sent()
+
+    class Wire:
+        is_there = True
+
+        def mark(self, kind, must_arrive, **values):
+            found.append({"kind": kind, **values})
+
+        def send_figures(self, text):
+            values = [line.partition("=")[2] for line in text.split("\n")[1:]]
+            found.figures.append(dict(zip(values[::2], map(int, values[1::2]))))
+
+    monkeypatch.setattr(_containers, "figures_wire", Wire)
+    for name, value in (("_last", None), ("_kept", None), ("_base", None), ("_next_s", 0.0),
+                        ("_spent_s", 0.0), ("_scan_s", 0.0), ("_step_s", 0.0),
+                         ("_is_off", None), ("_names", {}),
+                        ("_follower", _containers._Follower()), ("_INTERVAL_S", 0.0),
+                        ("_variables_s", 0.0), ("_VARIABLES_SHARE", 1e12),
+                         ("_BUDGET_S", PATIENCE_S),
+                        ("_YOUNG_SHARE", 1e12),
+                        ("_SHARE", 1e12), ("_NAMES_S", PATIENCE_S), ("_WALL_S", PATIENCE_S)):
+        monkeypatch.setattr(_containers, name, value)
+    return found
+
+
+@pytest.fixture
+def resident(monkeypatch):
+    """Sets the resident memory."""
+    def put(mib):
+        monkeypatch.setattr(_containers._memory, "rss_bytes", lambda: mib * MIB)
+    return put
+
+
+def grow(resident, add, steps=4):
+    """Runs steps that each call ADD and let memory grow."""
+    for step in range(1, steps + 1):
+        add(step)
+        resident(RESIDENT[step])
+        _containers.at_step(step)
+
+
+def named(sent):
+    return [mark for mark in sent if "name" in mark]
+
+
+def test_growing_container_is_named_by_owner_with_its_gain(sent, resident):
+    store = Store()
+
+    def add(step):
+        for i in range(10):
+            store.cache[step, i] = bytearray(MIB)
+
+    grow(resident, add)
+    last = named(sent)[-1]
+    assert last["name"] == f"cache of a {__name__}.Store"
+    assert (last["type"], last["added"], last["since"], last["step"]) == ("OrderedDict", 10, 3, 4)
+    assert 10 * MIB <= last["bytes"] < 11 * MIB
+
+
+def test_growing_lists_are_named_by_their_variables(sent, resident):
+    held, plain = deque(), {}  # gc does not track the second, which contains only bytes
+
+    def add(step):
+        SEEN.extend(bytearray(2 * MIB) for _ in range(4))
+        held.extend(bytearray(MIB) for _ in range(4))
+
+    try:
+        for step in range(1, 5):
+            plain.update({(step * 4 + i): bytearray(MIB) for i in range(4)})
+            add(step)
+            resident(RESIDENT[step])
+            _containers.at_step(step)
+    finally:
+        SEEN.clear()
+    names = {mark["name"].split(" (")[0] for mark in named(sent)}
+    where = test_growing_lists_are_named_by_their_variables.__qualname__
+    assert names == {f"{__name__}.SEEN", "plain", f"held of {__name__}.{where}.<locals>.add"}
+
+
+def test_growing_class_attribute_is_named_by_its_class(sent, resident):
+    try:
+        grow(resident, lambda step: Store.shared.extend(bytearray(20 * MIB) for _ in range(3)))
+    finally:
+        Store.shared.clear()
+    assert {mark["name"] for mark in named(sent)} == {f"{__name__}.Store.shared"}
+
+
+def test_container_with_small_part_of_growth_is_not_reported(sent, resident):
+    grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
+    SEEN.clear()
+    assert named(sent) == [] and len(sent) == 2
+
+
+def test_lru_cache_is_named_by_its_function(sent, resident):
+    def add(step):
+        for _ in range(4):
+            Clip(bytearray(MIB)).loudness()
+
+    try:
+        grow(resident, add)
+    finally:
+        Clip.loudness.cache_clear()
+    assert f"lru_cache of {__name__}.Clip.loudness" in {mark["name"] for mark in named(sent)}
+
+
+def test_container_that_stopped_growing_is_dropped_at_next_scan(sent, resident):
+    store = Store()
+    grow(resident, lambda step: step < 4 and store.cache.update(
+        {(step, i): bytearray(MIB) for i in range(4)}))
+    assert named(sent)[-1]["step"] == 3
+    assert sent[-1] == {"kind": "kept", "step": 4, "since": 3}
+
+
+def test_container_marks_do_not_reach_progress_listeners(monkeypatch):
+    heard = []
+    with listening(monkeypatch), _tap.tap_thread(lambda text, must_arrive: heard.append(text)):
+        _wire.wire().mark("kept", True, step=1, since=None)
+        _wire.wire().mark("other", value=1)
+    assert heard == ["KIND=other\nVALUE=1"]
+
+
+def test_no_container_scan_while_memory_is_flat(sent, resident, monkeypatch):
+    monkeypatch.setattr(_containers, "_scan", lambda *_: pytest.fail("it scanned"))
+    for step in range(1, 10):
+        resident(1000)
+        _containers.at_step(step)
+
+
+def figures_of(sent, name):
+    return [f[f"container:{name}"] for f in sent.figures if f"container:{name}" in f]
+
+
+def test_growing_containers_are_recorded_as_figures(sent, resident):
+    store, local, lists = Store(), {}, {i: [] for i in range(8)}
+
+    def add(step):
+        local[step] = local[-step] = bytearray(MIB // 4)
+        SEEN.append(bytearray(MIB // 4))
+        Store.shared.append([bytearray(MIB // 8)])
+        store.cache[step] = bytearray(MIB // 2)
+        Clip(bytearray(MIB)).loudness()
+        for one in lists.values():
+            one.append(bytearray(MIB // 16))
+
+    try:
+        for step in range(1, 9):
+            add(step)
+            resident(100 + step)  # 1 % in total
+            _containers.at_step(step)
+    finally:
+        SEEN.clear()
+        Store.shared.clear()
+        Clip.loudness.cache_clear()
+    assert named(sent) == []  # too little growth for these marks
+    test = "test_growing_containers_are_recorded_as_figures"
+    assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
+    assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
+    assert figures_of(sent, f"cache of a {__name__}.Store")[-1] == 8
+    assert figures_of(sent, f"lru_cache of {__name__}.Clip.loudness")[-1] == 8
+    assert figures_of(sent, f"local of {test}()")[-1] == 16
+    assert figures_of(sent, f"lists of {test}()[…]")[-1] == 64
+    size = sent.figures[-1][f"container_bytes:{__name__}.SEEN"]
+    assert 2 * MIB <= size < 3 * MIB
+
+
+def test_emptied_container_is_reported_with_zero_entries(sent, resident):
+    for step in range(1, 9):
+        if step < 7:
+            SEEN.append(bytearray(MIB))
+        else:
+            SEEN.clear()
+        resident(100 + step)
+        _containers.at_step(step)
+    assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 0, 0]
+
+
+def test_thread_scans_and_names_containers_of_job_without_steps(sent, resident):
+    kept = []
+    for i in range(6):
+        kept.append(bytearray(MIB))
+        resident(100 + 2 * i)
+        thread = threading.Thread(target=_containers.without_steps)
+        thread.start()
+        thread.join()
+    name = "kept of test_thread_scans_and_names_containers_of_job_without_steps()"
+    assert figures_of(sent, name[:61] + "…")[-1] == 6
+
+
+def test_thread_never_lists_all_objects(sent, resident, monkeypatch):
+    """The list would refer to tuples that the job is still creating, and its tuple() would fail."""
+    def fail():
+        raise AssertionError("gc.get_objects by the thread")
+
+    monkeypatch.setattr(_containers.gc, "get_objects", fail)
+    for i in range(6):
+        resident(100 + 64 * i)
+        _containers.without_steps()
+    assert _containers._is_off is False  # _is_off would be True after a scan that failed
+
+
+def test_growth_without_steps_or_containers_sends_no_marks(sent, resident):
+    for mib in RESIDENT[1:]:
+        resident(mib)
+        _containers.without_steps()
+    assert sent == []
+
+
+def test_thread_does_not_scan_while_steps_arrive(sent, resident, monkeypatch):
+    resident(100)
+    _containers.at_step(1)
+    monkeypatch.setattr(_containers, "_scan", lambda *_: pytest.fail("it scanned"))
+    resident(200)
+    _containers.without_steps()
+
+
+def test_container_scan_triggers_no_garbage_collection(sent, resident):
+    crowd = [[i, i] for i in range(100_000)]
+    store, collected = Store(), []
+
+    def add(step):
+        store.cache.update({(step, i): bytearray(MIB) for i in range(9)})
+        gc.collect()
+        collected.append(gc.get_stats()[1]["collections"])
+
+    grow(resident, add)
+    assert len(crowd) == 100_000 and named(sent)[-1]["name"].startswith("cache of a ")
+    assert collected[-1] - collected[0] <= 2  # creating an object per container caused dozens
+
+
+def test_container_scan_time_is_bounded(sent, resident, monkeypatch):
+    scans = []
+    monkeypatch.setattr(_containers, "_scan", lambda step, rss, is_grown: scans.append(step))
+    monkeypatch.setattr(_containers, "_spent_s", PATIENCE_S)
+    monkeypatch.setattr(_containers, "_SHARE", 0.01)
+    grow(resident, lambda step: None)
+    assert scans == []
+
+
+def test_young_job_is_not_scanned_for_containers(sent, resident, monkeypatch):
+    scans, ran_s = [], 0.0
+    monkeypatch.setattr(_containers, "_scan", lambda step, rss, is_grown: scans.append(step))
+    monkeypatch.setattr(_containers, "_SHARE", 0)
+    monkeypatch.setattr(_containers, "_YOUNG_SHARE", 0.05)
+    monkeypatch.setattr(_containers.time, "monotonic", lambda: 1000 + ran_s)
+    monkeypatch.setattr(_containers.sys, "getallocatedblocks", lambda: 1_000_000)  # 0.1 s
+    resident(100)
+    _containers.at_step(1)
+    for step, ran_s in enumerate((1.0, 1.9, 2.1), 2):
+        resident(100 + 100 * step)
+        _containers.at_step(step)
+    assert scans == [4]
+
+
+def test_failed_container_scan_is_the_last(sent, resident, monkeypatch):
+    def fail(step, rss, is_grown):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(_containers, "_scan", fail)
+    grow(resident, lambda step: None)
+    assert _containers._is_off is True and sent == []
+
+
+@pytest.mark.parametrize("reason", ["EBB_KEEPERS", "objects"])
+def test_container_scan_can_be_disabled_and_skips_huge_heaps(sent, resident, monkeypatch, reason):
+    if reason == "objects":
+        monkeypatch.setattr(_containers, "_OBJECTS_MAX", 1)
+    else:
+        monkeypatch.setenv("EBB_KEEPERS", "0")
+    store = Store()
+    grow(resident, lambda step: store.cache.update({(step, i): bytearray(MIB) for i in range(9)}))
+    assert sent == []
+
+
+def test_container_scan_keeps_nothing_alive_and_calls_no_job_code(sent, resident):
+    class Meta(type):
+        def __hash__(cls):
+            raise AssertionError("hashed")
+
+    class Odd(list, metaclass=Meta):
+        def __len__(self):
+            raise AssertionError("asked for its length")
+
+    kept = [Odd([1, 2, 3])]
+    grow(resident, lambda step: SEEN.append(bytearray(MIB)))
+    SEEN.clear()
+    assert _containers._is_off is False and kept
+    assert not [r for r in gc.get_referrers(kept) if type(r) is list]
+
+
+def test_memory_shared_by_entries_is_not_counted_per_entry():
+    shared = bytearray(64 * MIB)
+    entries = [[shared, bytearray(MIB)] for _ in range(2)]
+    assert MIB <= _weight.of_one(entries, entries, set()) < 2 * MIB
+
+
+def test_entry_referring_to_its_container_is_counted_alone():
+    entries = []
+    entries += [{"all": entries, "own": bytearray(MIB)} for _ in range(8)]
+    assert MIB <= _weight.of_one(entries[-4:], entries, set()) < 2 * MIB
+
+
+def test_owner_search_without_time_names_no_owner():
+    assert _referrers.owner(SEEN, [], time.monotonic() - 1) is None
+
+
+JOB = """
+import ebb, time
+from ebb import _containers
+_containers._SHARE, _containers._NAMES_S, _containers._WALL_S = 1e12, 100.0, 100.0  # on any machine
+
+class Store:
+    def __init__(self):
+        self.cache = {}
+
+store = Store()
+for step in range(1, 61):
+    store.cache[step] = bytearray(b"x") * (2 << 20)
+    ebb.step(step)
+    time.sleep(0.1)
+"""
+
+
+def test_heap_and_diagnose_name_the_growing_container(run_job):
+    run = run_job(sys.executable, "-c", JOB)
+    assert run.status == 0, run.stderr
+    name = "cache of a __main__.Store"
+    for command in ("heap", "diagnose"):
+        sent = subprocess.run([binary(), command, run.folder, "--json"], capture_output=True,
+                              text=True, timeout=PATIENCE_S, check=True).stdout
+        kept = json.loads(sent)["kept_by"]
+        assert [k["name"] for k in kept] == [name], command
+        assert kept[0]["type"] == "dict" and 2 * MIB < kept[0]["bytes"] <= 120 * MIB
+        assert kept[0]["since_step"] < kept[0]["step"] <= 60
+        text = subprocess.run([binary(), command, run.folder], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=True).stdout
+        assert "kept by" in text and name in " ".join(text.split()), text
+
+
+@pytest.mark.parametrize("name, is_library", [
+    ("__main__.seen", False),
+    ("cache of a __main__.Features", False),
+    ("losses (a variable of train() in /job/train.py:3)", False),
+    ("lru_cache of json.decoder.scan", True),
+    ("json.decoder.Scanner.memo['x']", True),
+    ("memo['x'] of a json.decoder.Scanner", True),
+    ("seen (a variable of f() in /v/lib/site-packages/torch/a.py:3)", True),
+])
+def test_names_of_library_containers_are_recognized(name, is_library):
+    assert _referrers.is_library_name(name) is is_library

@@ -1,0 +1,57 @@
+/* A simulated job that is passed to a writer, and the items that a reader must return, as lines of
+ * text. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "proc/sample.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+struct lines {
+    char **line;
+    size_t count, cap;
+};
+void lines_fini(struct lines *l);
+
+enum { STORY_PROCESSES = 12 };
+
+/* Zero all but the seed to start. */
+struct fake_job {
+    uint64_t seed;
+    uint64_t t_ns;
+    uint32_t next_slot;
+    struct {
+        bool alive;
+        uint32_t slot;
+        struct process_info info;
+        struct sample sample;
+    } process[STORY_PROCESSES];
+    struct sample machine, gpu, series;
+    struct lines written;
+    bool loose;       /* compare without known values; see fake_job_render */
+    bool with_events; /* also births, deaths, marks and notes */
+};
+
+void fake_job_fini(struct fake_job *s);
+/* Adds one tick and the events before it. W may be NULL. */
+void fake_job_tick(struct fake_job *s, struct trace_writer *w);
+/* Waits until the disk has everything that was written. */
+void fake_job_settle(struct trace_writer *w);
+
+/* Turns an item into a line of text. LOOSE leaves out values that depend on earlier blocks (known
+ * values), so that items after a lost block can be compared. */
+void fake_job_render(const struct trace_item *item, bool loose, struct buf *ret);
+/* Adds all items that R returns until its end. */
+void fake_job_read(struct trace_reader *r, bool loose, struct lines *ret);
+void fake_job_read_file(const char *path, struct lines *ret);
+void fake_job_check_same(const struct lines *written, const struct lines *read);
+
+/* A folder of this test program, removed at exit. */
+const char *fake_job_folder(void);
+char *fake_job_path(char path[256], const char *name);
+void fake_job_write_file(const char *path, const void *data, size_t len);
+void fake_job_read_bytes(const char *path, struct buf *ret);
