@@ -297,6 +297,32 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
+def test_compiler_is_off_in_work_at_the_end_of_a_compiled_step(train):
+    run = train("", head=HEAD + """
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
+from ebb import _control
+callbacks, at_hooked_step = [], _control.at_hooked_step
+
+def recorded(n):
+    callbacks.append(get_eval_frame_callback())
+    at_hooked_step(n)
+
+_control.at_hooked_step = recorded
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+@torch.compile(backend="eager")
+def step():
+    optimizer.step()
+
+for _ in range(3):
+    optimizer.zero_grad()
+    loss(model, (torch.randn(3, 4), torch.randn(3, 1))).backward()
+    step()
+print(callbacks)
+""")
+    assert run.stdout == "[None, None, None]\n"
+
+
 def test_compiled_step_is_compiled_as_without_ebb(train, tmp_path):
     text = HEAD + """
 from torch._dynamo.testing import CompileCounter
