@@ -62,6 +62,13 @@ static void saves_per_step(const struct question *q, const struct hypothesis *h,
         effect(a, "saves %s/step", about_of(&s, rate));
 }
 
+/* Starts advice about growth that ends by itself. While the verdict is open, a leak is not
+ * excluded. */
+static const char *no_leak_text(const struct question *q)
+{
+    return verdict_word_leak(q->word) == VERDICT_LEAK_NO ? "not a leak; " : "";
+}
+
 /* Most caches that fill during the first epoch hold decoded images; the call site shows whether
  * this one does. */
 static bool is_image(const struct hypothesis *h)
@@ -79,15 +86,14 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
     struct sizes s;
     if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
         add(l, h->id,
-            "not a leak: %s was allocated at once at %s and becomes resident as it is written; to "
-            "use less memory, allocate less",
-            about_of(&s, h->site->live_bytes), site_text(place, h));
+            "%s%s was allocated at once at %s and becomes resident as it is written; to use less "
+            "memory, allocate less",
+            no_leak_text(q), about_of(&s, h->site->live_bytes), site_text(place, h));
         return;
     }
     struct advice *a =
-        add(l, h->id,
-            "not a leak; to use less memory, load each example on demand and do not keep it%s%s%s",
-            h->site ? ": " : "", site_text(place, h),
+        add(l, h->id, "%sto use less memory, load each example on demand and do not keep it%s%s%s",
+            no_leak_text(q), h->site ? ": " : "", site_text(place, h),
             is_image(h) ? "; for images: ebb.data.LazyImages(paths, budget=…)" : "");
     if (h->word != POSSIBLE)
         effect(a, "saves %s", about_of(&s, h->share * q->total));
@@ -151,15 +157,16 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
 static void advise_eval(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     struct sizes s;
-    struct advice *a =
-        add(l, h->id,
-            h->id == HYPOTHESIS_EVAL_STEP
-                ? "release what each evaluation or checkpoint allocates: predictions, figures, "
-                  "copies of the state"
-                : "not a leak; to lower the spike, do not collect all outputs of an evaluation "
-                  "(Hugging Face: batch_eval_metrics=True, preprocess_logits_for_metrics)");
     if (h->id == HYPOTHESIS_EVAL_STEP)
-        effect(a, "saves %s so far", about_of(&s, h->share * q->total));
+        effect(add(l, h->id,
+                   "release what each evaluation or checkpoint allocates: predictions, figures, "
+                   "copies of the state"),
+               "saves %s so far", about_of(&s, h->share * q->total));
+    else
+        add(l, h->id,
+            "%sto lower the spike, do not collect all outputs of an evaluation (Hugging Face: "
+            "batch_eval_metrics=True, preprocess_logits_for_metrics)",
+            no_leak_text(q));
 }
 
 static void advise_retention(const struct question *q, const struct hypothesis *h, struct list *l)
@@ -280,7 +287,7 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or use few different shapes");
         break;
     case HYPOTHESIS_ACCUMULATION:
-        add(l, h->id, "not a leak; a smaller batch per device lowers the memory of a step");
+        add(l, h->id, "%sa smaller batch per device lowers the memory of a step", no_leak_text(q));
         break;
     default:
         advise_kind(q, h, l);

@@ -64,7 +64,7 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_EMPTY:
         return snprintf(out, size, "there are no samples");
     case VERDICT_SAID_FEW:
-        return snprintf(out, size, "only %.0f usable sample%s; at least %.0f are needed", v[0],
+        return snprintf(out, size, "%.0f sample%s after start-up; at least %.0f are needed", v[0],
                         v[0] == 1 ? "" : "s", v[1]);
     case VERDICT_SAID_NO_MARKS:
         return snprintf(out, size,

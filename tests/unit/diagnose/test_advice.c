@@ -40,7 +40,18 @@ static void full_cache_gets_no_advice_to_find_a_container(void **state)
     assert_null(advised(list, HYPOTHESIS_CALL_SITE));
 }
 
-static void filling_buffer_is_reported_as_not_a_leak(void **state)
+static void cache_is_called_no_leak_only_by_a_verdict_of_no_leak(void **state)
+{
+    struct advice list[ADVICE_MAX];
+    (void)state;
+    growth_stops_after(50);
+    synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH);
+    assert_non_null(strstr(advised(list, HYPOTHESIS_FIRST_TOUCH)->what, "not a leak; to use"));
+    s.question.word = VERDICT_FILLING;
+    assert_null(strstr(advised(list, HYPOTHESIS_FIRST_TOUCH)->what, "not a leak"));
+}
+
+static void filling_buffer_is_explained_by_its_one_allocation(void **state)
 {
     (void)state;
     struct advice list[ADVICE_MAX];
@@ -136,7 +147,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(advice_states_numbers_of_this_run),
         T(full_cache_gets_no_advice_to_find_a_container),
-        T(filling_buffer_is_reported_as_not_a_leak),
+        T(cache_is_called_no_leak_only_by_a_verdict_of_no_leak),
+        T(filling_buffer_is_explained_by_its_one_allocation),
         T(leak_with_known_limit_and_steps_gets_restart_advice),
         T(cleanup_that_frees_nothing_is_advised_to_be_removed),
         T(unexplained_growth_gets_advice_to_measure),

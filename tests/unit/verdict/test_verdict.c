@@ -704,9 +704,9 @@ static void evidence_text_uses_the_singular_for_one_sample(void **state)
     char text[VERDICT_TEXT_MAX];
 
     (void)state;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 usable sample;"));
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 sample after start-up;"));
     e.value[0] = 2;
-    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 usable samples;"));
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
 static void evidence_has_a_relative_rate_only_if_the_epoch_grew(void **state)
