@@ -379,14 +379,17 @@ def whole_run(tmp_path, monkeypatch):
     shutil.copy(SCRIPTS / "run_tests.py", tmp_path / "scripts")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
-    def run(*arguments, broken=None):
+    def without_headings(output):
+        return [line for line in output.splitlines() if line[:2] != "=="]
+
+    def run(*arguments, broken=None, lines=without_headings):
         if broken:
             (tmp_path / f"{broken}-is-broken").parent.mkdir(exist_ok=True)
             (tmp_path / f"{broken}-is-broken").touch()
         result = subprocess.run([sys.executable, tmp_path / "scripts" / "run_tests.py", *arguments],
                                 cwd=tmp_path, capture_output=True, text=True)
         assert result.stderr == ""
-        return result.returncode, [line for line in result.stdout.splitlines() if line[:2] != "=="]
+        return result.returncode, lines(result.stdout)
     return run
 
 
@@ -416,6 +419,34 @@ def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, t
 ])
 def test_tree_that_does_not_build_fails_the_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
+
+
+# The stand-in fails test t while it is run with all others (no -R), or always.
+@pytest.mark.parametrize("condition, code, last, unsteady", [
+    ("true", 0, "3 passed, 0 failed", 3), ("false", 1, "0 passed, 3 failed", 0)])
+def test_failed_test_that_passes_alone_is_listed_as_unsteady(whole_run, tmp_path, condition, code, last, unsteady):
+    (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
+status=fail
+case "$*" in *" -R ^(t)$"*) {condition} && status=run ;; esac
+echo "<testsuite><testcase name='t' status='$status'><system-out>broke</system-out></testcase></testsuite>" >"$6"
+[ $status = run ]
+""")
+    result, lines = whole_run(lines=str)
+    assert result == code
+    assert lines.splitlines()[-1] == last
+    assert lines.count("---- t: Failed; its output:\nbroke") == 3
+    assert lines.count("== unsteady: t failed beside other tests and passed alone") == unsteady
+
+
+def test_many_failed_tests_are_not_run_again(whole_run, tmp_path):
+    cases = "".join(f"<testcase name='t{i}' status='fail'/>" for i in range(4))
+    (tmp_path / "bin/ctest").write_text(f"""#!/bin/sh
+echo called >>calls
+echo "<testsuite>{cases}</testsuite>" >"$6"
+exit 8
+""")
+    assert whole_run()[0] == 1
+    assert (tmp_path / "calls").read_text() == "called\n" * 3
 
 
 def test_test_costs_name_existing_tests():
