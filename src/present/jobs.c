@@ -108,6 +108,7 @@ static void job_put_progress(struct doc *d, const struct job_progress *p)
  * cache or a leak, no time until out of memory is shown. */
 static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
+    const struct job_interval *eta = &j->facts.verdict.oom_eta_s;
     char left[TEXT_TIME_MAX];
     const char *why = j->reason                           ? j->reason
                       : j->waits_for                      ? j->waits_for
@@ -115,9 +116,10 @@ static void job_put_reason(struct doc *d, const char *before, const struct job_v
                                                           : NULL;
     if (why)
         doc_textf(d, TONE_PLAIN, "%s%s", before, why);
-    else if (!j->is_ended && j->facts.verdict.leak && j->facts.verdict.oom_eta_s.has_low)
-        doc_textf(d, TONE_PLAIN, "%sout of memory in %s or more", before,
-                  text_seconds(left, j->facts.verdict.oom_eta_s.low));
+    else if (!j->is_ended && j->facts.verdict.leak && eta->has_low)
+        doc_textf(d, TONE_PLAIN, "%sout of memory in %s%s%s", before, eta->has_high ? "about " : "",
+                  text_about_time(left, eta->has_high ? (eta->low + eta->high) / 2 : eta->low),
+                  eta->has_high ? "" : " at the earliest");
     else if (!j->is_ended && j->facts.progress.has_eta_s)
         doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->facts.progress.eta_s));
 }

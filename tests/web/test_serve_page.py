@@ -71,7 +71,7 @@ def test_job_row_shows_state_memory_and_verdict(seen):
     assert name.startswith("62 leaker") and state == "running"
     assert progress == "step 250 of 1,000, 6 min left"
     assert memory.startswith("3.23 GiB, peak 3.23 GiB of 6.00 GiB") and seen["useList"]["spark"]
-    assert verdict == "leakingout of memory in 20 min to 25 min"
+    assert verdict == "leakingout of memory in about 23 min"
 
 
 def test_job_list_is_updated_by_the_stream_only(seen):
@@ -122,7 +122,7 @@ def test_zooming_loads_more_detail(seen):
 
 
 def test_job_shows_answer_place_fix_numbers_command_in_order(seen):
-    parts = ["leaking: +114 MiB/min, out of memory in 20 min to 25 min (90 % confident) [graph-kept]",
+    parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
     assert -1 not in places and places == sorted(places), seen["useJob"]["order"]

@@ -154,8 +154,8 @@ test("an error of the server is shown at its field", () => {
 
 test("durations and intervals are formatted", () => {
   assert.deepEqual([0.04, 9.96, 59, 119, 130, 7300, 200000].map(words.duration), ["0 s", "10 s", "59 s", "119 s", "2 min", "2 h 2 min", "2 d 7 h"]);
-  assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200, high: 1500 } }), "in 20 min to 25 min");
-  assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200 } }), "in 20 min or later");
+  assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200, high: 1500 } }), "in about 23 min");
+  assert.equal(words.outOfMemory({ verdict: "leaking", leak: true, oom_eta_s: { low: 1200 } }), "in 20 min at the earliest");
   assert.equal(words.outOfMemory({ verdict: "stable", leak: false, oom_eta_s: null }), null);
   assert.equal(words.outOfMemory({ verdict: "undecided", leak: null, oom_eta_s: { low: 60, high: 90 } }), null);
   assert.equal(words.progressText({ step: 0, max_steps: 5000, eta_s: 60 }, false), "step 0 of 5,000, 60 s left");

@@ -33,16 +33,14 @@ export function duration(s: number): string {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
-// "in 20 min to 25 min"; null if memory is not running out, or the growth may be a warm-up or a cache.
+// "in about 22 min"; null if memory is not running out, or the growth may be a warm-up or a cache.
 export function outOfMemory(v: Verdict | null | undefined): string | null {
   if (!v?.leak) return null;
   const eta = v.oom_eta_s;
   const low = eta?.low;
   if (low == null) return null;
   const high = eta?.high;
-  if (high == null) return `in ${duration(low)} or later`;
-  const [from, to] = [duration(low), duration(high)];
-  return from === to ? `in ${from}` : `in ${from} to ${to}`;
+  return high == null ? `in ${duration(low)} at the earliest` : `in about ${duration((low + high) / 2)}`;
 }
 
 export function rateOf(rate: Rate | number | null | undefined): Rate | null {
@@ -54,10 +52,10 @@ export function rateOf(rate: Rate | number | null | undefined): Rate | null {
 export function growthOf(v: Verdict): string | null {
   const step = rateOf(v.rate_bytes_per_step);
   const rate = step ?? rateOf(v.rate_bytes_per_min);
-  return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)}/${step ? "step" : "min"}` : null;
+  return rate ? `${rate.value > 0 ? "+" : ""}${format.about(rate.value)}/${step ? "step" : "min"}` : null;
 }
 
-// "+9.04 MiB/step, out of memory in 7 min (97 % confident)"
+// "+9.0 MiB/step, out of memory in about 7 min (97 % confident)"
 export function answerOf(v: Verdict, isOver: boolean): string {
   const oom = isOver ? null : outOfMemory(v);
   const parts = [v.leak !== false ? growthOf(v) : null, oom ? `out of memory ${oom}` : null].filter(Boolean).join(", ");

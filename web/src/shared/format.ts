@@ -13,6 +13,18 @@ export function size(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${v.toFixed(digits)} ${units[unit]}`;
 }
 
+// Formats a size with two significant digits, as in the headline of a verdict.
+export function about(bytes: number): string {
+  let v = Math.abs(bytes);
+  let unit = 0;
+  while (v >= (unit ? 995 : 1023.5) && unit < units.length - 1) {
+    v /= 1024;
+    unit++;
+  }
+  if (unit && v >= 99.5) v = 10 * Math.round(v / 10);
+  return `${bytes < 0 ? "-" : ""}${v.toFixed(unit && v < 9.95 ? 1 : 0)} ${units[unit]}`;
+}
+
 // For an axis: as short as the distance between two ticks permits.
 export function tick(bytes: number): string {
   let v = Math.abs(bytes);
