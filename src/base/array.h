@@ -8,7 +8,8 @@
 
 enum { ARRAY_FIRST = 16 };
 
-/* AT_PTR is the address of the array's pointer. If memory runs out, nothing changes. */
+/* Doubles the capacity of the array whose pointer is at AT_PTR. If memory runs out, nothing
+ * changes. */
 static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
 {
     void *at;
@@ -22,14 +23,13 @@ static inline bool array_grow(void *at_ptr, size_t *cap, size_t size)
     return true;
 }
 
-/* Makes room for one more element after the COUNT elements of AT, which has room for CAP. False:
- * out of memory. */
+/* Ensures that array AT, with COUNT elements and capacity CAP, has room for one more element.
+ * Returns false if out of memory. */
 #define ARRAY_ROOM(at, count, cap)                                                                 \
     ((count) < (cap) || array_grow(&(at), &(cap), sizeof(__typeof__(*(at)))))
 
-/* Sets I to the first index below COUNT for which IS_BEFORE, an expression of I, is false; COUNT
- * if there is none. Binary search: IS_BEFORE must be true up to some index and false from there
- * on. */
+/* Binary search: sets I to the first index below COUNT for which the expression IS_BEFORE is false,
+ * or to COUNT if there is none. IS_BEFORE must be true up to some index and false from there on. */
 #define ARRAY_SEARCH(i, count, is_before)                                                          \
     __extension__({                                                                                \
         size_t low_ = 0, high_ = (count);                                                          \

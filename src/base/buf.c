@@ -143,7 +143,7 @@ void buf_add_u64le(struct buf *b, uint64_t v)
     buf_add(b, &le, sizeof le);
 }
 
-/* Marks the cursor as bad. A bad cursor has no bytes left, so loops over cur_left end. */
+/* Marks the cursor as bad and leaves it no bytes, so that loops over cur_left end. */
 static void cur_fail(struct cur *c)
 {
     c->bad = true;
@@ -167,7 +167,7 @@ uint64_t cur_varint(struct cur *c)
     for (unsigned i = 0; i < VARINT_MAX && !c->bad && c->p < c->end; i++) {
         uint8_t byte = *c->p++;
         if (i == VARINT_MAX - 1 && byte > 1)
-            break; /* more than 64 bits, or an eleventh byte */
+            break; /* a varint of more than 64 bits, or with an eleventh byte */
         v |= (uint64_t)(byte & 0x7F) << (7 * i);
         if (byte < 0x80)
             return v;
@@ -225,11 +225,11 @@ const char *cur_blob(struct cur *c, size_t *ret_len)
     return data;
 }
 
-/* crc_table[k][b]: the contribution of byte b if k more bytes follow in the group of eight. */
+/* crc_table[k][b] is the contribution of byte b if k more bytes follow in the group of eight. */
 static uint32_t crc_table[8][256];
 
-/* A constructor fills the table, because filling it at first use would be a race between threads.
- */
+/* The table is filled by a constructor, because filling it at first use would be a race between
+ * threads. */
 __attribute__((constructor)) static void crc_table_fill(void)
 {
     for (uint32_t b = 0; b < 256; b++) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A zeroed struct is a valid empty buffer. After a failed growth `failed` is set and later appends
+/* A zeroed struct is a valid empty buffer. If it fails to grow, `failed` is set and later appends
  * do nothing, so one check at the end is enough. */
 struct buf {
     char *data;
@@ -15,21 +15,21 @@ struct buf {
     bool failed;
 };
 
-void buf_fini(struct buf *b);                /* frees and zeroes; accepts a zeroed buffer */
-void buf_clear(struct buf *b);               /* does not free memory; clears `failed` */
-int buf_reserve(struct buf *b, size_t more); /* 0 or -ENOMEM; data may move */
+void buf_fini(struct buf *b);  /* frees the data and zeroes B; accepts a zeroed buffer */
+void buf_clear(struct buf *b); /* keeps the allocated memory; clears `failed` */
+int buf_reserve(struct buf *b, size_t more); /* returns 0 or -ENOMEM; data may move */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_add_str(struct buf *b, const char *s);
 void buf_add_byte(struct buf *b, uint8_t byte);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-/* The content with a NUL after it (not counted in len); "" if empty or failed. */
+/* The content as a C string: a NUL is added but not counted in len. "" if empty or failed. */
 const char *buf_str(struct buf *b);
 
 /* Appends V as LEB128, at most 10 bytes. */
 void buf_add_varint(struct buf *b, uint64_t v);
 void buf_add_zigzag(struct buf *b, int64_t v);
-/* Appends LEN as varint, then the bytes. */
+/* Appends LEN as a varint, then LEN bytes of DATA. */
 void buf_add_blob(struct buf *b, const void *data, size_t len);
 void buf_add_u16le(struct buf *b, uint16_t v);
 void buf_add_u32le(struct buf *b, uint32_t v);
@@ -46,7 +46,7 @@ struct cur {
 static inline struct cur cur_of(const void *data, size_t len)
 {
     const uint8_t *p = data;
-    return (struct cur){p, len ? p + len : p, false}; /* NULL + 0 is undefined in C */
+    return (struct cur){p, len ? p + len : p, false}; /* adding 0 to NULL is undefined in C */
 }
 static inline size_t cur_left(const struct cur *c)
 {
@@ -58,9 +58,9 @@ uint8_t cur_byte(struct cur *c);
 uint16_t cur_u16le(struct cur *c);
 uint32_t cur_u32le(struct cur *c);
 uint64_t cur_u64le(struct cur *c);
-/* The result points into the underlying bytes. If the cursor is bad, *ret_len is 0 and the result
- * is not NULL. */
+/* Reads a length and that many bytes. The result points into the cursor's own bytes. If the cursor
+ * is bad, *ret_len is 0 and the result is not NULL. */
 const char *cur_blob(struct cur *c, size_t *ret_len);
 
-/* CRC-32C (Castagnoli) of DATA, continuing from CRC (0 to begin). */
+/* CRC-32C (Castagnoli) of DATA, continuing from CRC, which is 0 for the first piece. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);

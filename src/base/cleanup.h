@@ -1,4 +1,4 @@
-/* Locals that are freed or closed at the end of their scope. */
+/* Attributes for local variables that are freed or closed at the end of their scope. */
 #pragma once
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static inline void cleanup_free(void *p)
     free(*(void **)p);
 }
 
-/* preserves errno only if close succeeds; a failed close of a read-only fd is harmless */
+/* close changes errno only if it fails, and a failed close of a read-only fd is harmless */
 static inline void cleanup_close(const int *fd)
 {
     if (*fd >= 0)

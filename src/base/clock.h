@@ -1,4 +1,4 @@
-/* Reads the clocks. All other code takes time as an argument. */
+/* Reads the clocks. Code elsewhere takes the time as an argument. */
 #pragma once
 
 #include <stdint.h>
@@ -9,6 +9,6 @@
 
 uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC, the clock of every t_ns in this program */
 uint64_t clock_wall_ns(void); /* nanoseconds since 1970 */
-/* Like clock_mono_ns, but includes the time while the machine is suspended. */
+/* Like clock_mono_ns, but also counts the time while the machine is suspended. */
 uint64_t clock_boot_ns(void);
 uint64_t clock_thread_cpu_ns(void);

@@ -1,4 +1,4 @@
-/* Converts the members of a struct to JSON and back, by a table of fields. */
+/* Converts structs to JSON and back, driven by a table of their fields. */
 #include "base/codec.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@ static bool *has_of(const struct codec *f, const void *s)
     return (bool *)((char *)(uintptr_t)s + f->has);
 }
 
-/* True for pointers, for which NULL means absent. Other members have a has_… member. */
+/* True for pointer members, for which NULL means absent. Other optional members have a has_…
+ * flag. */
 static bool is_pointer(const struct codec *f)
 {
     return f->type == CODEC_STRING || f->type == CODEC_LIST || f->type == CODEC_STRINGS;
@@ -134,7 +135,8 @@ static int list_read(const struct codec *f, const json_t *list, void *s)
     return 0;
 }
 
-/* 1: the member was set; 0: V is missing or has another type. */
+/* Sets the member described by F from V. Returns 1 if it was set, 0 if V is missing or has another
+ * type. */
 static int member_read(const struct codec *f, const json_t *v, void *s)
 {
     void *at = member_of(f, s);

@@ -1,4 +1,4 @@
-/* Converts a struct to JSON and back by one table of fields. */
+/* Converts a struct to JSON and back, driven by a table of its fields. */
 #pragma once
 
 #include <jansson.h>
@@ -11,37 +11,37 @@ struct err;
 enum codec_type {
     CODEC_END = 0,
     CODEC_BOOL,
-    CODEC_INT,    /* int32_t, int64_t; an enum stored by its number */
+    CODEC_INT,    /* int32_t or int64_t; also an enum that is stored as a number */
     CODEC_UINT,   /* uint32_t, uint64_t, size_t */
-    CODEC_REAL,   /* double; null if not finite */
-    CODEC_NAME,   /* an enum stored by its name; an unknown name becomes 0 */
-    CODEC_TEXT,   /* char[N], truncated at a character boundary */
-    CODEC_STRING, /* char *, owned; NULL is null */
-    /* a struct within the struct; if it has no key, its members are added to the outer object */
+    CODEC_REAL,   /* double, written as null if it is not finite */
+    CODEC_NAME,   /* an enum that is stored by name; an unknown name is read as 0 */
+    CODEC_TEXT,   /* char[N]; longer text is cut at a character boundary */
+    CODEC_STRING, /* char *, owned by the struct; NULL is written as null */
+    /* a nested struct; if it has no key, its members are added to the outer object */
     CODEC_STRUCT,
-    CODEC_LIST,    /* pointer to COUNT structs, owned */
-    CODEC_STRINGS, /* pointer to COUNT strings, owned */
+    CODEC_LIST,    /* pointer to an owned array of structs, with its length in another member */
+    CODEC_STRINGS, /* pointer to an owned array of strings, with its length in another member */
 };
 
-/* How a member is written if it is absent (its has_… is false or its pointer is NULL). */
+/* How an absent member (its has_… flag is false, or its pointer is NULL) is written. */
 enum codec_absent { CODEC_REQUIRED = 0, CODEC_OR_NULL, CODEC_OR_NOTHING };
 
-/* One member. The codec of a struct is a table of members, ended by {0}. */
+/* Describes one member of a struct. A table of these, ended by {0}, is the codec of the struct. */
 struct codec {
     const char *key;
     enum codec_type type;
     enum codec_absent absent;
-    size_t offset, size;      /* of the member; for a list, the size of an element */
-    size_t has;               /* offset of its has_… member, if it may be absent */
-    size_t count;             /* offset of the size_t with a list's length */
-    const struct codec *of;   /* fields of the struct or list element, ended by CODEC_END */
-    const char *const *names; /* names by value, ended by NULL */
+    size_t offset, size;    /* offset and size of the member; for a list, the size of one element */
+    size_t has;             /* offset of the has_… flag, if the member may be absent */
+    size_t count;           /* offset of the size_t that has the length of the list */
+    const struct codec *of; /* for structs and lists: the table of the inner struct */
+    const char *const *names; /* for enums: the names by value, ended by NULL */
 };
 
 #define CODEC_AT(s, m, k, t)                                                                       \
     .key = (k), .type = (t), .offset = offsetof(s, m), .size = sizeof((s *)0)->m
 #define CODEC_HAS(s, m, how) .absent = (how), .has = offsetof(s, has_##m)
-/* CODEC_FIELD is always written, the other two are null or left out if absent. */
+/* CODEC_FIELD is always written. If absent, the other two are written as null or left out. */
 #define CODEC_FIELD(s, m, k, t)                                                                    \
     {                                                                                              \
         CODEC_AT(s, m, k, t)                                                                       \
@@ -83,14 +83,14 @@ struct codec {
         .count = offsetof(s, n)                                                                    \
     }
 
-/* Converts *FROM to an object. NULL: out of memory. */
+/* Converts the struct *FROM to a JSON object. Returns NULL if out of memory. */
 json_t *codec_json(const struct codec *fields, const void *from);
-/* Sets the keys in O and replaces existing ones. 0 or -ENOMEM. */
+/* Adds the members of *FROM to object O, replacing existing keys. Returns 0 or -ENOMEM. */
 int codec_put(const struct codec *fields, const void *from, json_t *o);
-/* Reads an object into zeroed memory. Foreign documents are accepted: missing members and those of
- * a wrong type are absent, and lists are truncated at CODEC_LIST_MAX. 0, or -ENOMEM with RET
- * empty. */
+/* Reads a JSON object into zeroed memory. Documents of other programs are accepted: members that
+ * are missing or of the wrong type become absent, and lists are cut at CODEC_LIST_MAX. Returns 0,
+ * or -ENOMEM with RET empty. */
 enum { CODEC_LIST_MAX = 4096 };
 int codec_read(const struct codec *fields, const json_t *doc, void *ret, struct err *err);
-/* Frees owned members and leaves the others unchanged. */
+/* Frees the members that the struct owns and leaves the others unchanged. */
 void codec_fini(const struct codec *fields, void *s);

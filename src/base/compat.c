@@ -1,4 +1,5 @@
-/* System calls without the C library's wrapper, and small functions of newer C libraries. */
+/* System calls that have no wrapper in older C libraries, and small functions of newer C
+ * libraries. */
 #include "base/compat.h"
 
 #include <errno.h>
@@ -49,7 +50,9 @@ void compat_explicit_bzero(void *bytes, size_t len)
     __asm__ volatile(""
                      :
                      : "r"(bytes)
-                     : "memory"); /* the compiler must assume that the zeros are read */
+                     /* makes the compiler assume that the zeros are read, so it cannot remove the
+                      * memset */
+                     : "memory");
 }
 
 const char *compat_sigabbrev_np(int signo)

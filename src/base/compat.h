@@ -1,6 +1,6 @@
-/* Replacements for functions that glibc has only since 2.25 to 2.32. If the C library lacks any,
- * the build includes this header before every source file (cmake/compat.cmake), and macros
- * redirect the calls. */
+/* Replacements for functions that glibc added in 2.25 to 2.32. If the C library lacks any of them,
+ * the build includes this header before every source file (cmake/compat.cmake), and macros redirect
+ * the calls. */
 #pragma once
 
 #include <stddef.h>
@@ -35,7 +35,7 @@ const char *compat_sigabbrev_np(int signo);
 #endif
 #endif
 #ifdef EBB_NO_STATX
-/* a function-like macro, so that struct statx keeps its name */
+/* a function-like macro, because `struct statx` must keep its name */
 #define statx(...) compat_statx(__VA_ARGS__)
 #endif
 #ifdef EBB_NO_GETDENTS64
@@ -45,7 +45,8 @@ const char *compat_sigabbrev_np(int signo);
 #define gettid compat_gettid
 #endif
 #ifdef EBB_NO_EXPLICIT_BZERO
-#include <string.h> /* may define it inline: include before the macro */
+/* string.h may define the function inline, so it is included before the macro */
+#include <string.h>
 #define explicit_bzero compat_explicit_bzero
 #endif
 #ifdef EBB_NO_SIGABBREV_NP

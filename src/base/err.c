@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Removes a UTF-8 character that snprintf has cut in the middle. */
+/* Removes the incomplete UTF-8 character that snprintf may leave at the end. */
 static void trim_torn_character(char *s, size_t len)
 {
     size_t start = len;
@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 0))) static void err_format(struct err *err, bo
     if (!err)
         return;
     int saved = errno;
-    struct err made = {""}; /* a copy, as the arguments may point into *err */
+    struct err made = {""}; /* formatted into a copy, because the arguments may point into *err */
     const int size = (int)sizeof made.text;
     int n = vsnprintf(made.text, sizeof made.text, fmt, ap);
     if (n >= 0 && n < size && is_prefix && err->text[0])

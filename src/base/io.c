@@ -1,4 +1,4 @@
-/* Reads and writes whole files, and continues interrupted and short system calls. */
+/* Reads and writes whole files. Interrupted and short system calls are continued. */
 #include "base/io.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ static int read_fd_whole(int fd, size_t max, struct buf *ret)
     enum { STEP = 64 * 1024 };
     const size_t before = ret->len;
     for (;;) {
-        /* read one byte more than allowed, which shows that the file is longer */
+        /* reads one byte more than allowed, to detect a file that is too long */
         size_t allowed = max - (ret->len - before);
         size_t step = allowed < STEP ? allowed + 1 : STEP;
         ssize_t n = buf_reserve(ret, step);
@@ -149,8 +149,8 @@ int io_random_hex(size_t bytes, char *ret)
     return 0;
 }
 
-/* The name is ".BASE.tmp.RANDOM", because other programs, possibly hostile ones, write into the
- * same folders. */
+/* The temporary file is called ".BASE.tmp.RANDOM", because other programs, possibly hostile ones,
+ * write into the same folders. */
 int io_create_temporary(int folder, const char *base, char *name, size_t size)
 {
     char random[2 * TEMPORARY_BYTES + 1];
@@ -210,7 +210,7 @@ static int replace_in_folder(int folder, const char *base, const void *data, siz
         unlinkat(folder, temporary, 0);
         return r;
     }
-    /* some file systems cannot sync a folder and return EINVAL, but the new file is in place */
+    /* some file systems cannot sync a folder and return EINVAL; the new file is in place anyway */
     if (fsync(folder) < 0 && errno != EINVAL)
         return -errno;
     return 0;
@@ -233,7 +233,8 @@ int io_replace_file(int dirfd, const char *name, const void *data, size_t len)
     return replace_in_folder(folder, base, data, len);
 }
 
-/* Creates one folder. 0 if PATH is a folder afterwards, even if another process created it. */
+/* Creates one folder. Returns 0 if PATH is a folder afterwards, even if another process created
+ * it. */
 static int make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -242,7 +243,7 @@ static int make_one(const char *path)
     struct stat st;
     if (stat(path, &st) < 0)
         return r;
-    /* checked after any error: a read-only mount may return EROFS for an existing folder */
+    /* checked after every error: a read-only mount may return EROFS for an existing folder */
     if (S_ISDIR(st.st_mode))
         return 0;
     return r == -EEXIST ? -ENOTDIR : r;

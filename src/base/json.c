@@ -1,4 +1,5 @@
-/* JSON through jansson: accepts any bytes, produces only valid documents, limits hostile input. */
+/* JSON through jansson: accepts strings of any bytes, writes only valid documents, and limits
+ * hostile input. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -74,7 +75,7 @@ static int add_chunk(const char *data, size_t len, void *user)
 
 int json_print(struct buf *out, const json_t *doc, int indent)
 {
-    /* 15 digits: a decimal of that length survives a double, so 0.1 is not written as
+    /* with 15 digits every decimal of that length survives a double: 0.1 is not written as
      * 0.10000000000000001 */
     size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
     flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;
@@ -97,9 +98,9 @@ int json_write(int fd, const json_t *doc, int indent)
     return r;
 }
 
-/* True if S is nested too deeply. jansson recurses for every level, up to 2048, so the depth is
- * checked before. The count may be wrong for text that is not JSON, which the parser refuses
- * afterwards. */
+/* True if the JSON text S is nested too deeply. jansson recurses for every level, up to 2048, so
+ * the depth is checked before parsing. The count may be wrong for text that is not JSON, which the
+ * parser refuses anyway. */
 static bool is_too_deep(const char *s, size_t len)
 {
     int depth = 0;
@@ -135,7 +136,7 @@ json_t *json_parse(const char *s, size_t len, struct err *err)
         return NULL;
     }
     json_error_t why = {0};
-    /* NUL is allowed because json_text writes it, and ebb must be able to read its own output */
+    /* NUL is allowed because json_text writes it, and ebb must be able to read its own files */
     json_t *doc = json_loadb(len ? s : "", len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!doc)
         err_set(err, -EINVAL, "not valid JSON at line %d, column %d: %s", why.line, why.column,

@@ -1,5 +1,5 @@
-/* The event loop on epoll. Sources are in a list; removed ones are kept until no event can refer
- * to them. */
+/* The event loop, built on epoll. Sources are in a list; a removed source is kept until no event
+ * can refer to it. */
 #include "base/cleanup.h"
 #include "base/loop.h"
 
@@ -22,8 +22,9 @@ struct loop_source {
     struct loop_source *prev;
     struct loop_source *next;
     enum source_kind kind;
-    bool is_dead; /* removed while events were dispatched; freed after the batch */
-    int fd;       /* the caller's fd, or our timerfd; -1 for a signal */
+    /* the source was removed while events were dispatched; it is freed after the batch */
+    bool is_dead;
+    int fd; /* the caller's fd, or the timerfd of a timer; -1 for a signal */
     uint32_t wanted;
     int signo;
     union {
@@ -36,13 +37,13 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    int signal_fd;    /* -1 until the first signal is added; its epoll events have no source */
+    int signal_fd; /* -1 until the first signal is added; epoll events of this fd have no source */
     sigset_t signals; /* signals that signal_fd delivers */
     sigset_t original;
     bool has_original;
     bool should_stop;
     bool has_dead;
-    unsigned depth; /* batches in progress, as a callback may call loop_once */
+    unsigned depth; /* number of nested dispatches, because a callback may call loop_once */
     struct loop_source *sources;
 };
 
@@ -139,7 +140,7 @@ static struct timespec timespec_of(uint64_t ns)
 
 static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
 {
-    /* A start in the past fires at once. The periods before now were not missed, so the grid
+    /* A start in the past fires at once. Periods before now do not count as missed, so the grid
      * starts at its last point before now. */
     uint64_t now_ns = clock_mono_ns();
     if (period_ns > 0 && first_ns < now_ns)
@@ -185,7 +186,8 @@ void loop_disarm_timer(struct loop_source *source)
 {
     assert(source->kind == SOURCE_TIMER && !source->is_dead);
     struct itimerspec never = {0};
-    /* also cancels a pending expiry: reading the timerfd then returns EAGAIN */
+    /* Disarming the timer also cancels an expiry that was not read yet: reading the timerfd then
+     * returns EAGAIN. */
     timerfd_settime(source->fd, 0, &never, NULL);
 }
 
@@ -213,7 +215,7 @@ static int signal_capture(struct loop *loop, int signo)
 {
     sigset_t one, before;
     sigemptyset(&one);
-    /* these two cannot be blocked, and signalfd would silently ignore them */
+    /* SIGKILL and SIGSTOP cannot be blocked, and signalfd would silently ignore them */
     if (signo == SIGKILL || signo == SIGSTOP || sigaddset(&one, signo) < 0)
         return -EINVAL;
     int r = -pthread_sigmask(SIG_BLOCK, &one, &before);
@@ -296,7 +298,7 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    assert(loop->depth == 0); /* must not be called from one of the loop's callbacks */
+    assert(loop->depth == 0); /* the loop must not be freed from one of its own callbacks */
     for (struct loop_source *s = loop->sources, *next; s; s = next) {
         next = s->next;
         if (s->kind == SOURCE_TIMER)
@@ -346,7 +348,7 @@ static void dispatch(struct loop *loop, const struct epoll_event *ev)
         dispatch_timer(s);
         return;
     }
-    /* an earlier callback of this batch may have changed the wanted events */
+    /* an earlier callback of this batch may have changed the events this source waits for */
     uint32_t events = ev->events & (s->wanted | EPOLLHUP | EPOLLERR);
     if (events != 0)
         s->on_fd(s->user, s->fd, events);

@@ -11,7 +11,7 @@ struct loop_source;
 
 /* A callback may remove any source, including its own, and may stop the loop. */
 typedef void loop_fd_fn(void *user, int fd, uint32_t epoll_events);
-/* MISSED: number of periods missed */
+/* MISSED is the number of periods that were missed */
 typedef void loop_timer_fn(void *user, uint64_t now_ns, uint64_t missed);
 typedef void loop_signal_fn(void *user, const struct signalfd_siginfo *info);
 
@@ -19,14 +19,14 @@ int loop_new(struct loop **ret);
 /* Removes the remaining sources and restores the signal mask. LOOP may be NULL. */
 void loop_free(struct loop *loop);
 
-/* The loop never closes FD: remove the source first, then close the fd. -EPERM for a regular file.
- * RET may be NULL if the source lives as long as the loop. */
+/* Calls FN when FD is ready. The loop never closes FD: remove the source first, then close the fd.
+ * Returns -EPERM for a regular file. RET may be NULL if the source lives as long as the loop. */
 int loop_add_fd(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn *fn, void *user,
                 struct loop_source **ret);
 int loop_change_fd(struct loop_source *source, uint32_t epoll_events);
 
-/* Fires at FIRST_NS (of clock_mono_ns; at once if that is in the past), then every PERIOD_NS on a
- * fixed grid (0: only once). Missed periods are counted, not repeated. */
+/* Calls FN at FIRST_NS (of clock_mono_ns; at once if that is in the past), then every PERIOD_NS on
+ * a fixed grid (0: only once). Missed periods are counted, not repeated. */
 int loop_add_timer(struct loop *loop, uint64_t first_ns, uint64_t period_ns, loop_timer_fn *fn,
                    void *user, struct loop_source **ret);
 int loop_set_timer(struct loop_source *source, uint64_t first_ns, uint64_t period_ns);
@@ -40,9 +40,9 @@ int loop_add_signal(struct loop *loop, int signo, loop_signal_fn *fn, void *user
 void loop_original_mask(const struct loop *loop, sigset_t *ret);
 
 void loop_remove(struct loop_source *source); /* NULL is fine */
-/* Runs until loop_stop is called, and returns at once if that was called before. The current round
- * is finished first. 0, or -errno if epoll fails. */
+/* Runs until loop_stop is called; returns at once if it was called before. The current round is
+ * finished first. Returns 0, or -errno if epoll fails. */
 int loop_run(struct loop *loop);
-/* Runs one round, which waits at most TIMEOUT_MS (-1: for ever). */
+/* Runs one round, which waits at most TIMEOUT_MS for an event (-1: no limit). */
 int loop_once(struct loop *loop, int timeout_ms);
 void loop_stop(struct loop *loop);

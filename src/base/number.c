@@ -26,9 +26,10 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
         if (!is_digit(s[i]))
             return -EINVAL;
         if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_sub_overflow(
-                v, s[i] - '0',
-                &v)) { /* accumulates a negative number, as INT64_MIN has no positive counterpart */
+            __builtin_sub_overflow(v, s[i] - '0',
+                                   /* the value is accumulated as a negative number, because
+                                    * INT64_MIN has no positive counterpart */
+                                   &v)) {
             for (; i < len; i++)
                 if (!is_digit(s[i]))
                     return -EINVAL;
@@ -78,7 +79,7 @@ static bool is_decimal(const char *s, size_t len)
 
 int number_parse_double(const char *s, size_t len, double *ret)
 {
-    char small[128]; /* strtod needs a NUL */
+    char small[128]; /* a copy, because strtod requires a NUL at the end */
     if (!is_decimal(s, len))
         return -EINVAL;
     AUTO_FREE char *large = len < sizeof small ? NULL : malloc(len + 1);

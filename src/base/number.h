@@ -4,15 +4,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses a whole decimal number of LEN bytes with an optional '-'. 0, -EINVAL if invalid, -ERANGE.
- */
+/* Parses a whole decimal number of LEN bytes with an optional '-'. Returns 0, -EINVAL if it is
+ * invalid, or -ERANGE if it does not fit. */
 int number_parse_i64(const char *s, size_t len, int64_t *ret);
-/* Parses a decimal with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); no spaces, no
- * hex, no inf or nan. 0, -EINVAL, or -ERANGE if too large for a double. */
+/* Parses a decimal number with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); spaces,
+ * hex, inf and nan are refused. Returns 0, -EINVAL, or -ERANGE if it is too large for a double. */
 int number_parse_double(const char *s, size_t len, double *ret);
 
-/* Convert any double to a whole number: values out of range become the nearest one in range, NaN
- * becomes 0. A C cast would be undefined for both. */
+/* Both convert any double to a whole number: values out of range become the nearest one in range,
+ * NaN becomes 0. A plain C cast would be undefined in both cases. */
 uint64_t number_to_u64(double v); /* truncates */
 int64_t number_to_i64(double v);  /* rounds */
 

@@ -1,4 +1,5 @@
-/* Finds ebb's other files in `make install`, wheels, tarballs and the build. */
+/* Finds the other files of ebb after `make install`, in wheels and tarballs, and in the build
+ * folder. */
 #include "base/place.h"
 
 #include <glob.h>
@@ -8,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A part of ebb, and where it may be, relative to the program's folder. */
+/* A part of ebb and the places where it may be, relative to the program's folder. */
 struct part {
-    const char *file; /* if the part is a folder, a file that must be in it; otherwise NULL */
+    const char *file; /* if the part is a folder, a file that must be inside; otherwise NULL */
     const char *places[8];
 };
 
@@ -48,8 +49,8 @@ static const struct part wslay = {
         },
 };
 
-/* True if PATH may be used. Its code will run with our permissions, so its owner must be root,
- * this user, or the owner of the program. */
+/* True if PATH may be used. The code there will run with our permissions, so its owner must be
+ * root, this user, or the owner of the program. */
 static bool is_trusted(const struct part *part, const char *path, uid_t owner)
 {
     char file[PATH_MAX + 32];
@@ -60,7 +61,7 @@ static bool is_trusted(const struct part *part, const char *path, uid_t owner)
            (st.st_uid == 0 || st.st_uid == geteuid() || st.st_uid == owner);
 }
 
-/* Escapes pattern characters in the path of the program. */
+/* Escapes glob characters in the path of the program. */
 static void escape_pattern(const char *path, char ret[2 * PATH_MAX])
 {
     for (; *path; *ret++ = *path++)

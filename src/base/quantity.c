@@ -1,4 +1,4 @@
-/* Parses sizes, times and numbers of a command line. */
+/* Parses the sizes, times and numbers of a command line. */
 #include "base/quantity.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* Values are truncated in errors, so that the advice after them is always visible. */
+/* Values in error messages are truncated, so that the advice after them is always visible. */
 #define SHOWN "\"%.100s\""
 
 enum { FRACTION_DIGITS_MAX = 18 };
 
-/* A decimal number as written: WHOLE + FRACTION / FRACTION_ONE. */
+/* A decimal number as written. Its value is WHOLE + FRACTION / FRACTION_ONE. */
 struct decimal {
     uint64_t whole;
-    bool overflows; /* the whole part does not fit and is UINT64_MAX */
+    bool overflows; /* the whole part does not fit into 64 bits and is set to UINT64_MAX */
     bool has_fraction;
     uint64_t fraction;
     uint64_t fraction_one;
@@ -51,7 +51,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
         d.has_fraction = true;
         for (int n = 0; is_decimal_digit(*s); s++, n++) {
             if (n >= FRACTION_DIGITS_MAX)
-                continue; /* finer than the result can represent */
+                continue; /* a digit finer than the result can represent */
             d.fraction = d.fraction * 10 + (uint64_t)(*s - '0');
             d.fraction_one *= 10;
         }
@@ -60,7 +60,7 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
     return s;
 }
 
-/* Computes D * UNIT, rounded down. False if it does not fit. */
+/* Computes D * UNIT, rounded down. Returns false if it does not fit. */
 static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret, bool *ret_is_exact)
 {
     uint128 part = (uint128)d->fraction * unit;
@@ -72,7 +72,7 @@ static bool scale_decimal(const struct decimal *d, uint64_t unit, uint64_t *ret,
     return true;
 }
 
-/* The size in bytes of "", "B", "K", "KB", "KiB" and so on; 0 if the suffix is unknown. */
+/* The factor for the suffixes "", "B", "K", "KB", "KiB" and so on; 0 if the suffix is unknown. */
 static uint64_t size_unit(const char *suffix)
 {
     if (strcasecmp(suffix, "") == 0 || strcasecmp(suffix, "B") == 0)
@@ -146,7 +146,7 @@ static uint64_t time_unit_ns(const char *name)
     return 0;
 }
 
-/* Writes a limit as a user would type it: in the largest unit that represents it exactly. */
+/* Formats a limit as a user would type it, in the largest unit that represents it exactly. */
 static const char *spell_limit(char *out, size_t size, uint64_t ns)
 {
     for (size_t i = 0; i < TIME_UNITS && ns > 0; i++) {

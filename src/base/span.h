@@ -1,4 +1,5 @@
-/* A range of foreign bytes, which need not end in NUL, and comparisons. */
+/* A range of bytes from another program, which need not end in NUL, and comparisons of such
+ * ranges. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,7 +70,8 @@ static inline struct span span_trimmed(struct span s)
     return s;
 }
 
-/* A copy as a C string, for free(); strndup would read beyond S. NULL: out of memory. */
+/* Copies S to a C string, which the caller frees (strndup would read beyond the end of S). Returns
+ * NULL if out of memory. */
 static inline char *span_copy(struct span s)
 {
     char *copy = malloc(s.len + 1);

@@ -20,7 +20,7 @@ size_t text_utf8(const char *s, size_t len, uint32_t *ret)
         *ret = p[0];
         return 1;
     }
-    /* the smallest code point of this length: anything below is overlong */
+    /* smallest code point for each encoded length; a lower one is overlong */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC0 ? 2 : 0;
     if (n == 0 || p[0] > 0xF4 || n > len)
@@ -56,8 +56,8 @@ static size_t char_columns(uint32_t c)
     int w = wcwidth((wchar_t)c);
     if (w >= 0)
         return (size_t)w;
-    /* without a UTF-8 locale only the basic blocks of combining and zero-width characters are
-     * known */
+    /* without a UTF-8 locale, only the basic blocks of combining and zero-width characters are
+     * recognised */
     bool is_combining = is_between(c, 0x0300, 0x036F) || is_between(c, 0x1AB0, 0x1AFF) ||
                         is_between(c, 0x1DC0, 0x1DFF) || is_between(c, 0x200B, 0x200D) ||
                         is_between(c, 0x20D0, 0x20FF) || is_between(c, 0xFE00, 0xFE0F) ||
@@ -65,7 +65,7 @@ static size_t char_columns(uint32_t c)
     return is_combining ? 0 : 1;
 }
 
-/* The output for one character or one invalid byte, which is never split. */
+/* The output for one character or one invalid byte. It is never split. */
 struct unit {
     char bytes[16];
     size_t len;
@@ -82,7 +82,7 @@ __attribute__((format(printf, 2, 3))) static void unit_set(struct unit *u, const
 }
 
 /* Takes the next character or invalid byte of S. LEN must not be 0. Returns the number of bytes
- * taken. */
+ * used. */
 static size_t unit_next(const char *s, size_t len, struct unit *u)
 {
     uint32_t c = 0;
@@ -150,7 +150,8 @@ char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t l
 
 static void add_argument(struct buf *out, const char *arg, size_t len)
 {
-    /* an argument that begins with a quote is quoted as well, or it would look like a quoted one */
+    /* An argument that begins with a quote is quoted as well; otherwise it would look like an
+     * argument that was quoted here. */
     bool is_quoted = len == 0 || arg[0] == '\'' || memchr(arg, ' ', len) != NULL;
     if (!is_quoted) {
         text_escape(out, arg, len);
@@ -174,7 +175,8 @@ static void add_argument(struct buf *out, const char *arg, size_t len)
 void text_copy(char *to, size_t size, const char *from)
 {
     size_t len = from ? strnlen(from, size - 1) : 0;
-    while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80) /* not in the middle of UTF-8 */
+    /* does not cut in the middle of a UTF-8 character */
+    while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80)
         len--;
     if (len > 0)
         memcpy(to, from, len);
@@ -192,12 +194,14 @@ void text_command(struct buf *out, const char *args, size_t len)
     }
 }
 
-/* BYTES in units of 2^SHIFT, times SCALE, rounded to nearest. The result must fit. */
+/* Converts BYTES to units of 2^SHIFT, times SCALE, rounded to nearest. The result must fit into 64
+ * bits. */
 static uint64_t in_units(uint64_t bytes, unsigned shift, uint64_t scale)
 {
     uint64_t whole = bytes >> shift;
     uint64_t rest = bytes & ((UINT64_C(1) << shift) - 1);
-    if (shift > 50) { /* so that rest * scale cannot overflow; the lost bits are below 2^-50 */
+    /* drops low bits so that rest * scale cannot overflow; the error is below 2^-50 */
+    if (shift > 50) {
         rest >>= shift - 50;
         shift = 50;
     }

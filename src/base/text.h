@@ -1,4 +1,4 @@
-/* Text for people: escaped names, formatted sizes and times. */
+/* Formats text for people: escapes names, formats sizes and times. */
 #pragma once
 
 #include <stddef.h>
@@ -10,39 +10,40 @@ struct buf;
  * not strict UTF-8 (overlong, surrogate, above U+10FFFF, truncated). */
 size_t text_utf8(const char *s, size_t len, uint32_t *ret);
 
-/* Appends the LEN bytes of S so that they cannot control a terminal: control characters, DEL, C1
+/* Appends the LEN bytes of S in a form that cannot control a terminal. Control characters, DEL, C1
  * controls, bidirectional overrides, line and paragraph separators and bytes that are not UTF-8
- * become \n, \t, \e or \xNN / \u{NNNN}; a backslash is doubled. Everything else is kept. */
+ * become \n, \t, \e, \xNN or \u{NNNN}; a backslash is doubled. Everything else is kept. */
 void text_escape(struct buf *out, const char *s, size_t len);
 
-/* Like text_escape, into a fixed array. If the text does not fit into WIDTH columns, it is cut at
- * a character boundary and ends in "…". Combining and wide characters are counted by wcwidth of
- * the C.UTF-8 locale, or as one column each if that is not loaded. OUT always ends in NUL. Returns
- * OUT. */
+/* Like text_escape, but into a fixed array. Text wider than WIDTH columns is cut at a character
+ * boundary and ends in "…". The width of combining and wide characters comes from wcwidth in the
+ * C.UTF-8 locale; if that locale cannot be loaded, each counts as one column. OUT always ends in
+ * NUL. Returns OUT. */
 char *text_fit(char *out, size_t out_size, size_t width, const char *s, size_t len);
 
-/* Copies FROM (NULL: "") into SIZE bytes, truncated between UTF-8 characters. */
+/* Copies FROM (NULL counts as "") into SIZE bytes, truncated between UTF-8 characters. */
 void text_copy(char *to, size_t size, const char *from);
 
-/* Appends arguments as in /proc/PID/cmdline (separated by NUL) on one line, each escaped, and
- * quoted if it contains spaces or is empty. */
+/* Appends the content of /proc/PID/cmdline (arguments separated by NUL) as one line. Each argument
+ * is escaped, and quoted if it contains spaces or is empty. */
 void text_command(struct buf *out, const char *args, size_t len);
 
 enum { TEXT_SIZE_MAX = 24, TEXT_TIME_MAX = 32 };
-/* Writes three significant digits in binary units: "0 B", "312 KiB", "1.24 GiB". Returns OUT. */
+/* Formats a size with three significant digits in binary units: "0 B", "312 KiB", "1.24 GiB".
+ * Returns OUT. */
 char *text_size(char out[TEXT_SIZE_MAX], uint64_t bytes);
 /* Like text_size, with an explicit sign: "+98.0 MiB", "-3 B", "0 B". */
 char *text_size_signed(char out[TEXT_SIZE_MAX], int64_t bytes);
-/* Like text_size, with two significant digits, for sentences: "312 B", "9.0 MiB", "580 MiB", "24
- * GiB". Writes 0 if BYTES is negative or NaN. */
+/* Like text_size, but with two significant digits, for sentences: "312 B", "9.0 MiB", "580 MiB",
+ * "24 GiB". A negative size or NaN is written as 0. */
 char *text_about_size(char out[TEXT_SIZE_MAX], double bytes);
 /* "0.4 s", "45 s", "11 min", "5.2 h", "12 d". */
 char *text_about_time(char out[TEXT_TIME_MAX], double s);
 /* "0 s", "25 ns", "310 µs", "480 ms", "12.4 s", "3 min 05 s", "2 h 10 min", "3 d 4 h". */
 char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns);
-/* Like text_duration, for seconds from a foreign document. Writes 0 if S is negative, NaN, or more
- * than thirty years. */
+/* Like text_duration, for a number of seconds that another program wrote. Negative values, NaN and
+ * more than thirty years are written as 0. */
 char *text_seconds(char out[TEXT_TIME_MAX], double s);
-/* Writes local time, "2026-01-31T12:00:00+0100"; "" if the time is invalid. */
+/* Formats a local time: "2026-01-31T12:00:00+0100", or "" if the time is invalid. */
 enum { TEXT_LOCAL_MAX = 64 };
 char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns);

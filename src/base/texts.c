@@ -1,4 +1,5 @@
-/* Interned texts, and a map of numbers: hash tables with open addressing, at most half full. */
+/* Interned strings, and a map from numbers to numbers. Both are hash tables with open addressing,
+ * at most half full. */
 #include "base/texts.h"
 
 #include <errno.h>

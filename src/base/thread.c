@@ -1,4 +1,4 @@
-/* Helpers for threads besides the event loop's. */
+/* Helper functions for starting threads and for timed waits. */
 #include "base/thread.h"
 
 #include <errno.h>

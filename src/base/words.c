@@ -13,8 +13,8 @@
 
 #define BLANKS " \t\r\n\v\f"
 
-/* Copies the content of the quote at S to *at, which advances. Returns the text after the closing
- * quote, or NULL if the quote is not closed. */
+/* Copies the content of the quoted text at S to *at and advances *at. Returns the text after the
+ * closing quote, or NULL if there is no closing quote. */
 static const char *copy_quoted(const char *s, char **at)
 {
     char quote = *s++;
@@ -26,8 +26,8 @@ static const char *copy_quoted(const char *s, char **at)
     return *s ? s + 1 : NULL;
 }
 
-/* Copies one word and its NUL. Returns the text after the word, or NULL if a quote in it is not
- * closed. */
+/* Copies one word and a NUL to *at. Returns the text after the word, or NULL if a quote in it is
+ * not closed. */
 static const char *copy_word(const char *s, char **at)
 {
     while (*s && !strchr(BLANKS, *s)) {
@@ -47,8 +47,8 @@ static const char *copy_word(const char *s, char **at)
 
 int words_split(const char *what, const char *s, char ***ret, struct err *err)
 {
-    /* At most every second byte begins a word, and there is one more NUL than S has. The pointers
-     * come first in the allocation, the bytes after them. */
+    /* At most every second byte begins a word, so len / 2 + 2 pointers are enough with the final
+     * NULL. They come first in the allocation, the words after them. */
     size_t len = strlen(s), most = len / 2 + 2;
     char **words = malloc(most * sizeof *words + len + 1);
     if (!words)

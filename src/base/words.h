@@ -3,13 +3,15 @@
 
 struct err;
 
-/* Splits S into words, which are separated by blanks and newlines. '…' keeps everything, "…"
- * everything except a backslash before " \ $ or a backquote; a backslash keeps the next
- * character. Nothing is expanded. *ret ends in NULL and is one allocation for free(). The error
- * begins with WHAT. 0, -EINVAL (an unclosed quote, a backslash at the end), -ENOMEM. */
+/* Splits S into words, which are separated by blanks and newlines. Single quotes keep everything;
+ * double quotes keep everything except a backslash before " \ $ or a backquote; a backslash keeps
+ * the next character. Nothing is expanded. *ret is an array that ends in NULL, in a single
+ * allocation that the caller frees. Error messages begin with WHAT. Returns 0, -EINVAL (a quote
+ * that is not closed, or a backslash at the end) or -ENOMEM. */
 int words_split(const char *what, const char *s, char ***ret, struct err *err);
 
-/* Parses "USR1", "SIGUSR1", "usr1", "10" or "RTMIN+1". 0, or -EINVAL with an error. */
+/* Parses a signal: "USR1", "SIGUSR1", "usr1", "10" or "RTMIN+1". Returns 0, or -EINVAL with an
+ * error. */
 int words_signal(const char *what, const char *s, int *ret, struct err *err);
 enum { WORDS_SIGNAL_MAX = 24 };
 /* Writes "SIGUSR1", or "signal 77" for a signal without a name. Returns OUT. */
