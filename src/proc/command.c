@@ -1,5 +1,5 @@
-/* Parses command lines: the program, script, module or code that a process executes, and known
- * launchers. */
+/* Parses command lines: finds the program, script, module or code that a process executes, and
+ * recognises launchers. */
 #include "proc/command.h"
 
 #include <string.h>
@@ -21,8 +21,8 @@ bool command_next(struct span *rest, struct span *ret)
     return true;
 }
 
-/* The program's name: without path, without the dash of a login shell, and for a title such as
- * "sshd: me@pts/0" only the part before the colon. */
+/* The program's name without its path and without the dash of a login shell. Of a title such as
+ * "sshd: me@pts/0" only the part before the colon is used. */
 static struct span command_program_name(struct span argv0)
 {
     const char *colon = memmem(argv0.p, argv0.len, ": ", 2);
@@ -51,7 +51,7 @@ bool command_is_python_name(struct span name)
     return true;
 }
 
-/* Handles an option cluster such as -um, whose value may be the next argument. */
+/* Parses a cluster of Python options such as -um, whose value may be the next argument. */
 static bool python_option(struct span arg, struct span *rest, struct command *ret)
 {
     for (size_t i = 1; i < arg.len; i++) {
@@ -135,22 +135,23 @@ static const char *const program_launchers[] = {
     "salloc", "npx",
     /* shells */
     "sh", "bash", "rbash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox",
-    /* programs that change the environment, then run another; most exec, some fork and wait */
+    /* programs that set up the environment and run another program; most call exec, some fork and
+     * wait */
     "env", "nice", "ionice", "chrt", "nohup", "time", "timeout", "stdbuf", "unbuffer", "setsid",
     "taskset", "numactl", "prlimit", "flock", "sudo", "doas", "su", "runuser", "setpriv", "chroot",
     "unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-inhibit", "cgexec",
     "catchsegv",
     /* tracers and profilers */
     "strace", "ltrace", "gdb", "perf", "nsys", "ncu",
-    /* programs that run many others */
+    /* programs that run many other programs */
     "xargs", "parallel", "make", "gmake", "ninja", "just", "watch", "entr",
-    /* terminals and sessions */
+    /* programs that provide terminals and sessions */
     "script", "tmux", "screen", "SCREEN", "ssh", "sshd", "sshd-session", "login", "systemd", "init",
     "tini", "docker-init", "dumb-init", "catatonit", "containerd-shim", "containerd-shim-runc-v2",
     "conmon", "supervisord", NULL};
 
-/* Launchers that are run with python -m: the module, the file that Python runs for it, and the
- * launcher's name. */
+/* Launchers that are run as `python -m MODULE`: the module, the file that Python runs for it, and
+ * the launcher's name. */
 static const struct {
     const char *module, *path, *name;
 } launcher_modules[] = {
@@ -164,8 +165,8 @@ static const struct {
     {"horovod.runner.launch", NULL, "horovodrun"},
 };
 
-/* True if SUB is the subcommand in ARGS. Options may precede it, and an argument after an option
- * without "=" may be that option's value, so arguments are skipped until one is neither. */
+/* True if SUB is the subcommand in ARGS. Options may come before it, and the argument after an
+ * option without "=" may be that option's value, so both are skipped. */
 static bool has_subcommand(struct span args, const char *sub)
 {
     struct span arg;
@@ -181,8 +182,8 @@ static bool has_subcommand(struct span args, const char *sub)
     return false;
 }
 
-/* True if the program NAME with the arguments REST is LAUNCHER, "program" or "program subcommand".
- */
+/* True if a command is LAUNCHER, which is "program" or "program subcommand". NAME is the command's
+ * program, REST its arguments. */
 static bool is_launcher(struct span name, struct span rest, const char *launcher)
 {
     size_t len = strcspn(launcher, " ");
@@ -219,6 +220,6 @@ struct launcher launcher_of(const struct command *c)
         if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
                       : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
             return (struct launcher){launcher_modules[i].name, true};
-    /* `deepspeed.py` is a user's file, `bin/deepspeed` is the launcher */
+    /* a file `deepspeed.py` belongs to the user; `bin/deepspeed` is the launcher */
     return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

@@ -1,4 +1,4 @@
-/* Parses a command line and finds what it executes, even if an interpreter runs it. */
+/* Parses a command line and finds what it executes, also when an interpreter runs a script. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,20 +15,21 @@ struct command {
     bool python;
 };
 
-/* ARGS is in the format of /proc/PID/cmdline: arguments separated by NUL. */
+/* Parses ARGS, which is in the format of /proc/PID/cmdline: arguments separated by NUL. */
 void command_parse(const char *args, size_t len, struct command *ret);
 
-/* Removes the next argument from *REST and returns it in *ret; false at the end. */
+/* Moves the next argument from *REST to *ret. Returns false at the end. */
 bool command_next(struct span *rest, struct span *ret);
 struct span command_basename(struct span path);
 /* True for "python", "python3", "python3.11t" and "pypy3", false for "python-launcher" and
  * "pythonize". */
 bool command_is_python_name(struct span name);
 
-/* Programs that start another program and wait for it: shells, torchrun, uv run, sudo, … */
+/* A launcher is a program that starts another program and waits for it: a shell, torchrun, uv run,
+ * sudo, … */
 struct launcher {
-    const char *name;  /* "torchrun", "uv run"; NULL: not a launcher */
-    bool starts_ranks; /* starts the ranks of one job */
+    const char *name;  /* "torchrun", "uv run"; NULL if the command is not a launcher */
+    bool starts_ranks; /* the launcher starts the ranks of one job */
 };
 
 struct launcher launcher_of(const struct command *c);

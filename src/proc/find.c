@@ -1,4 +1,5 @@
-/* Finds training processes by weighted evidence, and the training process below a launcher. */
+/* Finds training processes by weighing evidence, and finds the training process below a
+ * launcher. */
 #include "proc/find.h"
 
 #include <ctype.h>
@@ -15,18 +16,19 @@
 #include "base/number.h"
 #include "proc/node.h"
 
-/* The search's findings about one process of the tree. */
+/* Results of the search for one process of the tree. */
 struct finding {
-    bool is_excluded; /* this process or one of its ancestors */
-    bool is_denied;   /* no permission to read its mappings */
+    bool is_excluded; /* the process is ebb itself or one of its ancestors */
+    bool is_denied;   /* its mappings cannot be read for lack of permission */
     int score;
-    char device[32]; /* the first GPU device file that the process has open; "" if none */
+    char device[32]; /* the GPU device file that the process has open; "" if none */
     bool device_is_nvidia;
 };
 
 struct machine_scan {
     struct proc_tree *tree;
-    struct finding *findings; /* by index in the tree; each node's `user` points to its entry */
+    /* one entry per process; the `user` pointer of each tree node points to its entry */
+    struct finding *findings;
 };
 
 enum { MAPS_BYTES_MAX = 16 << 20 };
@@ -46,7 +48,8 @@ static int machine_scan_read(const struct proc_root *root, struct machine_scan *
         err_set(err, r, "cannot list processes: %s", strerror(-r));
         return r;
     }
-    proc_tree_set_fd_budget(s.tree, 0); /* every file is read only once */
+    /* no fds are kept open, because every file is read only once */
+    proc_tree_set_fd_budget(s.tree, 0);
     r = proc_tree_add_all(s.tree, 0, err);
     if (r == 0) {
         s.findings = calloc(s.tree->count + 1, sizeof *s.findings);
@@ -66,9 +69,9 @@ static struct finding *finding_of(const struct tree_node *n)
     return n->pub.user;
 }
 
-/* The parent of N, or NULL. A process that is younger than its child only reuses the pid of the
- * real parent. Rejecting it also means that chains of parents never form a cycle, whatever
- * recorded or racing files claim. */
+/* The parent of N, or NULL. A "parent" that is younger than N only reuses the pid of the real
+ * parent. Rejecting it also guarantees that chains of parents form no cycle, whatever recorded or
+ * racing files claim. */
 static struct tree_node *older_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
@@ -92,7 +95,8 @@ static uint64_t rss_of(const struct tree_node *n)
     return n->pub.sample.v[SAMPLE_RSS];
 }
 
-/* Keeps the strongest evidence: /dev/nvidia0 over /dev/nvidiactl over a DRM node. */
+/* Stores the device PATH if it is stronger evidence than the stored one: /dev/nvidia0 over
+ * /dev/nvidiactl over a DRM node. */
 static bool note_device(struct finding *f, const char *path)
 {
     bool nvidia = strncmp(path, "/dev/nvidia", 11) == 0;
@@ -126,8 +130,8 @@ static void read_devices(int dir_fd, struct finding *f)
     pid_dir_close(&fds);
 }
 
-/* Reads the mappings of N and, if DEVICES, its open files. A large process takes a few
- * milliseconds, in short reads. */
+/* Reads the mappings of N and, if DEVICES is set, its open files. For a large process this takes a
+ * few milliseconds, in short reads. */
 static void examine(const struct proc_tree *tree, struct tree_node *n, bool devices)
 {
     AUTO_CLOSE int temporary = -1;
@@ -150,11 +154,12 @@ enum {
     WEIGHT_LIBRARY = 50,
     WEIGHT_NVIDIA = 30,
     WEIGHT_TRAINER = 25,
-    WEIGHT_DRM = 10, /* desktop programs open DRM nodes, too */
+    WEIGHT_DRM = 10, /* a weak hint, because desktop programs open DRM nodes, too */
     WEIGHT_CUDA = 10,
     WEIGHT_PYTHON = 5,
     SCORE_MIN = 25,
-    EXAMINED_RSS_BYTES = 100 << 20, /* smaller processes are examined only if they run Python */
+    /* processes smaller than this are examined only if they run Python */
+    EXAMINED_RSS_BYTES = 100 << 20,
 };
 
 static const char *const trainer_words[] = {
@@ -167,7 +172,8 @@ static const char *const trainer_words[] = {
 
 static bool is_trainer_word(const char *s, size_t len)
 {
-    while (len > 0 && isdigit((unsigned char)s[len - 1])) /* the digits of "train2" are ignored */
+    /* ignores the digits at the end of "train2" */
+    while (len > 0 && isdigit((unsigned char)s[len - 1]))
         len--;
     for (size_t i = 0; i < sizeof trainer_words / sizeof *trainer_words; i++)
         if (len == strlen(trainer_words[i]) && strncasecmp(s, trainer_words[i], len) == 0)
@@ -192,7 +198,7 @@ static bool has_trainer_word(const char *s, size_t len)
     return false;
 }
 
-/* True if an argument contains a training word. The text after -c is Python code and is not
+/* True if an argument contains a training word. Text after -c is Python code and is not
  * searched. */
 static bool names_trainer(const struct process_info *info)
 {
@@ -232,7 +238,7 @@ static void add_reason(char *reasons, size_t size, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Returns the score, or 0 if the evidence is too weak, and appends the reasons to REASONS. */
+/* Computes the score of N, or 0 if the evidence is too weak, and appends the reasons to REASONS. */
 static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
 {
     const struct finding *f = finding_of(n);
@@ -255,7 +261,7 @@ static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
         score += WEIGHT_TRAINER;
         add_reason(reasons, size, "trainer on its command line");
     }
-    /* a display server has the GPU open as well, but computes nothing on it */
+    /* a display server also has the GPU open, but computes nothing on it */
     bool computes = library || python || n->maps.cuda;
     return computes && score >= SCORE_MIN ? score : 0;
 }
@@ -268,7 +274,7 @@ static bool ancestor_has_score(const struct proc_tree *tree, const struct tree_n
     return false;
 }
 
-/* The launcher that started N as one of several ranks; NULL if none did. */
+/* The launcher that started N as one of several ranks, or NULL. */
 static const struct tree_node *rank_launcher(const struct proc_tree *tree,
                                              const struct tree_node *n)
 {
@@ -283,7 +289,7 @@ static const struct tree_node *rank_launcher(const struct proc_tree *tree,
 
 struct ranked {
     const struct tree_node *node;
-    const struct tree_node *launcher; /* the launcher of its ranks, or NULL */
+    const struct tree_node *launcher; /* the launcher that started its ranks, or NULL */
     size_t ranks;
     uint64_t rss_bytes;
 };
@@ -392,8 +398,8 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
 
 struct choice {
     const struct tree_node *best;
-    size_t count;            /* how many descendants match equally well */
-    uint64_t next_rss_bytes; /* memory of the second largest of these */
+    size_t count;            /* number of descendants that match equally well */
+    uint64_t next_rss_bytes; /* memory of the second largest of these descendants */
 };
 
 static void choose_larger(struct choice *c, const struct tree_node *n)
@@ -440,7 +446,7 @@ static struct choice choose_below(const struct proc_tree *tree, const struct tre
     return c;
 }
 
-/* The name of the process with control characters replaced, so that it fits on one line. */
+/* The name of the process with control characters replaced, for use in a one-line message. */
 static const char *plain_name(const struct process_info *info, char ret[PROCESS_COMM_MAX + 1])
 {
     size_t n = info->comm_len < PROCESS_COMM_MAX ? info->comm_len : PROCESS_COMM_MAX;
@@ -490,7 +496,7 @@ static int32_t follow_launcher(const struct proc_tree *tree, const struct tree_n
     return real;
 }
 
-/* Explains that PID is a worker. It is watched as requested, but the user may have meant its
+/* Writes into WHY that PID is a worker. It is watched as requested, but the user may have meant its
  * parent. */
 static void explain_worker(const struct proc_tree *tree, const struct tree_node *n, char why[256])
 {

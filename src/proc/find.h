@@ -1,4 +1,4 @@
-/* Finds the training jobs among the machine's processes, with evidence. */
+/* Finds the training jobs among all processes of the machine, with the evidence for each. */
 #pragma once
 
 #include <stddef.h>
@@ -11,24 +11,25 @@ struct err;
 
 struct find_candidate {
     struct process_info process;
-    uint64_t rss_bytes; /* memory of the largest rank if there are several */
-    int score;          /* sum of the weights of the evidence; see find.c */
+    uint64_t rss_bytes; /* resident memory; of the largest rank if there are several */
+    int score;          /* sum of the weights of all evidence; find.c has the weights */
     int32_t launcher;   /* pid of the launcher, 0 if none */
-    size_t ranks; /* 1, or the number of training processes that PROCESS, their launcher, started */
-    char reasons[256]; /* "libtorch mapped; /dev/nvidia0 open; trainer on its command line" */
+    size_t ranks; /* number of training processes that PROCESS, their launcher, started; else 1 */
+    /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; trainer on its command line" */
+    char reasons[256];
 };
 
-/* Finds the candidates of this user (of all users if /proc permits), best first, at most MAX. The
- * descendants of a candidate (its workers) are part of it. The ranks of one torchrun (or mpirun,
- * srun…) are one candidate, the torchrun process. SELF_PID and its ancestors are never candidates.
- * Returns the number of candidates, which may exceed MAX, or -errno. */
+/* Finds the training jobs of this user (of all users if /proc permits), best first, at most MAX.
+ * The descendants of a candidate (its workers) are part of it. The ranks of one torchrun, mpirun or
+ * srun are one candidate, which is the launcher's process. SELF_PID and its ancestors are never
+ * candidates. Returns the number of candidates, which may exceed MAX, or -errno. */
 int find_training(const struct proc_root *root, int32_t self_pid, struct find_candidate *ret,
                   size_t max, struct err *err);
 
 /* Follows a launcher to the training process: the descendant of PID that has torch or jax mapped;
- * else the only program below PID, or one more than twice as large as all others. Returns PID
- * itself if it is not a launcher, or if several descendants match (the ranks of a torchrun): then
- * the whole tree is the job. RET_WHY explains the choice in one line, "" if PID needs no
- * explanation. Errors: -ESRCH and -EACCES as from proc_tree_add. */
+ * else the only program below PID, or one more than twice as large as all others. If PID is not a
+ * launcher, or if several descendants match (the ranks of a torchrun), *ret_pid is PID itself and
+ * the whole tree is the job. RET_WHY explains the choice in one line, or is "" if none was made.
+ * Returns 0, or -ESRCH or -EACCES as proc_tree_add does. */
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,
                       char ret_why[256], struct err *err);

@@ -1,4 +1,4 @@
-/* The thread that calls a GPU driver, and the snapshot it publishes. */
+/* The thread that queries a GPU driver, and the snapshot that it publishes. */
 #include "proc/gpu.h"
 
 #include <errno.h>
@@ -9,14 +9,14 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* The thread and the owner each hold a reference; dropping the last one frees the struct. The lock
- * is never held during a driver call, only while a snapshot is copied. */
+/* State shared by the thread and the owner. Each has a reference; dropping the last one frees
+ * the struct. The lock is held only while a snapshot is copied, never during a driver call. */
 struct gpu {
     const struct gpu_vendor *vendor;
     uint64_t period_ns;
-    struct gpu_snapshot scratch; /* used by the thread only */
+    struct gpu_snapshot scratch; /* accessed by the thread only */
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t changed;
     int refs;
     bool stop;     /* the owner has called gpu_free */
@@ -52,7 +52,7 @@ static void publish_snapshot(struct gpu *g, int status)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Sleeps for NS; false if the thread must stop. */
+/* Sleeps for NS nanoseconds. Returns false if the thread must stop. */
 static bool sleep_until_stop(struct gpu *g, uint64_t ns)
 {
     struct timespec until = thread_deadline(ns);

@@ -1,5 +1,5 @@
-/* GPU memory by device and by process. NVML is loaded at run time and called in a thread of its
- * own: if the driver hangs, only the GPU numbers are missing. */
+/* GPU memory by device and by process. NVML is loaded at run time and called in a separate thread,
+ * so that a driver that hangs only costs the GPU readings. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,44 +10,47 @@ enum { GPU_MAX = 16, GPU_PROCESS_MAX = 256 };
 
 struct gpu_device {
     char name[64];
-    bool memory_known; /* false: the driver did not report it */
+    bool memory_known; /* false if the driver did not report the memory */
     uint64_t total_bytes, used_bytes;
 };
 struct gpu_process {
-    /* as the driver reports it: in a pid namespace it may be the host's pid, or missing */
+    /* pid as the driver reports it: in a pid namespace it may be the host's pid, or missing */
     int32_t pid;
     uint32_t device;
     uint64_t used_bytes;
 };
 struct gpu_snapshot {
-    uint64_t t_ns; /* 0: no snapshot yet */
+    uint64_t t_ns; /* time of the snapshot; 0 if there is none yet */
     size_t devices, processes;
     struct gpu_device device[GPU_MAX];
-    struct gpu_process process[GPU_PROCESS_MAX]; /* one per (pid, device); left out if the driver
-                                                    does not report its memory */
+    /* one entry per (pid, device), unless the driver does not report its memory */
+    struct gpu_process process[GPU_PROCESS_MAX];
 };
 
-/* The interface to one vendor's driver. Tests provide their own. PRESENT is cheap and called by
- * gpu_new (NULL means present); the other functions run in the thread and may be slow. */
+/* The interface to one vendor's driver; tests provide their own. PRESENT must be cheap, as gpu_new
+ * calls it (NULL means present). The other functions run in the thread and may be slow. */
 struct gpu_vendor {
     const char *name;
     bool (*present)(void);
-    /* -ENOENT: there is no such driver on this machine, which is not an error */
+    /* returns -ENOENT if the machine has no such driver, which is not an error */
     int (*open)(void **ret_state);
     int (*read)(void *state,
-                struct gpu_snapshot *ret); /* *RET is zeroed by the caller; t_ns must not be set */
+                /* fills in *RET, which the caller has zeroed, except for t_ns */
+                struct gpu_snapshot *ret);
     void (*close)(void *state);
 };
 extern const struct gpu_vendor gpu_vendor_nvml;
 
 struct gpu;
-/* -ENOENT if VENDOR is not present. */
+/* Starts a thread that queries VENDOR's driver every PERIOD_NS. Returns -ENOENT if the driver is
+ * not present. */
 int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **ret);
-/* Waits at most 0.2 s for the driver to close; a driver that hangs is abandoned. G may be NULL. */
+/* Stops the thread. Waits at most 0.2 s for the driver to close; if the driver hangs, its thread is
+ * abandoned. G may be NULL. */
 void gpu_free(struct gpu *g);
-/* Copies the newest finished snapshot. Returns 1 if it is newer than *ret (by t_ns), else 0. Never
- * blocks. */
+/* Copies the newest finished snapshot. Returns 1 if it is newer (by t_ns) than *ret was, else 0.
+ * Never blocks. */
 int gpu_latest(struct gpu *g, struct gpu_snapshot *ret);
-/* 0; -EINPROGRESS until the driver has answered for the first time; or the last error of open
- * (final) or read (retried every period). */
+/* Returns 0; -EINPROGRESS until the driver has answered once; or the last error of open (final) or
+ * read (retried every period). */
 int gpu_status(struct gpu *g);

@@ -1,4 +1,5 @@
-/* NVIDIA's management library, loaded at run time; its absence is not an error. */
+/* GPU readings from NVIDIA's management library (NVML), which is loaded at run time. Its absence is
+ * not an error. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -9,7 +10,7 @@
 
 #include "proc/gpu.h"
 
-/* The declarations of nvml.h that this file uses. */
+/* The declarations of nvml.h that this file needs. */
 typedef void *nvml_device;
 struct nvml_memory {
     unsigned long long total, free, used;
@@ -32,7 +33,7 @@ struct nvml {
     int (*handle)(unsigned, nvml_device *);
     int (*name)(nvml_device, char *, unsigned);
     int (*memory)(nvml_device, struct nvml_memory *);
-    nvml_list_fn *compute, *graphics; /* NULL: this driver lacks the function */
+    nvml_list_fn *compute, *graphics; /* each is NULL if the driver lacks the function */
     struct nvml_process list[GPU_PROCESS_MAX];
 };
 
@@ -74,10 +75,10 @@ static int nvml_open(void **ret_state)
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library)
         goto fail;
-    r = -ENOSYS; /* the library lacks a function */
+    r = -ENOSYS; /* libnvidia-ml lacks a required function */
     if (!load_symbols(n))
         goto fail;
-    r = -EIO; /* the library finds no working driver */
+    r = -EIO; /* libnvidia-ml finds no working driver */
     if (n->init() != NVML_SUCCESS)
         goto fail;
     *ret_state = n;
@@ -97,9 +98,9 @@ static void nvml_close(void *state)
     free(n);
 }
 
-/* Entries from FIRST_OF_LIST on belong to the list being read: a pid that is already among them
- * has memory in several MIG instances, so the sizes are added. A pid from the earlier list is the
- * same memory counted twice, so it is skipped. */
+/* Adds the memory of one process. Entries from FIRST_OF_LIST on belong to the list being read: a
+ * pid found among them has memory in several MIG instances, so the sizes are added. A pid found in
+ * an earlier list is the same memory reported twice, so it is skipped. */
 static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
                              const struct nvml_process *p)
 {
@@ -129,7 +130,7 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    /* also on INSUFFICIENT_SIZE, when there are more processes than the array can hold */
+    /* this includes NVML_ERROR_INSUFFICIENT_SIZE: more processes than the array can hold */
     if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)
@@ -146,7 +147,7 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
         struct gpu_device *d = &ret->device[i];
         struct nvml_memory memory;
         nvml_device handle;
-        /* device numbers remain those of the driver, even after a lost device */
+        /* device numbers stay those of the driver, even if a device is lost */
         ret->devices = i + 1;
         if (n->handle(i, &handle) != NVML_SUCCESS)
             continue;

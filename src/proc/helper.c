@@ -1,4 +1,4 @@
-/* Runs one call at a time in a helper thread. Calls are handed over under a mutex. */
+/* Runs one call at a time in a helper thread. A mutex protects the handover. */
 #include "proc/helper.h"
 
 #include <assert.h>
@@ -10,7 +10,8 @@
 #include "base/thread.h"
 
 enum {
-    PATIENCE_S = 1, /* long enough for a call that also has to wait for a CPU */
+    /* how long the caller waits: enough for a call that also has to wait for a CPU */
+    PATIENCE_S = 1,
     REST_PER_WAIT = 20,
     KEPT_MAX = 3,
     STACK_BYTES = 128 << 10,
@@ -20,12 +21,12 @@ struct proc_helper {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked, done;
-    /* the mutex protects everything below */
+    /* The mutex protects all fields below. */
     proc_helper_fn *fn; /* NULL: idle */
     void *arg;
     uint64_t cpu_ns;
-    uint64_t asked_ns, rest_ns; /* when the call was made; calls are refused until rest_ns */
-    bool is_over, is_alone;     /* is_alone: the owner is gone, so the thread frees H itself */
+    uint64_t asked_ns, rest_ns; /* when the call was requested; until when new calls are refused */
+    bool is_over, is_alone; /* is_alone: the owner no longer exists, so the thread frees H itself */
     void *kept[KEPT_MAX];
     size_t kept_count;
 };

@@ -1,7 +1,7 @@
-/* A thread for system calls that may wait for a lock of the job. The kernel reads cmdline, maps
- * and pagemap under the lock of the process's memory, which the process holds while it forks or
- * unmaps. Among hundreds of processes that keep forking, such a call can take ten seconds or more.
- * A supervisor that made the call itself could not kill them in the meantime. */
+/* A thread for system calls that may wait for a lock of the job. The kernel reads cmdline, maps and
+ * pagemap under the lock of the process's memory, which the process holds while it forks or unmaps.
+ * Among hundreds of processes that keep forking, such a call can take ten seconds or more. A
+ * supervisor that made the call in its own thread could not kill them in the meantime. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,19 +9,19 @@
 
 struct proc_helper;
 
-/* 0 or -errno. */
+/* Starts the helper thread. Returns 0 or -errno. */
 int proc_helper_new(struct proc_helper **ret);
 /* If a call is still running, the helper frees itself when the call returns. H may be NULL. */
 void proc_helper_free(struct proc_helper *h);
 /* Asks the helper to free MEMORY (from malloc) after the running call, which may still use it.
- * Returns true if a call is running, so the caller must not free it; false if the caller must free
- * it. At most three blocks. */
+ * Returns true if a call is running and the helper has taken over MEMORY; false if the caller must
+ * free it. At most three blocks can be pending. */
 bool proc_helper_keeps(struct proc_helper *h, void *memory);
 
-/* Runs FN(ARG) in the helper thread, or in the caller's if H is NULL. 0: FN has returned.
- * -EINPROGRESS: FN has not returned after a second; ARG belongs to the helper until
- * proc_helper_is_busy is false. -EAGAIN: FN was not called, because an earlier call is still
- * running, or took so long that calls are paused. *RET_CPU_NS (may be NULL) is the CPU time of the
+/* Runs FN(ARG) in the helper thread, or in the caller's if H is NULL. Returns 0 once FN has
+ * returned; -EINPROGRESS if FN has not returned after a second: ARG belongs to the helper until
+ * proc_helper_is_busy is false; -EAGAIN if FN was not called, because an earlier call is still
+ * running or took so long that calls are paused. *RET_CPU_NS (may be NULL) is the CPU time of the
  * call, 0 if it has not returned. */
 typedef void proc_helper_fn(void *arg);
 int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns);

@@ -1,4 +1,5 @@
-/* All limits that apply to a process: those of its ancestor cgroups, its rlimits, the host. */
+/* Finds all limits that apply to a process: its ancestor cgroups', its rlimits, and the host's
+ * memory. */
 #include "proc/limit.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 
 const struct limit_files *limit_files(enum limit_kind kind)
 {
-    /* v1's keys without "total_" cover this cgroup only, while its usage covers the subtree */
+    /* Keys of v1 without "total_" cover one cgroup only, while its usage covers the subtree. */
     static const struct limit_files v1 = {
         .usage = "memory.usage_in_bytes",
         .stat = "memory.stat",
@@ -36,7 +37,8 @@ const struct limit_files *limit_files(enum limit_kind kind)
     return kind == LIMIT_CGROUP_V2 ? &v2 : NULL;
 }
 
-/* The folder below cgroup_fd where the hierarchy is mounted; NULL if it is not mounted. */
+/* The folder below cgroup_fd where the cgroup hierarchy is mounted, or NULL if it is not
+ * mounted. */
 static const char *find_base(int cgroup_fd, bool v2)
 {
     if (!v2)
@@ -46,7 +48,8 @@ static const char *find_base(int cgroup_fd, bool v2)
     return faccessat(cgroup_fd, "unified/cgroup.controllers", F_OK, 0) == 0 ? "unified" : NULL;
 }
 
-/* PATH relative to a mount whose root is MOUNT; PATH itself if it lies outside the mount. */
+/* Makes PATH relative to a mount whose root is MOUNT. Returns PATH itself if it lies outside the
+ * mount. */
 static const char *below_mount(const char *path, const char *mount)
 {
     size_t n = strlen(mount);
@@ -57,7 +60,8 @@ static const char *below_mount(const char *path, const char *mount)
     return path + n;
 }
 
-/* True if PATH has a component "..", so it is outside our cgroup namespace. */
+/* True if PATH has a component "..", which means that the cgroup is outside our cgroup
+ * namespace. */
 static bool leads_out(const char *path)
 {
     for (const char *p = path; (p = strstr(p, "/..")) != NULL; p += 3)
@@ -66,8 +70,8 @@ static bool leads_out(const char *path)
     return false;
 }
 
-/* Long paths can make /proc/PID/cgroup larger than this; if the memory line is beyond the first 16
- * KiB, the cgroup is treated as unknown. */
+/* Maximum sizes of the files that are read. Long paths can make /proc/PID/cgroup larger than 16
+ * KiB; if the line of the memory controller is beyond that, the cgroup is treated as unknown. */
 enum { CGROUP_TEXT_MAX = 16384, MOUNT_TEXT_MAX = 1 << 20 };
 
 static void mount_root(const struct proc_root *root, bool v2, char *ret, size_t size)
@@ -85,7 +89,7 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     struct proc_statm statm;
     const char *base = root->cgroup_fd >= 0 ? find_base(root->cgroup_fd, v2) : NULL;
     ssize_t len = proc_read(root, pid, "cgroup", text, sizeof text);
-    /* a zombie has no memory left, and v1 reports it in "/" */
+    /* a zombie has no memory left, and v1 reports "/" as its cgroup */
     if (!base || len < 0 ||
         (g->known && proc_read_statm(root, pid, &statm) == 0 && statm.size_pages == 0))
         return;
@@ -98,8 +102,8 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
     g->known = true;
     g->base_len = strlen(base);
     int n = snprintf(g->dir, sizeof g->dir, "%s%s", base, strcmp(below, "/") == 0 ? "" : below);
-    /* In a container the path may be the host's and not exist here. The mount is then the
-     * container's cgroup. */
+    /* In a container, /proc may show the host's path, which does not exist here. The mount itself
+     * is then the container's cgroup. */
     if (n < 0 || (size_t)n >= sizeof g->dir || leads_out(below) ||
         faccessat(root->cgroup_fd, g->dir, F_OK, 0) < 0)
         snprintf(g->dir, sizeof g->dir, "%s", base);
@@ -156,13 +160,13 @@ int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t 
     (void)limit_number_read(fds->kernel, &kernel);
     ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof text) : 0;
     limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
-    /* the files are read one after the other, so subtracting may go below zero */
+    /* the files are read one after the other, so the difference could be negative */
     *ret_usage = usage;
     *ret = u64_minus(usage, limit_reclaimable(&stats) + kernel);
     return 0;
 }
 
-/* Keeps the limit with less headroom, or the hard one if both have the same. */
+/* Replaces *BEST if LIMIT has less headroom, or the same headroom and is hard. */
 static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
                            const char *dir)
 {
@@ -202,7 +206,7 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
     }
 }
 
-/* Considers every ancestor, because a leaf without a limit may have a parent with one. */
+/* Considers every ancestor cgroup, because a leaf without a limit may have a parent with one. */
 static void consider_ancestors(const struct proc_root *root, enum limit_kind kind,
                                const struct limit_group *g, struct limit_found *best, bool *found)
 {

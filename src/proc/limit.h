@@ -1,5 +1,5 @@
-/* Finds all limits that apply to a process, and the one it will reach first. Used by machine.c,
- * and by guard/, which creates cgroups below the folder that limit_group_find returns. */
+/* Finds all limits that apply to a process, and the one it will reach first. machine.c uses it, and
+ * so does guard/, which creates cgroups below the folder that limit_group_find returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 
 enum { LIMIT_PATH_MAX = 4096 };
 
-/* A folder of cgroupfs below proc_root.cgroup_fd. The first BASE_LEN bytes of the path are the
- * mount. */
+/* A cgroup folder, as a path below proc_root.cgroup_fd. The first BASE_LEN bytes of the path are
+ * the mount. */
 struct limit_group {
     bool known;
     size_t base_len;
@@ -20,7 +20,7 @@ struct limit_group {
 
 struct limit_found {
     struct machine_limit limit;
-    char dir[LIMIT_PATH_MAX]; /* folder with the files of a cgroup limit */
+    char dir[LIMIT_PATH_MAX]; /* folder with the files of the limiting cgroup */
 };
 
 /* Keys of memory.stat that cover the whole subtree. The first five are the kernel's page lists:
@@ -33,7 +33,7 @@ enum limit_stat {
     LIMIT_ACTIVE_ANON,
     LIMIT_UNEVICTABLE,
     LIMIT_ANON, /* mapped anonymous pages */
-    LIMIT_FILE, /* file cache, tmpfs included */
+    LIMIT_FILE, /* file cache, including tmpfs */
     LIMIT_SLAB_RECLAIMABLE,
     LIMIT_STATS
 };
@@ -43,10 +43,10 @@ struct limit_stats {
     uint32_t known; /* one bit for each key found in memory.stat */
 };
 
-/* Memory that the kernel reclaims before it kills: file cache, lazily freed pages, dentries and
- * inodes, and the unmapped parts of huge pages. Those parts remain charged until the kernel needs
- * memory and splits the huge page: they are on its lists, but neither mapped nor part of a file.
- * The function is in a header and always inlined because the reflex thread may call nothing
+/* Memory that the kernel reclaims before it kills a process: file cache, lazily freed pages,
+ * dentries and inodes, and the unmapped parts of huge pages. Those parts stay charged until the
+ * kernel needs memory and splits the huge page: they are on its page lists, but neither mapped nor
+ * part of a file. The function is always inlined, because the reflex thread may call nothing
  * outside its locked section. */
 __attribute__((always_inline)) static inline uint64_t
 limit_reclaimable(const struct limit_stats *stats)
@@ -61,11 +61,11 @@ limit_reclaimable(const struct limit_stats *stats)
     return sum + v[LIMIT_SLAB_RECLAIMABLE];
 }
 
-/* File names of one kind of cgroup; NULL if that kind lacks the file. */
+/* File names in one kind of cgroup; NULL where that kind lacks the file. */
 struct limit_files {
     const char *usage, *stat, *peak;
     /* v1 counts reclaimable kernel memory in its usage but has no key for it. All kernel memory,
-     * the number in this file, is subtracted instead. */
+     * which is the number in this file, is subtracted instead. */
     const char *kernel;
     const char *keys[LIMIT_STATS];
 };
@@ -76,32 +76,35 @@ struct limit_fds {
     int usage, stat, kernel;
 };
 #define LIMIT_NO_FDS ((struct limit_fds){-1, -1, -1})
-/* Opens the files in DIR; fds of missing files are negative. */
+/* Opens the files in DIR. The fds of missing files are negative. */
 struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind,
                                 const char *dir);
 void limit_fds_close(struct limit_fds *fds);
 
 /* Finds the cgroup folder of PID (0: this process). If the process has exited, *G is left
- * unchanged, so that its last cgroup is still checked. */
+ * unchanged, so that its last cgroup can still be checked. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
-/* Reads the keys of FILES from the text of memory.stat; missing keys are 0 and not known. */
+/* Reads the keys named in FILES from the text of memory.stat. Missing keys are set to 0, and their
+ * bit in `known` is clear. */
 void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,
                        struct limit_stats *ret);
-/* Reads the number in a cgroup file. 0, or -errno (-EBADMSG for "max" and anything else that is
- * not a number). */
+/* Reads the number in a cgroup file. Returns 0 or -errno (-EBADMSG for "max" and anything else that
+ * is not a number). */
 int limit_number_read(int fd, uint64_t *ret);
-/* Reads the usage, and the usage minus reclaimable memory, which is what the limit applies to. 0,
- * or -errno of the usage file (-EBADMSG: not a number). Files that are missing are not subtracted.
- */
+/* Reads the usage of a cgroup, with and without reclaimable memory; the limit applies to the
+ * latter. Missing files count as 0. Returns 0, or -errno of the usage file (-EBADMSG if it has no
+ * number). */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
-/* The file of /proc/PID with the size that an rlimit applies to, and the parser of that file. */
+/* The file of /proc/PID that has the size which an rlimit restricts, and the parser of that
+ * file. */
 static inline const char *limit_rlimit_file(enum limit_kind kind)
 {
     return kind == LIMIT_RLIMIT_AS ? "statm" : "status";
 }
 int limit_rlimit_used_parse(const struct proc_root *root, enum limit_kind kind, const char *s,
                             size_t len, uint64_t *ret);
-/* Finds the limit with the least headroom. MEM may be NULL. -ENODATA: no limit applies. */
+/* Finds the limit with the least headroom. MEM may be NULL. Returns -ENODATA if no limit
+ * applies. */
 int limit_find(const struct proc_root *root, int32_t pid, const struct proc_meminfo *mem,
                const struct limit_group *v1, const struct limit_group *v2, struct limit_found *ret);

@@ -1,4 +1,4 @@
-/* Reads the machine around a job every tick through kept fds. */
+/* Reads the state of the machine around a job at every tick, through fds that are kept open. */
 #include "proc/machine.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@ struct machine {
     struct limit_group v1, v2;
     bool found_known;
     struct limit_found found; /* the effective limit; its open files are in fds */
-    struct limit_fds fds;     /* of a cgroup; for an rlimit, only `usage` is set: statm or status */
+    /* files of the limiting cgroup; for an rlimit only `usage` is set, to statm or status */
+    struct limit_fds fds;
     int peak_fd;
 };
 
@@ -103,8 +104,8 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
                  strcmp(found.dir, m->found.dir) != 0;
     m->found = found;
     m->found_known = true;
-    /* If a cgroup is removed and created again, its old fd fails for ever. The tick closes such an
-     * fd, and it is reopened here. */
+    /* After a cgroup is removed and created again, the old fd fails for ever. The tick closes such
+     * an fd, and it is reopened here. */
     if (moved || m->fds.usage < 0) {
         close_limit(m);
         open_limit(m);
@@ -114,7 +115,7 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
     return 0;
 }
 
-/* The memory charged against the limit, from its kept files. */
+/* Reads the memory charged against the limit, from files that are kept open. */
 static bool read_used(struct machine *m, uint64_t *ret)
 {
     char text[4096];
@@ -198,7 +199,8 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
     if (fd < 0)
         return -errno;
     int len = snprintf(text, sizeof text, "some %u %u", stall_us, window_us);
-    /* The length includes the NUL, because the kernel overwrites the last byte with one. */
+    /* The length includes the NUL, because the kernel overwrites the last byte of the text with
+     * NUL. */
     if (write(fd, text, (size_t)len + 1) < 0) {
         int r = -errno;
         close(fd);

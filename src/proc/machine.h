@@ -1,4 +1,4 @@
-/* The machine around a job: memory, pressure, and the effective limit. */
+/* The state of the machine around a job: memory, pressure, and the effective limit. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,45 +17,47 @@ enum limit_kind {
     LIMIT_RLIMIT_DATA
 };
 
-/* The effective limit: of the limits of all ancestor cgroups (v1, v2 max and high, hybrid), host
- * memory and the process's rlimits, the one with the least headroom, which is not always the
+/* The effective limit is the one with the least headroom among the limits of all ancestor cgroups
+ * (v1, v2 max and high, hybrid), host memory and the process's rlimits. It is not always the
  * smallest. USED is the charge against that limit minus reclaimable memory (limit_reclaimable).
- * Free swap is not headroom, because a job that swaps makes no progress. */
+ * Free swap does not count as headroom, because a job that swaps makes no progress. */
 struct machine_limit {
     enum limit_kind kind;
-    bool soft; /* memory.high: the kernel throttles the job instead of killing it */
+    bool soft; /* the limit is memory.high: the kernel throttles the job instead of killing it */
     uint64_t limit_bytes;
-    bool used_known; /* false: HEADROOM equals the whole limit */
+    bool used_known; /* if false, HEADROOM equals the whole limit */
     uint64_t used_bytes;
-    bool peak_known; /* PEAK is the cgroup's own peak, including file cache */
+    bool peak_known; /* if true, PEAK is the cgroup's own peak, including file cache */
     uint64_t peak_bytes;
     uint64_t headroom_bytes;
-    char where[256]; /* cgroup path, name of the rlimit or "host"; not escaped */
+    char where[256]; /* cgroup path, name of the rlimit, or "host"; not escaped */
 };
 
-struct machine; /* keeps fds of meminfo, PSI and the cgroup files open */
+struct machine; /* keeps meminfo, PSI and the cgroup files open */
 
-/* Creates the reader for the job of PID (its cgroup and its rlimits; 0: this process). Missing
- * files are skipped. ROOT's fds must outlive the result. */
+/* Creates a reader for the cgroup and the rlimits of PID (0: this process). Missing files are
+ * skipped. ROOT's fds must outlive the result. */
 int machine_new(const struct proc_root *root, int32_t pid, struct machine **ret);
 void machine_free(struct machine *m); /* NULL is fine */
-/* Reads meminfo, PSI and the limit into S (MACHINE_TOTAL to MACHINE_LIMIT_PEAK; the fields of the
- * tree are left alone) with a few preads. Call it every tick. Values that could be read are set
- * even on failure. */
+/* Reads meminfo, PSI and the limit into S with a few preads: the fields from MACHINE_TOTAL to
+ * MACHINE_LIMIT_PEAK. The fields of the process tree are left alone. Call it at every tick. Values
+ * that could be read are set even on failure. */
 int machine_tick(struct machine *m, struct sample *s);
-/* AnonPages + Mapped at the last tick: every mapped page of the machine, once. 0: unknown. */
+/* AnonPages + Mapped at the last tick: all mapped pages of the machine, each counted once. 0 if
+ * unknown. */
 uint64_t machine_mapped_bytes(const struct machine *m);
-/* Checks all limits again and returns the effective one, which machine_tick reads from now on. It
- * opens files, so once every 30 s is enough. After the death of PID its last cgroups are checked.
- * -ENODATA: not even meminfo can be read. RET may be NULL. */
+/* Checks all limits again and returns the effective one, which machine_tick reads from now on. This
+ * opens files, so once every 30 s is enough. After PID has exited, its last cgroups are checked.
+ * Returns -ENODATA if not even meminfo can be read. RET may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);
-/* The folder of the effective limit, below root's cgroup_fd; "" if it is not a cgroup limit. */
+/* The cgroup folder of the effective limit, below root's cgroup_fd; "" if it is not a cgroup
+ * limit. */
 const char *machine_limit_dir(const struct machine *m);
-/* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US; -errno if
- * the kernel or our permissions do not allow one (-EINVAL: without CAP_SYS_RESOURCE the window
- * must be a multiple of 2 s). POLLERR means that the cgroup was removed. The caller closes the fd.
- */
-enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* used by the engine */
+/* Returns an fd that polls EPOLLPRI when memory stalls reach STALL_US within WINDOW_US, or -errno
+ * if the kernel or our permissions do not allow it (-EINVAL: without CAP_SYS_RESOURCE the window
+ * must be a multiple of 2 s). POLLERR means that the cgroup was removed. The caller closes the
+ * fd. */
+enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* thresholds that the engine uses */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

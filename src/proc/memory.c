@@ -1,4 +1,5 @@
-/* Computes bounds of the memory of a whole tree, with shared pages counted once. */
+/* Computes lower and upper bounds of the memory of a process tree, with shared pages counted
+ * once. */
 #include "proc/tree.h"
 
 #include "base/number.h"
@@ -10,8 +11,8 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* The size of all mapped pages of the machine, each counted once: an upper bound for any job.
- * UINT64_MAX if unknown. */
+/* The size of all mapped pages of the machine, each counted once, which is an upper bound for any
+ * job. UINT64_MAX if unknown. */
 static uint64_t mapped_on_machine(const struct proc_tree *tree)
 {
     struct proc_meminfo m;
@@ -32,9 +33,10 @@ static uint64_t unique_bytes_of(const struct sample *s)
     return sample_has(s, SAMPLE_UNIQUE) ? u64_min(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
 }
 
-/* The part of N's shared memory that may already be counted as another process's unique memory.
+/* The part of N's shared memory that may already be counted as unique memory of another process.
  * Either that process was counted before N was born, and N may be its fork; or N is about to exit
- * and was not read in this tick, so the pages that both shared may now be unique to the other. */
+ * and was not read in this tick, so pages that both shared may now be unique to the other
+ * process. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
@@ -50,7 +52,7 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     return most;
 }
 
-/* Accumulates sum(u) + max(s). */
+/* Accumulates the lower bound, sum(u) + max(s); tree.h explains u and s. */
 struct bound {
     uint64_t counted, largest_shared;
 };
@@ -65,8 +67,8 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
-/* statm has file pages and shared memory as one number. The part that is shared memory is in
- * status, which is read less often. */
+/* Adds a process without its file pages. statm has file pages and shared memory as one number; the
+ * part that is shared memory is in status, which is read less often. */
 static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {
@@ -117,9 +119,9 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
     *ret = m;
 }
 
-/* The process that N was forked from, or NULL if that is not in the tree. After a fork both
- * processes have the same stack address; exec changes it. The parent of an orphan is unknown, so
- * the oldest process with the same stack address is taken. */
+/* The process from which N was forked, or NULL if that process is not in the tree. After a fork
+ * both processes have the same stack address; exec changes it. The parent of an orphan is unknown,
+ * so the oldest process with the same stack address is used. */
 static const struct tree_node *forked_from(const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct tree_node *oldest = NULL;
@@ -139,7 +141,7 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
 {
     struct tree_node *n = node_of(node);
     if (!n->fork_is_known) {
-        /* a fork starts with its parent's anonymous memory; file pages are mapped as it touches
+        /* a fork starts with its parent's anonymous memory, and maps file pages as it touches
          * them */
         const struct tree_node *from = forked_from(tree, n);
         n->fork_bytes = from ? from->anon_bytes : 0;
@@ -150,7 +152,7 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
-    /* A fork that writes to a shared page gets its own copy. That does not change RSS, but takes a
-     * page fault. */
+    /* A fork that writes to a shared page gets its own copy. That does not change its RSS, but
+     * causes a page fault. */
     return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

@@ -1,4 +1,5 @@
-/* Reads one process through its kept fds and verifies that it is still the same one. */
+/* Reads one process through its open fds, and verifies that they still belong to the same
+ * process. */
 #include "proc/node.h"
 
 #include <errno.h>
@@ -11,7 +12,8 @@
 
 #include "base/cleanup.h"
 
-/* After a process was reaped, a lookup in its folder returns ENOENT and a read returns ESRCH. */
+/* Converts ENOENT to -ESRCH: after a process was reaped, a lookup in its folder returns ENOENT,
+ * while a read returns ESRCH. */
 static int gone_or(int error)
 {
     return error == ENOENT || error == ESRCH ? -ESRCH : -error;
@@ -23,8 +25,8 @@ static int open_at(int dirfd, const char *path, int flags)
     return fd < 0 ? gone_or(errno) : fd;
 }
 
-/* Reads a file from the start with one pread, as these files are generated at each read. An empty
- * file means that the process is dead. */
+/* Reads a file of /proc from the start with one pread, because such a file is generated at each
+ * read. An empty file means that the process is dead. */
 static ssize_t pread_whole(int fd, char *buf, size_t size)
 {
     ssize_t n;
@@ -47,8 +49,8 @@ static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
     return len < 0 ? (int)len : proc_stat_parse(text, (size_t)len, ret);
 }
 
-/* Opens the folder of PID and reads its stat, both of the same process even if the pid is being
- * reused. */
+/* Opens the folder of PID and reads its stat. Both belong to the same process, even if the pid is
+ * being reused. */
 static int open_process(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
 {
     char path[NODE_PATH_MAX], text[1024];
@@ -76,7 +78,7 @@ int node_folder(const struct proc_root *root, const struct tree_node *n, int *re
     return fd;
 }
 
-/* The path of NAME relative to the process's folder. */
+/* Writes the path of NAME relative to the process's folder. */
 static void memory_path(const struct tree_node *n, const char *name, char path[NODE_PATH_MAX])
 {
     if (n->tid == 0)
@@ -174,7 +176,8 @@ static void keep_fd(struct fd_budget *budget, int dir, const char *path, int *fd
         *fd = opened;
         budget->used++;
     } else if (opened == -EMFILE || opened == -ENFILE) {
-        budget->max = budget->used; /* no more fds can be opened: keep only those that are open */
+        /* no more fds can be opened, so the budget is reduced to those that are open */
+        budget->max = budget->used;
     }
 }
 
@@ -246,7 +249,7 @@ bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct
     if (r == -ESRCH)
         return true;
     if (r < 0 || !proc_stat_is_dead(&st))
-        return false; /* a process that is exiting shows no memory, but is not dead yet */
+        return false; /* a process that is exiting reports no memory, but is not dead yet */
     if (st.threads > 1)
         find_living_thread(root, budget, n);
     else

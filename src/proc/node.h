@@ -15,31 +15,33 @@
 #include "proc/sample.h"
 #include "proc/tree.h"
 
-/* How many fds may be kept open for later reads. Beyond that, files are opened for each read. */
+/* How many fds may stay open for later reads. Once the budget is used up, files are opened for each
+ * read. */
 struct fd_budget {
     size_t used, max;
 };
 
 struct tree_node {
-    struct proc_node pub; /* must be first: a proc_node pointer of a tree points to a tree_node */
+    /* must be the first member: a proc_node pointer of a tree points to a tree_node */
+    struct proc_node pub;
 
-    /* Kept fds; -1: opened for each read. If tid is set, all but dir_fd refer to
-     * /proc/PID/task/TID. A folder's fd always refers to the same process, even after its pid is
-     * reused. */
+    /* Open fds; -1 means that the file is opened for each read. If tid is set, all but dir_fd refer
+     * to /proc/PID/task/TID. The fd of a folder always refers to the same process, even after its
+     * pid is reused. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
-    int32_t tid;      /* 0, or a living thread to read memory from after the main thread exited */
-    uint32_t threads; /* at the last read of stat */
+    int32_t tid; /* a living thread to read memory from after the main thread has exited; else 0 */
+    uint32_t threads;     /* number of threads at the last read of stat */
     uint64_t size_bytes;  /* size of the address space at the last read of stat */
-    uint64_t start_stack; /* a new value means exec; 0: unknown */
-    dev_t exe_dev;        /* device and inode of the program's file; 0 and 0: unknown */
+    uint64_t start_stack; /* address of the stack's start: a new value means exec; 0 if unknown */
+    dev_t exe_dev;        /* device and inode of the program's file; both 0 if unknown */
     ino_t exe_ino;
     uint32_t walk;  /* number of the last walk that read this process */
     bool names_due; /* the command line could not be read yet and is still due */
 
     struct role_maps maps; /* evidence found in its mappings so far */
     uint64_t maps_due_ns, maps_gap_ns;
-    uint64_t maps_size_bytes; /* size of the address space when maps were last read */
-    size_t children;          /* living children in the tree */
+    uint64_t maps_size_bytes; /* size of the address space when maps was last read */
+    size_t children;          /* number of living children in the tree */
     size_t siblings;
     bool child_trains; /* one of its descendants has the role main */
     bool sends_steps;  /* see proc_tree_note_step */
@@ -48,15 +50,17 @@ struct tree_node {
     bool role_dirty;     /* an input of the role has changed */
     uint32_t role_stamp; /* the settling pass in which the role last changed */
 
-    uint64_t unique_rss_bytes;  /* resident memory when the last count began */
-    uint64_t unique_file_bytes; /* the part of the unique memory that is files and shared memory */
-    uint64_t unique_due_ns;     /* when its pages are counted next; 0: not scheduled */
-    uint64_t unique_done_ns;    /* when its pages were last counted completely; 0: never */
-    uint8_t unique_failures;    /* consecutive failures */
+    uint64_t unique_rss_bytes; /* resident memory when the last count of its pages began */
+    /* the part of the unique memory that consists of files and shared memory */
+    uint64_t unique_file_bytes;
+    uint64_t unique_due_ns;  /* when its pages are to be counted next; 0 if not scheduled */
+    uint64_t unique_done_ns; /* when its pages were last counted completely; 0 if never */
+    uint8_t unique_failures; /* consecutive failures */
 
-    uint64_t anon_bytes;   /* anonymous memory at the last read of statm */
-    bool fork_is_known;    /* fork_bytes is set; reset by exec */
-    uint64_t fork_bytes;   /* memory that it may share with the process from which it was forked */
+    uint64_t anon_bytes; /* anonymous memory at the last read of statm */
+    bool fork_is_known;  /* fork_bytes is known; exec resets this */
+    /* memory that the process may share with the one from which it was forked */
+    uint64_t fork_bytes;
     uint64_t minor_faults; /* minor page faults at the last walk */
 };
 
@@ -65,7 +69,7 @@ static inline struct tree_node *node_of(struct proc_node *n)
     return (struct tree_node *)n;
 }
 
-/* Saturates, because hostile files may contain any number. */
+/* Converts pages to bytes. The result saturates, because hostile files may contain any number. */
 static inline uint64_t pages_to_bytes(const struct proc_root *root, uint64_t pages)
 {
     uint64_t bytes;
@@ -75,25 +79,27 @@ static inline uint64_t pages_to_bytes(const struct proc_root *root, uint64_t pag
 /* Enough for "2147483647/task/2147483647/smaps_rollup". */
 enum { NODE_PATH_MAX = 64 };
 
-/* Reads PID as a new process and keeps fds as far as BUDGET allows. 0, or -ESRCH (not found, or a
- * zombie), -EACCES, -EMFILE, -ENOMEM… If WITH_MEMORY_ONLY, kernel threads are -ESRCH as well. */
+/* Reads PID as a new process and keeps its fds open as far as BUDGET allows. Returns 0, or -ESRCH
+ * (not found, or a zombie), -EACCES, -EMFILE, -ENOMEM… With WITH_MEMORY_ONLY, kernel threads are
+ * -ESRCH as well. */
 int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
              bool with_memory_only, struct tree_node **ret);
 void node_free(struct fd_budget *budget, struct tree_node *n); /* NULL is fine */
 /* Opens the fds that the node lacks, as far as BUDGET allows. */
 void node_keep_fds(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n);
 
-/* 0 or -errno; -ESRCH: the process has exited (its pid may have been reused). */
+/* Reads stat. Returns 0 or -errno; -ESRCH means that the process has exited (its pid may have been
+ * reused). */
 int node_read_stat(const struct proc_root *root, struct tree_node *n, struct proc_stat *ret);
-/* Takes one pread if the fd is kept. All zeroes do not prove that the process died: call
- * node_is_gone. */
+/* Reads statm, with one pread if its fd is open. Zeroes in all fields do not prove that the process
+ * died: call node_is_gone to find out. */
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret);
 int node_read_status(const struct proc_root *root, struct tree_node *n, struct proc_status *ret);
-/* Device and inode of the program's file. False if unknown. */
+/* Gets device and inode of the program's file. Returns false if unknown. */
 bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
                    ino_t *ret_ino);
-/* Returns an fd of the process's folder. If it is not kept, it is opened and checked by start
- * time, and *ret_temporary is set to it for the caller to close. */
+/* Returns an fd of the process's folder. If the node has none open, the folder is opened, its start
+ * time is checked, and *ret_temporary is set to the fd, which the caller closes. */
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary);
 int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags);
 
@@ -115,7 +121,7 @@ struct kin {
 
 /* Input and output of a read in the helper thread, which owns the struct while it is busy. */
 struct slow_read {
-    int fd; /* closed by the helper */
+    int fd; /* the helper closes it */
     ssize_t len;
     char text[PROCESS_CMDLINE_MAX];
     struct role_maps maps;
@@ -128,56 +134,58 @@ struct proc_tree {
     struct fd_budget fds;
     uint64_t machine_mapped_bytes; /* 0: unknown */
 
-    struct tree_node **nodes; /* in order of birth; dead nodes are removed at the end of the call */
+    /* living processes in order of birth; dead ones are removed at the end of a call */
+    struct tree_node **nodes;
     size_t count, cap;
-    struct tree_node **table; /* hash table by pid, open addressing; the size is a power of two */
+    /* hash table by pid, with open addressing; its size is a power of two */
+    struct tree_node **table;
     size_t table_size;
     size_t dead; /* number of dead nodes in `nodes` */
 
-    /* processes whose children belong to the job; they are not in `nodes` themselves */
+    /* processes whose children belong to the job, although they are not in `nodes` themselves */
     struct tree_node **below;
     size_t below_count;
-    bool all; /* the tree has every process of the machine */
+    bool all; /* the tree contains every process of the machine */
 
     uint32_t walk; /* number of the current walk */
     uint32_t next_slot;
     uint32_t role_stamp;
-    bool kin_dirty; /* a birth, death or new parent since roles were last settled */
+    bool kin_dirty; /* set by a birth, death or new parent since roles were last settled */
 
-    struct proc_helper *helper; /* NULL if the thread could not be started */
+    struct proc_helper *helper; /* helper thread; NULL if it could not be started */
     struct slow_read slow;
     uint64_t waited_ns; /* time spent waiting for the helper in this walk */
 
-    /* used by walk.c to find children */
+    /* whether the kernel has task/TID/children files; both are false until that is known */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* result of kin_children */
-    struct kin *scan;    /* the whole machine by ppid; used if the kernel has no children files */
+    struct kin *scan; /* all processes of the machine by ppid, for kernels without children files */
     size_t scan_count, scan_cap;
     uint32_t scan_walk;
 };
 
-/* Opens file NAME of N and calls FN in the helper thread. FN gets tree->slow as its argument and
- * closes slow.fd. 0; or -errno, and tree->slow has no result. */
+/* Opens file NAME of N and calls FN in the helper thread. FN receives tree->slow as its argument
+ * and closes slow.fd. Returns 0, or -errno if tree->slow has no result. */
 int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
                      proc_helper_fn *fn);
 /* Reads name and command line into N's info. Sets N->names_due if they cannot be read now. */
 void tree_read_names(struct proc_tree *tree, struct tree_node *n);
 
-/* Adds PID to the tree: 0, or the error of node_new. */
+/* Adds PID to the tree. Returns 0 or the error of node_new. */
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns);
-/* Marks N as dead. It remains in `nodes` until tree_bury. */
+/* Marks N as dead. It stays in `nodes` until tree_bury frees it. */
 void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
-void tree_bury(struct proc_tree *tree); /* frees dead nodes */
+void tree_bury(struct proc_tree *tree); /* frees all nodes that are marked as dead */
 struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid);
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
                int32_t old_ppid, uint64_t now_ns);
 
-/* In settle.c: settle_newborn guesses the role at birth, without an event; settle_roles guesses
- * all roles again after a walk. */
+/* Both are in settle.c. settle_newborn guesses the role at birth, without an event; settle_roles
+ * guesses all roles again after a walk. */
 void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
 void settle_execed(struct tree_node *n, uint64_t now_ns);
 void settle_roles(struct proc_tree *tree, uint64_t now_ns);
 void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
                      struct role_guess *ret);
-/* 0, or -errno with a sentence if PID is not a process whose memory may be read. */
+/* Returns 0, or -errno with a message if PID is not a process whose memory may be read. */
 int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err);

@@ -1,5 +1,5 @@
-/* Counts the pages that only one process has mapped: present (bit 63) and exclusive (bit 56) in
- * /proc/PID/pagemap, over the mappings of /proc/PID/maps. */
+/* Counts the pages that only one process has mapped: those with bits 63 (present) and 56
+ * (exclusive) in /proc/PID/pagemap, over the mappings of /proc/PID/maps. */
 #include "proc/pagemap.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "proc/procfs.h"
 
-enum { PRESENT_BIT = 63, FILE_BIT = 61, EXCLUSIVE_BIT = 56 }; /* bits of an entry */
+enum { PRESENT_BIT = 63, FILE_BIT = 61, EXCLUSIVE_BIT = 56 }; /* bits of a pagemap entry */
 
 /* The ioctl PAGEMAP_SCAN of Linux 6.7, which the headers of older distributions lack. */
 struct scan_region {
@@ -30,24 +30,24 @@ struct scan_arg {
 #define SCAN_IS_HUGE (UINT64_C(1) << 6)
 
 #define MIB (UINT64_C(1) << 20)
-/* The smallest and largest range of one search. A search holds the lock from start to end, so this
- * bounds its time where page tables exist but are empty (memory released with MADV_DONTNEED):
- * about 3 ns per page. */
+/* The smallest and largest address range of one search for present pages. The kernel holds the
+ * process's lock for the whole search, so the range bounds the time where page tables exist but are
+ * empty (memory released with MADV_DONTNEED): about 3 ns per page. */
 #define SEEK_BYTES_MIN (64 * MIB)
 #define SEEK_BYTES_MAX (2048 * MIB)
 
-/* Mappings with gaps smaller than this are read as one, because a call costs more than reading a
- * few unused entries. */
+/* Mappings with a smaller gap between them are read as one, because a call costs more than reading
+ * a few unused entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* The default maximum stack of a glibc thread; a larger mapping above inaccessible pages can be
- * anything. */
+/* The default maximum stack size of a glibc thread. A larger mapping above inaccessible pages can
+ * be anything. */
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
-/* The most regions that one call returns: of huge pages; and of present pages, where the kernel
- * returns no more than 512 at a time. */
+/* The most regions that one PAGEMAP_SCAN call returns, for huge pages and for unshared memory. For
+ * present pages the kernel returns no more than 512 at a time. */
 enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
-/* Mappings smaller than this are read together with their neighbours. */
+/* Unshared mappings smaller than this are read together with their neighbours. */
 #define OWN_BYTES_MIN (2 * MIB)
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
@@ -63,7 +63,8 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
                    uint64_t rss_pages, bool has_own)
 {
-    memset(s, 0, offsetof(struct pagemap_scan, text)); /* the large arrays need no clearing */
+    /* the large arrays at the end of the struct need no clearing */
+    memset(s, 0, offsetof(struct pagemap_scan, text));
     s->maps_fd = maps_fd;
     s->pagemap_fd = pagemap_fd;
     s->page_bytes = page_bytes;
@@ -78,8 +79,8 @@ void pagemap_end(struct pagemap_scan *s)
     close_fd(&s->pagemap_fd);
 }
 
-/* Doubles or halves the size of the next call, so that each takes about a sixteenth of the budget.
- */
+/* Doubles or halves the size of the next call, so that each call takes about a sixteenth of the
+ * time budget. */
 static uint64_t adapt_size(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
                            uint64_t max)
 {
@@ -114,7 +115,7 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
     if (begins_with(map, "/dev/") && !begins_with(map, "/dev/zero") &&
         !begins_with(map, "/dev/shm/"))
         return false;
-    /* Reservations (PROT_NONE) may be terabytes. Pages that were touched before they became
+    /* Reservations (PROT_NONE) may be terabytes in size. Pages that were touched before they became
      * inaccessible are worth finding only if holes can be skipped. */
     return can_seek || map->readable || map->writable || map->executable;
 }
@@ -139,8 +140,8 @@ static enum pagemap_kind mapping_kind(const struct proc_map *map,
                                                                       : PAGEMAP_OTHER;
 }
 
-/* True if R is a glibc thread arena: it begins at a multiple of 64 MiB and reserves everything up
- * to the next multiple. Full arenas below it are part of the same mapping. */
+/* True if R is a glibc thread arena: it begins at a multiple of 64 MiB, and the mapping behind it
+ * reserves the space up to the next multiple. Full arenas below it are part of the same mapping. */
 static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
 {
     uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
@@ -149,7 +150,8 @@ static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_r
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
-/* Takes the next line of maps from the buffer. 1; 0 if more of maps must be read; -EBADMSG. */
+/* Takes the next line of maps from the buffer. Returns 1; 0 if more of maps must be read first; or
+ * -EBADMSG. */
 static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
     const char *p = s->text + s->text_at, *end = s->text + s->text_len;
@@ -161,8 +163,8 @@ static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 }
 
 /* Takes the next mapping whose pages are counted. Its kind depends on the line after it, so a
- * mapping is complete only when the next line has been read. 1; 0 at the end of maps or if more of
- * it must be read; -EBADMSG. */
+ * mapping is complete only when the next line has been read. Returns 1; 0 at the end of maps or if
+ * more of maps must be read first; or -EBADMSG. */
 static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_range *ret)
 {
     struct proc_map line;
@@ -187,7 +189,7 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
 }
 
 /* Reads a part of maps. The kernel returns as many mappings as fit into a page, then releases the
- * lock. The next read continues by address, so changes in between do no harm. */
+ * lock. The next read continues by address, so mappings may change in between. */
 static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     s->text_len -= s->text_at;
@@ -205,8 +207,8 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Starts the next range: the next mapping and those close to it. Reads maps at most once; if that
- * was not enough, the range is left empty. */
+/* Starts the next range, which is the next mapping and those close to it. Reads maps at most once;
+ * if that was not enough, the range stays empty. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct pagemap_range found;
@@ -242,8 +244,8 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Runs one PAGEMAP_SCAN. Returns the number of regions found, or -EAGAIN if this kernel cannot
- * search. */
+/* Runs one PAGEMAP_SCAN. Returns the number of regions found, or -EAGAIN if this kernel does not
+ * support it. */
 static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pace,
                           struct scan_arg *arg, uint64_t *ret_took_ns)
 {
@@ -253,15 +255,15 @@ static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pac
     if (r < 0 && errno == ESRCH)
         return -ESRCH;
     if (r < 0) {
-        pace->no_seek = errno != EINTR; /* ENOTTY: a kernel before 6.7 */
+        pace->no_seek = errno != EINTR; /* ENOTTY means a kernel before 6.7 */
         return -EAGAIN;
     }
     *ret_took_ns = count_call(pace, began);
     return r;
 }
 
-/* Counts the anonymous memory in huge pages in the range just read. Checking whether a page belongs
- * to a file doubles the cost, so it is only done if there are huge pages. */
+/* Counts anonymous memory in huge pages in the range just read. Checking whether a page belongs to
+ * a file doubles the cost, so this is done only if there are huge pages. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
@@ -315,8 +317,8 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Counts the present pages of unshared memory, and how many are huge. Whether a page is mapped once
- * is stored with the page itself: not checking it reduces the time to a fifth. */
+/* Counts the present pages of memory that cannot be shared, and how many of them are huge. Not
+ * checking whether each page is mapped only once reduces the time to a fifth. */
 static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[OWN_REGIONS];
@@ -376,7 +378,7 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     uint64_t took = count_call(pace, began);
     size_t got = (size_t)n / sizeof s->entries[0];
     if (got == 0)
-        return -ESRCH; /* the address space is gone */
+        return -ESRCH; /* the process no longer has this address space */
     size_t present = count_entries(s, got);
     s->holes_pages += got - present;
     s->huge_at = s->now.at;
@@ -391,8 +393,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     else
         s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
     s->seek = present == 0;
-    /* Without PAGEMAP_SCAN holes cannot be skipped, so only a limited number of them is read: a
-     * terabyte of address space would be two gigabytes of entries. */
+    /* Without PAGEMAP_SCAN, holes cannot be skipped. Only a limited number of entries is read for
+     * them, because a terabyte of address space has two gigabytes of entries. */
     uint64_t holes_max = 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
     return pace->no_seek && s->holes_pages > holes_max ? -EOVERFLOW : 0;
 }
@@ -406,7 +408,7 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        /* maps also ends if the address space is gone, so verify that it still exists */
+        /* maps also ends if the address space no longer exists, so check that it does */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

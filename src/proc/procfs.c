@@ -21,7 +21,7 @@ int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_r
     if (proc_fd < 0)
         return err_set(err, -errno, "cannot open %s: %s; is /proc mounted?", proc_path,
                        strerror(errno));
-    int cgroup_fd = -1; /* a machine without cgroups is supported */
+    int cgroup_fd = -1; /* stays -1 on a machine without cgroups */
     if (cgroup_path)
         cgroup_fd = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *ret = (struct proc_root){proc_fd, cgroup_fd, (uint64_t)sysconf(_SC_PAGESIZE)};
@@ -54,7 +54,7 @@ bool proc_root_is_foreign(const struct proc_root *root)
     struct stat st;
     if (fstatat(root->proc_fd, "self", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
-    /* If our process is not visible in this /proc, the link exists but cannot be read. */
+    /* If our process is not visible in this /proc, the link "self" exists but cannot be read. */
     ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof self - 1);
     if (len < 0)
         return errno == ENOENT;
@@ -73,8 +73,8 @@ int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, 
                    len > 0 ? " (" : "", len > 0 ? name : "", len > 0 ? ")" : "", tgid);
 }
 
-/* The unread rest of a text. Every take_* function advances P past what it took, or leaves P alone
- * and returns false. */
+/* The unread rest of a text. Every take_* function moves P past the part that it parsed, or leaves
+ * P alone and returns false. */
 struct cursor {
     const char *p;
     const char *end;
@@ -141,7 +141,7 @@ static bool take_hex(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* Takes a line, without its newline; false at the end. */
+/* Takes a line without its newline. Returns false at the end. */
 static bool take_text_line(struct cursor *t, struct cursor *ret)
 {
     if (t->p == t->end)
@@ -196,7 +196,7 @@ static bool take_pid(struct cursor *t, int32_t *ret)
 }
 
 /* Takes one blank and one number of /proc/PID/stat. Negative numbers (terminal group, nice) are
- * not used and read as 0. */
+ * read as 0, because they are not used. */
 static bool take_stat_field(struct cursor *t, uint64_t *ret)
 {
     if (!take_char(t, ' '))
@@ -209,7 +209,7 @@ static bool take_stat_field(struct cursor *t, uint64_t *ret)
     return true;
 }
 
-/* Field numbers of /proc/PID/stat as in proc(5), after the name. */
+/* Numbers of the fields after the name in /proc/PID/stat, as in proc(5). */
 enum {
     STAT_STATE = 3,
     STAT_PPID,
@@ -289,7 +289,7 @@ static int status_line(struct cursor line, struct proc_status *v)
             ok = take_kib(&line, sizes[i].bytes);
         }
     if (bit != 0)
-        ; /* a size, parsed above */
+        ; /* a line with a size, which was parsed above */
     else if (take_key(&line, "Uid:"))
         bit = STATUS_UID, ok = take_u32(&line, UINT32_MAX, &v->uid);
     else if (take_key(&line, "Tgid:"))
@@ -303,7 +303,7 @@ int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
     struct cursor t = cursor_of(s, len), line;
     struct proc_status v = {0};
     while (take_text_line(&t, &line))
-        /* most lines are skipped by their first letter */
+        /* most lines are skipped because of their first letter */
         if (line.p < line.end && strchr("VRUT", *line.p) && status_line(line, &v) < 0)
             return -EBADMSG;
     if (v.has == 0)
@@ -489,7 +489,7 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
     return -ENOENT;
 }
 
-/* Takes the next field, which ends at SEP. A missing field is returned as empty. */
+/* Takes the next field, which ends at SEP. A missing field is returned as an empty span. */
 static struct span take_field(struct cursor *t, char sep)
 {
     const char *stop = memchr(t->p, sep, (size_t)(t->end - t->p));
@@ -498,7 +498,7 @@ static struct span take_field(struct cursor *t, char sep)
     return field;
 }
 
-/* True when WORD is one of the comma-separated words of T. */
+/* True if WORD is one of the comma-separated words in T. */
 static bool list_has_word(struct cursor t, const char *word)
 {
     while (t.p < t.end)
@@ -531,7 +531,7 @@ int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size
     return -ENOENT;
 }
 
-/* Parses lines such as
+/* Finds the root of a cgroup mount. The lines of /proc/self/mountinfo look like this:
  * 36 35 0:32 /docker/ab /sys/fs/cgroup/memory rw,relatime master:9 - cgroup cgroup rw,memory */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The root directories. Tests use folders of recorded files. */
+/* Root directories of /proc and cgroupfs. Tests use folders of recorded files. */
 struct proc_root {
     int proc_fd;         /* /proc */
     int cgroup_fd;       /* /sys/fs/cgroup; -1 if it does not exist */
@@ -16,26 +16,26 @@ struct proc_root {
 struct err;
 int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
                    struct err *err);
-void proc_root_close(struct proc_root *root); /* accepts fds of -1 */
+void proc_root_close(struct proc_root *root); /* accepts fds that are -1 */
 /* True if this /proc belongs to another pid namespace (unshare -pf without mounting /proc), so its
- * pids are not valid for system calls. Checked at each call, as a fork may change the answer.
- * Recorded files, which have no "self", are not foreign. */
+ * pids are not valid for system calls. Checked at each call, because a fork may change the answer.
+ * A folder of recorded files has no "self" and never counts as foreign. */
 bool proc_root_is_foreign(const struct proc_root *root);
-/* Writes an error: PID is a thread of process TGID, which can be watched instead. Returns -ESRCH.
- */
+/* Sets the error message for a PID that is a thread of process TGID: it suggests watching TGID
+ * instead. Returns -ESRCH. */
 int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, struct err *err);
 
-/* /proc/PID/stat. The name may hold anything, ") Z " included. */
+/* Parses /proc/PID/stat. The name may contain anything, including ") Z ". */
 struct proc_stat {
     int32_t ppid;
     int32_t pgrp;
     char state;
     uint32_t threads;
-    uint64_t minor_faults; /* 0 after a fork; exec does not reset it */
+    uint64_t minor_faults; /* minor page faults: 0 after a fork; exec does not reset the count */
     uint64_t start_ticks;
     uint64_t size_bytes; /* size of the address space; 0 for zombies and kernel threads */
     uint64_t rss_pages;
-    uint64_t start_stack; /* 0 without permission to read it; a new value means exec */
+    uint64_t start_stack; /* 0 if there is no permission to read it; a new value means exec */
     uint16_t comm_len;
     char comm[64]; /* ends in NUL; may contain any other bytes */
 };
@@ -45,7 +45,7 @@ static inline bool proc_stat_is_dead(const struct proc_stat *stat)
 }
 int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret);
 
-/* /proc/PID/statm: resident and shared pages. A zombie has all zeroes. */
+/* Parses /proc/PID/statm: resident and shared pages. A zombie has zeroes only. */
 struct proc_statm {
     uint64_t size_pages;
     uint64_t rss_pages;
@@ -53,7 +53,7 @@ struct proc_statm {
 };
 int proc_statm_parse(const char *s, size_t len, struct proc_statm *ret);
 
-/* /proc/PID/status, with one bit for each line found (kernel threads have no Vm lines). */
+/* Lines of /proc/PID/status, one bit for each line found (kernel threads have no Vm lines). */
 enum proc_status_bit {
     STATUS_UID = 1,
     STATUS_HWM = 2,
@@ -67,16 +67,17 @@ enum proc_status_bit {
 struct proc_status {
     uint32_t has;
     uint32_t uid; /* the real uid */
-    int32_t tgid; /* the process id; differs from the pid in the path if that was a thread id */
+    int32_t tgid; /* process id; differs from the pid in the path if that is a thread id */
     uint64_t hwm_bytes, anon_bytes, file_bytes, shmem_bytes, swap_bytes;
-    uint64_t data_bytes; /* the size that RLIMIT_DATA limits */
+    uint64_t data_bytes; /* the size that RLIMIT_DATA restricts */
 };
 int proc_status_parse(const char *s, size_t len, struct proc_status *ret);
 
-/* /proc/meminfo in bytes. MemTotal and MemAvailable are required; the others are 0 if absent. */
+/* /proc/meminfo, in bytes. MemTotal and MemAvailable are required; other lines are 0 if missing. */
 struct proc_meminfo {
     uint64_t total_bytes, available_bytes, swap_total_bytes, swap_free_bytes, anon_bytes,
-        shmem_bytes, mapped_bytes; /* mapped: pages of files and shared memory, each counted once */
+        /* mapped_bytes: pages of files and shared memory, each counted once */
+        shmem_bytes, mapped_bytes;
 };
 int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret);
 
@@ -87,10 +88,10 @@ struct proc_psi {
 };
 int proc_psi_parse(const char *s, size_t len, struct proc_psi *ret);
 
-/* The Pss line of smaps_rollup, in bytes. */
+/* Gets the Pss line of smaps_rollup, in bytes. */
 int proc_smaps_rollup_parse(const char *s, size_t len, uint64_t *ret_pss_bytes);
 
-/* One line of /proc/PID/maps. PATH points into S and is not escaped. */
+/* One line of /proc/PID/maps. PATH points into the parsed text and is not escaped. */
 struct proc_map {
     uint64_t start, end;
     bool readable, writable, executable, shared;
@@ -99,29 +100,32 @@ struct proc_map {
     const char *path;
     size_t path_len;
 };
-/* Takes the first line from *S. 1 and *ret; 0 at the end; -EBADMSG on a malformed line. */
+/* Takes the first line from *S. Returns 1 and sets *ret; 0 at the end; -EBADMSG for a malformed
+ * line. */
 int proc_maps_next(const char **s, const char *end, struct proc_map *ret);
 
-/* Parses a list of decimal pids ("12 34 "), as in task/TID/children. Returns the number written. */
+/* Parses a list of decimal pids ("12 34 "), as in task/TID/children. Returns the number of pids
+ * written. */
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max);
 
-/* Finds NAME in /proc/PID/environ, which the job may have overwritten. Returns the *RET_LEN bytes
- * of S up to the next NUL or the end; NULL if the variable is unset or empty. */
+/* Finds NAME in /proc/PID/environ, which the job may have overwritten. Returns the value, *RET_LEN
+ * bytes up to the next NUL or the end; NULL if the variable is unset or empty. */
 const char *proc_environ_find(const char *s, size_t len, const char *name, size_t *ret_len);
 
-/* Parses a file with one number of a cgroup. "max" (v2) and values of 2^62 and more (unlimited in
- * v1) set *ret_unlimited. */
+/* Parses a cgroup file that contains one number. Sets *ret_unlimited for "max" (v2) and for values
+ * of 2^62 and more (unlimited in v1). */
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret);
-/* KEY of a "key value" file such as memory.stat or memory.events; -ENOENT if absent. */
+/* Gets the value of KEY in a "key value" file such as memory.stat or memory.events. Returns -ENOENT
+ * if it has no such key. */
 int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret);
 
-/* /proc/PID/cgroup: the path in the v2 hierarchy ("0::/path"), or in the v1 hierarchy that has
- * the memory controller ("4:memory:/path"). 0, -ENOENT, -ENAMETOOLONG. */
+/* Gets from /proc/PID/cgroup the path in the v2 hierarchy ("0::/path"), or in the v1 hierarchy that
+ * has the memory controller ("4:memory:/path"). Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
-/* Finds in /proc/self/mountinfo the root of the hierarchy that is mounted below /sys/fs/cgroup:
- * "/", or the container's own folder in a container without a cgroup namespace. 0, -ENOENT,
- * -ENAMETOOLONG. */
+/* Finds in /proc/self/mountinfo the root of the cgroup hierarchy that is mounted below
+ * /sys/fs/cgroup: "/", or the container's own folder in a container without a cgroup namespace.
+ * Returns 0, -ENOENT or -ENAMETOOLONG. */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
-/* /proc/PID/limits: the soft limit NAME. 0, -ENOENT, -EBADMSG. */
+/* Gets the soft limit NAME from /proc/PID/limits. Returns 0, -ENOENT or -EBADMSG. */
 int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,
                       uint64_t *ret);

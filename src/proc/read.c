@@ -117,7 +117,7 @@ bool pid_dir_next(struct pid_dir *d, int32_t *ret)
         }
         const struct dirent64 *e = (const void *)(d->buf + d->at);
         d->at += e->d_reclen;
-        /* reject a name that begins with digits but is not a pid */
+        /* rejects a name that begins with digits but is not a pid */
         size_t len = strnlen(e->d_name, 11);
         if (strspn(e->d_name, "0123456789") == len && proc_pids_parse(e->d_name, len, ret, 1) == 1)
             return true;
@@ -136,7 +136,7 @@ void proc_read_maps(int fd, size_t max_bytes, proc_map_fn *fn, void *user)
         for (struct proc_map map; proc_maps_next(&p, end, &map) == 1;)
             fn(user, &map);
         len -= (size_t)(end - text);
-        /* if the buffer is full without a newline the loop ends, as no line is that long */
+        /* if the buffer is full and has no newline, the loop ends, because no line is that long */
         memmove(text, end, len);
     }
 }

@@ -1,4 +1,5 @@
-/* Reads the files that procfs.h parses: files of one process by pid, the pids in a folder, maps. */
+/* Reads the files that procfs.h parses: the files of a process, the pids in a folder, maps, and
+ * cgroup files. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,23 +9,24 @@
 
 #include "proc/procfs.h"
 
-/* Open, and read, /proc/PID/NAME (PID 0: this process). Results as from openat and io_read_small.
- */
+/* Open or read /proc/PID/NAME (PID 0: this process). Results are those of openat and
+ * io_read_small. */
 int proc_open(const struct proc_root *root, int32_t pid, const char *name, int flags);
 ssize_t proc_read(const struct proc_root *root, int32_t pid, const char *name, char *buf,
                   size_t size);
-/* 0, -ENOENT or -ESRCH (no such process), -errno. */
+/* Reads /proc/PID/stat. Returns 0, -ENOENT or -ESRCH if there is no such process, or -errno. */
 int proc_read_stat(const struct proc_root *root, int32_t pid, struct proc_stat *ret);
 int proc_read_statm(const struct proc_root *root, int32_t pid, struct proc_statm *ret);
 int proc_read_meminfo(const struct proc_root *root, struct proc_meminfo *ret);
 
-/* Open, and read, the file NAME in the folder DIR below root's cgroup_fd. Return an fd, a length
- * or 0; or -errno. */
+/* Open or read the file NAME in the cgroup folder DIR, a path below root's cgroup_fd. Return an fd,
+ * a length or 0; or -errno. */
 int cgroup_open(const struct proc_root *root, const char *dir, const char *name, int flags);
 ssize_t cgroup_read(const struct proc_root *root, const char *dir, const char *name, char *buf,
                     size_t size);
 int cgroup_write(const struct proc_root *root, const char *dir, const char *name, const char *text);
-/* Reads a file that contains one number. False if the file does not exist or contains "max". */
+/* Reads a cgroup file that contains one number. Returns false if the file does not exist or
+ * contains "max". */
 bool cgroup_read_number(const struct proc_root *root, const char *dir, const char *name,
                         uint64_t *ret);
 
@@ -39,7 +41,7 @@ bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* false at the end */
 void pid_dir_close(struct pid_dir *d);
 
 /* Calls FN for each line of a maps file until MAX_BYTES are read. Reads are small because the
- * kernel holds the process's lock during each. The next read continues by address, so changes in
- * between do no harm. */
+ * kernel holds the process's lock during each. The next read continues by address, so mappings may
+ * change in between. */
 typedef void proc_map_fn(void *user, const struct proc_map *map);
 void proc_read_maps(int fd, size_t max_bytes, proc_map_fn *fn, void *user);

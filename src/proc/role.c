@@ -1,4 +1,5 @@
-/* Guesses the role of a process by rules over its command line, its mappings and its relatives. */
+/* Guesses the role of a process by rules over its command line, its mappings, its parent and its
+ * children. */
 #include "proc/role.h"
 
 #include <stdarg.h>
@@ -33,8 +34,8 @@ bool role_is_python_command(const char *args, size_t len)
 
 /* ---- evidence from mappings ---- */
 
-/* True for a shared object of that name ("libtorch_cpu.so", "libtorch.so.2"), but not for every
- * file whose name begins with it. */
+/* True if NAME is a shared object with this prefix ("libtorch_cpu.so", "libtorch.so.2"). Other
+ * files that begin with the prefix do not count. */
 static bool is_library(struct span name, const char *prefix)
 {
     return span_begins(name, prefix) && span_find(name, ".so");
@@ -74,16 +75,17 @@ const char *role_maps_library(const struct role_maps *maps)
     return NULL;
 }
 
-/* Each rule sets *ret and returns true, or leaves *ret alone. The order matters: workers come
- * before launchers and launchers before libraries, because torchrun and every worker also map
- * libtorch. */
+/* Input of the rules. Each rule sets *ret and returns true, or leaves *ret alone. The order of the
+ * rules matters: workers come before launchers and launchers before libraries, because torchrun and
+ * every worker also map libtorch. */
 
 struct facts {
     const struct role_input *in;
     struct command command;
     struct span comm;
     bool python;
-    bool same_as_parent; /* forked without exec, so the command line is the parent's */
+    /* the process was forked without exec, so its command line is the parent's */
+    bool same_as_parent;
 };
 
 static bool decide_role(struct role_guess *ret, enum process_role role, const char *fmt, ...)
@@ -135,7 +137,7 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch/_inductor/compile_worker");
     if (c->form == COMMAND_MODULE && span_begins(c->what, "torch._inductor.compile_worker"))
         return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch._inductor.compile_worker");
-    /* titles that the process sets itself: "torch compile_worker", "pt_compile_worker" */
+    /* titles that compile workers set themselves: "torch compile_worker", "pt_compile_worker" */
     if (c->form == COMMAND_PROGRAM &&
         (span_begins(c->what, "torch compile_worker") || span_begins(c->what, "pt_compile") ||
          span_is(c->what, "compile_worker")))
@@ -149,8 +151,8 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
 }
 
 /* A spawned process is a data worker or, under torch.multiprocessing.spawn, a rank. Both have the
- * same command line, but only a rank sends steps or initialises CUDA (which maps libcuda;
- * importing torch alone does not). */
+ * same command line, but only a rank sends steps or initialises CUDA, which maps libcuda (importing
+ * torch alone does not). */
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))
@@ -202,7 +204,7 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     const char *library = role_maps_library(&f->in->maps);
     if (library)
         return decide_role(ret, ROLE_MAIN, "%s mapped", library);
-    /* importing torch renames the main thread, which also renames the process */
+    /* importing torch renames the main thread and thereby the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
         return decide_role(ret, ROLE_MAIN, "torch named it pt_main_thread");
     return false;
@@ -214,7 +216,8 @@ static bool rule_relations(const struct facts *f, struct role_guess *ret)
         return decide_role(ret, ROLE_LAUNCHER, "a descendant trains, not the process itself");
     if (f->in->whole_machine) /* in `watch --system` the user did not start these processes */
         return false;
-    if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
+    /* a process without a command line is a kernel thread or a zombie */
+    if (f->in->process->cmdline_len == 0)
         return false;
     if (!f->in->parent)
         return decide_role(ret, ROLE_MAIN, "the process that was started");

@@ -1,4 +1,5 @@
-/* Guesses the role of a process from its command line, its mappings and its relatives. */
+/* Guesses the role of a process from its command line, its mappings, its parent and its
+ * children. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +8,7 @@
 
 #include "proc/sample.h"
 
-/* Evidence from the mapped files, collected in one pass over maps. */
+/* Evidence from the files that a process has mapped, collected in one pass over maps. */
 struct role_maps {
     bool known;
     bool torch, jax, tensorflow, cuda; /* libtorch*.so, libjax/xla, libtensorflow, libcuda */
@@ -16,33 +17,35 @@ struct role_maps {
 
 struct role_input {
     const struct process_info *process;
-    const struct process_info *parent; /* NULL if unknown or outside the tree */
+    const struct process_info *parent; /* the parent process; NULL if unknown or outside the tree */
     struct role_maps maps;
-    size_t siblings;    /* living processes with the same parent; 0: none, or not counted */
-    bool whole_machine; /* the input has all processes of the machine, not one job */
+    size_t siblings;    /* number of living processes with the same parent; 0 also if not counted */
+    bool whole_machine; /* the tree contains all processes of the machine, not one job */
     bool child_trains;  /* one of its descendants has the role main */
     bool sends_steps;   /* the process sent a step mark */
 };
 
 struct role_guess {
     enum process_role role;
-    char why[128]; /* "libtorch mapped", "its command is torchrun"; printable ASCII */
+    char why[128]; /* the reason in printable ASCII: "libtorch mapped", "its command is torchrun" */
 };
 
-/* Guesses a role. The result depends only on the input. The roles of the parent and of the
- * children are inputs, so a tree is settled from the top down, and again after a role has changed.
- */
+/* Guesses a role. The result depends only on the input. The roles of the parent and the children
+ * are part of the input, so a tree is processed from the top down, and again after a role has
+ * changed. */
 void role_guess(const struct role_input *in, struct role_guess *ret);
-/* Adds the evidence of one line of maps to a struct role_maps; a callback for proc_read_maps. */
+/* Adds the evidence in one line of maps to a struct role_maps. This is a callback for
+ * proc_read_maps. */
 struct proc_map;
 void role_maps_add(void *user, const struct proc_map *map);
-/* "libtorch", "libtensorflow" or "jax": the mapped library that shows that the process trains.
- * NULL if there is none. */
+/* The mapped library that shows that the process trains: "libtorch", "libtensorflow" or "jax".
+ * Returns NULL if there is none. */
 const char *role_maps_library(const struct role_maps *maps);
 
-/* The name of a launcher ("uv run", "torchrun", "bash"), NULL for any other command. Launchers are
- * accelerate launch, python -m torch.distributed.run, shells, env, nice, time, sudo, timeout,
- * srun… Only the executed program counts: an argument such as `--name torchrun` does not. */
+/* The name of the launcher that a command runs ("uv run", "torchrun", "bash"); NULL for any other
+ * command. Launchers are accelerate launch, python -m torch.distributed.run, shells, env, nice,
+ * time, sudo, timeout, srun… Only the executed program counts, not an argument such as `--name
+ * torchrun`. */
 const char *role_launcher_name(const char *args, size_t len);
 /* True if argv[0] is a Python interpreter. */
 bool role_is_python_command(const char *args, size_t len);

@@ -1,25 +1,33 @@
-/* The readings of a process, a GPU and the machine at one moment, shared by the sampler, the
- * recording and the views. Field numbers are part of the file format: add fields, never renumber.
- */
+/* Readings of a process, a GPU or the machine at one moment, shared by the sampler, the recording
+ * and the views. Field numbers are part of the file format: add fields, never renumber. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(symbol, number, name, unit)   unit: "B" bytes, "permyriad" */
+/* X(symbol, number, name, unit), where the unit is "B" (bytes) or "permyriad" */
 #define SAMPLE_PROCESS_FIELDS(X)                                                                   \
-    X(RSS, 0, "rss", "B")       /* statm: resident now */                                          \
-    X(ANON, 1, "anon", "B")     /* status: RssAnon */                                              \
-    X(FILE, 2, "file", "B")     /* status: RssFile, mapped page cache; not a leak */               \
-    X(SHMEM, 3, "shmem", "B")   /* status: RssShmem */                                             \
-    X(SWAP, 4, "swap", "B")     /* status: VmSwap */                                               \
-    X(PEAK, 5, "peak", "B")     /* status: VmHWM, the peak between ticks */                        \
-    X(UNIQUE, 6, "unique", "B") /* pagemap: pages mapped by this process alone */                  \
-    X(PSS, 7, "pss", "B")       /* smaps_rollup: only on request, as reading it stalls the job */  \
-    X(GPU, 8, "gpu", "B")       /* over all GPUs */                                                \
-    X(HUGE, 9, "huge", "B")     /* pagemap: anonymous, in transparent huge pages */                \
-    X(HEAP, 10, "heap", "B")    /* pagemap: resident in malloc's heaps: [heap], arenas of glibc */ \
-    X(STACK, 11, "stack", "B")  /* pagemap: resident in stacks of threads */
+    /* statm: resident memory */                                                                   \
+    X(RSS, 0, "rss", "B")                                                                          \
+    X(ANON, 1, "anon", "B") /* status: RssAnon */                                                  \
+    /* status: RssFile, the mapped page cache, which is never a leak */                            \
+    X(FILE, 2, "file", "B")                                                                        \
+    X(SHMEM, 3, "shmem", "B") /* status: RssShmem */                                               \
+    X(SWAP, 4, "swap", "B")   /* status: VmSwap */                                                 \
+    /* status: VmHWM, which includes peaks between ticks */                                        \
+    X(PEAK, 5, "peak", "B")                                                                        \
+    /* pagemap: pages mapped by this process alone */                                              \
+    X(UNIQUE, 6, "unique", "B")                                                                    \
+    /* smaps_rollup: only on request, because reading it stalls the job */                         \
+    X(PSS, 7, "pss", "B")                                                                          \
+    /* sum over all GPUs */                                                                        \
+    X(GPU, 8, "gpu", "B")                                                                          \
+    /* pagemap: anonymous memory in transparent huge pages */                                      \
+    X(HUGE, 9, "huge", "B")                                                                        \
+    /* pagemap: resident memory of malloc's heaps ([heap] and glibc's arenas) */                   \
+    X(HEAP, 10, "heap", "B")                                                                       \
+    /* pagemap: resident memory of thread stacks */                                                \
+    X(STACK, 11, "stack", "B")
 
 #define SAMPLE_MACHINE_FIELDS(X)                                                                   \
     X(TOTAL, 0, "total", "B")                                                                      \
@@ -30,22 +38,28 @@
     X(SHMEM, 5, "shmem", "B")                                                                      \
     X(PSI_SOME, 6, "psi_some_avg10", "permyriad")                                                  \
     X(PSI_FULL, 7, "psi_full_avg10", "permyriad")                                                  \
-    X(LIMIT, 8, "limit", "B")            /* the effective limit for the job */                     \
-    X(LIMIT_USED, 9, "limit_used", "B")  /* charged against the limit, minus reclaimable memory */ \
-    X(LIMIT_PEAK, 10, "limit_peak", "B") /* the cgroup's own peak, where it keeps one */           \
-    X(TREE_LOW, 11, "tree_low",                                                                    \
-      "B") /* memory of the job with shared pages counted once: lower bound */                     \
-    X(TREE_HIGH, 12, "tree_high", "B") /* upper bound */                                           \
-    X(CHARGE, 13, "charge", "B") /* charge of the job's own cgroup, minus reclaimable memory */
+    X(LIMIT, 8, "limit", "B") /* the effective limit for the job */                                \
+    /* memory charged against the limit, minus reclaimable memory */                               \
+    X(LIMIT_USED, 9, "limit_used", "B")                                                            \
+    /* peak recorded by the limiting cgroup, if it records one */                                  \
+    X(LIMIT_PEAK, 10, "limit_peak", "B")                                                           \
+    /* lower and upper bound of the job's memory, with shared pages counted once */                \
+    X(TREE_LOW, 11, "tree_low", "B")                                                               \
+    X(TREE_HIGH, 12, "tree_high", "B")                                                             \
+    /* memory charged to the job's own cgroup, minus reclaimable memory */                         \
+    X(CHARGE, 13, "charge", "B")
 
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \
     X(USED, 1, "used", "B")                                                                        \
-    X(JOB, 2, "job", "B")             /* by the processes of this job, as the driver has it */     \
-    X(ALLOCATED, 3, "allocated", "B") /* of that in blocks that PyTorch has handed out: the least  \
-                                         of the last half second */                                \
-    X(RESERVED, 4, "reserved", "B")   /* taken from the driver by PyTorch's allocator */           \
-    X(OUTSIDE, 5, "outside", "B")     /* of the job beside that: contexts, NCCL, cuBLAS */
+    /* used by the processes of this job, according to the driver */                               \
+    X(JOB, 2, "job", "B")                                                                          \
+    /* live blocks of PyTorch's allocator: the minimum of the last half second */                  \
+    X(ALLOCATED, 3, "allocated", "B")                                                              \
+    /* memory that PyTorch's allocator has taken from the driver */                                \
+    X(RESERVED, 4, "reserved", "B")                                                                \
+    /* the job's memory outside PyTorch's allocator: contexts, NCCL, cuBLAS */                     \
+    X(OUTSIDE, 5, "outside", "B")
 
 #define X(sym, num, name, unit) SAMPLE_##sym = (num),
 enum sample_process_field { SAMPLE_PROCESS_FIELDS(X) SAMPLE_PROCESS_COUNT };
@@ -57,13 +71,14 @@ enum sample_machine_field { SAMPLE_MACHINE_FIELDS(X) MACHINE_COUNT };
 enum sample_gpu_field { SAMPLE_GPU_FIELDS(X) GPU_COUNT };
 #undef X
 
-enum { SAMPLE_FIELDS_MAX = 16 }; /* size of v[]; every *_COUNT fits */
+enum { SAMPLE_FIELDS_MAX = 16 }; /* size of v[], at least as large as every *_COUNT */
 
-/* The readings of one entity. A missing reading is not zero, so check the bits. */
+/* The readings of one process, GPU or machine. A missing reading is not zero, so check the bits. */
 struct sample {
-    uint32_t read;  /* bit per field: read at this tick */
-    uint32_t known; /* bit per field: read at some tick; v[] holds the last reading */
-    uint32_t stale; /* bit per field: due at this tick, but not readable within the stall budget */
+    uint32_t read;  /* one bit per field that was read at this tick */
+    uint32_t known; /* one bit per field that was ever read; v[] has the last reading */
+    /* one bit per field that was due at this tick but could not be read within the stall budget */
+    uint32_t stale;
     uint64_t v[SAMPLE_FIELDS_MAX];
 };
 
@@ -79,20 +94,20 @@ static inline bool sample_has(const struct sample *s, unsigned field)
     return s->known >> field & 1u;
 }
 
-/* The kind of entity that a series in a recording belongs to. */
+/* The kind of thing that a series in a recording describes. */
 enum sample_entity_kind {
     ENTITY_MACHINE = 0,
     ENTITY_PROCESS = 1,
     ENTITY_GPU = 2,
-    ENTITY_SERIES = 3, /* a figure that the job reports; it has one field, number 0 */
+    ENTITY_SERIES = 3, /* a number that the job reports; it has one field, number 0 */
     ENTITY_KINDS
 };
 
 enum process_role {
     ROLE_OTHER = 0,
-    ROLE_MAIN,     /* the training process; several under torchrun (one per rank) */
-    ROLE_LAUNCHER, /* uv run, accelerate, torchrun, a shell: starts another program and waits for it
-                    */
+    ROLE_MAIN, /* the training process; several under torchrun (one per rank) */
+    /* a program that starts another one and waits for it: uv run, accelerate, torchrun, a shell */
+    ROLE_LAUNCHER,
     ROLE_COMPILE_WORKER,   /* a process of torch inductor's compile pool */
     ROLE_DATA_WORKER,      /* a worker of a data loader */
     ROLE_RESOURCE_TRACKER, /* multiprocessing's resource tracker and fork server */
@@ -100,22 +115,23 @@ enum process_role {
 };
 const char *process_role_name(enum process_role role); /* "main", "launcher", "compile worker"… */
 
-/* (pid, start time) identifies a process; a pid alone is reused. */
+/* Pid and start time together identify a process, because pids are reused. */
 struct process_id {
     int32_t pid;
-    uint64_t start_ticks; /* since boot, /proc/PID/stat field 22 */
+    uint64_t start_ticks; /* start time since boot: field 22 of /proc/PID/stat */
 };
 
 enum { PROCESS_COMM_MAX = 64, PROCESS_CMDLINE_MAX = 512 };
 
-/* Raw bytes from another program. Escape them before display. */
+/* Facts about a process, as raw bytes of another program. Escape them before display. */
 struct process_info {
     struct process_id id;
     int32_t ppid;
     uint32_t uid;
     enum process_role role;
     uint16_t comm_len;
-    uint16_t cmdline_len; /* arguments separated by NUL; truncated at the maximum */
+    /* length of cmdline: arguments separated by NUL, truncated at the maximum */
+    uint16_t cmdline_len;
     char comm[PROCESS_COMM_MAX];
     char cmdline[PROCESS_CMDLINE_MAX];
 };
@@ -123,8 +139,8 @@ struct process_info {
 enum process_event_kind {
     PROCESS_BORN = 0,
     PROCESS_DIED,
-    PROCESS_EXECED,     /* the process executed another program: comm and cmdline are new */
-    PROCESS_REPARENTED, /* the parent died: ppid is new */
+    PROCESS_EXECED,     /* the process executed another program, so comm and cmdline are new */
+    PROCESS_REPARENTED, /* the parent died, so ppid is new */
     PROCESS_ROLE,       /* the role changed */
     PROCESS_EVENTS
 };

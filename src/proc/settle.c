@@ -1,4 +1,5 @@
-/* Assigns roles in a tree: collects the inputs of role.c and guesses again when they change. */
+/* Assigns roles to the processes of a tree: collects the inputs of role.c, and guesses again when
+ * they change. */
 #include "proc/node.h"
 
 #include <errno.h>
@@ -8,10 +9,10 @@
 
 #include "base/clock.h"
 
-/* Libraries are mapped late (importing torch takes seconds). Maps are therefore read again, each
+/* Importing torch takes seconds, so libraries are mapped late. Maps is therefore read again, each
  * time after twice the previous pause, and only if the address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
-/* A bound for processes with a million mappings; any training process needs less. */
+/* Limits the work for processes with a million mappings; every training process needs less. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
 static void read_role_maps(void *arg)
@@ -34,10 +35,11 @@ static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     if (tree_read_slowly(tree, n, "maps", read_role_maps) < 0)
         return;
     n->maps = tree->slow.maps;
-    tree_read_names(tree, n); /* the title may have changed by now */
+    tree_read_names(tree, n); /* the process may have changed its title by now */
     n->role_dirty = true;
+    /* reading maps again before the next exec would find nothing new */
     if (role_maps_library(&n->maps))
-        n->maps_due_ns = UINT64_MAX; /* nothing new can be found before the next exec */
+        n->maps_due_ns = UINT64_MAX;
 }
 
 static struct tree_node *node_parent(const struct proc_tree *tree, const struct tree_node *n)
@@ -61,7 +63,7 @@ void tree_guess_role(const struct proc_tree *tree, const struct tree_node *n,
     role_guess(&in, ret);
 }
 
-/* Guesses the role of N again. True if it changed. */
+/* Guesses the role of N again. Returns true if it changed. */
 static bool guess_role(struct proc_tree *tree, struct tree_node *n)
 {
     struct role_guess out;
@@ -95,8 +97,8 @@ void settle_execed(struct tree_node *n, uint64_t now_ns)
     n->role_dirty = true;
 }
 
-/* Counts the children and siblings of each node, and marks nodes whose counts changed to be
- * guessed again. */
+/* Counts the children and siblings of each node. Nodes whose counts changed are marked, so that
+ * their role is guessed again. */
 static void count_kin(struct proc_tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++) {
@@ -118,7 +120,7 @@ static void count_kin(struct proc_tree *tree)
     }
 }
 
-/* Marks the ancestors of training processes. Climbing stops at a marked ancestor, so each node is
+/* Marks the ancestors of training processes. The climb stops at a marked ancestor, so each node is
  * visited once. */
 static void find_trainers(struct proc_tree *tree)
 {
@@ -141,8 +143,8 @@ static void find_trainers(struct proc_tree *tree)
     }
 }
 
-/* Guesses all roles once, oldest process first, which is mostly from the top down. True if a role
- * changed. */
+/* Guesses all roles once, from the oldest process to the youngest, so parents mostly come before
+ * their children. Returns true if a role changed. */
 static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
 {
     bool changed = false;
@@ -164,7 +166,7 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
     return changed;
 }
 
-/* Reads names that could not be read earlier. The event also gets them into the recording. */
+/* Reads names that could not be read earlier. The event also adds them to the recording. */
 static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     tree_read_names(tree, n);
@@ -176,7 +178,7 @@ static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_
 
 void settle_roles(struct proc_tree *tree, uint64_t now_ns)
 {
-    /* a bound in case the roles of two processes keep changing each other */
+    /* maximum number of rounds, in case the roles of two processes keep changing each other */
     enum { PASSES_MAX = 16 };
     bool any = tree->kin_dirty;
     for (size_t i = 0; i < tree->count; i++) {
@@ -194,5 +196,5 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    tree->role_stamp++; /* the next settling must not take these changes for its own */
+    tree->role_stamp++; /* so that the next settling does not mistake these changes for its own */
 }

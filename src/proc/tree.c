@@ -1,4 +1,4 @@
-/* The processes of a job: births, deaths, and the readings at each tick. */
+/* The processes of a job: their births and deaths, and their readings at each tick. */
 #include "proc/tree.h"
 
 #include <assert.h>
@@ -103,7 +103,7 @@ static void table_put(struct proc_tree *tree, struct tree_node *n)
     size_t i = table_slot(tree, n->pub.info.id.pid);
     while (tree->table[i] && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
-    tree->table[i] = n; /* replaces a dead process with the same pid */
+    tree->table[i] = n; /* takes the place of a dead process with the same pid */
 }
 
 static void table_fill(struct proc_tree *tree)
@@ -160,8 +160,8 @@ static void put_status(struct tree_node *n, const struct proc_status *st)
         n->pub.info.uid = st->uid;
 }
 
-/* Stores the memory reading of M. Called at birth as well, so that a process that dies before the
- * next tick has a reading. */
+/* Stores the memory reading M. Also called at birth, so that a process that dies before the next
+ * tick has a reading. */
 static void put_statm(const struct proc_tree *tree, struct tree_node *n, const struct proc_statm *m)
 {
     uint64_t anon = m->rss_pages > m->shared_pages ? m->rss_pages - m->shared_pages : 0;
@@ -217,7 +217,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
         return;
     ssize_t len = r < 0 ? 0 : tree->slow.len;
     while (len > 0 && tree->slow.text[len - 1] == '\0')
-        len--; /* NULs: the end of the last argument, or the padding of a title */
+        len--; /* removes NULs at the end: that of the last argument, or the padding of a title */
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
     if (len > 0)
         memcpy(info->cmdline, tree->slow.text, (size_t)len);

@@ -1,6 +1,6 @@
-/* The processes of one job: found from its roots through task/TID/children, identified by (pid,
- * start time), read through fds that are kept open. Nothing here sleeps or reads a clock; the
- * caller sets the pace. */
+/* The processes of one job. They are found from its roots through task/TID/children, identified by
+ * pid and start time, and read through fds that stay open. Nothing here sleeps or reads a clock;
+ * the caller sets the pace. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,19 +16,19 @@ struct proc_tree;
 struct rlimit;
 
 struct proc_node {
-    uint32_t slot; /* never reused while the tree lives; identifies the process in the recording */
+    uint32_t slot; /* never reused while the tree exists; identifies the process in the recording */
     struct process_info info;
     struct sample sample;
     bool is_root;
     bool alive;
-    uint64_t born_ns; /* when first seen */
-    uint64_t died_ns; /* valid when !alive */
+    uint64_t born_ns; /* time when the process was first seen */
+    uint64_t died_ns; /* time of death; valid if !alive */
     void *user;       /* for the caller, who sets it at birth and frees it at death */
-    /* struct tree_node in node.h has the private part */
+    /* the private part is struct tree_node in node.h */
 };
 
-/* Called from add, walk and tick. The node is valid until the call returns; at a death, its sample
- * has the last readings. OLD_PPID is set for PROCESS_REPARENTED. */
+/* An event of a process, reported during add, walk and tick. The node is valid until the callback
+ * returns; at a death, its sample has the last readings. OLD_PPID is set for PROCESS_REPARENTED. */
 struct proc_event {
     enum process_event_kind kind;
     uint64_t t_ns;
@@ -37,13 +37,13 @@ struct proc_event {
 };
 typedef void proc_event_fn(void *user, const struct proc_event *event);
 
-/* Raises the soft limit of open files to the hard limit. Call it once, before proc_tree_new. A
- * tree keeps about five fds per process, up to 128 below the soft limit; beyond that it opens
- * files for each read. Restore *ret_old in a child before exec, because programs that use select()
- * break above 1024. 0 or -errno. */
+/* Raises the soft limit of open files to the hard limit. Call it once, before proc_tree_new. A tree
+ * keeps about five fds per process open, until only 128 are left below the soft limit; then it
+ * opens files for each read. Restore *ret_old in a child before exec, because programs that use
+ * select() break if fds exceed 1024. Returns 0 or -errno. */
 int proc_raise_nofile(struct rlimit *ret_old);
 
-/* ROOT is borrowed. */
+/* Creates an empty tree. ROOT must outlive it. */
 int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
                   struct proc_tree **ret);
 void proc_tree_free(struct proc_tree *tree); /* NULL is fine */
@@ -51,70 +51,72 @@ void proc_tree_free(struct proc_tree *tree); /* NULL is fine */
 /* Keeps at most MAX fds open from now on. Fds that are already open are not closed. */
 void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 
-/* Adds PID and its descendants. -ESRCH: no such process, or PID is a thread; -EACCES: no
- * permission to read its memory (another user's process); -EINVAL: a kernel thread. The message
- * names the pid and, for -EACCES, the user. Descendants of other users (sudo) are accepted, but
- * their unique memory is unknown. */
+/* Adds PID and its descendants. Returns 0; -ESRCH if there is no such process or PID is a thread;
+ * -EACCES without permission to read its memory (another user's process); -EINVAL for a kernel
+ * thread. The message has the pid and, for -EACCES, the user. Descendants that belong to other
+ * users (sudo) are accepted, but their unique memory is unknown. */
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
-/* Adds the children of PID, but not PID itself, which is ebb's supervisor (a subreaper). */
+/* Adds the children of PID, which is ebb's supervisor (a subreaper), but not PID itself. */
 int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
 /* Adds every process of the machine that has memory. Used by `watch --system`. */
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 
-/* Finds births, deaths, exec and new parents. Scans /proc if the kernel has no children files. A
- * dead node is freed after its event. A zombie counts as dead unless other threads of it are
- * alive. If a child exits while its siblings are being listed, some of them may be missing until
- * the next walk; a process is never considered dead just because it is not listed. */
+/* Detects births, deaths, exec and new parents. Scans /proc if the kernel has no children files. A
+ * dead node is freed after its event. A zombie counts as dead unless it has other living threads.
+ * If a child exits while its siblings are being listed, some siblings may be missing until the next
+ * walk; a missing process is never considered dead for that reason alone. */
 int proc_tree_walk(struct proc_tree *tree, uint64_t now_ns);
 /* Reads the resident memory of each process, with one pread each. */
 int proc_tree_tick(struct proc_tree *tree, uint64_t now_ns);
 /* Clears every sample's `read` bits once the caller has used the readings. */
 void proc_tree_clear_read(struct proc_tree *tree);
-/* Reads the status file of NODE (anon, file, shmem, swap, peak). 0 or -errno (-ESRCH: it died). */
+/* Reads the status file of NODE (anon, file, shmem, swap, peak). Returns 0 or -errno (-ESRCH if the
+ * process died). */
 int proc_node_read_status(struct proc_tree *tree, struct proc_node *node);
 /* Reads the PSS of NODE from smaps_rollup. Reading it stalls the process, so it is done only on
  * request. */
 int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node);
-/* Opens NODE/NAME ("maps", "pagemap", "fd"…) through the kept folder, so never the file of another
- * process that reuses the pid. */
+/* Opens NODE/NAME ("maps", "pagemap", "fd"…) through the fd of its folder, so it never opens the
+ * file of another process that reuses the pid. */
 int proc_node_open(struct proc_tree *tree, struct proc_node *node, const char *name, int flags);
 
-/* The helper thread, for other calls that may wait for a lock of a process. NULL if it could not
- * be started. */
+/* The helper thread, for other calls that may wait for a lock of a process. Returns NULL if the
+ * thread could not be started. */
 struct proc_helper *proc_tree_helper(struct proc_tree *tree);
 
 /* The living processes, in order of birth. Pointers are valid until the next walk, tick or add. */
 size_t proc_tree_count(const struct proc_tree *tree);
 struct proc_node *proc_tree_at(struct proc_tree *tree, size_t i);
-struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid); /* living; NULL if none */
-/* Notes that PID sent a step mark: if multiprocessing spawned or forked it, it is then a rank, not
- * a worker. Its role changes with the next walk. */
+/* finds a living process; NULL if there is none */
+struct proc_node *proc_tree_find(struct proc_tree *tree, int32_t pid);
+/* Records that PID sent a step mark. If multiprocessing spawned or forked the process, this makes
+ * it a rank, not a worker. Its role changes at the next walk. */
 void proc_tree_note_step(struct proc_tree *tree, int32_t pid);
 const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 
-/* Memory of the tree, with pages that its processes share counted once. With u the unique memory
- * of a process (0 if unknown) and s = rss - u the memory it shares with any process: low = sum(u)
- * + max(s), because the largest shared part exists at least once; high = min(sum(rss), machine),
+/* Memory of the tree, with pages that its processes share counted once. With u the unique memory of
+ * a process (0 if unknown) and s = rss - u the memory it shares with any process: low = sum(u) +
+ * max(s), because the largest shared part exists at least once; high = min(sum(rss), machine),
  * where machine = AnonPages + Mapped of meminfo, every mapped page of the machine once. u and rss
  * are read at different times, so u is capped at rss and high is at least low. s of a process is
  * reduced by the largest u that was counted before the process was born or after it was last read,
- * because before a fork and after an exit that u may be the very pages it shares. If PSS was read
- * for all processes at this tick, both bounds are sum(pss). The plain sum of RSS is used only if
- * meminfo cannot be read. */
+ * because before a fork and after an exit that u may consist of the very pages that the process
+ * shares. If PSS was read for all processes at this tick, both bounds are sum(pss). The plain sum
+ * of RSS is used only if meminfo cannot be read. */
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is known */
     uint64_t low_bytes, high_bytes;
     uint64_t unique_bytes;  /* sum over the processes whose unique memory is known */
-    uint64_t rss_sum_bytes; /* for comparison only */
-    size_t unique_known;    /* processes whose unique memory is known */
-    /* The lower bound without file pages, which the kernel can reclaim; the sum of RSS without
-     * file pages; the sum of the pages that statm counts as shared. */
+    uint64_t rss_sum_bytes; /* plain sum of RSS, for comparison only */
+    size_t unique_known;    /* number of processes whose unique memory is known */
+    /* The lower bound without file pages, which the kernel can reclaim; the sum of RSS without file
+     * pages; and the sum of the pages that statm counts as shared. */
     uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
 };
-/* Sets AnonPages + Mapped, if the caller has just read meminfo. Otherwise the tree reads it. */
+/* Sets AnonPages + Mapped for a caller that has just read meminfo. Otherwise the tree reads it. */
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
 /* Resident memory that NODE gained since its unique memory was last measured. If it was never
- * measured: all its resident memory, minus the part it may still share with the process from which
- * it was forked. */
+ * measured: all its resident memory, minus the part that it may still share with the process from
+ * which it was forked. */
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node);

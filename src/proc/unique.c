@@ -1,5 +1,5 @@
-/* Schedules the measurement of unique memory: which process is next, for how long, and when to
- * pause. */
+/* Schedules the measurement of unique memory: which process to measure next, for how long, and when
+ * to pause. */
 #include "proc/unique.h"
 
 #include <errno.h>
@@ -16,25 +16,25 @@
 
 enum { UNIQUE_MOVED_BYTES = 1 << 20, UNIQUE_HURRY_PERMYRIAD = 2500 };
 
-/* Data of the helper thread, which owns it while it is busy. */
+/* Input and output of the helper thread, which owns the struct while it is busy. */
 struct slice {
     struct pagemap_scan scan;
     struct pagemap_pace pace;
     /* the slice ends at until_ns, or after a call that takes more than longest_ns */
     uint64_t until_ns, longest_ns;
-    int result; /* result of the last step */
+    int result; /* result of the last pagemap_step */
 };
 
 struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
-    struct tree_node *node; /* the process being measured; NULL: none */
+    struct tree_node *node; /* the process being measured, or NULL */
     struct slice slice;
-    bool is_away;          /* the helper is still waiting for a lock of the process */
-    uint32_t last_slot;    /* the process measured last; the others follow in order of birth */
-    uint64_t stale_due_ns; /* when to check for stale readings again */
-    uint64_t resume_ns;    /* end of the pause after the last slice */
-    uint64_t slice_ns, slice_cpu_ns; /* start and cost of the last slice */
+    bool is_away;       /* the helper is still waiting for a lock of the process */
+    uint32_t last_slot; /* slot of the process measured last; the others follow in order of birth */
+    uint64_t stale_due_ns;           /* when to check for stale readings again */
+    uint64_t resume_ns;              /* end of the pause after the last slice */
+    uint64_t slice_ns, slice_cpu_ns; /* start time and CPU cost of the last slice */
     bool is_hurried;
     struct proc_unique_cost cost;
 };
@@ -92,8 +92,8 @@ void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
     u->cost.scans_given_up++;
 }
 
-/* True if resident memory has changed by more than a twentieth since the last count. The old value
- * is then of little use, so the process is measured sooner. */
+/* True if resident memory has changed by more than a twentieth since its pages were last counted.
+ * The old count is then of little use, so the process is measured sooner. */
 static bool has_moved(const struct tree_node *n)
 {
     uint64_t rss = n->pub.sample.v[SAMPLE_RSS], then = n->unique_rss_bytes;
@@ -102,19 +102,19 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
-/* True for a vfork'd process before its exec: its pages would be counted twice, for it and for its
- * parent. Also true if unknown. */
+/* True if N may be a vfork child before its exec: its pages would be counted twice, for N and for
+ * its parent. Also true if that is unknown. */
 static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
 {
-    enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both have the same memory */
+    enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both processes have the same memory */
     const struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
     if (!parent || parent->start_stack != n->start_stack)
         return false;
     return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
 }
 
-/* When N is due. New processes wait a little, because many live only for a moment and a vfork'd
- * one still has its parent's pages. */
+/* When N is due to be measured. New processes wait a little, because many live only for a moment,
+ * and a vfork child still has its parent's pages. */
 static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0 && !has_moved(n))
@@ -127,7 +127,8 @@ static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_nod
     return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
 }
 
-/* Index of the first node whose slot is at least SLOT, else 0. Slots increase along the list. */
+/* Index of the first node whose slot is at least SLOT, or 0 if there is none. Slots increase along
+ * the list. */
 static size_t first_from(const struct proc_tree *tree, uint32_t slot)
 {
     size_t at = ARRAY_SEARCH(i, tree->count, tree->nodes[i]->pub.slot < slot);
@@ -139,7 +140,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     const struct proc_tree *tree = u->tree;
     /* continue after the process measured last */
     size_t first = first_from(tree, u->last_slot + 1);
-    /* check again after this time, as the memory of a process may have changed */
+    /* checks again after this time, because the memory of a process may have changed */
     *ret_earliest = now_ns + u->opt.period_ns / 10;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
@@ -152,7 +153,8 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     return NULL;
 }
 
-/* Doubles the wait after each failure, up to 32 periods, as missing permission seldom changes. */
+/* Schedules another attempt after a failure. The wait doubles after each failure, up to 32 periods,
+ * because missing permission seldom changes. */
 static void give_up(struct proc_unique *u, struct tree_node *n, uint64_t now_ns)
 {
     u->cost.scans_given_up++;
@@ -247,7 +249,7 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     if (u->slice.result == PAGEMAP_DONE)
         finish_scan(u, now_ns);
     else if (u->slice.result < 0) {
-        /* -ESRCH: the next walk notices that the process died or called exec */
+        /* after -ESRCH, the next walk finds out whether the process died or called exec */
         if (u->slice.result != -ESRCH)
             mark_stale(u->node);
         give_up(u, u->node, now_ns);
@@ -255,7 +257,7 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
     }
 }
 
-/* Measures until the slice ends. True if nothing is due before *ret_earliest. */
+/* Measures until the slice ends. Returns true if nothing is due before *ret_earliest. */
 static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns,
                         uint64_t *ret_earliest, uint64_t *ret_cpu_ns)
 {
@@ -279,12 +281,12 @@ static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_n
             return false;
         take_result(u, now_ns);
         if (s->pace.longest_call_ns > s->longest_ns)
-            break; /* the machine is busy: continue after the pause */
+            break; /* the machine is busy, so the scan continues after the pause */
     } while (clock_mono_ns() < s->until_ns);
     return false;
 }
 
-/* Collects the result of a helper that was busy. False if it is still busy. */
+/* Collects the result of a helper that was busy. Returns false if it is still busy. */
 static bool resume_after_helper(struct proc_unique *u, uint64_t now_ns)
 {
     if (proc_helper_is_busy(u->tree->helper))
@@ -319,7 +321,8 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
     enum { AWAY_MS = 100 }; /* time between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    if (now_ns < u->resume_ns) { /* called too early: the pause keeps the CPU share */
+    /* called before the pause has ended, which limits our share of the CPU */
+    if (now_ns < u->resume_ns) {
         *ret_next_ns = u->resume_ns;
         return 0;
     }

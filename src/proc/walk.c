@@ -1,4 +1,4 @@
-/* Finds births, deaths, exec and new parents: from the roots of a job down, or on the whole
+/* Detects births, deaths, exec and new parents, from the roots of a job down or on the whole
  * machine. */
 #include "proc/tree.h"
 
@@ -16,8 +16,9 @@
 #include "base/err.h"
 #include "proc/node.h"
 
-/* ---- children of a process: from task/TID/children of all its threads, or from a scan of /proc if
- * the kernel has no such files ---- */
+/* ---- children of a process ----
+ * They come from task/TID/children of all its threads, or from a scan of /proc if the kernel has no
+ * such files. */
 
 static int pid_list_add(struct pid_list *list, int32_t pid)
 {
@@ -27,8 +28,8 @@ static int pid_list_add(struct pid_list *list, int32_t pid)
     return 0;
 }
 
-/* The length up to and including the last blank, so that no number is cut in half; LEN if there is
- * no blank. */
+/* The length of S up to and including the last blank, so that no number is cut in half; LEN if S
+ * has no blank. */
 static size_t whole_numbers(const char *s, size_t len)
 {
     for (size_t i = len; i > 0; i--)
@@ -37,8 +38,8 @@ static size_t whole_numbers(const char *s, size_t len)
     return len;
 }
 
-/* The kernel fills one page at a time. If a read leaves room for one more number, it was the last
- * one; this saves a second system call for every small process. */
+/* The kernel returns at most one page per read. If a read leaves room for one more number, it was
+ * the last; this saves a second system call for every small process. */
 enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
 
 static int add_children_file(struct pid_list *list, int fd)
@@ -69,7 +70,7 @@ static int open_children(int dirfd, const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* -ENOENT for a thread that exists means that this kernel has no children files. */
+/* Returns -ENOENT if the thread exists but this kernel has no children files. */
 static int children_of_main_thread(struct proc_tree *tree, const struct tree_node *n, int dir)
 {
     if (n->children_fd >= 0) {
@@ -120,7 +121,7 @@ static int by_ppid(const void *a, const void *b)
 static int scan_machine(struct proc_tree *tree)
 {
     if (tree->scan_walk == tree->walk)
-        return 0; /* the scan is made once per walk */
+        return 0; /* /proc is scanned only once per walk */
     tree->scan_count = 0;
     struct pid_dir pids;
     int r = pid_dir_open(&pids, tree->root->proc_fd, ".");
@@ -152,8 +153,8 @@ static int children_by_scan(struct proc_tree *tree, int32_t ppid)
     return r;
 }
 
-/* Reads the children of N into tree->kin. 0 or -errno; the children that could be read are in the
- * list in either case. */
+/* Reads the children of N into tree->kin. Returns 0 or -errno; the list has the children that could
+ * be read in either case. */
 static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 {
     tree->kin.count = 0;
@@ -179,7 +180,7 @@ static int kin_children(struct proc_tree *tree, const struct tree_node *n)
 /* ---- walking ---- */
 
 /* True if N was last read in the middle of an exec. The kernel moves the start of the stack twice
- * during one exec; a read in between sees no arguments yet, but already the final program. */
+ * during an exec; a read in between sees the new program, but no arguments yet. */
 static bool was_read_during_exec(const struct proc_tree *tree, const struct tree_node *n,
                                  const struct process_info *before)
 {
@@ -235,7 +236,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     n->start_stack = st->start_stack;
     if (!node_read_exe(tree->root, n, &n->exe_dev, &n->exe_ino))
         n->exe_dev = 0, n->exe_ino = 0;
-    /* the counts belong to the previous program */
+    /* the pages counted so far belong to the previous program */
     n->pub.sample.known &= ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_HUGE | 1u << SAMPLE_HEAP |
                              1u << SAMPLE_STACK | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
     n->unique_due_ns = n->unique_done_ns = 0;
@@ -257,7 +258,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
         }
     }
     if (r < 0)
-        return; /* no free fd at the moment, which is not a death */
+        return; /* no fd is available at the moment, which does not mean that the process died */
     n->threads = st.threads;
     n->size_bytes = st.size_bytes;
     n->minor_faults = st.minor_faults;
@@ -272,7 +273,7 @@ static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t n
     }
 }
 
-/* Handles a PID that belongs to the job: it is known, reused or new. */
+/* Handles PID, which belongs to the job and may be known, new, or a reused pid. */
 static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
     struct tree_node *n = tree_find(tree, pid);
@@ -281,7 +282,7 @@ static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
     if (n && n->pub.alive)
         return 0;
     int r = tree_birth(tree, pid, false, now_ns);
-    /* the process has exited or is unreadable now: the next walk tries again */
+    /* the process has exited or cannot be read now, so the next walk tries again */
     return r == -ENOMEM ? r : 0;
 }
 
@@ -296,7 +297,7 @@ static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint
     return r == -ENOMEM ? r : 0;
 }
 
-/* Walks the nodes from index FROM on, including those added on the way. */
+/* Walks the nodes from index FROM on, including those that are added on the way. */
 static int walk_nodes(struct proc_tree *tree, size_t from, uint64_t now_ns)
 {
     int r = 0;
@@ -391,8 +392,8 @@ static int explain_refusal(struct err *err, int code, int32_t pid)
     }
 }
 
-/* Checks that a root's memory may be read: without permission to open maps, neither unique memory
- * nor PSS is available. */
+/* Checks that the memory of a root process may be read: without permission to open maps, neither
+ * unique memory nor PSS is available. */
 static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *err)
 {
     int32_t pid = n->pub.info.id.pid;
@@ -407,7 +408,7 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
                        "memory",
                        pid, user_name(st.uid, name, sizeof name));
     }
-    /* while its main thread exits, a process shows no memory, but its other threads do */
+    /* while its main thread exits, a process reports no memory, but its other threads do */
     if (n->size_bytes == 0 && n->tid == 0 && n->threads <= 1)
         return err_set(err, -EINVAL, "%d is a kernel thread: it has no memory of its own", pid);
     return 0;
@@ -426,7 +427,7 @@ int tree_check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
 
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err)
 {
-    /* checked before it is added, so that a refused process causes no event */
+    /* checked before the process is added, so that a refused process causes no event */
     int r = tree_check_pid(tree, pid, err);
     if (r < 0)
         return r;
@@ -443,7 +444,8 @@ int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct e
         return explain_refusal(err, r, pid);
     r = walk_nodes(tree, from, now_ns);
     for (size_t i = from; i < tree->count; i++)
-        /* a root may have been running for a long time, so its libraries are probably mapped */
+        /* a root may have been running for a long time, so its libraries are probably mapped
+         * already */
         tree->nodes[i]->maps_due_ns = now_ns;
     end_walk(tree, now_ns);
     return r < 0 ? explain_refusal(err, r, pid) : 0;
