@@ -1,4 +1,4 @@
-/* The wire format of marks: parses a datagram, finds a key in it, sends one. */
+/* The wire format of marks: parses a datagram, finds a key in a mark, and sends a mark. */
 #include "mark/mark.h"
 
 #include <errno.h>
@@ -63,7 +63,8 @@ static bool is_mark_key(const char *s, size_t len)
     return true;
 }
 
-/* Takes the line at offset *AT. 1 and *ret; 0 at the end; -EBADMSG if the line is not KEY=VALUE. */
+/* Takes the line at offset *AT. Returns 1 and sets *ret; 0 at the end; -EBADMSG if the line is not
+ * KEY=VALUE. */
 static int next_mark_line(const char *s, size_t len, size_t *at, struct mark_line *ret)
 {
     const char *begin = s + *at, *end, *equal;
@@ -83,7 +84,7 @@ static int next_mark_line(const char *s, size_t len, size_t *at, struct mark_lin
     return 1;
 }
 
-/* The keys with whole numbers, and the minimum of each. */
+/* The keys whose values are whole numbers, and the minimum of each. */
 static const struct {
     const char *key;
     uint32_t has;
@@ -120,7 +121,7 @@ static int decode_number(const struct mark_line *line, struct mark *m)
             continue;
         if (number_parse_i64(line->value, line->value_len, &v) < 0 || v < whole_keys[i].min)
             return -EBADMSG;
-        if (!(m->has & whole_keys[i].has)) /* the first of a repeated key counts */
+        if (!(m->has & whole_keys[i].has)) /* if a key is repeated, its first value counts */
             memcpy((char *)m + whole_keys[i].offset, &v, sizeof v);
         m->has |= whole_keys[i].has;
         return 0;

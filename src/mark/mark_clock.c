@@ -1,4 +1,4 @@
-/* Turns the marks of a job into marks for a verdict. */
+/* Translates the marks of a job into the marks that verdicts use. */
 #include "mark/mark_clock.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t valu
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
 }
 
-/* Maps the end of a phase to a mark, if its name is that of an evaluation or a checkpoint. */
+/* Maps the end of a phase to a mark, if the phase is called an evaluation or a checkpoint. */
 static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
 {
     static const struct {
@@ -76,8 +76,8 @@ static void keep_facts(struct mark_clock *c, const struct mark *m)
     keep_known(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
-/* Derives the length of an epoch: STEP=10 EPOCH=0.1204819 means 83 steps. It is used once two
- * marks agree. */
+/* Derives the number of steps per epoch: STEP=10 EPOCH=0.1204819 means 83. The result is used once
+ * two marks agree. */
 static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
@@ -93,11 +93,11 @@ static void guess_epoch(struct mark_clock *c, const struct mark *m)
     c->guessed_steps = whole;
 }
 
-/* True if this mark shows that another epoch is complete. *ret_step is the step at which it ended.
- */
+/* True if this mark shows that another epoch is complete. Sets *ret_step to the step at which it
+ * ended. */
 static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
-    /* a whole number counts epochs, so the epoch ended at an earlier step */
+    /* if EPOCH is a whole number it counts epochs, so the epoch ended at an earlier step */
     bool is_number = floor(m->epoch) >= m->epoch;
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
     bool was_number = floor(c->epoch) >= c->epoch;

@@ -24,13 +24,14 @@
 #include "base/loop.h"
 #include "mark/row.h"
 
-/* Marks received per turn of the loop, so that a flood of marks does not delay sampling. */
+/* At most this many marks are received per round of the loop, so that a flood of marks does not
+ * delay sampling. */
 enum { DRAIN_MAX = 256 };
 
-/* Maximum length of a socket's name in the folder, with slash and NUL. */
+/* Maximum length of a socket's name in the folder, including the slash and the NUL. */
 enum { NAME_ROOM = sizeof("/control") };
 
-enum { BOOT_ID_SIZE = 48 }; /* a UUID and its terminator */
+enum { BOOT_ID_SIZE = 48 }; /* size of a UUID and its terminator */
 
 struct mark_receiver {
     int fd;
@@ -80,7 +81,8 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     r->peers[at] = peer;
 }
 
-/* Room for the credentials only, so that the kernel drops descriptors that a sender attaches. */
+/* Has room for the credentials only, so that the kernel drops descriptors that a sender
+ * attaches. */
 union control {
     char bytes[CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
@@ -98,7 +100,8 @@ static bool sender_of(struct msghdr *msg, struct ucred *ret)
     return false;
 }
 
-/* The folder's permissions are the main check. This one holds even if someone changes them. */
+/* The folder's permissions are the main check. This check of the sender's user holds even if
+ * someone changes them. */
 static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
 {
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
@@ -150,15 +153,17 @@ static void on_readable(void *user, int fd, uint32_t events)
                              .msg_controllen = sizeof control.bytes};
         ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-        if (n < 0) /* EAGAIN: the queue is empty; after other errors the next turn tries again */
+        /* EAGAIN means that the queue is empty; after other errors the next round tries again */
+        if (n < 0)
             return;
         taken += take_datagram(r, &msg, (size_t)n);
     }
 }
 
-/* ---- the folder ---- A link in it shows that ebb made it; the link's target is the boot id.
- * Several machines may share the file system, and only the same machine in the same boot knows
- * whether a process still has the socket open. */
+/* ---- the folder ----
+ * A symbolic link in the folder shows that ebb created it; the link's target is the boot id.
+ * Several machines may share the file system, and only the same machine in the same boot can find
+ * out whether a process still has the socket open. */
 
 static const char folder_pattern[] = "ebb-XXXXXX";
 static const char boot_link[] = "boot";
@@ -169,7 +174,8 @@ enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 struct removal {
     dev_t device;
     unsigned entries;
-    bool is_ours; /* remove everything in the folder; otherwise only sockets and links */
+    /* if set, everything in the folder is removed; otherwise only sockets and links */
+    bool is_ours;
 };
 
 static bool read_boot_id(char ret[BOOT_ID_SIZE])
@@ -181,7 +187,7 @@ static bool read_boot_id(char ret[BOOT_ID_SIZE])
     return true;
 }
 
-/* True if ebb made the folder, for this user, in the current boot of this machine. */
+/* True if ebb created the folder, for this user, since this machine booted. */
 static bool is_own_folder(int dirfd)
 {
     char boot_id[BOOT_ID_SIZE], target[BOOT_ID_SIZE];
@@ -193,7 +199,7 @@ static bool is_own_folder(int dirfd)
 
 static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth);
 
-/* Takes ownership of FD. */
+/* Takes ownership of the fd. */
 static void remove_content(struct removal *r, int fd, unsigned depth)
 {
     DIR *dir = fdopendir(fd);
@@ -241,7 +247,8 @@ void mark_folder_remove(const char *folder)
     rmdir(folder);
 }
 
-/* True if no process has the socket open, so that no process will remove it. */
+/* True if no process has the socket open, which means that its run was killed before it could
+ * remove it. */
 static bool is_abandoned(const char *socket_path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -311,7 +318,8 @@ static void remove_abandoned_beside(const char *folder)
         remove_abandoned(fd, parent);
 }
 
-/* Creates the folder and binds the socket below PARENT. 0, or -errno with nothing left behind. */
+/* Creates the folder and binds the socket below PARENT. Returns 0, or -errno with nothing left
+ * behind. */
 static int bind_below(struct mark_receiver *r, const char *parent)
 {
     struct sockaddr_un *a = &r->address;
@@ -333,10 +341,11 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
     snprintf(link_path, sizeof link_path, "%s/%s", folder, boot_link);
-    /* Without the link the folder is removed only at the end of this run. */
+    /* If the boot id cannot be read there is no link, and the folder can only be removed at the end
+     * of this run. */
     if (read_boot_id(boot_id))
         (void)!symlink(boot_id, link_path);
-    /* chmod, because the caller's umask must not lock out the job. */
+    /* chmod is needed because a restrictive umask of the caller would lock out the job. */
     if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof *a) == 0 &&
         chmod(a->sun_path, 0600) == 0)
         return 0;
@@ -363,9 +372,9 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
         strerror(-code));
 }
 
-/* SO_RCVBUF is not set: for AF_UNIX datagrams Linux charges the sender, and the queue is limited
- * by the number of datagrams (net.unix.max_dgram_qlen), which only root can raise, for all
- * sockets. */
+/* Opens the datagram socket. SO_RCVBUF is not set: for AF_UNIX datagrams Linux charges the sender,
+ * and the queue is limited by the number of datagrams (net.unix.max_dgram_qlen), which only root
+ * can raise, and only for all sockets. */
 static int open_socket(struct mark_receiver *r, struct err *err)
 {
     const int on = 1;
@@ -444,8 +453,8 @@ static void remove_peer(struct mark_receiver *r, size_t at)
     memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof r->peers[0]);
 }
 
-/* Sends a request. The path always ends in NUL, although Linux would accept one of exactly
- * sun_path's size without NUL. */
+/* Sends a request to a peer. The path always ends in NUL, although Linux would accept a path that
+ * fills sun_path without one. */
 static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                     size_t len)
 {

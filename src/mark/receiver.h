@@ -1,4 +1,5 @@
-/* The datagram socket of a job, which receives marks and sends requests. */
+/* The datagram socket on which ebb receives a job's marks and from which it sends requests to the
+ * job. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,46 +12,48 @@ struct err;
 struct loop;
 struct mark_receiver;
 
-/* Called on the loop for each valid mark, including acknowledgements and hellos. The mark's text
- * is valid during the call. The callback may send requests, but must not free the receiver. */
+/* Called from the event loop for each valid mark, including acknowledgements and hellos. The mark's
+ * text is valid only during the call. The callback may send requests, but must not free the
+ * receiver. */
 typedef void mark_fn(void *user, const struct mark *mark);
 
-/* Creates a private folder (0700) and the socket in it, under the first of $XDG_RUNTIME_DIR,
- * $TMPDIR and /tmp that is writable and short enough for a socket address. */
+/* Creates a private folder (0700) and the socket in it. The folder's parent is the first of
+ * $XDG_RUNTIME_DIR, $TMPDIR and /tmp that is writable and short enough for a socket address. */
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err);
-/* Removes the folder with all files of the job in it, and the folders beside it whose ebb was
+/* Removes the folder with all files of the job in it, and neighbouring folders whose ebb was
  * killed. R may be NULL. */
 void mark_receiver_free(struct mark_receiver *r);
-/* Removes FOLDER; called by a process that outlives the receiver. If ebb did not make the folder,
+/* Removes FOLDER. Called by a process that outlives the receiver. If ebb did not create the folder,
  * only sockets and links in it are removed. */
 void mark_folder_remove(const char *folder);
-/* Removes FOLDER if ebb made it and no process listens there any more. */
+/* Removes FOLDER if ebb created it and no process listens there any more. */
 void mark_folder_remove_abandoned(const char *folder);
 const char *mark_receiver_path(const struct mark_receiver *r); /* for EBB_SOCKET */
-/* The folder, for a process that outlives the receiver and removes it. */
+/* Path of the folder, for a process that outlives the receiver and removes it. */
 const char *mark_receiver_folder(const struct mark_receiver *r);
 
 struct mark_receiver_stats {
     uint64_t received;
-    uint64_t bad; /* dropped because invalid, too long, or from another user (unless we are root) */
+    /* marks dropped because they were invalid, too long, or from another user (unless we are
+     * root) */
+    uint64_t bad;
 };
 void mark_receiver_stats(const struct mark_receiver *r, struct mark_receiver_stats *ret);
 
-/* A process that sent a hello with a usable REPLY (absolute, short enough, not our own socket) and
- * can receive requests. A second hello of the same process replaces the first. Beyond the maximum,
- * a hello is still a mark, but adds no peer. */
+/* A process that can receive requests: it sent a hello with a usable REPLY (an absolute path, short
+ * enough, not our own socket). A second hello of the same process replaces the first. Above
+ * MARK_PEERS_MAX, a hello is still recorded as a mark but adds no peer. */
 enum { MARK_PEERS_MAX = 1024 };
 struct mark_peer {
-    int32_t pid;    /* 0: unknown to the kernel (another pid namespace) */
+    int32_t pid;    /* pid of the sender; 0 if it is in another pid namespace */
     int64_t rank;   /* -1: not sent */
-    bool is_worker; /* ROLE=worker: receives no requests */
+    bool is_worker; /* the hello had ROLE=worker, so the process receives no requests */
     char reply[108];
 };
 size_t mark_receiver_peers(const struct mark_receiver *r, const struct mark_peer **ret);
 
-/* Sends "WHAT=ID
- * " (CHECKPOINT, CENSUS, STOP) to every rank that sent a hello. Returns the number of ranks
- * reached. A peer whose socket no longer exists is removed; one whose queue is full is kept, but
- * not counted. Never blocks, never allocates. */
+/* Sends "WHAT=ID\n" (WHAT is CHECKPOINT, CENSUS or STOP) to every rank that sent a hello. Returns
+ * the number of ranks reached. A peer whose socket no longer exists is removed; a peer whose queue
+ * is full is kept but not counted. Never blocks, never allocates. */
 int mark_receiver_request(struct mark_receiver *r, const char *what, uint64_t id);

@@ -1,4 +1,4 @@
-/* Splits a mark that stands for several steps. */
+/* Splits a mark that reports several steps into one mark per step. */
 #include "mark/row.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ size_t mark_row_length(const struct mark *m)
     return steps >= 1 && steps <= MARK_ROW_MAX && steps <= m->step ? (size_t)steps : 1;
 }
 
-/* Duration of all steps of the mark. */
+/* The duration of all steps of the mark together. */
 static uint64_t span_ns(const struct mark *m)
 {
     size_t len;
@@ -32,8 +32,8 @@ static uint64_t span_ns(const struct mark *m)
     return span < m->t_ns ? span : m->t_ns;
 }
 
-/* True if the mark of the step that is BEFORE steps before the last does not have this line. Of a
- * repeated key the first counts. */
+/* True if LINE is left out of the mark for the step that is BEFORE steps before the last. If a key
+ * is repeated, its first value counts. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
     return mark_line_is(line, "STEPS") || mark_line_is(line, "SECONDS") ||
@@ -52,7 +52,7 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
     if (before > 0)
         one.has &= ~(uint32_t)MARK_HAS_EPOCH;
     while (mark_next(m, &at, &line)) {
-        /* at most as long as the number of the last step, so it fits if M's text did */
+        /* the number is not longer than that of the last step, so it fits if M's text did */
         char number[32];
         const char *from = line.key;
         size_t len = (size_t)(line.value + line.value_len - line.key);

@@ -1,5 +1,5 @@
-/* Splits a mark for several consecutive steps (STEPS=20) into single marks. Fast jobs send one
- * datagram instead of twenty, and code that reads marks need not know. */
+/* Splits a mark that reports several consecutive steps (STEPS=20) into single marks. Fast jobs send
+ * one datagram instead of twenty, and code that reads marks sees single steps only. */
 #pragma once
 
 #include <stddef.h>
@@ -8,12 +8,12 @@
 
 enum { MARK_ROW_MAX = 256 };
 
-/* The number of steps that M stands for, the last of which is STEP: the value of STEPS= in a mark
- * of kind step. 1 if STEPS= is missing, invalid, more than MARK_ROW_MAX, or more than the step's
+/* The number of steps that M reports, the last of which is STEP: the value of STEPS= in a mark of
+ * kind step. 1 if STEPS= is missing, invalid, more than MARK_ROW_MAX, or more than the step's
  * number. */
 size_t mark_row_length(const struct mark *m);
-/* Makes the mark of step I (from 0) of the LENGTH steps that M stands for, as if it had been sent
- * alone. The steps are spread evenly over SECONDS=, the last one ends at M's time. Only the last
- * has EPOCH. The text is written into TEXT. */
+/* Makes the mark of step I (from 0) of the LENGTH steps that M reports, as if it had been sent
+ * alone. The steps are spread evenly over SECONDS=, and the last one ends at M's time. Only the
+ * last one has EPOCH. The mark's text is written into TEXT. */
 void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_TEXT_MAX],
                  struct mark *ret);

@@ -1,4 +1,5 @@
-/* Durations of the newest steps: a ring, and its order statistics. */
+/* Keeps the durations of the newest steps in a ring, and computes their median and 90th
+ * percentile. */
 #include "mark/step_times.h"
 
 #include <stdlib.h>
