@@ -1,4 +1,4 @@
-/* Reads a config file: each line is parsed by the option with that name. */
+/* Reads a config file. Each line has the name of an option, whose own parser reads the value. */
 #include "options/option.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 /* Long file names are truncated, so that the error message itself fits. */
 #define PLACE "%.200s:%d"
 
-/* One parsed line; the pointers point into it. */
+/* One parsed line. The pointers point into the line's text. */
 struct setting {
     int line;
     const char *name;
-    const char *value; /* NULL: the line has no = */
+    const char *value; /* text after the "="; NULL if the line has no "=" */
 };
 
 static char *config_trim(char *s)
@@ -32,7 +32,7 @@ static char *config_trim(char *s)
     return s;
 }
 
-/* Cuts S at a # that is at its start or after a blank, but not within quotes. */
+/* Cuts S at a "#" that is at its start or after a blank, but not within quotes. */
 static void config_cut_comment(char *s)
 {
     char quote = '\0';
@@ -80,7 +80,8 @@ static int config_set_option(const struct option_desc *o, const struct setting *
     return options_give(given, o, o->name, s->value, values, err);
 }
 
-/* A setting that the command line overrides is still checked: it is parsed into SCRATCH. */
+/* A setting that the command line overrides is still checked: it is parsed into SCRATCH and
+ * discarded. */
 static int config_take_setting(const struct options_config *c, const struct setting *s, int *lines,
                                void *scratch, struct err *err)
 {
@@ -106,7 +107,7 @@ static int config_take_setting(const struct options_config *c, const struct sett
     return 0;
 }
 
-/* False: the line is empty. */
+/* Splits a line into name and value. Returns false if the line is empty. */
 static bool config_split_line(char *line, struct setting *ret)
 {
     config_cut_comment(line);

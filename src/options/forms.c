@@ -1,4 +1,4 @@
-/* Writes given options as arguments of a command line and as JSON. */
+/* Converts the options that were given to command-line arguments and to JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@ size_t options_put_argv(struct buf *out, const struct options_given *given)
 {
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
-        /* joined by "=", so that a value may start with a dash */
+        /* name and value are joined by "=", because a value may start with a dash */
         buf_printf(out, "--%s%s", g->option->name, g->text ? "=" : "");
         buf_add_str(out, g->text ? g->text : "");
         buf_add_byte(out, '\0');

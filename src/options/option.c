@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/quantity.h"
 
-enum { WORD_MAX = 48 }; /* longer words are not compared */
+enum { WORD_MAX = 48 }; /* longer words are not compared when a similar name is searched */
 
 struct option_text {
     struct option_text *next;
@@ -50,7 +50,8 @@ const char *option_nearest(const char *word, const char *const *words, size_t co
 {
     const char *best = NULL;
     size_t len = strlen(word);
-    size_t best_distance = len < 3 ? 2 : len < 9 ? 3 : 4; /* the distance must be below this */
+    /* a word must be closer than this to be suggested */
+    size_t best_distance = len < 3 ? 2 : len < 9 ? 3 : 4;
     if (len < 2 || len > WORD_MAX)
         return NULL;
     for (size_t i = 0; i < count; i++) {
@@ -143,7 +144,7 @@ static int option_add_text(const char *what, const char *text, struct option_tex
     return 0;
 }
 
-/* The value may point into TEXT. */
+/* Parses TEXT into the option's value, which may point into TEXT. */
 static int option_set(const struct option_desc *o, const char *what, const char *text, void *values,
                       struct err *err)
 {

@@ -1,5 +1,5 @@
-/* Options as a table, for command lines, config files, requests, help, the manual page and
- * completions. */
+/* Options as tables, used for command lines, config files, requests, help texts, the manual page
+ * and shell completions. */
 #pragma once
 
 #include <jansson.h>
@@ -13,21 +13,23 @@ struct err;
 enum option_type {
     OPTION_FLAG,     /* bool */
     OPTION_TEXT,     /* const char * */
-    OPTION_TEXTS,    /* struct option_texts: may be given several times */
+    OPTION_TEXTS,    /* struct option_texts; the option may be given several times */
     OPTION_DURATION, /* uint64_t nanoseconds */
-    OPTION_SECONDS,  /* double, in seconds */
+    OPTION_SECONDS,  /* double, a number of seconds */
     OPTION_SIZE,     /* struct quantity_size */
-    OPTION_BYTES,    /* uint64_t: a size in bytes, without shares */
+    OPTION_BYTES,    /* uint64_t, a size in bytes; percentages are refused */
     OPTION_INT,      /* int64_t */
-    OPTION_PATH,     /* const char *, completed as a file name */
-    OPTION_CHOICE,   /* const char *: one of the words in ARG, "bash|zsh|fish" */
-    OPTION_PARSED,   /* filled in by the row's PARSE function */
+    OPTION_PATH,     /* const char *, which shells complete as a file name */
+    OPTION_CHOICE,   /* const char *, one of the words listed in ARG, such as "bash|zsh|fish" */
+    OPTION_PARSED,   /* any type, parsed by the row's own PARSE function */
 };
 
 enum option_scope {
-    OPTION_ANYWHERE,     /* command line, config file, request to the server */
-    OPTION_COMMAND_LINE, /* command line only */
-    OPTION_HIDDEN,       /* command line only, and not in help: used by ebb itself */
+    /* allowed on the command line, in config files and in requests to the server */
+    OPTION_ANYWHERE,
+    OPTION_COMMAND_LINE, /* allowed on the command line only */
+    /* allowed on the command line only and not shown in help, because ebb passes it to itself */
+    OPTION_HIDDEN,
 };
 
 enum { OPTION_TEXTS_MAX = 64, OPTIONS_MAX = 64 };
@@ -36,35 +38,38 @@ struct option_texts {
     size_t count;
 };
 
-/* Values of options without a default stay zeroed if they are not given. */
+/* Describes one option. A value without a default stays zeroed if the option is not given. */
 struct option_desc {
-    const char *name; /* without dashes; NULL ends the table */
+    const char *name; /* name without dashes; NULL ends the table */
     char letter;      /* short option, or 0 */
     enum option_type type;
     enum option_scope scope;
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
-    const char *help;     /* one sentence, no full stop at the end */
-    const char *fallback; /* default as written on a command line, or NULL */
-    /* bounds of numbers (durations in ms); both 0: no bounds; max 0: no upper bound */
+    const char *help;     /* help text: one sentence without a full stop */
+    const char *fallback; /* default value as a user would write it, or NULL */
+    /* bounds of a number (of a duration, in ms); both 0: no bounds; max 0: no upper bound */
     int64_t min, max;
-    size_t offset;       /* of the value in the struct of values */
-    const char *heading; /* title of the group that this option starts; NULL: no new group */
-    /* For OPTION_PARSED: fills in AT. 0, or -errno and an error that starts with WHAT. */
+    size_t offset;       /* offset of the value in the struct of values */
+    const char *heading; /* title of the group of options that starts here, or NULL */
+    /* For OPTION_PARSED: parses TEXT into the value at AT. Returns 0, or -errno and an error
+     * message that starts with WHAT. */
     int (*parse)(const char *what, const char *text, void *at, struct err *err);
 };
 
-/* A row of a table: OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(…), .help = "…", …). */
+/* Writes one row of a table: OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(…), .help =
+ * "…", …). */
 #define OPTION_ROW(letter_, name_, type_, arg_, offset_, ...)                                      \
     {                                                                                              \
         .letter = (letter_), .name = (name_), .type = OPTION_##type_, .arg = (arg_),               \
         .offset = (offset_), __VA_ARGS__                                                           \
     }
 
-/* The options that were given, each once, and the texts that their values point into. */
+/* One option that was given. If it was given several times, the last text counts. */
 struct option_given {
     const struct option_desc *option;
-    const char *text; /* as last written; NULL for flags */
-    int line;         /* line in the config file; 0: from the command line or a request */
+    const char *text; /* text of the value as last given; NULL for flags */
+    /* line number in the config file; 0 if the option came from the command line or a request */
+    int line;
 };
 struct options_given {
     struct option_given v[OPTIONS_MAX];
@@ -74,42 +79,44 @@ struct options_given {
 void options_given_fini(struct options_given *given); /* accepts a zeroed struct */
 const struct option_given *options_find(const struct options_given *given, const char *name);
 
-/* Parses TEXT (NULL for flags) into VALUES and adds it to GIVEN. An error message starts with WHAT.
- * 0 or -errno. */
+/* Parses TEXT (NULL for flags) into VALUES and adds the option to GIVEN. An error message starts
+ * with WHAT. Returns 0 or -errno. */
 int options_give(struct options_given *given, const struct option_desc *o, const char *what,
                  const char *text, void *values, struct err *err);
-/* Sets the defaults of TABLE. */
+/* Sets every option of TABLE that has a default to it. */
 int options_fall_back(const struct option_desc *table, void *values, struct err *err);
-/* The row of that name, or NULL and an error that suggests a similar name. */
+/* Finds the row called NAME. If there is none, returns NULL and an error that suggests a similar
+ * name. */
 const struct option_desc *options_row(const struct option_desc *table, const char *name,
                                       const char *command, struct err *err);
-/* The member of WORDS most similar to WORD, or NULL. */
+/* The one of WORDS that is most similar to WORD; NULL if none is similar. */
 const char *option_nearest(const char *word, const char *const *words, size_t count);
 
 /* ---- other forms ---- */
 
-/* Appends "--name" or "--name=value" for each option, each followed by NUL. Returns their number.
- */
+/* Appends "--name" or "--name=value" for each option, each followed by NUL. Returns the number of
+ * arguments. */
 size_t options_put_argv(struct buf *out, const struct options_given *given);
-/* Reads OBJECT, which maps long names to strings, integers or, for flags, true; null and false mean
- * not given. Errors start with "options". 0, -EINVAL or -ENOMEM. */
+/* Reads options from OBJECT, which maps long names to strings, integers or, for flags, true; null
+ * and false mean not given. Error messages start with "options". Returns 0, -EINVAL or -ENOMEM. */
 int options_read_json(const struct option_desc *table, const char *command, const json_t *object,
                       struct options_given *given, void *values, struct err *err);
-/* 0, or -EINVAL and an error if a text is not UTF-8. */
+/* Adds an option to OBJECT. Returns 0, or -EINVAL and an error if its text is not UTF-8. */
 int options_put_json(json_t *object, const struct option_given *given, struct err *err);
 
-/* A config file of `name = value` lines. */
+/* How to read a config file, which consists of `name = value` lines. */
 enum { OPTIONS_CONFIG_BYTES = 64 << 10 };
 struct options_config {
-    const char *file;    /* name in error messages */
-    const char *command; /* command whose help lists the options */
+    const char *file;    /* file name for error messages */
+    const char *command; /* the command whose help lists the options, for error messages */
     const struct option_desc *table;
-    struct options_given *given; /* settings that the command line overrides are only checked */
+    /* options given on the command line: settings that they override are only checked */
+    struct options_given *given;
     void *values;
     size_t values_size;
 };
-/* Parses TEXT, which must be followed by NUL and is modified. 0, or -EINVAL and an error that
- * starts with file and line. */
+/* Parses TEXT, which must be followed by NUL and is modified. Returns 0, or -EINVAL and an error
+ * that starts with file name and line number. */
 int options_config_parse(const struct options_config *c, char *text, size_t len, struct err *err);
-/* Reads and parses c->file: 0 or -errno. */
+/* Reads and parses c->file. Returns 0 or -errno. */
 int options_config_read(const struct options_config *c, struct err *err);

@@ -36,7 +36,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
     return r;
 }
 
-/* Whether a signal is unfit as a request, because it cannot be caught or has another meaning. */
+/* True if a signal cannot serve as a checkpoint request, because it cannot be caught or has another
+ * meaning. */
 static bool is_taken_signal(int signo)
 {
     static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
@@ -87,7 +88,8 @@ static int parse_restart_time(const char *what, const char *text, struct restart
     return r;
 }
 
-/* Units of size are case-insensitive, units of time are not: "5m" is five minutes. */
+/* True if UNIT is a unit of time. Units of size ignore case, units of time do not: "5m" is five
+ * minutes. */
 static bool is_time_unit(const char *unit)
 {
     return strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]);
@@ -116,7 +118,7 @@ static int parse_restart_every(const char *what, const char *text, void *at, str
     return 0;
 }
 
-/* Only checks the words; they are split when the options are complete. */
+/* Checks that the text can be split into words. The words are stored once all options are known. */
 static int run_parse_words(const char *what, const char *text, void *at, struct err *err)
 {
     char **words = NULL;
@@ -135,11 +137,11 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 
 #define AT(field) offsetof(struct run_options, field)
 #define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
-/* Refused in config files and requests. */
+/* The option is refused in config files and requests. */
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
-enum { LEAST_LIMIT = 4096 }; /* one page; smaller values such as "24" miss their unit */
+enum { LEAST_LIMIT = 4096 }; /* one page, in bytes; a smaller value such as "24" lacks its unit */
 enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
 
 const struct option_desc run_options_table[] = {
@@ -255,7 +257,7 @@ static const char *run_spell(const struct run_options *o, const struct option_gi
     return out;
 }
 
-/* OPTIONS have no effect together with AGAINST. */
+/* Options that have no effect together with option AGAINST. */
 struct clash {
     const char *against;
     const char *is, *does;
@@ -285,8 +287,8 @@ static int run_check_clash(const struct run_options *o, const struct options_giv
     const struct option_given *against = options_find(given, c->against);
     for (size_t i = 0; against && c->options[i]; i++) {
         const struct option_given *g = options_find(given, c->options[i]);
-        /* The command line overrides the config file, so it may disable options that the file sets.
-         */
+        /* Refuses options that exclude each other. The command line overrides the config file, so
+         * it may disable options that the file sets. */
         if (g && (!g->line || against->line))
             return err_set(err, -EINVAL, "%s %s, but %s %s", run_spell(o, g, a), c->is,
                            run_spell(o, against, b), c->does);
@@ -308,7 +310,7 @@ static int run_check_restarts(const struct run_options *o, const struct options_
              : 0;
 }
 
-/* Checks that VALUE of option NAME is below --limit, if that is a size. */
+/* Checks that VALUE of option NAME is below --limit, if --limit is a size. */
 static int run_check_below_limit(const struct run_options *o, const struct options_given *given,
                                  const char *name, uint64_t value, struct err *err)
 {
@@ -411,7 +413,7 @@ int run_options_put_request(json_t *request, const struct options_given *given, 
     for (size_t i = 0; i < given->count; i++) {
         const struct option_given *g = &given->v[i];
         if (options_row(run_options_table, g->option->name, "", NULL) != g->option)
-            continue; /* an option of another table */
+            continue; /* an option that belongs to another table */
         bool is_limit = strcmp(g->option->name, "limit") == 0;
         int r = options_put_json(is_limit ? request : options, g, err);
         if (r < 0)

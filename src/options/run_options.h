@@ -9,7 +9,8 @@
 #include "guard/settings.h"
 #include "options/option.h"
 
-/* Must be the first member of a command's own struct: the table's offsets refer to it. */
+/* The options of a run. This must be the first member of a command's own struct, because the
+ * table's offsets refer to it. */
 struct run_options {
     struct guard_settings guard; /* complete after run_options_complete */
     const char *resume_args, *config;
@@ -27,12 +28,12 @@ struct run_options {
 extern const struct option_desc run_options_table[];
 
 /* Reads the config file, checks for conflicts between options, and completes the settings of the
- * guard. 0, or -errno with an error. */
+ * guard. Returns 0, or -errno with an error. */
 int run_options_complete(struct run_options *o, struct options_given *given, struct err *err);
 void run_options_fini(struct run_options *o); /* accepts a zeroed struct */
 
 /* Converts to and from the keys "limit" and "options" of a request (docs/reference/api.md). Reading
- * also completes the options. */
+ * a request also completes the options. */
 int run_options_read_request(struct run_options *o, struct options_given *given,
                              const json_t *request, struct err *err);
 int run_options_put_request(json_t *request, const struct options_given *given, struct err *err);
