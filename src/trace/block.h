@@ -1,6 +1,5 @@
-/* The framing of a recording: the file header and block headers. Also used by heap histories
- * (profile/store.h), which have their own block types. The format is described in
- * docs/reference/trace-format.md. */
+/* The framing of a recording: file header and block headers. Heap histories (profile/store.h) use
+ * it with their own block types. docs/reference/trace-format.md describes the format. */
 #pragma once
 
 #include <stddef.h>
@@ -15,12 +14,12 @@ enum {
     BLOCK_MINOR = 0,
     BLOCK_FILE_HEAD_BYTES = 16,
     BLOCK_HEAD_BYTES = 32,
-    /* of the stored and of the unpacked payload; ebb never writes more */
+    /* maximum size of a payload, both stored and unpacked; ebb never writes a larger one */
     BLOCK_PAYLOAD_MAX = 16 << 20,
 };
 
 enum block_type {
-    BLOCK_HEADER = 1, /* JSON that describes the recording */
+    BLOCK_HEADER = 1, /* JSON object that describes the recording */
     BLOCK_RAW = 2,    /* records of block SEQ, starting at byte PART of its record stream */
     /* all records of block SEQ as compressed columns; replaces the RAW blocks of SEQ */
     BLOCK_SEALED = 3,
@@ -33,21 +32,22 @@ struct block_head {
     uint32_t part;
     uint32_t stored_len;
     uint32_t raw_len; /* length of the unpacked payload */
-    uint32_t crc;     /* CRC-32C of the header, with this field 0, and the payload */
+    uint32_t crc;     /* CRC-32C of the header, with this field set to 0, and the payload */
 };
 
-/* Appends a file header. MAGIC has eight bytes. */
+/* Appends a file header. MAGIC is eight bytes long. */
 void block_add_file_head(struct buf *out, const char *magic, uint16_t major, uint16_t minor);
-/* Appends a block. stored_len and crc of HEAD are ignored and computed here. */
+/* Appends a block. Computes stored_len and crc, whose values in HEAD are ignored. */
 void block_add(struct buf *out, const struct block_head *head, const void *payload, size_t len);
 
-/* 0, or -EBADMSG: not a block header, or one with impossible lengths. The CRC is not checked. */
+/* Parses a block header. Returns 0, or -EBADMSG if BYTES are not a header or its lengths are
+ * impossible. The CRC is not checked. */
 int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret);
-/* The CRC of the header alone; continue it over the payload. */
+/* The CRC of the header alone. The caller continues it over the payload. */
 uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES]);
-/* The first offset in the LEN bytes where a block header may begin (possibly truncated at the
- * end); LEN if there is none. */
+/* Finds the first offset in the LEN bytes where a block header may begin, possibly cut off at the
+ * end. Returns LEN if there is none. */
 size_t block_find(const uint8_t *bytes, size_t len);
-/* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". NULL if
- * it is text or unknown. */
+/* The kind of file that begins with BYTES: "gzip data", "a program", "a recording of ebb". Returns
+ * NULL if it is text or unknown. */
 const char *block_guess_kind(const uint8_t *bytes, size_t len);

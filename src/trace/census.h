@@ -1,4 +1,5 @@
-/* The census files of a run folder, census/NNNN-PID-STEP.json. Each process numbers its own. */
+/* The census files of a run folder, census/NNNN-PID-STEP.json. Each process numbers its own
+ * files. */
 #pragma once
 
 #include <jansson.h>
@@ -16,10 +17,10 @@ struct census_files {
     size_t count;
 };
 
-/* Lists the files in FOLDER (only those of PID unless it is 0). The list is empty if the folder is
- * unreadable. */
+/* Lists the census files in FOLDER, only those of PID unless PID is 0. The list is empty if the
+ * folder cannot be read. */
 void census_files_list(const char *folder, int32_t pid, struct census_files *ret);
 void census_files_fini(struct census_files *files);
-/* Reads a census file. The job wrote it, so it may contain anything. Returns an object, or NULL
- * with an error. */
+/* Reads a census file, which may contain anything because the job wrote it. Returns a JSON object,
+ * or NULL with an error. */
 json_t *census_file_read(const char *path, struct err *err);

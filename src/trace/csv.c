@@ -1,4 +1,4 @@
-/* Interprets the rows of foreign tables: columns, units and numbers. */
+/* Interprets the rows of a CSV table: its columns, units and numbers. */
 #include "trace/csv.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include "base/number.h"
 #include "trace/csv_table.h"
 
-/* The largest address space (five-level page tables), which no process can exceed. */
+/* The size of the largest address space (five-level page tables), which no process can exceed. */
 #define VALUE_MAX (UINT64_C(1) << 57)
 
 enum { NO_COLUMN = -1 };
@@ -43,7 +43,7 @@ static int find_column(const struct csv_table *t, const char *name)
     return similar;
 }
 
-/* Lists the column names, "t, pid, rss": as many as fit into an error message. */
+/* Lists as many column names ("t, pid, rss") as fit into an error message. */
 static const char *list_columns(const struct csv_table *t, char out[200])
 {
     size_t at = 0;
@@ -73,8 +73,8 @@ static int no_column(const struct csv_table *t, const char *name, const char *op
                    option, list_columns(t, list));
 }
 
-/* The size of a unit: "B", "byte", "bytes", or one of K, M, G, T with or without "B" or "iB", in
- * any case; 0 if the unit is unknown. */
+/* The factor of a unit: "B", "byte", "bytes", or K, M, G, T with or without "B" or "iB", in upper
+ * or lower case. 0 if the unit is unknown. */
 static uint64_t unit_named(const char *s, size_t len)
 {
     static const char letters[] = "kmgt";
@@ -116,7 +116,7 @@ static int find_value(const struct csv_table *t, const char *column, struct colu
         t->name, list_columns(t, list));
 }
 
-/* Finds a column that may be absent, unless the user named it. */
+/* Finds a column. It may be missing, unless the user asked for it by name. */
 static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
                          const char *option, int *ret, struct err *err)
 {
@@ -175,7 +175,8 @@ static int bad_cell(const struct csv_table *t, const char *name, struct span cel
                    (int)(cell.len < 60 ? cell.len : 60), cell.p, what);
 }
 
-/* Whole numbers are exact; others are rounded to the nearest byte. */
+/* Parses a value in units of UNIT bytes. Whole numbers are exact; others are rounded to the nearest
+ * byte. */
 static int parse_value(struct span cell, uint64_t unit, uint64_t *ret)
 {
     int64_t whole;
@@ -196,7 +197,7 @@ static int parse_value(struct span cell, uint64_t unit, uint64_t *ret)
     return 0;
 }
 
-/* Accepts "120", and "120.0" as pandas writes a column with missing values. */
+/* Parses a step: "120", or "120.0" as pandas writes a column with missing values. */
 static int parse_step(struct span cell, int64_t *ret)
 {
     double v;
@@ -238,7 +239,8 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
     return 0;
 }
 
-/* A positive number in one of the optional columns; 0 if it is missing or invalid. */
+/* Reads a positive number from one of the optional columns. Returns 0 if it is missing or
+ * invalid. */
 static uint64_t read_length(const struct csv_table *t, int column)
 {
     struct span cell = field(t, column);
@@ -246,7 +248,7 @@ static uint64_t read_length(const struct csv_table *t, int column)
     return cell.len > 0 && parse_step(cell, &v) == 0 ? (uint64_t)v : 0;
 }
 
-/* 1 and a row; 0 if the row has no value; -errno. */
+/* Converts a record to a row. Returns 1; 0 if the record has no value; or -errno. */
 static int read_row(const struct csv_table *t, const struct columns *c, struct csv_row *ret,
                     struct err *err)
 {
@@ -256,7 +258,7 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
         return 0; /* a blank line */
     if (t->count < c->count && !t->has_newline)
-        return 0; /* truncated: the writer was interrupted here */
+        return 0; /* a truncated line, where the writer was interrupted */
     if (t->count != c->count)
         return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
                        t->name, t->line, t->count, c->count);

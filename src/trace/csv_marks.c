@@ -1,4 +1,4 @@
-/* Reads marks from JSON lines: each object becomes a mark in the wire format. */
+/* Reads marks from JSON lines. Each object becomes a mark in the wire format. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static int bad(const struct lines *l, struct err *err, const char *why)
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", l->name, l->number, why);
 }
 
-/* 1 and a line without its newline, 0 at the end of the file, -errno. */
+/* Reads a line without its newline. Returns 1, 0 at the end of the file, or -errno. */
 static int next_line(struct lines *l, struct err *err)
 {
     int c;
@@ -57,7 +57,8 @@ static bool is_blank(const struct buf *b)
     return true;
 }
 
-/* Turns a JSON key into a key of the wire format: step → STEP, "lr-now" → LR_NOW, "2nd" → K_2ND. */
+/* Appends a JSON key as a key of the wire format: step becomes STEP, "lr-now" LR_NOW, "2nd"
+ * K_2ND. */
 static void add_key(struct buf *out, const char *key)
 {
     if (!((key[0] >= 'a' && key[0] <= 'z') || (key[0] >= 'A' && key[0] <= 'Z')))
@@ -104,7 +105,7 @@ static bool is_own_key(const char *key)
     return false;
 }
 
-/* Appends one KEY=VALUE line and checks it alone, so that the error can name the key. */
+/* Appends one KEY=VALUE line and checks it alone, so that an error message can contain the key. */
 static int add_pair(const struct lines *l, struct buf *out, const char *key, const json_t *v,
                     struct err *err)
 {
@@ -149,7 +150,8 @@ static int make_text(const struct lines *l, json_t *object, struct buf *out, str
     return r;
 }
 
-/* 1 and a mark, whose text is in OUT; 0 for an object that is not a mark; -errno. */
+/* Converts an object to a mark, whose text is in OUT. Returns 1; 0 if the object is not a mark; or
+ * -errno. */
 static int read_mark(const struct lines *l, json_t *object, struct buf *out, double *ret_t_s,
                      struct mark *ret, struct err *err)
 {

@@ -37,8 +37,8 @@ static int refuse_record(const struct csv_table *t, struct err *err, const char 
     return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s", t->name, t->line, why);
 }
 
-/* The next byte of the file. ungetc cannot return three bytes to a stream, so bytes that turn out
- * not to be a BOM are kept in the table. */
+/* Returns the next byte of the file. ungetc cannot return three bytes to a stream, so bytes that
+ * turn out not to be a BOM are kept in the table. */
 static int next_byte(struct csv_table *t)
 {
     if (!t->has_begun) {
@@ -60,7 +60,8 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
     return 0;
 }
 
-/* The position within a field. FIELD_CLOSED is after a quote that may be the closing one. */
+/* The position within a field. FIELD_CLOSED means that the last byte was a quote, which may be the
+ * closing one. */
 enum csv_state { FIELD_START, FIELD_PLAIN, FIELD_QUOTED, FIELD_CLOSED };
 
 /* Handles byte C of a field. Returns the next state, or -errno. */
@@ -125,7 +126,7 @@ int csv_open(const char *path, FILE **ret, struct err *err)
         return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
         return err_set(err, -EISDIR, "%s is a folder, not a file", path);
-    /* the kind of a pipe cannot be checked, as its bytes can be read only once */
+    /* only a regular file can be checked, because the bytes of a pipe can be read only once */
     ssize_t n = S_ISREG(st.st_mode) ? pread(fd, start, sizeof start, 0) : 0;
     const char *kind = block_guess_kind(start, n > 0 ? (size_t)n : 0);
     if (kind)

@@ -1,4 +1,4 @@
-/* Reads records and fields of a CSV file (RFC 4180), one record at a time, with bounded size. */
+/* Reads a CSV file (RFC 4180) record by record, with bounded memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,9 +20,9 @@ struct csv_field {
 
 struct csv_table {
     FILE *in;         /* borrowed */
-    const char *name; /* used in errors; borrowed */
-    uint64_t line;    /* line on which the record began, from 1 */
-    bool has_newline; /* the record ended with a newline, so it is not truncated */
+    const char *name; /* file name for error messages; not owned */
+    uint64_t line;    /* number of the line on which the record began, from 1 */
+    bool has_newline; /* the record ended with a newline, so it was not cut off */
     /* private */
     bool has_begun;
     unsigned char start[3];
@@ -35,14 +35,14 @@ struct csv_table {
 
 void csv_table_init(struct csv_table *t, FILE *in, const char *name);
 void csv_table_fini(struct csv_table *t);
-/* Reads the next record. 1 (a blank line has one empty field); 0 at the end; -EBADMSG for a NUL
- * byte, an unclosed quote, or a record or number of fields beyond the maximum; -errno on read
- * errors. Errors name the line. */
+/* Reads the next record. Returns 1 (a blank line has one empty field); 0 at the end; -EBADMSG for a
+ * NUL byte, a quote that is not closed, or too many bytes or fields; -errno on read errors. Error
+ * messages have the line number. */
 int csv_table_next(struct csv_table *t, struct err *err);
-/* Field I of the record without surrounding blanks, valid until the next record. Empty if the
- * record has fewer fields. */
+/* Returns field I of the record without surrounding blanks; empty if the record has fewer fields.
+ * Valid until the next record is read. */
 struct span csv_table_field(const struct csv_table *t, size_t i);
 
-/* Opens PATH for csv_read and csv_read_marks. Fails for folders, compressed files and unreadable
- * files. */
+/* Opens PATH for csv_read and csv_read_marks. Folders, compressed files and unreadable files are
+ * refused. */
 int csv_open(const char *path, FILE **ret, struct err *err);

@@ -17,7 +17,7 @@ static const struct {
 } fields[] = {SAMPLE_PROCESS_FIELDS(X)};
 #undef X
 
-/* The latest values of the marks. */
+/* The latest values that marks reported. */
 struct export_marks {
     bool has_step, has_epoch;
     int64_t step;
@@ -25,8 +25,8 @@ struct export_marks {
     struct buf phase; /* quoted for CSV */
 };
 
-/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL; those of a
- * hostile file may, and are truncated there. */
+/* Appends a text, quoted only if necessary. Names from the kernel contain no NUL; a hostile file's
+ * names may, and are truncated there. */
 static void csv_add_text(struct buf *out, const char *s, size_t len)
 {
     bool is_plain = true;

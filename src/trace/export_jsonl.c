@@ -1,4 +1,4 @@
-/* Exports a recording as JSON lines: all of it, in order. */
+/* Exports a whole recording, in order, as JSON lines. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const struct field gpu_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_GPU_FIELDS(X)}
 static const struct field series_fields[SAMPLE_FIELDS_MAX] = {{"value", ""}};
 
 static const struct {
-    const char *type; /* the "type" of its lines */
+    const char *type; /* the "type" of the exported lines */
     const struct field *fields;
 } entities[ENTITY_KINDS] = {
     [ENTITY_MACHINE] = {"machine", machine_fields},
@@ -87,7 +87,8 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
                p->id.start_ticks, p->ppid, p->uid, process_role_name(p->role));
     jsonl_add_string(b, p->comm, p->comm_len);
     buf_add_str(b, ",\"cmdline\":[");
-    for (size_t from = 0; from < p->cmdline_len;) { /* arguments are separated by NUL */
+    /* the arguments in cmdline are separated by NUL */
+    for (size_t from = 0; from < p->cmdline_len;) {
         size_t len = strnlen(p->cmdline + from, (size_t)p->cmdline_len - from);
         buf_add_str(b, from > 0 ? "," : "");
         jsonl_add_string(b, p->cmdline + from, len);
@@ -97,7 +98,7 @@ static void jsonl_add_process(struct export *e, const struct trace_item *item)
     jsonl_end_line(e);
 }
 
-/* The name of field I, or its number if a newer version added the field. */
+/* The name of field I; its number if a newer version added the field. */
 static const char *jsonl_field_name(const struct field *fields, unsigned i, char room[16])
 {
     snprintf(room, 16, "field_%u", i);
@@ -140,8 +141,8 @@ static void jsonl_add_row(struct export *e, uint64_t t_ns, const struct trace_ro
     jsonl_end_line(e);
 }
 
-/* Appends the key of a mark. A key that every line of the export uses itself gets the prefix
- * mark_. */
+/* Appends the key of a mark. If every exported line has a key of that name, the prefix mark_ is
+ * added. */
 static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
 {
     bool is_taken =
@@ -154,7 +155,7 @@ static void jsonl_add_mark_key(struct buf *out, const struct mark_line *line)
     buf_add_str(out, "\":");
 }
 
-/* Appends the value of a mark: numbers as numbers, everything else as text. */
+/* Appends the value of a mark. Numbers stay numbers, everything else becomes text. */
 static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
                                  const struct mark_line *line)
 {
@@ -167,7 +168,8 @@ static void jsonl_add_mark_value(struct buf *out, const struct mark *m,
         jsonl_add_string(out, line->value, line->value_len);
 }
 
-/* True if no earlier line has the same key, because a JSON object may have each key only once. */
+/* True if no earlier line of the mark has the same key, because a JSON object may have each key
+ * only once. */
 static bool jsonl_is_first(const struct mark *m, const struct mark_line *line)
 {
     struct mark_line other;
@@ -245,8 +247,8 @@ static int jsonl_add_header(struct export *e)
     return r;
 }
 
-/* Appends the damage, if there is any, so that a reader of the export knows that data are missing.
- */
+/* Appends the amount of damage, if there is any, so that a reader of the export knows that data are
+ * missing. */
 static void jsonl_add_damage(struct export *e)
 {
     struct trace_reader_damage d;

@@ -1,4 +1,4 @@
-/* Numbers and texts of an export, and buffered writing. */
+/* Formats the numbers and texts of an export, and writes them through a buffer. */
 #include "trace/export_text.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ void export_add_double(struct buf *out, double v)
         v = 0;
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
-        char *point = strpbrk(s, ","); /* the locale may use a decimal comma */
+        char *point = strpbrk(s, ","); /* replaces the decimal comma that some locales use */
         if (point)
             *point = '.';
         if (number_parse_double(s, strlen(s), &again) == 0 && !(again < v) && !(again > v))

@@ -1,4 +1,4 @@
-/* Shared by both exports: locale-independent numbers, and buffered writing. */
+/* Shared by the CSV and JSONL exports: locale-independent numbers and buffered writing. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,13 +15,14 @@ struct export
     struct trace_reader *reader;
     FILE *out;
     uint64_t start_ns;
-    struct buf buf; /* data not written yet */
+    struct buf buf; /* data that were not written yet */
 };
 /* Appends the seconds from START to T with six decimals; negative if T is earlier. */
 void export_add_seconds(struct buf *out, uint64_t t_ns, uint64_t start_ns);
-/* Appends the shortest text that parses back to V. Non-finite values become 0. */
+/* Appends the shortest text that parses back to V, or 0 if V is not finite. */
 void export_add_double(struct buf *out, double v);
-/* Writes the buffer to OUT if it is large enough, or if NOW. 0, -ENOMEM, or -errno of the write. */
+/* Writes the buffer to OUT if it is large enough, or if NOW is set. Returns 0, -ENOMEM, or -errno
+ * of the write. */
 int export_write(struct export *e, bool now);
-/* Writes and flushes the rest unless R, the result so far, is an error. Frees the buffer. */
+/* Writes and flushes the rest, unless R, the result so far, is an error. Frees the buffer. */
 int export_finish(struct export *e, int r, struct err *err);

@@ -1,4 +1,4 @@
-/* Starts new pieces of a log, and finds the piece with an offset. */
+/* Starts new pieces of a log, and finds the piece that contains an offset. */
 #include "trace/logs.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 enum {
     NAME_BYTES = 40,
     FIND_TRIES = 4,
-    /* A bound, because the job can create any number of files in its folder. */
+    /* A limit, because the job can create any number of files in its folder. */
     ENTRIES_MAX = 1 << 16,
     FOREIGN_MAX = 2 * LOGS_PIECES,
 };
@@ -30,7 +30,7 @@ struct logs {
     int dirfd;            /* borrowed */
     uint64_t piece_bytes; /* 0: no limit */
     uint64_t bytes;
-    uint64_t start[LOGS_PIECES - 1]; /* offsets of the later pieces, oldest first */
+    uint64_t start[LOGS_PIECES - 1]; /* offsets of the pieces after log.txt, oldest first */
     size_t count;
     char name[NAME_BYTES];
 };
@@ -61,14 +61,14 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
         free(l);
         return r;
     }
-    /* the file may be large, and syncing it would delay the exit of ebb */
+    /* the file is not synced, because it may be large and would delay the exit of ebb */
     sink_leave_unsynced(l->sink);
     *ret = l;
     return 0;
 }
 
-/* Starts the next piece. If the queue has no room for the switch, the current piece grows beyond
- * its size until the disk catches up. */
+/* Starts the next piece of the log. If the queue has no room for the switch, the current piece
+ * grows beyond its size until the disk catches up. */
 static int next_piece(struct logs *l)
 {
     char name[NAME_BYTES], old[NAME_BYTES];
@@ -117,7 +117,7 @@ uint64_t logs_bytes(const struct logs *l)
 uint64_t logs_on_disk(const struct logs *l)
 {
     struct sink_status status;
-    sink_status(l->sink, &status); /* queued data are counted with their overhead */
+    sink_status(l->sink, &status); /* the status counts queued data with their overhead */
     return l->bytes > status.waiting_bytes ? l->bytes - status.waiting_bytes : 0;
 }
 
@@ -142,7 +142,7 @@ int logs_close(struct logs *l, uint64_t wait_ns)
 
 /* ---- reading ---- */
 
-/* Parses the offset in a file name: "log.4096.txt" → 4096. */
+/* Parses the offset in a file name: 4096 for "log.4096.txt". */
 static bool parse_name(const char *name, uint64_t *ret)
 {
     size_t len = strlen(name);
@@ -159,8 +159,8 @@ static bool parse_name(const char *name, uint64_t *ret)
     return strcmp(name, again) == 0;
 }
 
-/* The relevant pieces: the last one that begins at or before OFFSET, the first one after OFFSET,
- * and the newest. */
+/* The pieces that a search by offset needs: the last one that begins at or before OFFSET, the first
+ * one after OFFSET, and the newest. */
 struct found {
     bool has_at, has_behind, has_any;
     uint64_t at, behind, newest;
@@ -181,7 +181,7 @@ static void consider(struct found *f, uint64_t start, uint64_t offset)
     f->has_any = true;
 }
 
-/* Lists the folder. -EMFILE: it has more entries than a log ever has. */
+/* Lists the folder. Returns -EMFILE if it has more entries than a log ever has. */
 static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
 {
     uint64_t start;
@@ -197,7 +197,7 @@ static int find_pieces(int dirfd, uint64_t offset, struct found *ret)
         pieces++;
     }
     closedir(dir);
-    /* too many entries, so the first piece may be one of those not read */
+    /* there are too many entries, so the first piece may be among those not listed */
     if (entries == ENTRIES_MAX)
         consider(ret, 0, offset);
     return pieces > FOREIGN_MAX ? -EMFILE : 0;
@@ -263,7 +263,7 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
     int r = -ENOENT;
     if (ret_end)
         *ret_end = 0;
-    /* -ENOENT: the piece was removed after the folder was listed */
+    /* -ENOENT means that the piece was removed after the folder was listed */
     for (int i = 0; r == -ENOENT && i < FIND_TRIES; i++)
         r = try_find(dirfd, offset, &piece, ret_end);
     if (r == 0)

@@ -1,4 +1,4 @@
-/* Compresses with zstd, using tables of a given size. */
+/* Compresses data with zstd, using tables of a given size. */
 #include "trace/pack.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Compresses the payload of a block into one zstd frame that has its content size. */
+/* Compresses the payload of a block into one zstd frame, which contains the size of its content. */
 #pragma once
 
 #include <stddef.h>
@@ -6,13 +6,13 @@
 
 struct buf;
 
-/* Compression level, and log2 of the window and of each table, which determine the memory. */
+/* Compression level, and log2 of the window and of each table, which determine the memory use. */
 struct pack_effort {
     int level, window_log, table_log;
 };
 
-/* Appends LEN bytes, compressed. 0 or -ENOMEM. */
+/* Compresses LEN bytes and appends the result. Returns 0 or -ENOMEM. */
 int pack_add(struct buf *out, const void *plain, size_t len, const struct pack_effort *effort);
-/* Unpacks a frame that must contain exactly RAW_LEN (not 0) bytes; the caller frees the result. 0,
- * -EBADMSG, -ENOMEM. */
+/* Unpacks a frame that must contain exactly RAW_LEN (not 0) bytes; the caller frees the result.
+ * Returns 0, -EBADMSG or -ENOMEM. */
 int pack_open(const void *stored, size_t stored_len, size_t raw_len, char **ret);

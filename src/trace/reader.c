@@ -1,4 +1,4 @@
-/* Delivers the items of a recording in order, each once. */
+/* Returns the items of a recording in order, each once. */
 #include "trace/reader.h"
 
 #include <errno.h>
@@ -25,21 +25,22 @@ struct trace_reader {
     uint64_t start_mono_ns, start_wall_ns;
 
     struct scan scan;
-    /* the RAW and SEALED blocks, sorted by seq, then SEALED before RAW, then by part */
+    /* the RAW and SEALED blocks, sorted by seq; within one seq SEALED before RAW, then by part */
     struct scan_block *order;
     size_t order_count;
     off_t seen_size;
     struct timespec seen_mtime;
 
-    /* the current position */
-    uint64_t seq;       /* the block being read; 0: before the first */
-    size_t at;          /* index in `order` of the first block with SEQ */
-    uint64_t delivered; /* records of SEQ delivered so far */
-    uint64_t skip;      /* records to skip, as they were delivered before the block was sealed */
-    uint32_t raw_at;    /* offset in the record stream of SEQ, when reading RAW */
-    size_t raw_next;    /* index in `order` of the first raw part that may still be needed */
-    bool sealed_tried;  /* the sealed forms of SEQ were tried and cannot be used */
-    bool broken;        /* nothing more can be read from SEQ */
+    /* the current position in the recording */
+    uint64_t seq;       /* number of the block being read; 0 before the first */
+    size_t at;          /* index in `order` of the first block with number SEQ */
+    uint64_t delivered; /* number of records of block SEQ that were returned so far */
+    /* number of records to skip, because they were returned before the block was sealed */
+    uint64_t skip;
+    uint32_t raw_at;   /* offset in the record stream of block SEQ, when reading RAW parts */
+    size_t raw_next;   /* index in `order` of the first raw part that may still be needed */
+    bool sealed_tried; /* the sealed forms of block SEQ were tried and cannot be used */
+    bool broken;       /* nothing more can be read from block SEQ */
     uint64_t lost_blocks;
     struct sealed *sealed; /* NULL while reading RAW */
     struct record_decoder decoder;
@@ -89,7 +90,7 @@ static int make_order(struct trace_reader *r)
     return 0;
 }
 
-/* Scans the file again if it has changed. 1: it has changed; 0: it has not. */
+/* Scans the file again if it has changed. Returns 1 if it has, else 0. */
 static int refresh(struct trace_reader *r)
 {
     struct stat st;
@@ -120,7 +121,8 @@ static bool is_of_seq(const struct trace_reader *r, size_t i)
     return i < r->order_count && r->order[i].head.seq == r->seq;
 }
 
-/* 1: a sealed form of the block was opened, at the first record that was not delivered yet. */
+/* Tries to open a sealed form of the block, at the first record that was not returned yet. Returns
+ * 1 on success. */
 static int open_sealed(struct trace_reader *r)
 {
     if (r->sealed_tried)
@@ -146,7 +148,7 @@ static int open_sealed(struct trace_reader *r)
     return 0;
 }
 
-/* 1: the raw part at the current position was loaded. */
+/* Tries to load the raw part at the current position. Returns 1 on success. */
 static int open_raw(struct trace_reader *r)
 {
     for (; is_of_seq(r, r->raw_next); r->raw_next++) {
@@ -171,7 +173,7 @@ static int open_raw(struct trace_reader *r)
 }
 
 /* True if records of the current block are lost. Raw parts after a gap cannot be decoded, because
- * each builds on the parts before it. A block of which nothing was delivered is lost as well. */
+ * each depends on the parts before it. A block without any returned record is lost as well. */
 static bool is_incomplete(const struct trace_reader *r)
 {
     if (r->seq == 0 || r->sealed)
@@ -203,8 +205,8 @@ static int next_seq(struct trace_reader *r)
     return 1;
 }
 
-/* Goes to the next block if the current one is exhausted. 1: there are records to decode; 0: not
- * now. */
+/* Goes to the next block if the current one is exhausted. Returns 1 if there are records to decode,
+ * 0 if not. */
 static int advance(struct trace_reader *r)
 {
     for (;;) {
@@ -280,7 +282,7 @@ void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damag
 
 /* ---- opening ---- */
 
-/* Names the kind of a file that is not a recording. */
+/* Describes the kind of a file that is not a recording. */
 static const char *looks_like(const uint8_t *head, size_t len)
 {
     const char *kind = block_guess_kind(head, len);
@@ -322,7 +324,7 @@ static uint64_t header_u64(const json_t *header, const char *key, bool *found)
     return n >= 0 ? (uint64_t)n : 0;
 }
 
-/* A recording with a damaged header is still readable. */
+/* Reads the header. A recording with a damaged header is still readable. */
 static int load_header(struct trace_reader *r)
 {
     for (size_t i = 0; i < r->scan.count && !r->header; i++) {
@@ -386,7 +388,7 @@ int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err)
 static int open_trace(const char *path, struct err *err)
 {
     struct stat st;
-    /* O_NONBLOCK: do not wait for the writer of a FIFO; it has no effect on files */
+    /* O_NONBLOCK avoids waiting for the writer of a FIFO; it has no effect on regular files */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         int file = openat(fd, "trace.ebb", O_RDONLY | O_CLOEXEC | O_NONBLOCK);

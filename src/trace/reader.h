@@ -15,16 +15,16 @@ struct trace_reader;
 
 enum trace_item_kind { TRACE_TICK, TRACE_PROCESS, TRACE_MARK, TRACE_NOTE, TRACE_ENTITY };
 
-/* One entity at one tick. */
+/* The readings of one process, GPU or other entity at one tick. */
 struct trace_row {
     enum sample_entity_kind kind;
     uint32_t id;
-    const struct process_info *process; /* set for ENTITY_PROCESS, where it is never NULL */
-    const char *name;                   /* name of a GPU or figure; "" if unnamed */
+    const struct process_info *process; /* never NULL for ENTITY_PROCESS; not set for other kinds */
+    const char *name;                   /* name of a GPU or series; "" if it has none */
     struct sample sample;
 };
 
-/* One item of a recording, valid until the next call. */
+/* One item of a recording, valid until the next item is read. */
 struct trace_item {
     enum trace_item_kind kind;
     uint64_t t_ns;
@@ -53,31 +53,31 @@ struct trace_item {
     };
 };
 
-/* Opens a recording. -ENOENT, -EACCES, -EISDIR…; -EBADMSG: not a recording (the error names the
- * kind of file); -EPROTONOSUPPORT: written by a newer major version. If PATH is a run folder, its
- * trace.ebb is opened. */
+/* Opens a recording. If PATH is a run folder, its trace.ebb is opened. Returns 0; -EBADMSG if the
+ * file is not a recording (the message names the kind of file); -EPROTONOSUPPORT if a newer major
+ * version wrote it; or -errno. */
 int trace_reader_open(const char *path, struct trace_reader **ret, struct err *err);
 int trace_reader_open_fd(int fd, struct trace_reader **ret,
                          struct err *err); /* takes ownership of FD */
 void trace_reader_free(struct trace_reader *r);
 
-/* The header, borrowed: an object, empty if the header is damaged. In that case the recording
- * starts with its first item, and its wall time is 0. */
+/* Returns the header as a JSON object, which the reader owns. If the header is damaged, the object
+ * is empty, the recording starts with its first item, and its wall time is 0. */
 const json_t *trace_reader_header(const struct trace_reader *r);
 uint64_t trace_reader_start_mono_ns(const struct trace_reader *r);
 uint64_t trace_reader_start_wall_ns(const struct trace_reader *r);
 
-/* 1 and an item; 0 at the end; -errno. Damaged parts are skipped and counted. If a block was lost,
- * the births and deaths in it are delivered when the next block begins. A file that is still being
- * written grows, so more items may follow the end. */
+/* Reads the next item. Returns 1; 0 at the end; or -errno. Damaged parts are skipped and counted.
+ * If a block was lost, its births and deaths are returned when the next block begins. If the file
+ * is still being written, more items may follow after the end. */
 int trace_reader_next(struct trace_reader *r, struct trace_item *ret);
 
 struct trace_reader_damage {
-    /* damaged bytes that were skipped; after a crash they may contain nothing of value */
+    /* number of damaged bytes that were skipped; after a crash they may contain nothing of value */
     uint64_t bad_bytes;
-    uint64_t cut_bytes;      /* size of an incomplete block at the end */
-    uint64_t unknown_blocks; /* blocks of a type that this version does not know */
-    /* blocks missing in the sequence or incomplete, among those read so far */
+    uint64_t cut_bytes;      /* size of an incomplete block at the end of the file */
+    uint64_t unknown_blocks; /* number of blocks of a type that this version does not know */
+    /* number of blocks read so far that are missing in the sequence or incomplete */
     uint64_t lost_blocks;
 };
 void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damage *ret);

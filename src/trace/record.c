@@ -139,7 +139,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Sorts rows by entity. They are usually in order already, so insertion sort is used. */
+/* Sorts rows by entity with an insertion sort, because they are usually in order already. */
 static void sort_rows(struct record_row *rows, size_t count)
 {
     for (size_t i = 1; i < count; i++) {

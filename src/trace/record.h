@@ -1,4 +1,4 @@
-/* The records of a block, in the format of a RAW part and of an unpacked sealed block. Private to
+/* The records of a block, in the format of a RAW part and of an unpacked sealed block. Used only in
  * trace/. */
 #pragma once
 
@@ -8,26 +8,30 @@
 #include "base/buf.h"
 #include "proc/sample.h"
 
-/* The numbers are part of the file format. */
+/* Types of records. The numbers are part of the file format. */
 enum record_type {
-    RECORD_BEGIN = 1,   /* the first record of every block: all living entities */
-    RECORD_PROCESS = 2, /* an event: kind, slot and, unless it is a death, the process */
-    RECORD_ENTITY = 3,  /* kind, id, name */
-    RECORD_MARK = 4,    /* pid, text */
-    RECORD_NOTE = 5,    /* kind, text */
-    RECORD_USE = 6,     /* kind, id: assigns the entity the next index in the rows of this block */
-    RECORD_TICK = 7,    /* rows */
+    RECORD_BEGIN = 1, /* the first record of every block, which lists all living entities */
+    /* a process event: its kind, the slot and, unless it is a death, the process */
+    RECORD_PROCESS = 2,
+    RECORD_ENTITY = 3, /* the kind, id and name of an entity */
+    RECORD_MARK = 4,   /* pid, text */
+    RECORD_NOTE = 5,   /* kind, text */
+    /* kind and id of an entity, which gets the next index in the rows of this block */
+    RECORD_USE = 6,
+    RECORD_TICK = 7, /* rows */
 };
 
 enum {
-    RECORD_ENTITIES_MAX = 65536, /* entities used in one block */
+    RECORD_ENTITIES_MAX = 65536, /* maximum number of entities in one block */
     RECORD_COLUMNS = SAMPLE_FIELDS_MAX + 1,
-    RECORD_STALE_COLUMN = SAMPLE_FIELDS_MAX, /* the stale bits are stored as one more column */
+    /* column number of the stale bits, which are stored like one more field */
+    RECORD_STALE_COLUMN = SAMPLE_FIELDS_MAX,
 };
 
-/* One entity at one tick. Only the elements of v[] with a `read` bit are set. */
+/* The readings of one entity at one tick. Only elements of v[] whose `read` bit is set are
+ * valid. */
 struct record_row {
-    uint32_t kind; /* may be a kind that this version does not know */
+    uint32_t kind; /* kind of the entity, possibly one that this version does not know */
     uint32_t id;
     uint32_t index; /* the entity's index in this block */
     uint32_t read;
@@ -35,22 +39,23 @@ struct record_row {
     uint64_t v[SAMPLE_FIELDS_MAX];
 };
 
-/* A record, valid until the next one is decoded. */
+/* A decoded record, valid until the next one is decoded. */
 struct record {
     uint32_t type;
     uint64_t t_ns;
-    struct cur body;               /* for all records but ticks */
-    const struct record_row *rows; /* for ticks, sorted by kind and id */
+    struct cur body;               /* content of the record, except for ticks */
+    const struct record_row *rows; /* content of a tick, sorted by kind and id */
     size_t count;
 };
 
-/* Appends a record: type, time since the previous record, length, body. */
+/* Appends a record: its type, the time since the previous record, the length and the body. */
 void record_add(struct buf *out, uint32_t type, uint64_t dt_ns, const void *body, size_t len);
-/* Appends one row of a tick: SAMPLE as differences from LAST, which is updated. */
+/* Appends one row of a tick: the differences between SAMPLE and LAST. Updates LAST. */
 void record_add_row(struct buf *out, uint32_t index, const struct sample *sample,
                     uint64_t last[SAMPLE_FIELDS_MAX]);
 void record_add_process(struct buf *out, const struct process_info *info);
-/* -EBADMSG leaves *ret untouched. An unknown role becomes ROLE_OTHER. */
+/* Decodes a process. An unknown role becomes ROLE_OTHER. Returns 0, or -EBADMSG with *ret
+ * untouched. */
 int record_get_process(struct cur *c, struct process_info *ret);
 
 /* A zeroed decoder is at the beginning of a block. */
@@ -66,6 +71,8 @@ struct record_decoder {
 };
 
 void record_decoder_fini(struct record_decoder *d);
-void record_decoder_restart(struct record_decoder *d); /* does not free memory */
-/* 1 and a record, 0 at the end, -EBADMSG, -ENOMEM. USE records are handled internally. */
+/* goes to the beginning of a block and keeps the memory */
+void record_decoder_restart(struct record_decoder *d);
+/* Decodes the next record. Returns 1, 0 at the end, -EBADMSG or -ENOMEM. USE records are processed
+ * internally and not returned. */
 int record_decode(struct record_decoder *d, struct cur *c, struct record *ret);

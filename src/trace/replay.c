@@ -1,4 +1,4 @@
-/* Converts records to items, and tracks the entities and last readings that records update. */
+/* Converts records to items. Tracks the entities and last readings that records refer to. */
 #include "trace/replay.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool alive;                   /* for processes only */
-    bool seen;                    /* listed at the beginning of this block */
-    struct process_info *process; /* NULL until an event described it */
+    bool alive;                   /* processes only: false after its death */
+    bool seen;                    /* the entity is listed at the beginning of this block */
+    struct process_info *process; /* NULL until an event has described the process */
     char *name;                   /* NULL if unnamed */
     struct sample sample;
 };
@@ -22,7 +22,7 @@ struct replay_entity {
  * block. */
 struct replay_pending {
     struct replay_entity *entity;
-    enum process_event_kind event; /* for processes only */
+    enum process_event_kind event; /* processes only: the kind of event */
 };
 
 /* ---- entities ---- */
@@ -45,8 +45,8 @@ static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, 
     return numbers_get(&r->map, replay_key(kind, id), &i) ? r->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. 0, -ENOMEM, or -EBADMSG if there are more than any recording of ebb
- * has. */
+/* Finds or adds an entity. Returns 0, -ENOMEM, or -EBADMSG if there are more entities than any
+ * valid recording has. */
 static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct replay_entity **ret)
 {
     struct replay_entity *e = entity_find(r, kind, id);
@@ -70,7 +70,7 @@ static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct repla
     return 0;
 }
 
-/* Removes dead processes when a block begins. Until then a last sample may still follow. */
+/* Removes dead processes when a block begins. Until then their last sample may still follow. */
 static int drop_dead(struct replay *r)
 {
     size_t kept = 0;
@@ -128,7 +128,7 @@ static int push_pending(struct replay *r, struct replay_entity *e, enum process_
     return 0;
 }
 
-/* The event that was lost with a block; PROCESS_EVENTS if none was. */
+/* The event of a process that was lost with a block; PROCESS_EVENTS if there was none. */
 static enum process_event_kind missed_event(const struct replay_entity *e,
                                             const struct process_info *now)
 {
@@ -183,8 +183,8 @@ static int begin_entity(struct replay *r, struct cur *c)
     return result < 0 ? result : push_pending(r, e, PROCESS_EVENTS);
 }
 
-/* Restores the state from the list of all living entities at the beginning of a block. From here
- * on it is complete, even if earlier blocks were lost. */
+/* Restores the state from the list of all living entities at the beginning of a block. From here on
+ * the state is complete, even if earlier blocks were lost. */
 static int apply_begin(struct replay *r, const struct record *record)
 {
     struct cur c = record->body;
@@ -238,7 +238,8 @@ bool replay_pending(struct replay *r, struct trace_item *ret)
     return true;
 }
 
-/* ---- functions that turn a record into an item. 1: an item; 0: no item; -EBADMSG, -ENOMEM ---- */
+/* ---- converting one record to an item ----
+ * Each function returns 1 for an item, 0 for none, -EBADMSG or -ENOMEM. */
 
 static int apply_process(struct replay *r, const struct record *record, struct trace_item *ret)
 {
@@ -291,7 +292,8 @@ static int apply_entity(struct replay *r, const struct record *record, struct tr
     return 1;
 }
 
-/* If the mark of a later version cannot be parsed, it still has its text. */
+/* Converts a mark. If a later version wrote it and it cannot be parsed, the item still has its
+ * text. */
 static int apply_mark(const struct record *record, struct trace_item *ret)
 {
     struct cur c = record->body;
@@ -390,7 +392,7 @@ int replay_apply(struct replay *r, const struct record *record, struct trace_ite
     case RECORD_TICK:
         return apply_tick(r, record, ret);
     default:
-        return 0; /* added by a later minor version */
+        return 0; /* a type of record that a later minor version added */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Turns records into items: tracks living entities and last readings, and reconstructs the events
- * of lost blocks. Private to trace/. */
+/* Converts records to items: tracks living entities and last readings, and reconstructs the events
+ * of lost blocks. Used only in trace/. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct replay_pending;
 struct replay {
     struct replay_entity **entities;
     size_t entity_count, entity_cap;
-    struct numbers map; /* from replay_key to an index of entities */
+    struct numbers map; /* maps replay_key to an index in `entities` */
     struct replay_pending *pending;
     size_t pending_count, pending_cap, pending_at;
     uint64_t pending_t_ns;
@@ -28,9 +28,9 @@ struct replay {
 };
 
 void replay_fini(struct replay *r);
-/* 1: *ret is an item; 0: the record makes no item; -EBADMSG, -ENOMEM. Call replay_pending until it
- * returns false first. */
+/* Converts one record. Returns 1 and sets *ret; 0 if the record makes no item; -EBADMSG or -ENOMEM.
+ * Before each call, call replay_pending until it returns false. */
 int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret);
-/* Returns the next event that was lost with a block and reconstructed from the beginning of the
- * next one. False: none left. */
+/* Returns the next event that was lost with a block and was reconstructed from the beginning of the
+ * following block. Returns false if there is none left. */
 bool replay_pending(struct replay *r, struct trace_item *ret);

@@ -36,7 +36,8 @@ static int fail(struct err *err, int r, const char *path)
     }
 }
 
-/* Makes PATH absolute. "." and ".." are not removed, as other components may be links. */
+/* Makes PATH absolute. Components "." and ".." are not removed, because other components may be
+ * links. */
 static int make_absolute(const char *path, char *ret, size_t size)
 {
     AUTO_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
@@ -70,7 +71,8 @@ static int make_folder(struct rundir *dir)
     if (dir->fd >= 0)
         return 0;
     int r = -errno;
-    rmdir(dir->path); /* created by us but unusable, for instance because of umask 777 */
+    /* we created the folder but cannot use it, for instance because of umask 777 */
+    rmdir(dir->path);
     return r;
 }
 
@@ -83,7 +85,7 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
         memcpy(ret, "run", sizeof "run");
-    if (ret[0] == '-') /* every tool would take a leading dash for an option */
+    if (ret[0] == '-') /* other programs would take a leading dash for an option */
         ret[0] = '_';
 }
 
@@ -100,7 +102,8 @@ static void point_latest(const struct rundir *dir)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
-    unlinkat(runs, temporary, 0); /* may be left over from a killed run whose pid was reused */
+    /* the temporary link may be left over from a killed run whose pid was reused */
+    unlinkat(runs, temporary, 0);
     if (symlinkat(base, runs, temporary) < 0)
         return;
     if (renameat(runs, temporary, runs, "latest") < 0)
@@ -175,7 +178,8 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
     return r;
 }
 
-/* 1: signed with FOLDER_ID; 0: signed with another id or not at all; -errno. */
+/* Checks the signature of the folder. Returns 1 if it is FOLDER_ID; 0 if it is another id or
+ * missing; or -errno. */
 static int is_signed_with(int dir, const char *folder_id)
 {
     char target[RUNDIR_ID_MAX + 1];
@@ -201,14 +205,14 @@ int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
 
 void rundir_fini(struct rundir *dir)
 {
-    if (dir->fd >= 0 && dir->path[0]) /* a zeroed struct has no fd */
+    if (dir->fd >= 0 && dir->path[0]) /* in a zeroed struct, fd is 0 but was never opened */
         close(dir->fd);
     dir->fd = -1;
     dir->path[0] = '\0';
 }
 
-/* Renames a folder called run.json, which a job may have created. A file cannot be renamed over a
- * folder. */
+/* Renames a folder called run.json, which a job may have created, because a file cannot be renamed
+ * over a folder. */
 static void move_folder_aside(int dir)
 {
     char random[17], name[64];

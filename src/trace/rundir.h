@@ -1,4 +1,4 @@
-/* The folder of a run, ebb-runs/NAME-DATE/, with trace.ebb, log.txt and run.json. */
+/* The folder of one run, ebb-runs/NAME-DATE/, with trace.ebb, log.txt and run.json. */
 #pragma once
 
 #include <jansson.h>
@@ -11,25 +11,25 @@ struct rundir {
     char path[4096]; /* absolute */
 };
 
-/* Reduces NAME to [A-Za-z0-9._-] and at most 64 bytes. The result is never "." or ".." and has no
- * leading "-"; it is "run" if NAME is NULL or empty. */
+/* Reduces NAME to the characters [A-Za-z0-9._-] and at most 64 bytes. The result is never "." or
+ * "..", has no leading "-", and is "run" if NAME is NULL or empty. */
 enum { RUNDIR_NAME_MAX = 64 };
 void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1]);
 
 /* If PATH is given, creates exactly that folder, which must not exist yet (-EEXIST), and its
  * parents. If PATH is NULL, creates ebb-runs/NAME-YYYYMMDD-HHMMSS[-N] below the working directory
- * (local time) and points ebb-runs/latest to it; NAME is cleaned by rundir_clean_name. 0, or
- * -errno with an error that names the folder. */
+ * (local time) and points ebb-runs/latest to it; NAME is cleaned by rundir_clean_name. Returns
+ * 0, or -errno with an error that names the folder. */
 int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
                   struct err *err);
-/* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies its owner. Call it right
+/* Signs the folder with FOLDER_ID (1 to 64 characters), which identifies its owner. Call this right
  * after rundir_create: if signing fails, the empty folder is removed. */
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err);
-/* Opens the run folder PATH if it was signed with FOLDER_ID ("": if it was never signed). Symbolic
- * links are not followed. Returns an fd; -ENOENT if the folder does not exist or has another
- * owner; -errno if the signature cannot be read. */
+/* Opens the run folder PATH if it was signed with FOLDER_ID (if FOLDER_ID is "": if it was never
+ * signed). Symbolic links are not followed. Returns an fd; -ENOENT if the folder does not exist or
+ * has another owner; -errno if the signature cannot be read. */
 int rundir_open_signed(int dirfd, const char *path, const char *folder_id);
 void rundir_fini(struct rundir *dir);
-/* Replaces run.json atomically and durably, even if the job has created a folder of that name.
- * Only DIR's fd is used. */
+/* Replaces run.json atomically and durably, even if the job has created a folder of that name. Uses
+ * only the fd of DIR. */
 int rundir_write_json(const struct rundir *dir, const json_t *doc);

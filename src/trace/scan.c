@@ -1,4 +1,4 @@
-/* Scans a file block by block, and byte by byte where there is no intact block. */
+/* Scans a file block by block and, where there is no intact block, byte by byte. */
 #include "trace/scan.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ void scan_fini(struct scan *s)
     *s = (struct scan){0};
 }
 
-/* Reads LEN bytes; fewer only at the end of the file. */
+/* Reads LEN bytes at offset AT; fewer only at the end of the file. */
 static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 {
     char *p = data;
@@ -39,15 +39,15 @@ static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
 struct scanner {
     int fd;
     uint64_t size;
-    uint64_t work_left; /* how many more bytes of payload may be checked */
+    uint64_t work_left; /* how many more bytes of payloads may be checked */
     uint64_t window_at;
     size_t window_len;
-    uint8_t window[CHUNK_BYTES]; /* for finding block headers */
-    uint8_t chunk[CHUNK_BYTES];  /* for checking payloads */
+    uint8_t window[CHUNK_BYTES]; /* buffer for finding block headers */
+    uint8_t chunk[CHUNK_BYTES];  /* buffer for checking payloads */
 };
 
-/* Returns LEN or more bytes at offset AT; fewer only at the end of the file. Each byte of the file
- * is read about once, however many offsets look like a block. */
+/* Gets at least LEN bytes at offset AT; fewer only at the end of the file. Each byte of the file is
+ * read about once, however many offsets look like a block. */
 static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t **ret)
 {
     if (at < sc->window_at || at + len > sc->window_at + sc->window_len) {
@@ -69,7 +69,7 @@ static int push(struct scan *s, const struct scan_block *b)
     return 0;
 }
 
-/* 1: there is an intact block at AT; 0: there is none; -errno. */
+/* Checks whether an intact block begins at AT. Returns 1, 0 or -errno. */
 static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
 {
     const uint8_t *bytes;
@@ -80,7 +80,7 @@ static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
     if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
         return 0;
     at += BLOCK_HEAD_BYTES;
-    /* The bound stops forged headers from having most of the file checked again and again. */
+    /* work_left prevents forged headers from making us check most of the file again and again. */
     if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
         return 0;
     sc->work_left -= head.stored_len;

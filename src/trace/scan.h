@@ -1,4 +1,4 @@
-/* Finds the intact blocks of a damaged file. Used for recordings and heap histories. */
+/* Finds the intact blocks of a damaged file, which is a recording or a heap history. */
 #pragma once
 
 #include <stddef.h>
@@ -14,16 +14,16 @@ struct scan_block {
 
 /* A zeroed struct has no blocks. */
 struct scan {
-    struct scan_block *blocks; /* in the order of the file */
+    struct scan_block *blocks; /* blocks in the order of the file */
     size_t count, cap;
-    uint64_t cut_bytes; /* bytes after the last intact block */
+    uint64_t cut_bytes; /* number of bytes after the last intact block */
 };
 
 void scan_fini(struct scan *s);
-/* Finds the blocks of the whole file, and discards the result of an earlier scan. The work is
- * linear in the file's size, whatever the file contains. 0, -ENOMEM or -errno of reading. */
+/* Finds the blocks of the whole file and discards the result of an earlier scan. The time is linear
+ * in the file's size, whatever the file contains. Returns 0, -ENOMEM, or -errno of a read. */
 int scan_file(struct scan *s, int fd);
-/* Loads the payload of B and checks it again, as the file may have changed. 0, -EBADMSG, -ENOMEM.
- */
+/* Loads the payload of B and checks it again, because the file may have changed. Returns 0,
+ * -EBADMSG or -ENOMEM. */
 struct buf;
 int scan_load(int fd, const struct scan_block *b, struct buf *ret);

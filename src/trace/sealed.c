@@ -1,4 +1,4 @@
-/* Unpacks columns into records. The bytes may be hostile. */
+/* Unpacks the columns of a sealed block into records. The bytes may be hostile. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct slice {
 };
 
 struct cell {
-    uint32_t slice; /* index of its slice, sorted by kind, id and field */
+    uint32_t slice; /* index of the cell's slice; slices are sorted by kind, id and field */
     uint64_t value;
 };
 
@@ -27,7 +27,8 @@ struct sealed {
     struct slice *slices;
     size_t slice_count;
     uint64_t *times;
-    uint32_t *starts; /* the cells of tick i are [starts[i], starts[i + 1]) */
+    /* the cells of tick i are those from starts[i] up to, but not including, starts[i + 1] */
+    uint32_t *starts;
     struct cell *cells;
     size_t tick_count, cell_count, tick;
     struct record_row *rows;
@@ -127,7 +128,8 @@ static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct
         x->kind = (uint32_t)kind;
         x->id = (uint32_t)id;
         x->field = (uint32_t)field;
-        /* cannot overflow, as each count is at most the number of bytes it was read from */
+        /* the sum cannot overflow, because each count is at most the number of bytes it was read
+         * from */
         cells += x->count;
     }
     if (cells != s->cell_count || cells > SEALED_CELLS_MAX)
@@ -136,7 +138,7 @@ static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct
     return 0;
 }
 
-/* Iterates over the ticks of a slice's readings. */
+/* Iterates over the ticks at which a slice has readings. */
 struct walk {
     struct cur gaps;
     uint64_t next, gap, run;
@@ -176,8 +178,8 @@ static int count_per_tick(struct sealed *s)
     return 0;
 }
 
-/* Sorts the cells by tick. Filling moves each start to the position of the next one; the starts
- * are moved back at the end. */
+/* Sorts the cells by tick. Filling advances each start to the position of the next; the starts are
+ * moved back at the end. */
 static int scatter(struct sealed *s)
 {
     for (size_t i = 0; i < s->slice_count; i++) {

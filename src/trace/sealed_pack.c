@@ -1,4 +1,4 @@
-/* Transposes records into columns and packs them. */
+/* Transposes records into columns and compresses them. */
 #include "trace/sealed.h"
 
 #include <errno.h>
@@ -6,18 +6,19 @@
 
 #include "trace/pack.h"
 
-/* The default tables of this level would take 3 MB, and save only a few permille. */
+/* zstd's default tables for this level would take 3 MB, and save only a few permille. */
 static const struct pack_effort effort = {.level = 6, .window_log = 18, .table_log = 16};
 
 /* One column: all readings of one field of one entity, with their ticks. */
 struct column {
     uint32_t kind, id, field;
-    uint32_t count, at; /* the column's cells are [at, at + count) */
+    /* the column's cells are those from `at` up to, but not including, `at + count` */
+    uint32_t count, at;
 };
 
 struct packer {
     struct record_decoder decoder;
-    struct column *columns; /* in order of entity and field while filling; sorted later */
+    struct column *columns; /* ordered by entity and field while they are filled; sorted later */
     size_t column_count;
     uint32_t *ticks;  /* one per cell */
     uint64_t *values; /* one per cell */
@@ -86,7 +87,7 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        c->count = 0; /* incremented again while filling */
+        c->count = 0; /* counted again while the cells are filled in */
     }
     return e;
 }
@@ -98,8 +99,8 @@ static void put_cell(struct packer *p, struct column *c, uint64_t value)
     c->count++;
 }
 
-/* Writes the change of the time between ticks. The time hardly changes, so this takes the fewest
- * bytes. */
+/* Writes the change of the interval between ticks. The interval hardly changes, so this takes the
+ * fewest bytes. */
 static void put_tick(struct packer *p, const struct record *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -153,11 +154,11 @@ static int compare_columns(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Writes the ticks of the readings as runs of equal distance: (distance - 1, length). */
+/* Writes the ticks of the readings as runs of equal distance: pairs of (distance - 1, length). */
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* so that tick 0 has distance 1 */
+    uint32_t before = UINT32_MAX; /* makes the distance of tick 0 equal to 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)
@@ -169,8 +170,8 @@ static void put_gaps(struct packer *p, const struct column *c)
     }
 }
 
-/* Writes the differences of the values. Values from the kernel are whole pages or kilobytes, so
- * their common trailing zero bits are stored once. */
+/* Writes the differences between successive values. Values from the kernel are whole pages or
+ * kilobytes, so their common trailing zero bits are stored once. */
 static unsigned put_deltas(struct packer *p, const struct column *c)
 {
     const uint64_t *v = p->values + c->at;

@@ -1,4 +1,4 @@
-/* The thread that writes a file, its queue, and the handling of write errors. */
+/* The thread that writes a file, its queue, and its handling of write errors. */
 #include "trace/sink.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@
 enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
 
 enum { NAME_BYTES = 64 };
-/* The arguments of OP_TURN. */
+/* The arguments of the operation OP_TURN. */
 struct turn {
-    int dir_fd; /* a duplicate that this struct owns */
+    int dir_fd; /* a duplicate fd, which this struct owns */
     char name[NAME_BYTES], old[NAME_BYTES];
 };
 
@@ -31,13 +31,13 @@ struct op {
     char data[];
 };
 
-/* State shared by the owner and the thread. Dropping the last reference frees it. */
+/* State shared by the owner and the writing thread. Dropping the last reference frees it. */
 struct shared {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* wakes the thread when there is work */
     pthread_cond_t done; /* wakes sink_wait and sink_close */
 
-    /* protected by the lock */
+    /* Fields from here on are protected by the lock. */
     unsigned refs;
     bool closing, finished, abandoned, leaves_unsynced;
     int event_fd;
@@ -47,7 +47,7 @@ struct shared {
     struct op *first, **last;
     struct sink_status status;
 
-    /* used by the thread only */
+    /* Fields from here on are used only by the thread. */
     int fd;
     bool seekable;
     uint64_t size_bytes;
@@ -98,8 +98,8 @@ static int write_at(const struct shared *sh, const char *data, size_t len, uint6
     return 0;
 }
 
-/* Truncates the file to remove a partial write. If that fails as well, the next append overwrites
- * it. */
+/* Truncates the file to remove a partial write. If truncating fails as well, the next append
+ * overwrites the partial write. */
 static void cut_to(const struct shared *sh, uint64_t size)
 {
     if (sh->seekable && ftruncate(sh->fd, (off_t)size) < 0)
@@ -119,7 +119,7 @@ static int append(struct shared *sh, const struct op *op)
     return 0;
 }
 
-/* Syncs the file. EINVAL and EROFS are not errors: a pipe or device cannot be synced. */
+/* Syncs the file. EINVAL and EROFS are ignored, because a pipe or device cannot be synced. */
 static int sync_data(const struct shared *sh)
 {
     if (fdatasync(sh->fd) < 0 && errno != EINVAL && errno != EROFS)
@@ -140,8 +140,8 @@ static int sync_if_dirty(struct shared *sh)
     return e;
 }
 
-/* Replaces the tail. Once the copy behind the tail is on disk nothing can be lost, so after a
- * later error the copy remains as the valid one. */
+/* Replaces the tail of the file. A copy is appended first: once it is on disk nothing can be lost,
+ * and after a later error the copy remains valid. */
 static int replace_tail(struct shared *sh, const struct op *op)
 {
     uint64_t tail = sh->tail_at, old = sh->size_bytes;
@@ -156,7 +156,8 @@ static int replace_tail(struct shared *sh, const struct op *op)
     sh->dirty = false;
     sh->unsynced_bytes = 0;
     sh->size_bytes = sh->tail_at = old + op->len;
-    /* written in place, it would overwrite its own copy */
+    /* If the new bytes are longer than the old tail, writing them in place would overwrite their
+     * own copy. */
     if (!sh->seekable || op->len > old - tail)
         return 0;
     e = write_at(sh, op->data, op->len, tail);
@@ -208,7 +209,7 @@ static void note_result(struct shared *sh, const struct op *op, int e)
 {
     struct sink_status *st = &sh->status;
     st->size_bytes = sh->size_bytes;
-    /* a sync without data to write does not show that the disk works */
+    /* a successful sync without new data does not show that the disk works */
     if (e < 0 || op->kind != OP_SYNC)
         st->failing = e < 0;
     if (e == 0)
@@ -319,7 +320,7 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret)
     }
     s->sh = sh;
     sh->refs++;
-    /* SIGXFSZ is blocked in the thread, so a file size limit is just EFBIG */
+    /* SIGXFSZ is blocked in the thread, so exceeding the file size limit is only an EFBIG */
     int r = thread_start(STACK_BYTES, run, sh, &s->thread);
     if (r < 0) {
         sh->refs--;
@@ -349,7 +350,8 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
-    /* if there is work, the thread is running and checks the queue again before it sleeps */
+    /* if the queue is not empty, the thread is running and checks the queue again before it
+     * sleeps */
     bool idle = !sh->first;
     *sh->last = op;
     sh->last = &op->next;
@@ -402,7 +404,7 @@ void sink_status(const struct sink *s, struct sink_status *ret)
 
 int sink_event_fd(const struct sink *s)
 {
-    return s->sh->event_fd; /* constant while S lives */
+    return s->sh->event_fd; /* the fd does not change while S exists */
 }
 
 void sink_leave_unsynced(struct sink *s)

@@ -1,5 +1,5 @@
-/* A file that is written by a thread of its own, so that a slow, full or missing disk does not
- * block the caller. Used for trace.ebb and log.txt. */
+/* A file that is written by a separate thread, so that a slow, full or missing disk does not block
+ * the caller. Used for trace.ebb and log.txt. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,46 +8,46 @@
 
 struct sink;
 
-/* Takes ownership of FD, which is closed at the end, also on failure. The file is not truncated.
- * At most MEMORY_BYTES are queued; more is refused. 0 or -errno. */
+/* Creates a sink that owns FD: it is closed at the end, also if this call fails. The file is not
+ * truncated. At most MEMORY_BYTES are queued; further data are refused. Returns 0 or -errno. */
 int sink_new(int fd, size_t memory_bytes, struct sink **ret);
 
-/* Queues a copy of LEN bytes for the end of the file. 0; -ENOBUFS if too much is queued; -ENOMEM.
- * A partial write is truncated again, so that no torn bytes remain. */
+/* Queues a copy of LEN bytes to be appended to the file. If a write fails halfway, the part that
+ * was written is removed again. Returns 0, -ENOBUFS if too much is queued, or -ENOMEM. */
 int sink_append(struct sink *s, const void *data, size_t len);
-/* Like sink_append; these bytes begin a new tail, which sink_replace_tail can replace. */
+/* Like sink_append, but these bytes begin a new tail, which sink_replace_tail can replace. */
 int sink_begin_tail(struct sink *s, const void *data, size_t len);
-/* Queues the replacement of the tail with these bytes, safe against a crash at any moment: append
- * a copy, sync, write in place, sync, truncate. A reader finds the old tail, the new bytes, or
- * both. If the new bytes are longer than the tail, they are only appended; if the disk refuses
+/* Queues the replacement of the tail by these bytes. It is safe against a crash at any moment:
+ * append a copy, sync, write in place, sync, truncate. A reader finds the old tail, the new bytes,
+ * or both. If the new bytes are longer than the tail, they are only appended; if the disk refuses
  * them, the tail remains. */
 int sink_replace_tail(struct sink *s, const void *data, size_t len);
-/* Queues a switch to the new file DIRFD/NAME; this file is closed without syncing. OLD (may be
- * NULL) is removed first. If the new file cannot be created, data are lost until the next switch.
- * Sizes in the status are those of the newest file. */
+/* Queues a switch to the new file DIRFD/NAME. The current file is closed without syncing. The file
+ * OLD (may be NULL) is removed first. If the new file cannot be created, data are lost until the
+ * next switch. Sizes in the status are those of the newest file. */
 int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
-/* Queues an fdatasync. */
+/* Queues a call of fdatasync. */
 int sink_sync(struct sink *s);
 
 struct sink_status {
-    int first_error;     /* 0 or -errno */
-    bool failing;        /* the last operation failed; the next one is tried anyway */
+    int first_error;     /* Returns 0 or -errno */
+    bool failing;        /* the last operation failed; later ones are tried anyway */
     uint64_t size_bytes; /* size of the file as written so far */
     uint64_t waiting_bytes;
     uint64_t refused_bytes; /* refused with -ENOBUFS */
-    uint64_t lost_bytes;    /* accepted, but the write failed */
+    uint64_t lost_bytes;    /* bytes that were accepted but could not be written */
     uint64_t losses;        /* number of failures, not counting a tail that was not replaced */
 };
 void sink_status(const struct sink *s, struct sink_status *ret);
-/* Waits until the queue is empty, at most WAIT_NS. 0 or -ETIMEDOUT. */
+/* Waits until the queue is empty, at most WAIT_NS. Returns 0 or -ETIMEDOUT. */
 int sink_wait(struct sink *s, uint64_t wait_ns);
-/* An eventfd that becomes readable after the first error, and when a sink_wake_below request is
- * met. */
+/* An eventfd that becomes readable after the first error, and when a request of sink_wake_below is
+ * fulfilled. */
 int sink_event_fd(const struct sink *s);
-/* Makes sink_close skip the sync and leave writing back to the kernel. */
+/* Makes sink_close skip the sync, so that the kernel writes the data back later. */
 void sink_leave_unsynced(struct sink *s);
-/* Requests one event as soon as at most BYTES are queued; immediately if that is already so. */
+/* Requests one event as soon as at most BYTES are queued, which may be at once. */
 void sink_wake_below(struct sink *s, uint64_t bytes);
-/* Waits at most WAIT_NS for the queue to drain and frees S; if the disk hangs, the thread is
- * abandoned. 0, the first error, or -ETIMEDOUT. S may be NULL. */
+/* Waits at most WAIT_NS for the queue to drain and frees S. If the disk hangs, the thread is
+ * abandoned. Returns 0, the first error, or -ETIMEDOUT. S may be NULL. */
 int sink_close(struct sink *s, uint64_t wait_ns);

@@ -1,4 +1,4 @@
-/* Collects records in the open block, and creates and closes recordings. */
+/* Creates and closes recordings, and collects records in the open block. */
 #include "trace/writer.h"
 
 #include <assert.h>
@@ -27,12 +27,13 @@
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    /* with more unwritten data no marks are accepted, so that samples have room */
+    /* while more data than this are waiting for the disk, no marks are accepted, to leave room for
+     * samples */
     BACKLOG_BYTES = 1024 * 1024,
-    BYTES_KEPT = 64 * 1024, /* memory kept allocated from one block to the next */
+    BYTES_KEPT = 64 * 1024, /* memory that stays allocated from one block to the next */
     QUEUE_BYTES = 2 * 1024 * 1024,
-    MARK_BURST_S = 8, /* size of a burst, in seconds of the budget */
-    /* the budget is halved each time this many seconds' worth of marks were written */
+    MARK_BURST_S = 8, /* maximum burst of marks, in seconds of the budget */
+    /* the budget is halved whenever this many seconds' worth of marks were written */
     MARK_HALVING_S = 4096,
 };
 #define FLUSH_NS NS_PER_S
@@ -50,8 +51,8 @@ static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kin
     return numbers_get(&w->map, entity_key(kind, id), &i) ? &w->entities[i] : NULL;
 }
 
-/* Finds or adds an entity. NULL if memory or indices ran out: the recording then lacks the entity.
- */
+/* Finds or adds an entity. Returns NULL if memory or indices ran out; the recording then lacks the
+ * entity. */
 static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
 {
     struct entity *e = entity_find(w, kind, id);
@@ -67,7 +68,7 @@ static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind
     return e;
 }
 
-/* Removes dead processes at the end of a block; until then they keep their index. */
+/* Removes dead processes at the end of a block. Until then they keep their index. */
 static void drop_dead(struct trace_writer *w)
 {
     size_t kept = 0;
@@ -81,7 +82,8 @@ static void drop_dead(struct trace_writer *w)
         }
         w->entities[kept] = *e;
         numbers_put(&w->map, entity_key(e->kind, e->id),
-                    (uint32_t)kept); /* cannot fail: the table had more entries before */
+                    /* this cannot fail, because the table had more entries before */
+                    (uint32_t)kept);
         kept++;
     }
     w->entity_count = kept;
@@ -93,7 +95,8 @@ static void put_record(struct trace_writer *w, uint64_t t_ns, enum record_type t
                        const struct buf *body)
 {
     uint64_t t = t_ns > w->t_ns ? t_ns : w->t_ns;
-    uint64_t before = w->records.len == 0 ? 0 : w->t_ns; /* the times in a block begin at 0 */
+    /* times in a block are relative to its first record, which has time 0 */
+    uint64_t before = w->records.len == 0 ? 0 : w->t_ns;
     record_add(&w->records, type, t - before, body->data, body->len);
     w->records.failed |= body->failed;
     w->t_ns = t;
@@ -153,7 +156,7 @@ void writer_count_loss(struct trace_writer *w)
     if (w->error != 0)
         return;
     w->error = -ENOBUFS;
-    /* cannot fail: the counter is at most 2 */
+    /* this write cannot fail, because the counter is at most 2 */
     (void)!write(sink_event_fd(w->sink), &one, sizeof one);
 }
 
@@ -191,7 +194,7 @@ void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_ev
 void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_entity_kind kind,
                          uint32_t id, const char *name)
 {
-    assert(kind != ENTITY_PROCESS); /* use trace_writer_process for processes */
+    assert(kind != ENTITY_PROCESS); /* processes are added with trace_writer_process */
     block_begin(w, t_ns);
     buf_clear(&w->body);
     buf_add_varint(&w->body, (uint64_t)kind);
@@ -213,8 +216,8 @@ static void add_mark(struct trace_writer *w, const struct mark *mark)
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
 }
 
-/* False while the disk is too slow. The job decides how many marks there are, but not how many
- * samples, so the remaining room is reserved for samples. */
+/* False while the disk is too slow. The job determines the number of marks, but not of samples, so
+ * the remaining room is reserved for samples. */
 static bool has_room_for_marks(const struct trace_writer *w)
 {
     size_t handed = w->handed > w->begin_len ? w->handed : w->begin_len;
@@ -222,7 +225,7 @@ static bool has_room_for_marks(const struct trace_writer *w)
            (w->records.len - handed < BACKLOG_BYTES && w->records.len - w->begin_len < ROLL_BYTES);
 }
 
-/* Deducts the mark's bytes from the budget; false if not enough is left. */
+/* Deducts the mark's bytes from the budget. Returns false if not enough is left. */
 static bool spend_budget(struct trace_writer *w, const struct mark *mark)
 {
     const uint64_t full_ns = w->options.mark_bytes_per_s * MARK_BURST_S * NS_PER_S;
@@ -335,7 +338,7 @@ void trace_writer_tick_end(struct trace_writer *w)
 {
     assert(w->in_tick);
     w->in_tick = false;
-    w->cells++; /* an empty tick counts as one */
+    w->cells++; /* a tick without readings counts as one cell */
     buf_clear(&w->body);
     buf_add_varint(&w->body, w->tick_rows);
     buf_add(&w->body, w->rows.data, w->rows.len);
@@ -374,7 +377,8 @@ static int make_header(const json_t *header, struct buf *ret)
     return ret->failed ? -ENOMEM : 0;
 }
 
-/* Writes the header at once: if that fails there is no recording, and the caller must know. */
+/* Creates the file and writes the header at once, so that the caller learns if no recording is
+ * possible. */
 static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
 {
     struct buf head = {0};

@@ -1,4 +1,4 @@
-/* Passes the open block to the disk thread, in parts while it grows and sealed when it is full. */
+/* Passes the open block to the disk thread: in parts while it grows, and sealed when it is full. */
 #include "trace/writer_private.h"
 
 #include <assert.h>
@@ -10,15 +10,16 @@
 #include "trace/sink.h"
 
 enum {
-    BLOCK_BYTES = 512 * 1024, /* blocks also fill with births and marks */
-    /* These sizes do not wait for the next flush. */
-    /* the size, without its beginning, at which a block ends in any case */
+    /* size at which a block is full, because births and marks fill it as well as cells */
+    BLOCK_BYTES = 512 * 1024,
+    /* Sizes at which the writer does not wait for the next flush. */
+    /* size at which a block ends in any case, not counting the list at its beginning */
     BLOCK_BYTES_MAX = 2 * ROLL_BYTES,
-    PART_BYTES = 256 * 1024, /* a part of this size is passed on at once */
+    PART_BYTES = 256 * 1024, /* size at which a part is passed to the disk thread at once */
 };
 #define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
 
-/* The length of the next part, which has whole records; 0 if there is no record left. */
+/* The length of the next part, which consists of whole records; 0 if no record is left. */
 static size_t next_part(const struct trace_writer *w)
 {
     size_t half = w->options.memory_bytes / 2;
@@ -60,7 +61,7 @@ static bool all_handed(const struct trace_writer *w)
 }
 
 /* Passes the next part to the disk thread. A part that was refused or lost is sent again with the
- * next, so that a short disk problem loses nothing. */
+ * next one, so that a short disk problem loses nothing. */
 static void hand_over(struct trace_writer *w)
 {
     while (!w->records.failed && !all_handed(w)) {
@@ -72,7 +73,7 @@ static void hand_over(struct trace_writer *w)
     }
 }
 
-/* Like hand_over, but waits for room in the queue until UNTIL_NS. */
+/* Like hand_over, but waits until UNTIL_NS for room in the queue. */
 static void hand_over_until(struct trace_writer *w, uint64_t until_ns)
 {
     hand_over(w);
@@ -105,8 +106,8 @@ bool writer_watch_disk(struct trace_writer *w)
     return true;
 }
 
-/* True if the block has reached TIMES its size. The size grows with the number of entities, so
- * that the list of them at the beginning remains a small part of the block. */
+/* True if the block has reached TIMES its size. The size grows with the number of entities, so that
+ * the list of entities at the beginning remains a small part of the block. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
     enum { TICKS_MIN = 32 };
@@ -116,9 +117,9 @@ static bool is_full(const struct trace_writer *w, unsigned times)
            w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
-/* Replaces the raw parts by the sealed block. If the block cannot be packed or would not be
- * smaller, the raw parts remain. If there are no raw parts, the tail of the file belongs to
- * another block. */
+/* Replaces the raw parts on disk by the sealed block. If the block cannot be packed or would not be
+ * smaller, the raw parts remain. If the block has no raw parts, the tail of the file belongs to
+ * another block and is kept. */
 static int replace_by_sealed(struct trace_writer *w)
 {
     struct buf packed = {0}, out = {0};
@@ -149,7 +150,7 @@ static void seal(struct trace_writer *w)
     writer_block_end(w);
 }
 
-/* Ends the open block as it is; the parts on disk remain readable. */
+/* Ends the open block without sealing it. Its parts on disk remain readable. */
 static void abandon(struct trace_writer *w)
 {
     if (!all_handed(w) || w->records.failed)
@@ -171,8 +172,7 @@ static void flush_patiently(struct trace_writer *w)
     writer_watch_disk(w);
 }
 
-/* Passes on parts that are due. A failing disk is tried again by the next flush, not by each
- * record. */
+/* Passes on parts that are due. If the disk fails, the next flush tries again, not each record. */
 void writer_relieve(struct trace_writer *w)
 {
     size_t grown = w->records.len - w->begin_len;
@@ -203,7 +203,7 @@ static void flush_block(struct trace_writer *w, uint64_t now_ns, bool healthy)
     hand_over(w);
     bool all = all_handed(w);
     bool stuck =
-        !all && w->handed == before; /* a record larger than the queue fits only when sealed */
+        !all && w->handed == before; /* a record larger than the queue fits only in sealed form */
     bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
     if (healthy && (all ? is_full(w, 1) || old : stuck))
         seal(w);

@@ -1,5 +1,5 @@
-/* The state of a recording being written. Used by writer.c, which collects records, and
- * writer_disk.c, which passes them to the disk thread. */
+/* The state of a recording that is being written. writer.c collects records, and writer_disk.c
+ * passes them to the disk thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,18 +13,18 @@
 
 struct sink;
 
-/* A block larger than this, without its beginning, ends as soon as the disk thread has it, and
- * accepts no marks. */
+/* A block larger than this, not counting the list at its beginning, ends as soon as the disk thread
+ * has it, and accepts no marks until then. */
 enum { ROLL_BYTES = 2 * 1024 * 1024 };
 
 struct entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool in_block; /* has an index in the rows of the open block */
+    bool in_block; /* the entity has an index in the rows of the open block */
     uint32_t number;
     uint64_t tick; /* number of the last tick with a sample */
-    struct buf
-        definition; /* the process or name, as encoded at the beginning of a block; empty: none */
+    /* the process or name as encoded at the beginning of a block; empty if there is none */
+    struct buf definition;
     uint64_t last[SAMPLE_FIELDS_MAX];
 };
 
@@ -35,11 +35,11 @@ struct trace_writer {
 
     struct entity *entities;
     size_t entity_count, entity_cap;
-    struct numbers map; /* from entity_key to an index of entities */
+    struct numbers map; /* maps entity_key to an index in `entities` */
 
     uint64_t t_ns; /* time of the last record */
     uint64_t flushed_ns;
-    uint64_t tick_t_ns, tick; /* time of the open tick; its number, from 1 */
+    uint64_t tick_t_ns, tick; /* time and number (from 1) of the open tick */
     uint64_t tick_rows;
     struct buf rows;
     struct buf body; /* scratch buffer */
@@ -48,23 +48,24 @@ struct trace_writer {
     uint64_t seq;
     uint64_t opened_ns;
     struct buf records;
-    size_t begin_len; /* length of the list of living entities at the beginning of records */
-    size_t handed;    /* length already passed to the disk thread */
+    size_t begin_len; /* length of the list of living entities at the beginning of `records` */
+    size_t handed;    /* length of the part of `records` that was passed to the disk thread */
     uint64_t cells;
     uint32_t numbers;
     bool open;
-    bool tail_begun; /* the tail of the file belongs to this block */
+    bool tail_begun; /* the tail of the file consists of parts of this block */
     bool lossy;      /* a loss in this block was already counted */
 
     bool in_tick;
-    bool unsynced;           /* data were passed on since the last sync */
-    uint64_t unsure;         /* ended blocks that may not be on disk yet */
-    uint64_t losses_seen;    /* number of the sink's losses handled so far */
-    uint64_t marks_lost;     /* lost marks not yet noted in the recording */
-    uint64_t marks_left_out; /* marks dropped because of the budget, not yet noted */
-    uint64_t mark_bytes;     /* bytes of marks so far */
-    uint64_t mark_credit_ns; /* budget left at mark_t_ns, in byte-nanoseconds */
-    uint64_t mark_t_ns;      /* 0: before the first mark */
+    bool unsynced;        /* data were passed on since the last sync */
+    uint64_t unsure;      /* number of ended blocks that may not be on disk yet */
+    uint64_t losses_seen; /* number of the sink's losses that were handled so far */
+    uint64_t marks_lost;  /* number of lost marks that are not yet noted in the recording */
+    /* number of marks dropped because of the budget and not yet noted in the recording */
+    uint64_t marks_left_out;
+    uint64_t mark_bytes;     /* size of all marks written so far */
+    uint64_t mark_credit_ns; /* budget left at mark_t_ns, in bytes times nanoseconds */
+    uint64_t mark_t_ns;      /* time of the last mark; 0 before the first */
     int error;               /* 0, or -ENOBUFS once data were dropped for lack of room */
     bool losing;             /* data were lost before the last flush */
     bool lost_lately;        /* data were lost since the last flush */
@@ -78,8 +79,8 @@ void writer_say_lost_marks(struct trace_writer *w); /* writes a note if marks we
 
 /* Keeps the size of the open block bounded between two flushes. */
 void writer_relieve(struct trace_writer *w);
-/* Handles write errors of the disk. True if everything passed on is on disk, so that the tail can
- * be replaced without risk. */
+/* Handles write errors of the disk. Returns true if all data passed on are on disk, so that the
+ * tail can be replaced without risk. */
 bool writer_watch_disk(struct trace_writer *w);
-/* Passes on the last block, and waits for the disk until UNTIL_NS at most. */
+/* Passes on the last block, and waits for the disk until UNTIL_NS at the latest. */
 void writer_close_block(struct trace_writer *w, uint64_t until_ns);
