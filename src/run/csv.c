@@ -1,5 +1,5 @@
-/* Fills a run from a table: each group of rows is a process, and its value the resident memory.
- * Rows may be in any order; marks are delivered to each group at its own pace. */
+/* Fills a run from a table. Each group of rows is a process, and its value the resident memory.
+ * Rows may be in any order; each group receives the marks up to the time of its own rows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,13 +16,13 @@
 #include "trace/csv.h"
 
 enum {
-    GROUPS_MAX = 4096,           /* groups kept at one time */
+    GROUPS_MAX = 4096,           /* maximum number of groups in memory */
     INDEX_SIZE = 4 * GROUPS_MAX, /* size of the hash table: a power of two */
     MARKS_MAX = 10 * 1000 * 1000,
-    GONE_S = 10, /* a group whose rows end this long before the table's has ended */
+    GONE_S = 10, /* a group has ended if its rows end this many seconds before the table's */
 };
 
-/* the most seconds that fit into int64_t nanoseconds, in both directions */
+/* the most seconds that fit into int64_t nanoseconds, in either direction */
 static const double span_max_s = 9e9;
 
 struct csv_group {
@@ -39,9 +39,9 @@ struct csv_group {
 
 struct csv_mark {
     double t_s;
-    size_t at; /* position in the file, which keeps the order of equal times */
+    size_t at; /* position in the file, which orders marks of equal time */
     struct mark mark;
-    char *text; /* owned; NULL: not stored */
+    char *text; /* owned text of the mark; NULL if it is not stored */
 };
 
 struct csv_run {
@@ -49,7 +49,7 @@ struct csv_run {
     const struct csv_options *options;
     struct run *run;
     struct csv_group **groups;
-    uint32_t *index; /* group number + 1; 0: empty */
+    uint32_t *index; /* hash table whose entries are group number + 1; 0 means empty */
     size_t count;
     uint32_t next_slot;
     struct csv_mark *marks;
@@ -57,7 +57,7 @@ struct csv_run {
     bool has_leader, has_any_step;
     int32_t leader; /* pid of the first process that sends a step */
     bool has_first, has_time;
-    char phase[32]; /* phase of the newest row; truncated */
+    char phase[32]; /* phase in the newest row, truncated */
     double first_t, last_t;
     double cut_t; /* later rows and marks are ignored */
     struct err *err;
@@ -108,7 +108,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* The time at which step N ended, including the marks that directly followed it: the time of the
- * last mark of a step up to N before the first of a later step. */
+ * last mark that precedes the first mark of a later step. */
 static double time_of_step(const struct csv_run *c, uint64_t n)
 {
     double cut = -HUGE_VAL;
@@ -213,7 +213,7 @@ static struct process_info group_info(const char *name, size_t len)
     return info;
 }
 
-/* Finds the group NAME or creates it. NULL: out of memory. */
+/* Finds the group NAME or creates it. Returns NULL if out of memory. */
 static struct csv_group *find_group(struct csv_run *c, const char *name, size_t len)
 {
     uint64_t hash = hash_of(name, len);
@@ -262,7 +262,7 @@ static bool concerns(const struct csv_run *c, const struct csv_group *g, const s
     return m->pid == (g->sends_steps ? g->e->info.id.pid : c->leader);
 }
 
-/* Passes the marks before T_S that G has not received yet to the observers. */
+/* Passes the marks before T_S that group G has not received yet to the observers. */
 static void deliver_marks(struct csv_run *c, struct csv_group *g, double t_s)
 {
     for (; g->next_mark < c->mark_count; g->next_mark++) {
@@ -300,8 +300,8 @@ static void add_phase(struct csv_run *c, const char *state)
     run_add_mark(c->run, &m);
 }
 
-/* Adds marks from the columns. Every process of a job repeats them, so only one process's are
- * used. */
+/* Adds marks from the step and phase columns. Every process of a job repeats them, so only those of
+ * one process are used. */
 static void add_columns(struct csv_run *c, const struct csv_row *row)
 {
     struct run *run = c->run;
@@ -405,7 +405,8 @@ static bool has_ended(const struct csv_run *c, const struct csv_group *g)
     return c->has_time && c->last_t - g->last_t > fmax(GONE_S, 3 * pace);
 }
 
-/* Passes the remaining marks to living groups, and lets groups die that ended before the table. */
+/* Passes the remaining marks to living groups, and marks groups as dead that ended before the
+ * table. */
 static void end_table(struct csv_run *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -434,7 +435,8 @@ static int csv_run_fill(struct csv_run *c)
                        "--until-step %" PRIu64 ": %s has no steps; give its marks with --marks, or "
                        "name its steps with --step-column",
                        o->until_step, c->path);
-    if (c->count == 0 && !find_group(c, "", 0)) /* the table has no rows: add an empty series */
+    /* the table has no rows, so an empty series is added */
+    if (c->count == 0 && !find_group(c, "", 0))
         return no_memory(c);
     end_table(c);
     return c->run->has_failed ? no_memory(c) : 0;

@@ -1,5 +1,5 @@
-/* Facts about a job beyond its row in the store, while it runs and at its end. The API has the
- * same keys; the server writes them, `ebb show` reads them. */
+/* Facts about a job that are not in its row of the store, while it runs and at its end. The API
+ * uses the same keys; the server writes them, `ebb show` reads them. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Reads and writes run.json, by tables of its fields. */
+/* Reads and writes run.json, driven by tables of its fields. */
 #include "run/outcome.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "version.h"
 
-/* Members are named after their keys. Absent members are null, or left out. */
+/* Members have the names of their JSON keys. Absent members are written as null, or left out. */
 #define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
 #define OR_NULL(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
 #define OR_NONE(s, m, type) CODEC_OPTION(struct s, m, #m, CODEC_##type)
@@ -347,7 +347,8 @@ int outcome_read(const json_t *doc, struct outcome *ret)
 
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret)
 {
-    enum { VALUES_MAX = 200000 }; /* a hostile document could need much more memory than MAX */
+    /* a hostile document could need far more memory than its MAX bytes */
+    enum { VALUES_MAX = 200000 };
     struct buf text = {0};
     json_t *doc = NULL;
     *ret = (struct outcome){0};

@@ -1,6 +1,6 @@
 /* run.json: the facts of a run and how it ended (docs/reference/run-json.md). The engine and the
- * supervisor fill it; views and the job server read it. The keys "verdict", "heap", "diagnosis"
- * and "spark" have types of their own and are not part of it. */
+ * supervisor write it; views and the job server read it. The keys "verdict", "heap", "diagnosis"
+ * and "spark" have types of their own and are not part of this struct. */
 #pragma once
 
 #include <jansson.h>
@@ -16,8 +16,8 @@ enum outcome_kind {
     OUTCOME_SIGNALLED,
     OUTCOME_NOT_STARTED,
     OUTCOME_LOST,
-    OUTCOME_GONE,        /* watch: the last watched process exited */
-    OUTCOME_WATCH_ENDED, /* watch: ebb was stopped before the job ended */
+    OUTCOME_GONE,        /* `ebb watch`: the last watched process exited */
+    OUTCOME_WATCH_ENDED, /* `ebb watch`: ebb was stopped before the job ended */
 };
 
 struct outcome_sample {
@@ -36,8 +36,9 @@ struct outcome_end {
     int32_t signal_number;
     bool core, outlived_supervisor;
     uint64_t left_behind;
-    char *error, *by;         /* NULL: none; also for the two below */
-    char *cause, *cause_kind; /* a sentence, and one of the words in docs/reference/run-json.md */
+    char *error, *by; /* all four texts are NULL if unknown */
+    /* cause is a sentence, cause_kind one of the words in docs/reference/run-json.md */
+    char *cause, *cause_kind;
     struct outcome_sample *last_samples;
     size_t last_sample_count;
 };
@@ -50,14 +51,14 @@ struct outcome_segment {
     bool has_first_step, has_last_step, has_checkpoint_step;
     int64_t first_step, last_step, checkpoint_step;
     uint64_t peak_bytes;
-    char *verdict; /* verdict word; NULL: none */
+    char *verdict; /* the word of the verdict, or NULL */
     struct outcome_end end;
 };
 
 /* ---- the guard, and memory returned to the machine ---- */
 
 struct outcome_event {
-    double t_s; /* since the start of the run */
+    double t_s; /* seconds since the start of the run */
     uint32_t segment;
     char act[24], trigger[24];
     char *why;
@@ -104,7 +105,8 @@ struct outcome_left {
     char *name;
     uint64_t bytes;
     bool in_use, removed;
-    bool has_is_jobs, is_jobs; /* earlier versions also listed other jobs' files */
+    /* whether the file belongs to the job; earlier versions also listed other jobs' files */
+    bool has_is_jobs, is_jobs;
 };
 
 /* ---- memory ---- */
@@ -135,7 +137,7 @@ struct outcome_process {
     int32_t pid, ppid;
     uint64_t start_ticks;
     char role[24];
-    char *name; /* not escaped, like the words of the command */
+    char *name; /* name of the process; not escaped, like the words of its command */
     char **command;
     size_t command_count;
     bool alive;
@@ -177,7 +179,7 @@ struct outcome_limit {
 
 /* ---- everything else ---- */
 
-/* Facts known at the start. */
+/* Facts that are known at the start of a run. */
 struct outcome_about {
     char *ebb, *host, *kernel, *state, *name, *run_dir, *cwd, *started;
     char **command;
@@ -223,13 +225,13 @@ struct outcome_left_list {
     size_t shm_count;
 };
 
-/* Facts measured by the engine until the end. */
+/* Facts that the engine measured until the end of a run. */
 struct outcome_measured {
     bool has_duration_s, has_interval_s, has_limit, has_tree, has_ask_bytes, has_processes_seen;
     bool has_largest, has_recording, has_marks, has_gaps, has_cost;
     double duration_s, interval_s;
     struct outcome_limit limit;
-    struct outcome_tree tree; /* the whole job; not set when a whole machine is watched */
+    struct outcome_tree tree; /* totals of the whole job; not set when a whole machine is watched */
     uint64_t ask_bytes, processes_seen, gaps;
     struct outcome_process *processes;
     size_t process_count;
@@ -259,28 +261,29 @@ struct outcome {
     struct outcome_log log;
 };
 
-/* Splits LEN bytes, with words separated by NUL as in /proc/PID/cmdline, into an array. NULL: no
- * words, or out of memory. */
+/* Splits LEN bytes, words separated by NUL as in /proc/PID/cmdline, into an array. Returns NULL if
+ * there are no words or memory ran out. */
 char **outcome_words(const char *args, size_t len, size_t *ret_count);
-double outcome_seconds(uint64_t ns); /* rounded to microseconds */
-/* Sets the facts that every run.json begins with: version, host, working folder. */
+double outcome_seconds(uint64_t ns); /* NS in seconds, rounded to microseconds */
+/* Sets the facts at the beginning of every run.json: version, host, working folder. */
 void outcome_about_start(struct outcome_about *ret, const char *name, const char *run_dir);
-void outcome_set_text(char **at, const char *text); /* frees the old text; TEXT may be NULL */
+/* replaces *AT with a copy of TEXT, which may be NULL, and frees the old text */
+void outcome_set_text(char **at, const char *text);
 
-/* Sets the keys of O in DOC and replaces existing ones. 0 or -ENOMEM. */
+/* Adds the members of O to DOC, replacing existing keys. Returns 0 or -ENOMEM. */
 int outcome_put(const struct outcome *o, json_t *doc);
 json_t *outcome_end_json(const struct outcome_end *end); /* NULL: out of memory */
-/* Kind, status and signal of a process whose wait status is STATUS. */
+/* Converts a wait status to the kind of end, exit status and signal. */
 struct outcome_end outcome_end_of_status(int status);
 json_t *outcome_event_json(const struct outcome_event *event);
 /* Reads DOC into zeroed memory. The job may have written the document, so missing and invalid
- * members are left out. 0, or -ENOMEM with nothing to free. */
+ * members are left out. Returns 0, or -ENOMEM with nothing to free. */
 int outcome_read(const json_t *doc, struct outcome *ret);
-/* Reads run.json in the folder DIRFD, at most MAX bytes; follows no link, and does not block on a
- * pipe. The caller frees both results; RET_JSON may be NULL. 0, -ENOENT, -EBADMSG or -errno; then
- * RET is zeroed. */
+/* Reads run.json in the folder DIRFD, if it has at most MAX bytes. Follows no link and does not
+ * block on a pipe. The caller frees both results; RET_JSON may be NULL. Returns 0, -ENOENT,
+ * -EBADMSG or -errno, and zeroes RET on failure. */
 int outcome_read_folder(int dirfd, size_t max, json_t **ret_json, struct outcome *ret);
 void outcome_fini(struct outcome *o);
-/* True if the memory that the job took was returned to the machine, except for a little, or if
- * that is unknown. */
+/* True if nearly all memory that the job took was returned to the machine, or if that is
+ * unknown. */
 bool outcome_is_returned(const struct outcome_returned *r);

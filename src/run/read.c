@@ -95,8 +95,8 @@ static int find_end(const char *path, const struct run_settings *options, uint64
     return r;
 }
 
-/* The job's start on the recording's clock. The wall clock may have been set in between, so a
- * start far from the recording's is ignored. */
+/* The job's start on the recording's clock. The wall clock may have been set in between, so a start
+ * time far from the recording's own is ignored. */
 static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_settings *options)
 {
     uint64_t mono_ns = trace_reader_start_mono_ns(reader);
@@ -123,7 +123,8 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     struct trace_item item;
     int r;
     while ((r = trace_reader_next(reader, &item)) > 0) {
-        if (!run->start_mono_ns && !run->table.is_imported) /* the header is damaged */
+        /* without a start time the header is damaged */
+        if (!run->start_mono_ns && !run->table.is_imported)
             run->start_mono_ns = item.t_ns;
         if (item.t_ns > until_ns) {
             run->is_cut = true;

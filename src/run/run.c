@@ -1,4 +1,4 @@
-/* Fills the model of one run. */
+/* Fills the model of one run with events, samples, marks and notes. */
 #include "run/run.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "base/json.h"
 
 enum {
-    FIRST_WIDTH_MS = 50, /* the shortest distance between samples */
-    LIVED_S = 3,         /* dead entities that lived at least this long are kept with priority */
+    FIRST_WIDTH_MS = 50, /* initial width of a bucket, the shortest distance between samples */
+    LIVED_S = 3, /* dead entities that lived at least this long are kept in preference to others */
 };
 
 #define BIT(field) (1u << (field))
@@ -95,7 +95,7 @@ void run_observe(struct run *run, struct run_observer *observer)
     run->observers = observer;
 }
 
-/* The time since the run's start; 0 for times before it. */
+/* Converts to time since the run's start; 0 for times before it. */
 static uint64_t run_clock(struct run *run, uint64_t mono_ns)
 {
     uint64_t t_ns = mono_ns > run->start_mono_ns ? mono_ns - run->start_mono_ns : 0;
@@ -116,7 +116,7 @@ static int entity_order(const struct run_entity *e, enum run_kind kind, uint32_t
     return e->kind != kind ? (e->kind > kind) - (e->kind < kind) : (e->id > id) - (e->id < id);
 }
 
-/* The index of an entity in `living`, or the index where it would be inserted. */
+/* The index of an entity in `living`, or where it would have to be inserted. */
 static size_t living_place(const struct run *run, enum run_kind kind, uint32_t id)
 {
     const struct run_entities *l = &run->living;
@@ -133,7 +133,7 @@ struct run_entity *run_find(const struct run *run, enum run_kind kind, uint32_t 
                : NULL;
 }
 
-/* Returns the existing entity, or a new one. */
+/* Returns the entity, adding it if it does not exist. */
 static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uint32_t id,
                                         uint64_t t_ns)
 {
@@ -385,7 +385,8 @@ static void sample_add(struct sample *s, unsigned field, uint64_t v)
     sample_put(s, field, (s->read & BIT(field) ? s->v[field] : 0) + v);
 }
 
-/* Fills the job's sample: totals from the machine's sample, sums over its processes and GPUs. */
+/* Computes the job's sample: totals from the machine's sample, and sums over the job's processes
+ * and GPUs. */
 static void job_sample(struct run *run, struct sample *s)
 {
     static const struct {
@@ -398,7 +399,8 @@ static void job_sample(struct run *run, struct sample *s)
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         if (run_was_read(run, &run->machine, totals[i].machine))
             sample_put(s, totals[i].job, run->machine.last.v[totals[i].machine]);
-    /* memory that remains charged after all its processes have died does not count as the job's */
+    /* memory that remains charged after all processes have died does not count as the job's
+     * memory */
     struct run_entity *const *processes;
     if (s->read & (BIT(JOB_CHARGE) | BIT(JOB_TREE)) && run_living(run, RUN_PROCESS, &processes))
         sample_put(s, JOB_MEMORY, s->v[s->read & BIT(JOB_CHARGE) ? JOB_CHARGE : JOB_TREE]);
@@ -438,8 +440,8 @@ static uint64_t mark_count_of(const struct run_mark *m, uint64_t otherwise)
     return m->has & MARK_HAS_STEP && m->step >= 0 ? (uint64_t)m->step : otherwise;
 }
 
-/* Drops every second step. Several ranks send the same steps, so all marks of a step are kept or
- * none. */
+/* Drops every second step. Several ranks send the same steps, so either all marks of a step are
+ * kept or none. */
 static void marks_thin(struct run_marks *l)
 {
     size_t n = 0;
@@ -544,7 +546,8 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    /* Count a step once: every rank sends it, and the job and the package may both send it. */
+    /* Each step is counted once: every rank sends it, and both the job and the ebb package may send
+     * it. */
     if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
         run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {

@@ -1,7 +1,7 @@
-/* The model of one run: its entities (the job, the machine, processes, GPUs, figures that the job
- * reports) with one bounded series per signal, its marks, phases, segments and notes. It is filled
- * live by the engine, or by one pass over a recording or a table; everything downstream reads it.
- * All times are nanoseconds since the run's start, also those of marks passed to observers. */
+/* The model of one run: its entities (the job, the machine, processes, GPUs, and series that the
+ * job reports) with one bounded series per signal, its marks, phases, segments and notes. The
+ * engine fills it live, or one pass over a recording or a table does; everything downstream reads
+ * it. All times are nanoseconds since the run's start, also those of marks passed to observers. */
 #pragma once
 
 #include <jansson.h>
@@ -20,18 +20,19 @@ struct run;
 
 enum run_kind { RUN_JOB, RUN_MACHINE, RUN_PROCESS, RUN_GPU, RUN_FIGURE, RUN_KINDS };
 
-/* The signals of the job. The machine, processes and GPUs use the fields of proc/sample.h. A
- * figure has one signal, number 0. */
+/* The signals of the job. The machine, processes and GPUs use the fields of proc/sample.h. A series
+ * that the job reports has one signal, number 0. */
 enum run_job_signal {
-    JOB_MEMORY,     /* the charge of its cgroup; JOB_TREE if it has none */
-    JOB_TREE,       /* memory of its processes, shared pages counted once: lower bound */
-    JOB_TREE_HIGH,  /* upper bound of the same */
-    JOB_UNIQUE,     /* sum of the unique memory of its processes */
-    JOB_RSS_SUM,    /* sum of the resident memory of its processes, shared pages counted in each */
+    JOB_MEMORY,    /* memory charged to the job's cgroup; equals JOB_TREE if it has no cgroup */
+    JOB_TREE,      /* memory of the job's processes with shared pages counted once: lower bound */
+    JOB_TREE_HIGH, /* memory of the job's processes with shared pages counted once: upper bound */
+    JOB_UNIQUE,    /* sum of the unique memory of the job's processes */
+    /* sum of the RSS of the job's processes, in which shared pages count several times */
+    JOB_RSS_SUM,
     JOB_GPU,        /* memory on all GPUs */
     JOB_LIMIT,      /* the effective limit */
     JOB_LIMIT_USED, /* memory charged against the limit, minus reclaimable memory */
-    JOB_CHARGE,     /* charge of its own cgroup, minus reclaimable memory */
+    JOB_CHARGE,     /* memory charged to the job's own cgroup, minus reclaimable memory */
     JOB_SIGNALS
 };
 
@@ -39,21 +40,23 @@ enum { RUN_NAME_MAX = 96 };
 
 struct run_entity {
     enum run_kind kind;
-    uint32_t id; /* slot of a process (never reused), index of a GPU, number of a figure */
-    char name[RUN_NAME_MAX];  /* not escaped; for a figure without "@PID" */
-    struct process_info info; /* for a process; for a figure only id.pid, 0 if unknown */
-    int32_t parent;           /* pid of the process that started it */
-    uint32_t segment;         /* the segment in which it was born, from 0 */
+    /* slot of a process (never reused), index of a GPU, or number of a reported series */
+    uint32_t id;
+    char name[RUN_NAME_MAX]; /* name, not escaped; for a reported series without "@PID" */
+    /* set for a process; for a reported series only id.pid, 0 if unknown */
+    struct process_info info;
+    int32_t parent;   /* pid of the process that started this one */
+    uint32_t segment; /* number of the segment in which the process was born, from 0 */
     bool is_dead;
     uint64_t born_ns, died_ns; /* died_ns: valid if is_dead */
-    uint64_t execed_ns;        /* when its program started: born_ns unless it called exec */
-    struct sample last;        /* the `read` bits are those of the tick at last_ns */
+    uint64_t execed_ns; /* when the process started its program: born_ns unless it called exec */
+    struct sample last; /* the last sample, with the `read` bits of the tick at last_ns */
     uint64_t last_ns;
-    uint64_t
-        peak_bytes; /* peak of signal 0; for a process, the larger of VmHWM and resident memory */
-    uint64_t gpu_peak_bytes;                  /* for a process */
-    struct series *signal[SAMPLE_FIELDS_MAX]; /* NULL: never read, or not kept */
-    void *observed;                           /* for the observer; see run_observer.forget */
+    uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
+    uint64_t gpu_peak_bytes; /* for a process */
+    /* one series per signal; NULL if it was never read or is not kept */
+    struct series *signal[SAMPLE_FIELDS_MAX];
+    void *observed; /* data of the observer; see run_observer.forget */
 };
 
 struct run_entities {
@@ -66,17 +69,18 @@ bool run_was_read(const struct run *run, const struct run_entity *e, unsigned fi
 
 struct run_mark {
     uint64_t t_ns;
-    uint64_t number; /* number among all marks of the run; orders marks of the same time */
+    /* sequence number among all marks of the run, which orders marks of the same time */
+    uint64_t number;
     enum mark_kind kind;
     int32_t pid;
     uint32_t has; /* enum mark_has */
     int64_t step, steps_per_epoch, max_steps, rank, examples, effective_batch;
     double epoch;
-    char word[24]; /* KIND of a MARK_OTHER, not escaped */
+    char word[24]; /* the KIND= of a MARK_OTHER, not escaped */
 };
 
-/* The marks of one kind. If there are too many, only those of every STRIDE-th step (or every
- * STRIDE-th mark if they have no step) are kept. */
+/* The marks of one kind. If there are too many, only the marks of every STRIDE-th step are kept
+ * (every STRIDE-th mark if they have no step). */
 struct run_marks {
     struct run_mark *at;
     size_t count, cap;
@@ -86,7 +90,7 @@ struct run_marks {
 struct run_phase {
     char name[48]; /* not escaped */
     int32_t pid;
-    bool is_open; /* the phase has not ended; until_ns is then the newest time of the run */
+    bool is_open; /* the phase has not ended, and until_ns is the newest time of the run */
     uint64_t from_ns, until_ns;
 };
 
@@ -95,31 +99,31 @@ struct run_note {
     json_t *doc; /* a JSON object */
 };
 
-/* A version that a mark reported: TORCH_VERSION=2.4.0 becomes "torch", "2.4.0". */
+/* A version that a mark reported: TORCH_VERSION=2.4.0 becomes "torch" and "2.4.0". */
 struct run_version {
     char name[64], text[64]; /* not escaped */
 };
 
 /* Summary of the dead processes of one role. */
 struct run_role {
-    uint64_t count, peak_bytes; /* peak_bytes: of the largest one */
+    uint64_t count, peak_bytes; /* number of dead processes, and the peak of the largest */
 };
 
-/* Functions that are called after the run was updated with an item. Any of them may be NULL. */
+/* Callbacks for changes of a run. Each is called after the run was updated, and any may be NULL. */
 struct run_observer {
     void *user;
-    /* On PROCESS_DIED the entity is still valid and is_dead; forget may follow at once. */
+    /* On PROCESS_DIED the entity is still valid, with is_dead set; forget may follow at once. */
     void (*process)(void *user, struct run *run, struct run_entity *e,
                     enum process_event_kind event);
-    /* Called when all entities of this tick (run->now_ns) have been sampled; see run_was_read. */
+    /* Called when all entities of the tick at run->now_ns have been sampled; see run_was_read. */
     void (*tick)(void *user, struct run *run);
     void (*mark)(void *user, struct run *run, const struct mark *mark);
     void (*note)(void *user, struct run *run, const char *kind, const char *text, size_t len);
-    /* Called before E is freed: it is dead and only larger ones are kept, or the run is being
-     * freed. */
+    /* Called before E is freed, because it is dead and only larger ones are kept, or because the
+     * run is being freed. */
     void (*forget)(void *user, struct run *run, struct run_entity *e);
-    /* Called for a table: for each row of E, after the marks in the marks file that concern E. A
-     * time before the table's first row is negative. */
+    /* Called for each row of a table, after those marks of the marks file that concern E. A time
+     * before the table's first row is negative. */
     void (*row)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
                 const struct csv_row *row);
     void (*row_mark)(void *user, struct run *run, struct run_entity *e, int64_t t_ns,
@@ -129,18 +133,20 @@ struct run_observer {
 
 /* Properties of a run that was read from a table. */
 struct run_table {
-    bool is_rows;     /* read by run_read_csv; groups that ended before the table are dead */
-    bool is_imported; /* a recording that an earlier version made from a table: no process dies */
-    bool is_by_step;  /* the table has no times, so one second per step is assumed */
-    bool is_job;      /* the groups are the processes of one job */
-    bool has_marks;   /* there is a marks file */
-    uint64_t dropped_rows; /* rows of groups beyond the maximum */
+    bool is_rows; /* run_read_csv read the table; groups that ended before the table are dead */
+    /* the run is a recording that an earlier version made from a table, in which no process dies */
+    bool is_imported;
+    bool is_by_step;       /* the table has no times, so one second per step is assumed */
+    bool is_job;           /* all groups of the table are processes of a single job */
+    bool has_marks;        /* the table comes with a file of marks */
+    uint64_t dropped_rows; /* number of rows that were dropped because there are too many groups */
 };
 
 enum {
     RUN_DEAD_LIVE = 64,
     RUN_DEAD_READ = 256,
-    RUN_FIGURES = 256, /* living figures; further ones are ignored until others die */
+    /* maximum number of living reported series; further ones are ignored until others die */
+    RUN_FIGURES = 256,
     RUN_GPUS = 64,
     RUN_PHASES = 400,
     RUN_PHASES_OPEN = 16,
@@ -150,26 +156,27 @@ enum {
 
 struct run_settings {
     uint32_t signals[RUN_KINDS]; /* one bit for each signal that is kept as a series */
-    /* number of buckets of signal 0 and of JOB_*; other signals have half as many */
+    /* number of buckets for signal 0 and for JOB_*; other signals have half as many */
     uint32_t buckets[RUN_KINDS];
-    size_t dead;             /* how many dead processes and figures to keep */
-    size_t marks;            /* how many marks of each kind to keep */
-    size_t guard_notes;      /* how many guard notes to keep, the newest */
-    uint64_t width_ns;       /* initial width of a bucket; 0: 50 ms */
-    uint64_t from_ns, to_ns; /* range of series and marks; to_ns 0: until the end */
+    size_t dead;             /* number of dead processes and reported series to keep */
+    size_t marks;            /* number of marks of each kind to keep */
+    size_t guard_notes;      /* number of guard notes to keep, which are the newest */
+    uint64_t width_ns;       /* initial width of a bucket; 0 means 50 ms */
+    uint64_t from_ns, to_ns; /* time range of series and marks; to_ns 0 means until the end */
     /* used by run_read */
-    /* when the job started, if it is known more precisely than from the recording, which begins a
-     * moment earlier; 0: unknown */
+    /* when the job started, if that is known more precisely than from the recording, which begins a
+     * moment earlier; 0 if unknown */
     uint64_t start_wall_ns;
     bool has_until, has_until_step;
-    uint64_t until_ns;      /* items after this time are not read */
-    uint64_t until_step;    /* nor items after this step and the marks that directly follow it */
-    struct csv_options csv; /* for a table */
+    uint64_t until_ns; /* items after this time are not read */
+    /* items after this step, and after the marks that directly follow it, are not read */
+    uint64_t until_step;
+    struct csv_options csv; /* how to read a table */
 };
-/* Keeps everything, for the diagnosis and the report. */
+/* Settings that keep everything, for the diagnosis and the report. */
 extern const struct run_settings run_settings_read;
-/* Keeps a series of the job's memory and of the RSS of each process, about 2 KiB each, for the
- * engine. */
+/* Settings for the engine: keep a series of the job's memory and of the RSS of each process, about
+ * 2 KiB each. */
 extern const struct run_settings run_settings_live;
 
 struct run {
@@ -177,19 +184,20 @@ struct run {
     struct run_observer *observers;
     uint64_t start_mono_ns, start_wall_ns; /* start_wall_ns is 0 if unknown */
     uint64_t now_ns;                       /* time of the newest item */
-    uint64_t tick_ns, first_tick_ns;       /* times of the newest and the first tick */
+    uint64_t tick_ns, first_tick_ns;       /* times of the newest and of the first tick */
     uint64_t ticks;
     struct run_entity job, machine;
-    struct run_entities living; /* processes, GPUs and figures, sorted by kind and id */
-    size_t hint;                /* likely index of the next sample's entity */
-    struct run_entities dead;   /* unordered */
+    /* living processes, GPUs and reported series, sorted by kind and id */
+    struct run_entities living;
+    size_t hint;              /* index at which the next sample's entity is likely to be found */
+    struct run_entities dead; /* unordered */
     uint64_t processes_seen;
     struct run_role dead_roles[ROLE_COUNT];
-    struct run_marks marks[MARK_KIND_COUNT]; /* of all kinds except SERIES, HELLO, ACK */
+    struct run_marks marks[MARK_KIND_COUNT]; /* marks of all kinds except SERIES, HELLO and ACK */
     uint64_t marks_seen;
-    uint64_t steps_seen; /* steps of the first rank, each once */
+    uint64_t steps_seen; /* number of steps of the first rank, each counted once */
     bool has_step;
-    int64_t step; /* the newest step */
+    int64_t step; /* number of the newest step */
     struct run_phase *phases;
     size_t phase_count, phases_open, phases_left_out;
     uint64_t segments[RUN_SEGMENTS]; /* times at which the job was restarted */
@@ -200,47 +208,49 @@ struct run {
     struct run_version versions[RUN_VERSIONS];
     size_t version_count;
     uint64_t gaps; /* number of "gap" notes */
-    /* for a recording */
+    /* of a recording: its header; NULL while a run is live */
     json_t *header; /* NULL: live */
-    json_t *end;    /* the note "end"; NULL: none */
-    /* of the job, as the engine recorded it; 0: use the maximum of JOB_MEMORY */
+    json_t *end;    /* content of the note "end", or NULL */
+    /* peak of the job as the engine recorded it; 0: use the maximum of JOB_MEMORY */
     uint64_t peak_bytes;
     struct run_table table;
-    bool is_cut;     /* until_ns or until_step was reached, and there was more */
-    bool has_failed; /* memory ran out, so something is missing */
+    bool is_cut;     /* reading stopped at until_ns or until_step before the end of the recording */
+    bool has_failed; /* memory ran out, so the run is incomplete */
     struct trace_reader_damage damage;
 };
 
-/* ---- filling; all times are of the monotonic clock ---- */
+/* ---- filling a run; all times are those of the monotonic clock ---- */
 
-/* OPTIONS are copied. 0 or -ENOMEM. */
+/* Creates an empty run. OPTIONS are copied. Returns 0 or -ENOMEM. */
 int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct run **ret);
 void run_free(struct run *run); /* NULL is fine */
-/* Adds an observer, which is borrowed. Call it before anything is added. */
+/* Adds an observer, which must outlive the run. Call this before anything is added to the run. */
 void run_observe(struct run *run, struct run_observer *observer);
 
-/* Adds a process event. Returns the entity; NULL if it died, was never born, or memory ran out. */
+/* Adds a process event. Returns the entity, or NULL if the process died or was never born, or
+ * memory ran out. */
 struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_event_kind event,
                                uint32_t slot, const struct process_info *info);
 void run_tick_begin(struct run *run, uint64_t mono_ns);
-/* Adds the sample of one entity. The job's signals are taken from the machine's sample. NAME is
- * the name of a GPU, or NAME@PID for a figure. */
+/* Adds the sample of one entity. The job's signals are computed from the machine's sample. NAME is
+ * the name of a GPU, or NAME@PID of a reported series. */
 void run_sample(struct run *run, enum sample_entity_kind kind, uint32_t id, const char *name,
                 const struct sample *sample);
 void run_tick_end(struct run *run);
 /* Sets one value of E at the run's tick_ns, outside a tick. Used for tables. */
 void run_add_value(struct run *run, struct run_entity *e, unsigned field, uint64_t v);
 void run_add_mark(struct run *run, const struct mark *given);
-/* Adds a note. TEXT is JSON. */
+/* Adds a note, whose TEXT is JSON. */
 void run_add_note(struct run *run, uint64_t mono_ns, const char *kind, const char *text,
                   size_t len);
 
 /* Reads a recording (a run folder or its file) or a table in one pass, with OBSERVERS (may be
- * NULL). -errno with an error; damaged parts are skipped and counted. */
+ * NULL). Damaged parts are skipped and counted. Returns 0, or -errno with an error. */
 int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err);
-bool run_is_recording(const char *path); /* by its name or content; otherwise it is a table */
-/* Reads a table for run_read: observers get rows instead of ticks. */
+/* true if the name or the content is that of a recording; otherwise the file is a table */
+bool run_is_recording(const char *path);
+/* Reads a table for run_read. Observers receive rows instead of ticks. */
 int run_read_csv(const char *path, const struct run_settings *settings,
                  struct run_observer *observers, struct run **ret, struct err *err);
 /* Frees the living entities that the caller has marked as dead, as if they had never existed. */
@@ -249,22 +259,23 @@ void run_drop_marked(struct run *run);
 /* ---- reading ---- */
 
 /* The field of a GPU that is judged: PyTorch's allocated memory if known, because its allocator
- * keeps freed memory; otherwise the driver's count. */
+ * retains freed memory; otherwise the driver's count. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* The newest value of FIELD of E. */
+/* Gets the newest value of FIELD of E. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
-/* The living process with that pid, else the one that died last; NULL if none is kept. */
+/* The living process with this pid, else the one that died last; NULL if none is kept. */
 struct run_entity *run_find_pid(const struct run *run, int32_t pid);
 struct run_entity *run_find(const struct run *run, enum run_kind kind,
-                            uint32_t id); /* living entities only */
+                            uint32_t id); /* finds a living entity; NULL if there is none */
 /* Sets *RET to the living entities of KIND, sorted by id. Returns their number. */
 size_t run_living(const struct run *run, enum run_kind kind, struct run_entity *const **ret);
 /* Sets *RET to the living and dead entities of KIND, largest peak first. Returns their number. The
  * caller frees *RET, which is NULL if memory ran out. */
 size_t run_list(const struct run *run, enum run_kind kind, struct run_entity ***ret);
-/* Peak memory of the job, from the end of the recording or its series; 0: unknown. */
+/* Peak memory of the job, from the end note of the recording or from its series; 0 if unknown. */
 uint64_t run_peak(const struct run *run);
-/* Iterates over marks of all kinds in order. Start with a zeroed cursor; NULL at the end. */
+/* Iterates over the marks of all kinds in order of time. Start with a zeroed cursor. Returns NULL
+ * at the end. */
 struct run_mark_cursor {
     size_t at[MARK_KIND_COUNT];
 };

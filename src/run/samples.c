@@ -30,14 +30,14 @@ struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, ui
         .to_ns = to_ns};
 }
 
-/* One list of values. Several series share the times. */
+/* One list of values. All columns share the same times. */
 struct samples_column {
     const char *key;
     const struct series *series;
     bool is_min;
 };
 
-/* Writes t_s and one list per column, with the buckets of the coarsest series. */
+/* Writes the times as t_s and one list per column, using the buckets of the coarsest series. */
 static void put_columns(json_t *o, const struct samples_column *columns, size_t count)
 {
     json_t *times = json_array();
@@ -138,7 +138,7 @@ static json_t *mark_json(const struct run_mark *m)
                      has_epoch ? json_real(m->epoch) : json_null());
 }
 
-/* Halves the marks of the most frequent kind until all fit into the response. */
+/* Halves the marks of the most frequent kind until all marks fit into the response. */
 static void choose_strides(const struct run *run, size_t ret[MARK_KIND_COUNT])
 {
     for (size_t total = SAMPLES_MARKS + 1; total > SAMPLES_MARKS;) {

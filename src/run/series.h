@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct series_point {
-    uint64_t t_ns; /* since the run's start */
+    uint64_t t_ns; /* nanoseconds since the run's start */
     uint64_t v;
 };
 
@@ -18,29 +18,30 @@ struct series_bucket {
 };
 
 struct series {
-    struct series_bucket *buckets; /* only buckets with a reading, in order of time */
+    struct series_bucket *buckets; /* buckets in order of time; empty ones are left out */
     uint32_t count, cap;
     uint32_t most;                /* maximum number of buckets; at least 2 */
-    uint64_t width_ns, origin_ns; /* bucket N begins at origin + N * width */
+    uint64_t width_ns, origin_ns; /* bucket number N begins at origin + N * width */
     uint64_t readings;
     struct series_point first;
-    uint64_t start; /* the last reading of the first second, when start-up is over */
+    uint64_t start; /* the last reading of the first second, at the end of start-up */
     double sum;     /* sum of all readings */
 };
 
-/* Allocates nothing yet. MOST: at least 2. */
+/* Initializes an empty series without allocating memory. MOST, the number of buckets, must be at
+ * least 2. */
 void series_init(struct series *s, uint32_t most, uint64_t width_ns, uint64_t origin_ns);
 void series_fini(struct series *s); /* accepts a zeroed struct */
-/* Adds a reading. A time before the last reading's is replaced by it. 0; or -ENOMEM, and the
- * reading is left out. */
+/* Adds a reading. If T_NS is before the last reading's time, the latter is used. Returns 0, or
+ * -ENOMEM if the reading was left out. */
 int series_add(struct series *s, uint64_t t_ns, uint64_t v);
 
-/* In all of these functions S may be NULL, which means a series without readings. */
+/* In all functions below S may be NULL, which means a series without readings. */
 
 bool series_last(const struct series *s, struct series_point *ret);
-/* The first kept reading at or after T_NS. */
+/* Gets the first kept reading at or after T_NS. */
 bool series_after(const struct series *s, uint64_t t_ns, struct series_point *ret);
-/* Minimum and maximum from FROM_NS to TO_NS, inclusive. */
+/* Get the minimum and maximum from FROM_NS to TO_NS, inclusive. */
 bool series_min(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);
 bool series_max(const struct series *s, uint64_t from_ns, uint64_t to_ns, struct series_point *ret);
 /* Writes the points of a plot in order of time: the first reading, the minimum and maximum of
@@ -50,5 +51,5 @@ size_t series_room(const struct series *s);
 size_t series_points(const struct series *s, struct series_point *ret);
 /* Writes the maxima of the newest buckets, oldest first. Returns their number, at most N. */
 size_t series_newest(const struct series *s, size_t n, uint64_t *ret);
-/* 0 if there are no readings. */
+/* the mean of all readings; 0 if there are none */
 uint64_t series_mean(const struct series *s);
