@@ -1,4 +1,4 @@
-/* The ticker: samples each source of the job at its own interval, and passes the samples on. */
+/* The ticker: samples each source of a job at its own interval, and passes the samples on. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -19,8 +19,9 @@ enum {
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
     PSI_AFTER_S = 3,
-    YOUNG_S = 120,         /* a job is young for this long */
-    YOUNG_COST_PART = 200, /* sampling is expensive if it takes more than 1/200 of a CPU */
+    YOUNG_S = 120, /* a job counts as young for this many seconds */
+    /* sampling a young job is too expensive if it takes more than 1/200 of a CPU */
+    YOUNG_COST_PART = 200,
     YOUNG_VERDICT_S = 2,
     HURRY_MS = 100, /* time between ticks while the guard waits for unique memory */
 };
@@ -38,7 +39,7 @@ void engine_report(struct engine *e, const char *fmt, ...)
 }
 
 /* Times in a recording never decrease. An item that arrives out of order gets the recorded time in
- * the run as well; otherwise a replay would give another verdict. */
+ * the run as well; otherwise a replay would produce another verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
     if (t_ns > e->newest_ns)
@@ -79,7 +80,7 @@ static void on_process(void *user, const struct proc_event *ev)
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (engine_process_of(node))
-        /* the old entity, of a process that has exited, may be freed */
+        /* the previous entity may be freed, because its process has exited */
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
         e->callbacks.process(e->callbacks.user, ev);
@@ -87,7 +88,7 @@ static void on_process(void *user, const struct proc_event *ev)
         process_died(e, node);
 }
 
-/* ---- to the recording, the run and the judge ---- */
+/* ---- passing samples to the recording, the run and the judge ---- */
 
 static void pass_on_sample(struct engine *e, enum sample_entity_kind kind, uint32_t id,
                            const char *name, const struct sample *s)
@@ -239,7 +240,7 @@ static uint64_t interval_now(const struct engine *e)
     return e->paces.is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
 }
 
-/* How often new processes are searched for. */
+/* The time between two searches for new processes. */
 static uint64_t walk_period(const struct engine *e)
 {
     uint64_t interval_ns = interval_now(e);
@@ -248,8 +249,8 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* Ends the shorter interval of a young job once the job is no longer young, or is expensive to
- * sample. */
+/* Ends the shorter interval of a young job once the job is older, or if sampling it is too
+ * expensive. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
@@ -303,7 +304,7 @@ static void watch_pressure(struct engine *e)
 }
 
 /* With hundreds of busy processes a tick may take seconds, and the next one would be due at once.
- * Half of the time is kept free for other work, such as stopping the job. */
+ * Half of the time is therefore kept free for other work, such as stopping the job. */
 static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();
@@ -321,8 +322,8 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
-    /* Not at once: the kernel takes 10 ms to close a trigger, which would delay the end of a short
-     * job. */
+    /* The PSI trigger is not opened at once: closing it takes the kernel 10 ms, which would delay
+     * the end of a short job. */
     if (!e->sources.psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
         watch_pressure(e);
     if (e->callbacks.tick)
@@ -335,7 +336,8 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     rest(e, begun_ns);
 }
 
-/* If the interval is long, marks must not wait in memory until the next tick. */
+/* Flushes the recording. If the interval is long, marks must not wait in memory until the next
+ * tick. */
 static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
@@ -502,8 +504,8 @@ void engine_sample_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
-/* False: the mark exceeds the recording's budget. Then the judge must not use it either, so that a
- * replay gives the same verdict. */
+/* Records a mark. Returns false if the mark exceeds the recording's budget. The judge must not use
+ * such a mark either, so that a replay produces the same verdict. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
@@ -572,7 +574,7 @@ void engine_set_held(struct engine *e, const struct held *list, size_t count)
     e->is_judged = false;
 }
 
-/* The footer gets the peak, which a replay could not compute. */
+/* Closes the recording. The footer includes the peak, which a replay could not compute. */
 static int close_recording(struct engine *e, const json_t *footer)
 {
     json_t *end = footer ? json_deep_copy(footer) : NULL;
@@ -588,7 +590,8 @@ static int close_recording(struct engine *e, const json_t *footer)
 int engine_stop(struct engine *e, const json_t *footer)
 {
     if (!e->stopped && e->last_tick_ns)
-        engine_judge_now(e, e->last_tick_ns); /* records the last change */
+        /* records the verdict if it has changed since it was last recorded */
+        engine_judge_now(e, e->last_tick_ns);
     e->stopped = true;
     loop_remove(e->sources.tick);
     loop_remove(e->sources.unique);

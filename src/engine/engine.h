@@ -1,5 +1,6 @@
-/* One watched job on the event loop: samples each source at its own interval, and passes samples
- * and marks to the recording, the run and the judge. Used by run and watch. */
+/* The engine watches one job on the event loop: it samples each source at its own interval, and
+ * passes samples and marks to the recording, the run and the judge. Used by `ebb run` and `ebb
+ * watch`. */
 #pragma once
 
 #include <jansson.h>
@@ -20,16 +21,17 @@ struct gpu_snapshot;
 struct held;
 
 struct engine_options {
-    uint64_t interval_ns; /* 50 ms to 1 h; 0: one second, and less while the job is young, so that a
-                             verdict after a short first epoch has enough readings */
-    bool no_unique;       /* do not read unique memory */
-    bool is_launched;     /* ebb started the job and knows all of its processes */
-    bool pss;             /* read PSS every minute, which stalls the job */
+    /* time between ticks, 50 ms to 1 h. 0 means one second, and less while the job is young, so
+     * that a verdict after a short first epoch has enough readings. */
+    uint64_t interval_ns;
+    bool no_unique;   /* do not measure unique memory */
+    bool is_launched; /* ebb started the job and knows all of its processes */
+    bool pss;         /* read PSS every minute, although that stalls the job */
     bool no_gpu;
-    const struct proc_root *root; /* borrowed; must outlive the engine */
+    const struct proc_root *root; /* not owned; must outlive the engine */
 };
 
-/* Called after each tick, on the loop. */
+/* Called from the event loop after each tick. */
 typedef void engine_tick_fn(void *user, struct engine *e, uint64_t now_ns);
 /* Called when the last process of the job has exited (not after engine_watch_all). */
 typedef void engine_empty_fn(void *user, struct engine *e, uint64_t now_ns);
@@ -48,57 +50,57 @@ struct engine_callbacks {
 
 int engine_new(struct loop *loop, const struct engine_options *options,
                const struct engine_callbacks *callbacks, struct engine **ret, struct err *err);
-void engine_free(struct engine *e); /* accepts NULL; closes the recording if it is still open */
+void engine_free(struct engine *e); /* closes the recording if it is still open; E may be NULL */
 
-/* Sets the processes to watch; before or after engine_start. */
+/* Set the processes to watch, before or after engine_start. */
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_below(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_all(struct engine *e, struct err *err);
 
-/* Records into DIRFD/trace.ebb from now on. Facts about the machine are added to HEADER, which
- * stays the caller's. */
+/* Records into DIRFD/trace.ebb from now on. Facts about the machine are added to HEADER, which the
+ * caller still owns. */
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);
 /* Starts the ticks. */
 int engine_start(struct engine *e);
 /* Samples everything now, in addition to the ticks. */
 void engine_sample_now(struct engine *e);
-/* Records a mark from the receiver. */
+/* Passes a received mark to the recording, the run and the judge. */
 void engine_mark(struct engine *e, const struct mark *mark);
-/* Takes a figure of process PID that ebb measured itself, for the next tick. */
+/* Adds a number that ebb measured for process PID to the next tick. */
 void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t value);
-/* The memory of the job on GPU, as PyTorch's allocator has it. */
+/* Sets the memory of the job on GPU number GPU, as PyTorch's allocator reports it. */
 void engine_gpu(struct engine *e, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
-/* To be called before a restart of the job: earlier readings no longer count for the verdict. */
+/* Call this before the job is restarted: earlier readings no longer count for the verdict. */
 void engine_segment(struct engine *e, unsigned number);
-/* Passes the end of the job to the judge; engine_stop records it. */
+/* Reports the end of the job to the judge; engine_stop records it. */
 void engine_job_ended(struct engine *e, const json_t *end);
-/* Passes the heap profile so far to the judge. */
+/* Passes the current heap profile to the judge. */
 void engine_set_held(struct engine *e, const struct held *list, size_t count);
-/* Stops the ticks and closes the recording. FOOTER (the caller's, may be NULL) is written to it,
- * with the job's peak. */
+/* Stops the ticks and closes the recording. FOOTER (may be NULL, not owned) is written to it
+ * together with the job's peak. */
 int engine_stop(struct engine *e, const json_t *footer);
 
 /* ---- reading the state ---- */
 
 struct proc_tree *engine_tree(struct engine *e); /* living processes */
 const struct run *engine_run(const struct engine *e);
-/* The run's entity of a living process; NULL: out of memory. */
+/* The run's entity of a living process; NULL if memory ran out. */
 const struct run_entity *engine_entity(const struct proc_node *node);
 uint64_t engine_interval_ns(const struct engine *e);
-/* The newest reading of all GPUs; t_ns 0: no reading yet. */
+/* The newest reading of all GPUs. Its t_ns is 0 if there is none yet. */
 const struct gpu_snapshot *engine_gpus(const struct engine *e);
-/* Waits for a GPU reading newer than AFTER_NS; false: none arrived until UNTIL_NS. */
+/* Waits for a GPU reading newer than AFTER_NS. Returns false if none arrived until UNTIL_NS. */
 bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
 
 /* The latest verdicts. They are computed at the first tick, then every 10 s (2 s while the job is
- * young), less often if that takes more than 0.5 % of a CPU, and at the end. */
+ * young), less often if computing them takes more than 0.5 % of a CPU, and at the end. */
 const struct judge *engine_verdict(const struct engine *e);
-uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts were computed */
+uint64_t engine_verdict_count(const struct engine *e); /* how often verdicts were computed so far */
 /* Computes the verdicts now, if there are new readings or marks. */
 void engine_judge(struct engine *e);
 
-/* Fills in the measurements for run.json; verdicts are those of engine_verdict. RET must be zeroed.
- * 0, or -ENOMEM with parts missing. */
+/* Fills in the measurements for run.json, with the verdicts of engine_verdict. RET must be zeroed.
+ * Returns 0, or -ENOMEM with parts missing. */
 struct outcome_measured;
 int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *ret);

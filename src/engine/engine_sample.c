@@ -1,4 +1,4 @@
-/* The readings of a tick, each source at its own interval. */
+/* Takes the readings of a tick, from each source at its own interval. */
 #include "engine/private.h"
 
 #include "base/clock.h"
@@ -7,8 +7,10 @@
 #include "proc/limit.h"
 
 enum {
-    STATUS_PERIOD_S = 20, /* for every process; sooner if its memory has changed */
-    STATUS_PER_TICK = 4,  /* additional reads per tick, of new or changed processes */
+    /* seconds within which the status of every process is read; sooner if its memory has changed */
+    STATUS_PERIOD_S = 20,
+    /* maximum number of additional reads per tick, of new or changed processes */
+    STATUS_PER_TICK = 4,
     STATUS_MOVED_BYTES = 1 << 20,
 };
 
@@ -18,7 +20,7 @@ static uint32_t status_bits(void)
            1u << SAMPLE_PEAK;
 }
 
-/* Whether status was never read, or memory has changed since. */
+/* True if status was never read, or memory has changed since. */
 static bool status_wanted(const struct engine_process *p, const struct proc_node *node,
                           uint64_t now_ns)
 {
@@ -41,7 +43,8 @@ static void read_status(struct engine *e, struct proc_node *node, struct engine_
     p->status_rss_bytes = node->sample.v[SAMPLE_RSS];
 }
 
-/* Earns reads over time, so that COUNT processes are read evenly within STATUS_PERIOD_S. */
+/* Adds credit for reads of status over time, so that COUNT processes are read evenly within
+ * STATUS_PERIOD_S. */
 static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -52,8 +55,8 @@ static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
         e->paces.status_credit_ns = count * period;
 }
 
-/* Reads processes in turn, so that every process is read and no tick does all the work; in
- * addition, a few that are new or have changed. ALL: reads every process. */
+/* Reads the status of processes in turn, so that every process is read and no tick does all the
+ * work, and of a few more that are new or have changed. If ALL is set, reads every process. */
 void engine_sample_status(struct engine *e, uint64_t now_ns, bool all)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
@@ -124,8 +127,8 @@ bool engine_read_charge(const struct engine *e, uint64_t *ret)
     return read_charge(e, &usage, ret);
 }
 
-/* The highest usage of the cgroup since the last call; 0: unknown. If the kernel's peak cannot be
- * reset (cgroup v2 before kernel 6.12), it is known only when it has grown. */
+/* Reads the highest usage of the cgroup since the last call; 0 if unknown. Where the kernel's peak
+ * cannot be reset (cgroup v2 before kernel 6.12), the value is known only if the peak has grown. */
 static uint64_t read_kernel_peak(struct engine *e)
 {
     char text[64];
@@ -152,7 +155,7 @@ void engine_sample_charge(struct engine *e)
     sample_put(&e->now.machine, MACHINE_CHARGE, used);
 }
 
-/* Reports the user's limit if it leaves less headroom than the machine's. */
+/* Uses the user's limit as the effective limit if it leaves less headroom than the machine's. */
 void engine_apply_own_limit(struct engine *e)
 {
     struct sample *s = &e->now.machine;
@@ -167,7 +170,7 @@ void engine_apply_own_limit(struct engine *e)
     sample_put(s, MACHINE_LIMIT_USED, used);
 }
 
-/* Without a driver that answers, GPUs are known by PyTorch alone. */
+/* The name of a GPU. If no driver answers, GPUs are known only through PyTorch. */
 const char *engine_gpu_name(const struct engine *e, size_t gpu)
 {
     return gpu < e->now.gpus.devices ? e->now.gpus.device[gpu].name : "GPU";
@@ -183,7 +186,7 @@ static void gpu_name_all(struct engine *e, uint64_t now_ns)
     }
 }
 
-/* A process that the driver no longer lists has a reading of 0. */
+/* Stores the driver's readings. A process that the driver no longer lists gets a reading of 0. */
 static void gpu_sample_driver(struct engine *e)
 {
     uint64_t job[GPU_MAX] = {0};
@@ -209,7 +212,8 @@ static void gpu_sample_driver(struct engine *e)
     }
 }
 
-/* The driver counts every allocation of the job, PyTorch its own. */
+/* Computes the job's memory outside PyTorch: the driver counts all allocations of the job, PyTorch
+ * only its own. */
 static void gpu_sample_outside(struct sample *s)
 {
     if (sample_has(s, GPU_JOB) && sample_has(s, GPU_RESERVED))

@@ -1,4 +1,4 @@
-/* The state of the engine for views and the guard. */
+/* Gives views and the guard access to the engine's state. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-/* Minimum time between two samples on request: a job may request any number of them. */
+/* Minimum time between two samples on request, because a job may request any number of them. */
 enum { SAMPLE_AGAIN_MS = 100 };
 
 struct proc_tree *engine_tree(struct engine *e)

@@ -1,4 +1,4 @@
-/* Reads figures, each of one process, from series marks. */
+/* Extracts the numbers that a process reports in marks of kind series. */
 #include "engine/figures.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static bool is(const struct mark_line *line, const char *key)
     return strlen(key) == line->key_len && memcmp(line->key, key, line->key_len) == 0;
 }
 
-/* Whether the key describes the mark itself, not a figure. */
+/* True if the key describes the mark itself and is not a reported number. */
 static bool is_about_mark(const struct mark_line *line)
 {
     static const char *const keys[] = {

@@ -1,4 +1,5 @@
-/* Figures that the job reports in series marks, kept until the next tick. */
+/* Figures are numbers that the job reports in marks of kind series. They are kept until the next
+ * tick. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +11,12 @@
 enum { FIGURES_MAX = 256, FIGURE_NAME_MAX = 79 };
 
 struct figure {
-    uint32_t id;                     /* number in the recording; never reused */
-    int32_t pid;                     /* process that sent it; 0: unknown */
-    char name[FIGURE_NAME_MAX + 16]; /* NAME@PID; only NAME if the sender is unknown */
+    uint32_t id;                     /* number of the figure in the recording, never reused */
+    int32_t pid;                     /* process that sent the figure; 0 if unknown */
+    char name[FIGURE_NAME_MAX + 16]; /* NAME@PID, or only NAME if the sender is unknown */
     uint64_t value;
-    bool is_fresh; /* received since the last tick */
-    bool is_named; /* the name has been written to the recording */
+    bool is_fresh; /* a value was received since the last tick */
+    bool is_named; /* the name was written to the recording */
 };
 
 struct figures {
@@ -24,11 +25,12 @@ struct figures {
     uint32_t next_id;
 };
 
-/* Takes the figures in MARK, of kind series: pairs of NAME= and VALUE=; every other key is a figure
- * named by the key in lower case. True: all of the mark was taken, so it need not be recorded as a
- * mark. False: it has no figure, an invalid one, or more than fit. */
+/* Extracts the figures in MARK, which is of kind series: pairs of NAME= and VALUE=; every other key
+ * is a figure whose name is the key in lower case. Returns true if the whole mark was used, so it
+ * need not be recorded as a mark; false if it has no figure, an invalid one, or more figures than
+ * fit. */
 bool figures_take(struct figures *f, const struct mark *mark);
-/* Takes a figure of PID that ebb measured itself. */
+/* Sets a figure that ebb measured for process PID. */
 void figures_put(struct figures *f, int32_t pid, const char *name, uint64_t value);
-/* Frees the places of PID's figures; PID has exited. */
+/* Frees the entries of PID's figures after PID has exited. */
 void figures_forget(struct figures *f, int32_t pid);

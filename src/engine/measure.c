@@ -1,4 +1,4 @@
-/* Fills in the measurements of a run for run.json. */
+/* Computes the measurements of a run for run.json. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static bool measure_sample(const struct sample *s, unsigned field, uint64_t *ret
     return sample_has(s, field);
 }
 
-/* Fills in samples, start, mean, peak and end of one series; baseline, growth and rate are taken
- * from its verdict. */
+/* Fills in samples, start, mean, peak and end of one series. Baseline, growth and rate come from
+ * its verdict. */
 static void measure_series(struct outcome_series *o, const struct series *s, uint64_t peak_bytes,
                            const struct verdict_result *verdict)
 {
@@ -73,7 +73,7 @@ static void measure_process(struct outcome_process *o, const struct run_entity *
 }
 
 /* Lists living processes and the largest dead ones, largest first. A process that started and
- * exited between two ticks is unknown. */
+ * exited between two ticks is not known. */
 static int measure_processes(const struct run *run, struct outcome_measured *o)
 {
     struct run_entity **all;
@@ -128,7 +128,7 @@ static int measure_roles(const struct run *run, struct outcome_measured *o)
     return o->roles ? 0 : -ENOMEM;
 }
 
-/* Unique and shared memory are the values at the peak. */
+/* Fills in the memory of the tree. Unique and shared memory are the values at the peak. */
 static void measure_tree(struct engine *e, struct outcome_tree *o)
 {
     const struct judge_tree *verdict = judge_tree(e->judge);
@@ -231,7 +231,8 @@ int engine_measure(struct engine *e, uint64_t now_ns, struct outcome_measured *r
     if (!e->is_judged)
         judge_update(e->judge);
     e->is_judged = true;
-    e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e); /* verdicts on the job use it */
+    /* the peak is needed for the verdicts on the job */
+    e->run->peak_bytes = e->watching_all ? 0 : engine_peak(e);
     ret->has_duration_s = ret->has_interval_s = ret->has_processes_seen = ret->has_gaps = true;
     ret->duration_s = outcome_seconds(now_ns - e->started_ns);
     ret->interval_s = outcome_seconds(e->options.interval_ns);

@@ -1,5 +1,5 @@
-/* Schedules samples: each source has a period, and may use only a share of one CPU by its measured
- * cost. */
+/* Schedules samples. Each source has a period, and its measured cost may take only a given share of
+ * one CPU. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +22,5 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 {
     return now_ns >= p->next_ns;
 }
-/* To be called after a sample that started at NOW_NS and took COST_NS of CPU time: schedules the
- * next one. */
+/* Schedules the next sample, after one that started at NOW_NS and took COST_NS of CPU time. */
 void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns);

@@ -1,5 +1,5 @@
-/* The peak of a job's memory: that of its cgroup, or without one an upper bound for its processes.
- */
+/* The peak of a job's memory: that of its cgroup or, without a cgroup, an upper bound for its
+ * processes. */
 #include "engine/peak.h"
 
 #include "base/number.h"
@@ -58,15 +58,16 @@ uint64_t peak_bytes(const struct peak *p)
     return u64_max(p->resident_bytes, p->is_charged ? p->charged_bytes : p->bound_bytes);
 }
 
-/* Mapped files count as memory of a process, but the kernel can drop and reread them. 1 GiB may be
- * code (PyTorch with CUDA maps about that much); the rest is data, and a job that maps a dataset of
- * 100 GiB does not need 100 GiB. Without the charge of a cgroup, all of it counts. */
+/* The part of the memory mapped from files that is data. Mapped files count as memory of a process,
+ * but the kernel can drop and reread them. Up to 1 GiB may be code (PyTorch with CUDA maps about
+ * that much); the rest is data, and a job that maps a dataset of 100 GiB does not need 100 GiB of
+ * memory. Without the charge of a cgroup, all mapped memory counts. */
 static uint64_t mapped_data_bytes(const struct peak *p)
 {
     return p->is_charged ? u64_minus(p->mapped_bytes, UINT64_C(1) << 30) : 0;
 }
 
-/* The peak plus a fifth, rounded up to 64 MiB. */
+/* The suggested request: the peak plus a fifth, rounded up to 64 MiB. */
 uint64_t peak_request_bytes(const struct peak *p)
 {
     const uint64_t step = UINT64_C(64) << 20;

@@ -13,39 +13,39 @@ struct peak_tick {
 };
 
 struct peak {
-    /* the job's own cgroup */
+    /* Readings of the job's own cgroup, if is_charged is set. */
     bool is_charged;
-    uint64_t usage_bytes, used_bytes; /* at the last reading */
-    uint64_t charged_bytes;           /* peak of unreclaimable memory */
-    /* the job's processes */
-    uint64_t resident_bytes; /* the largest lower bound of the tree, or the peak of a single process
-                                if that is larger */
-    uint64_t bound_bytes;    /* the same, but with unmeasured memory counted in full */
-    uint64_t mapped_bytes;   /* peak of memory mapped from files */
+    uint64_t usage_bytes, used_bytes; /* usage, and unreclaimable part of it, at the last reading */
+    uint64_t charged_bytes;           /* peak of the unreclaimable memory */
+    /* Readings of the job's processes. */
+    /* highest lower bound of the tree, or the peak of a single process if that is higher */
+    uint64_t resident_bytes;
+    uint64_t bound_bytes;  /* like resident_bytes, but with unmeasured memory counted in full */
+    uint64_t mapped_bytes; /* peak of the memory mapped from files */
     uint64_t ticks;
     struct peak_tick recent[PEAK_TICKS]; /* the newest ticks, in a ring buffer */
 };
 
-/* Takes a reading of the job's cgroup: its usage, the unreclaimable part, and the peak of the usage
- * since the last reading (0: unknown). At that peak the unreclaimable part is unknown, so all of
- * the excess counts as unreclaimable. The error is at most the change of the file cache between two
- * readings. */
+/* Adds a reading of the job's cgroup: its usage, the unreclaimable part, and the peak of the usage
+ * since the last reading (0 if unknown). How much of that peak was unreclaimable is unknown, so all
+ * memory above the reading counts as unreclaimable. The error is at most the change of the file
+ * cache between two readings. */
 void peak_charge(struct peak *p, uint64_t usage_bytes, uint64_t used_bytes, uint64_t most_bytes);
-/* Takes a tick of the tree. MAPPED_BYTES is the sum of memory mapped from files. If not
- * IS_MEASURED, unique memory is never read, and only the upper bound is known. */
+/* Adds a tick of the process tree. MAPPED_BYTES is the sum of memory mapped from files. If
+ * IS_MEASURED is not set, unique memory is never read and only the upper bound is known. */
 void peak_tree(struct peak *p, uint64_t low_bytes, uint64_t high_bytes, uint64_t mapped_bytes,
                bool is_measured);
-/* Takes the peak of one process (VmHWM, ru_maxrss). */
+/* Adds the peak of one process (VmHWM, ru_maxrss). */
 void peak_process(struct peak *p, uint64_t bytes);
-/* Takes the exit of a process. BYTES were allocated since its unique memory was last measured, or
- * in total if never: they count in full from tick FROM on. */
+/* Adds the exit of a process. BYTES is what it allocated since its unique memory was last measured,
+ * or in total if that never happened. They count in full from tick FROM on. */
 void peak_died(struct peak *p, uint64_t from, uint64_t bytes);
-/* Takes a reading by the guard: of the cgroup if the job has one, else of the tree. */
+/* Adds a reading by the guard, of the cgroup if the job has one, else of the process tree. */
 void peak_raise(struct peak *p, uint64_t bytes);
-/* To be called when the next segment begins, in the same cgroup. */
+/* Call this when the next segment of the job begins in the same cgroup. */
 void peak_restart(struct peak *p);
 
-/* The highest memory of the job at one time; 0: unknown. */
+/* The highest memory of the job at any one time; 0 if unknown. */
 uint64_t peak_bytes(const struct peak *p);
-/* Suggested memory request; 0: unknown. */
+/* Suggested memory request; 0 if unknown. */
 uint64_t peak_request_bytes(const struct peak *p);

@@ -1,4 +1,4 @@
-/* The engine's state. Only for src/engine. */
+/* The engine's state. Used only in src/engine. */
 #pragma once
 
 #include "engine/engine.h"
@@ -13,16 +13,16 @@
 
 struct loop_source;
 
-/* Limit for recorded marks: about 1000 per second with 100 to 150 bytes each. */
+/* Budget for recorded marks: about 1000 marks per second, at 100 to 150 bytes each. */
 enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    uint64_t unmeasured_bytes; /* peak of memory that is not measured yet … */
-    uint64_t unmeasured_from;  /* … since this tick of struct peak */
+    uint64_t unmeasured_bytes; /* peak of the process's memory that was not measured yet … */
+    uint64_t unmeasured_from;  /* … since this tick, counted as in struct peak */
     uint64_t status_last_ns;
-    uint64_t status_rss_bytes; /* RSS when status was last read */
+    uint64_t status_rss_bytes; /* RSS of the process when its status was last read */
 };
 
 struct engine_sources {
@@ -35,10 +35,10 @@ struct engine_sources {
 struct engine_paces {
     struct pace walk, status, pss, limit, verdict;
     size_t status_cursor;
-    uint64_t status_credit_ns; /* credit for reads of status; a read costs STATUS_PERIOD_S */
-    uint64_t status_earned_ns; /* the credit is earned up to this time */
-    uint64_t rest_ns;          /* no tick before this time */
-    bool is_young;             /* sampled more often than options.interval_ns */
+    uint64_t status_credit_ns; /* credit for reads of status, of which each costs STATUS_PERIOD_S */
+    uint64_t status_earned_ns; /* time up to which credit was added */
+    uint64_t rest_ns;          /* there is no tick before this time */
+    bool is_young; /* the job is young and sampled more often than options.interval_ns */
 };
 
 /* The newest readings. */
@@ -52,15 +52,16 @@ struct engine_now {
     struct proc_tree_memory memory;
     uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
     bool is_hurried;
-    uint64_t hurried_scans; /* processes measured when the last early tick was requested */
+    /* number of processes that had been measured when the last early tick was requested */
+    uint64_t hurried_scans;
 };
 
 struct engine_peaks {
-    struct peak peak; /* of the present segment; and of earlier segments: */
-    uint64_t earlier_bytes, earlier_request_bytes;
-    uint64_t kernel_bytes;          /* the kernel's own peak of the cgroup, including file cache */
-    uint64_t kernel_last_bytes;     /* its last value, if the kernel cannot reset it */
-    struct proc_tree_memory memory; /* memory when the tree's lower bound was highest */
+    struct peak peak;                              /* peak of the current segment */
+    uint64_t earlier_bytes, earlier_request_bytes; /* highest values of earlier segments */
+    uint64_t kernel_bytes;      /* the kernel's own peak of the cgroup, including file cache */
+    uint64_t kernel_last_bytes; /* last value of the kernel's peak, if the kernel cannot reset it */
+    struct proc_tree_memory memory; /* memory of the tree when its lower bound was highest */
     uint64_t tree_high_bytes, unique_sum_bytes;
 };
 
@@ -77,18 +78,18 @@ struct engine {
     struct machine *machine;
     struct gpu *gpu;
     struct run *run;
-    struct judge *judge; /* observes the run */
-    bool is_judged;      /* verdicts include the last reading and mark */
+    struct judge *judge; /* the judge, which observes the run */
+    bool is_judged;      /* the verdicts include the last reading and mark */
     struct figures figures;
     struct engine_sources sources;
     struct engine_paces paces;
     struct engine_now now;
     struct engine_peaks peaks;
     struct engine_cost cost;
-    struct engine_charge charge; /* the job's own cgroup; its fds are -1 without a cgroup */
+    struct engine_charge charge; /* the job's own cgroup; its fds are -1 if there is none */
     uint64_t own_limit_bytes;
     bool watching_all;
-    bool had_any; /* a process was watched at some time */
+    bool had_any; /* at least one process was watched at some time */
     bool is_empty_reported;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns;
@@ -96,9 +97,10 @@ struct engine {
     uint64_t steps_seen, marks_seen;
     /* the recording */
     struct trace_writer *writer;
-    struct trace_writer_status recorded; /* status when the recording was closed */
+    struct trace_writer_status recorded; /* status of the writer when the recording was closed */
     bool was_recorded;
-    int record_dir_fd; /* to read the file's size at the end; -1: not recording */
+    /* folder of the recording, to read the file's size at the end; -1 if not recording */
+    int record_dir_fd;
     bool is_trouble_reported, is_thinning_reported;
 };
 

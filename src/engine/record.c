@@ -1,4 +1,4 @@
-/* Starts a recording: its header describes the job and the machine. */
+/* Starts a recording, whose header describes the job and the machine. */
 #include "engine/private.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static json_t *header_limit_json(const struct machine_limit *limit)
                      limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
 }
 
-/* The word in brackets of "always [madvise] never". */
+/* Finds the word in brackets in a text such as "always [madvise] never". */
 static json_t *thp_json(void)
 {
     char text[128];
