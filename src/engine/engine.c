@@ -79,8 +79,8 @@ static void on_process(void *user, const struct proc_event *ev)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
+    /* the previous entity may be freed, because its process has exited */
     if (engine_process_of(node))
-        /* the previous entity may be freed, because its process has exited */
         engine_process_of(node)->entity = entity;
     if (e->callbacks.process)
         e->callbacks.process(e->callbacks.user, ev);
@@ -589,8 +589,8 @@ static int close_recording(struct engine *e, const json_t *footer)
 
 int engine_stop(struct engine *e, const json_t *footer)
 {
+    /* records the verdict if it has changed since it was last recorded */
     if (!e->stopped && e->last_tick_ns)
-        /* records the verdict if it has changed since it was last recorded */
         engine_judge_now(e, e->last_tick_ns);
     e->stopped = true;
     loop_remove(e->sources.tick);

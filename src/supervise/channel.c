@@ -1,4 +1,4 @@
-/* Framing over a non-blocking stream socket. */
+/* Sends and receives frames over a non-blocking stream socket. */
 #include "supervise/channel.h"
 
 #include <errno.h>
@@ -65,7 +65,8 @@ int channel_fill(struct channel *c)
         return -EPIPE;
     if (c->in_at == c->in.len) {
         c->in_at = c->in.len = 0;
-    } else if (c->in_at >= CHUNK) { /* with a slow reader the buffer must not grow without bound */
+    } else if (c->in_at >= CHUNK) {
+        /* moves the unread bytes to the front, so that the buffer of a slow reader stays small */
         c->in.len -= c->in_at;
         memmove(c->in.data, c->in.data + c->in_at, c->in.len);
         c->in_at = 0;

@@ -1,5 +1,5 @@
-/* Frames between a job's supervisor and its client or the job server, over a stream socket: a type
- * byte, a length, the bytes. The supervisor never blocks on it. */
+/* Frames between a job's supervisor and its client or the job server, over a stream socket. A frame
+ * is a type byte, a length and that many bytes. The supervisor never blocks on the socket. */
 #pragma once
 
 #include <stddef.h>
@@ -8,21 +8,23 @@
 #include "base/buf.h"
 
 enum channel_type {
-    /* sent by the supervisor: */
-    CHANNEL_TERMINAL = 't', /* output on the job's terminal, echoed input included */
-    CHANNEL_OUT = 'o', /* the end of the job's standard output, which did not fit into the pipe */
-    CHANNEL_ERR = 'e', /* the same of its standard error */
+    /* frames that the supervisor sends: */
+    CHANNEL_TERMINAL = 't', /* output on the job's terminal, including echoed input */
+    /* the last part of the job's standard output, if it does not fit into the pipe */
+    CHANNEL_OUT = 'o',
+    /* the last part of the job's standard error, if it does not fit into the pipe */
+    CHANNEL_ERR = 'e',
     CHANNEL_NOTICE = 'm',  /* a message for the user */
-    CHANNEL_STOPPED = 'z', /* the job was stopped as by Ctrl-Z */
-    CHANNEL_TAKEN = 'a',   /* u32le: number of input bytes that have reached the job */
-    CHANNEL_STATUS = 'x',  /* one byte: the exit status of the run */
-    CHANNEL_END = 'E',     /* run.json as text: the last frame */
-    CHANNEL_STARTED = 'S', /* a detached job has started: the last frame */
+    CHANNEL_STOPPED = 'z', /* the job was stopped, as by Ctrl-Z */
+    CHANNEL_TAKEN = 'a',   /* u32le, number of input bytes that have reached the job */
+    CHANNEL_STATUS = 'x',  /* one byte, the exit status of the run */
+    CHANNEL_END = 'E',     /* run.json as text; this is the last frame */
+    CHANNEL_STARTED = 'S', /* a detached job has started; this is the last frame */
     CHANNEL_MESSAGE = 'n', /* a JSON object for the job server (docs/reference/api.md) */
-    /* sent to the supervisor: */
+    /* frames that the supervisor receives: */
     CHANNEL_INPUT = 'i',   /* typed at the terminal */
     CHANNEL_SIZE = 'w',    /* struct winsize */
-    CHANNEL_SIGNAL = 's',  /* one byte: a signal for the job */
+    CHANNEL_SIGNAL = 's',  /* one byte, the number of a signal for the job */
     CHANNEL_REQUEST = 'r', /* a JSON object from the job server (docs/reference/api.md) */
 };
 
@@ -31,21 +33,23 @@ enum { CHANNEL_FRAME_MAX = 8 << 20 };
 struct channel {
     int fd; /* owned; -1: closed */
     struct buf in, out;
-    size_t in_at; /* bytes of IN that are already consumed */
+    size_t in_at; /* number of bytes of IN that are already consumed */
 };
 
-/* Makes a connected pair of sockets, close-on-exec. */
+/* Creates a connected pair of close-on-exec sockets. */
 int channel_pair(int ret_fd[2]);
 void channel_init(struct channel *c, int fd);
 void channel_fini(struct channel *c);
 
 /* Puts a frame into the queue. */
 void channel_queue(struct channel *c, enum channel_type type, const void *data, size_t len);
-/* Sends as much as possible without blocking: 0: all sent; 1: some is left; -errno (-EPIPE:
- * closed). */
+/* Sends as much as possible without blocking. Returns 0 if all was sent, 1 if some is left, or
+ * -errno (-EPIPE if the connection is closed). */
 int channel_flush(struct channel *c);
-/* Reads without blocking: 1: received bytes; 0: nothing to read; -EPIPE at the end. */
+/* Reads without blocking. Returns 1 if bytes were received, 0 if there is nothing to read, or
+ * -EPIPE at the end. */
 int channel_fill(struct channel *c);
-/* Returns 1 and the next frame, valid until the next call; 0: the frame is incomplete; -EBADMSG. */
+/* Gets the next frame, which is valid until the next call. Returns 1; 0 if the frame is incomplete;
+ * or -EBADMSG. */
 int channel_next(struct channel *c, enum channel_type *ret_type, const char **ret_data,
                  size_t *ret_len);

@@ -1,4 +1,5 @@
-/* The state of a job in its supervisor; each part has its own header. Only for src/supervise. */
+/* The state of a job in its supervisor. Each part has its own header. Used only in
+ * src/supervise. */
 #pragma once
 
 #include <jansson.h>
@@ -29,25 +30,26 @@ struct job {
     struct job_output output;
     struct job_heap heap;
     struct job_guard guard;
-    struct job_control *control; /* NULL: no control socket */
+    struct job_control *control; /* NULL if there is no control socket */
     struct job_segment now;
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* when the first segment started */
-    struct outcome outcome;               /* run.json as filled in so far */
+    struct outcome outcome;               /* the content of run.json so far */
     struct step_sources step_sources;
-    char no_restart[160]; /* why the job was not restarted in spite of --restart; "": no reason */
+    /* why the job was not restarted in spite of --restart; "" if there is no such reason */
+    char no_restart[160];
     int exec_error;
     struct err failure;   /* why ebb could not start the job */
     struct err no_marks;  /* why there is no socket for marks */
-    bool is_announced;    /* run.json has been written; if not: */
-    uint64_t announce_ns; /* when to try again */
-    bool waits_for_disk;  /* the job has ended, and the disk is too full to write run.json */
+    bool is_announced;    /* run.json was written when the job started */
+    uint64_t announce_ns; /* if not, when to try writing it again */
+    bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
 };
 
 /* ---- job_json.c: run.json ---- */
 
-void job_about_start(struct job *j); /* facts known at the start */
-/* The caller owns the documents. */
+void job_about_start(struct job *j); /* sets the facts that are known at the start */
+/* The caller owns the returned documents. */
 json_t *job_header_json(const struct job *j);
 json_t *job_running_json(struct job *j);
 json_t *job_ended_json(struct job *j);

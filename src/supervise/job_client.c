@@ -1,5 +1,5 @@
-/* The client of a job in the foreground: sends it output and notices, takes keys and signals from
- * it. */
+/* The connection to the client of a foreground job: sends output and notices to it, and receives
+ * keys and signals. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -15,9 +15,10 @@
 #include "base/loop.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10, /* bytes of unread frames before the job has to wait */
-    LAST_BACKLOG = 4 << 20, /* the same after the job has exited: as much as its pipes can hold */
-    WAKE_MS = 50,           /* time between attempts to wake the client */
+    CLIENT_BACKLOG = 256 << 10, /* maximum size of unread frames before the job has to wait */
+    /* the same limit after the job has exited: as much as its pipes can hold */
+    LAST_BACKLOG = 4 << 20,
+    WAKE_MS = 50, /* time between two attempts to wake the client */
 };
 
 static void client_want(struct job *j)
@@ -59,7 +60,8 @@ void job_client_leave(struct job *j)
 {
     channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    if (!j->client.is_gone) /* the socket's buffer holds all frames sent so far */
+    /* no frame is lost, because the socket's buffer has room for all frames sent so far */
+    if (!j->client.is_gone)
         client_lost(j);
 }
 
@@ -93,7 +95,8 @@ void job_client_wake(struct job *j)
         loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
-/* Repeated until the client reports that it continues, because it may not have stopped yet. */
+/* Wakes the client repeatedly until it reports that it continues, because it may not have stopped
+ * yet. */
 static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
@@ -107,8 +110,8 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 
 /* ---- frames from the client ---- */
 
-/* The client limits the input that is not acknowledged yet, so the supervisor can always read its
- * frames, which include signals. */
+/* Writes typed input to the job's terminal. The client limits the input that is not acknowledged
+ * yet, so the supervisor can always read its frames, which include signals. */
 void job_input_write(struct job *j)
 {
     int fd = j->output.streams[0].fd;
@@ -116,7 +119,7 @@ void job_input_write(struct job *j)
     while (fd >= 0 && taken < j->client.input.len) {
         ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
-            break; /* the terminal is full: the loop reports when it has space */
+            break; /* the terminal's buffer is full; the loop reports when it has space */
         taken += (size_t)n;
     }
     if (fd < 0)

@@ -1,4 +1,5 @@
-/* The client of a job in the foreground: gets output and notices, sends keys and signals. */
+/* The connection to the client of a foreground job, which receives output and notices and sends
+ * keys and signals. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,20 +13,22 @@ struct loop_source;
 struct job_client {
     struct channel channel;
     struct loop_source *source, *wake_timer;
-    int pidfd;        /* to wake the client when the job continues after a stop; -1: no client */
-    bool is_stopped;  /* the client was stopped, and has not reported that it continues */
+    /* pidfd of the client, to wake it when the job continues after a stop; -1 if there is no
+     * client */
+    int pidfd;
+    bool is_stopped;  /* the client was stopped and has not reported yet that it continues */
     bool is_gone;     /* the client has disconnected, or never connected */
-    bool is_behind;   /* the client has too many unread frames: the job has to wait */
+    bool is_behind;   /* the client has too many unread frames, so the job has to wait */
     struct buf input; /* typed input that the job's terminal has not read yet */
 };
 
 int job_client_start(struct job *j);
-/* Sends a notice to the user. USER is the job, so that it can serve as engine_report_fn. */
+/* Sends a notice to the user. USER is the job: the function serves as engine_report_fn. */
 void job_notify(void *user, const char *sentence);
 void job_notifyf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Notifies the client that the detached job has started, and disconnects it. */
+/* Reports to the client that the detached job has started, and disconnects it. */
 void job_client_leave(struct job *j);
-/* Sends queued frames, and handles a disconnect. */
+/* Sends queued frames. If the client has disconnected, cleans up after it. */
 void job_client_flush(struct job *j);
 /* Wakes a client that was stopped with the job. */
 void job_client_wake(struct job *j);

@@ -1,5 +1,5 @@
-/* The control socket: a few connections at once, each with a bounded queue. The supervisor never
- * waits for a reader. */
+/* The control socket, with a few connections at a time, each with a bounded queue. The supervisor
+ * never waits for a reader. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -20,13 +20,14 @@
 
 enum {
     PEERS_MAX = 8,
-    BACKLOG = 256 << 10, /* unread bytes of one reader from which samples and marks are dropped … */
-    BACKLOG_MAX = 1 << 20,  /* … and from which its connection is closed */
-    REQUEST_MAX = 64 << 10, /* bytes of one request */
-    LOG_MS = 200,           /* time between log messages */
-    STATE_MS = 1000,        /* time between states that differ only in progress */
-    STEP_MS = 50,           /* time between step marks */
-    MARKS_PER_S = 100,      /* limit for other marks */
+    /* if a reader has this many unread bytes, samples and marks are dropped … */
+    BACKLOG = 256 << 10,
+    BACKLOG_MAX = 1 << 20,  /* … and from this many on its connection is closed */
+    REQUEST_MAX = 64 << 10, /* maximum size of one request */
+    LOG_MS = 200,           /* minimum time between log messages */
+    STATE_MS = 1000,        /* minimum time between states that differ only in progress */
+    STEP_MS = 50,           /* minimum time between step marks */
+    MARKS_PER_S = 100,      /* maximum rate of other marks */
     GRACE_DEFAULT_S = 10,
     GRACE_MAX_S = 24 * 3600,
 };
@@ -84,7 +85,7 @@ static void peer_flush(struct peer *p)
         peer_want(p);
 }
 
-/* Takes ownership of DOC. */
+/* Queues a message. Takes ownership of DOC. */
 static void queue_message(struct channel *channel, json_t *doc)
 {
     struct buf text = {0};
@@ -99,8 +100,8 @@ static bool peer_has_room(const struct peer *p)
     return p->channel.out.len <= BACKLOG;
 }
 
-/* Takes ownership of DOC. A slow reader still gets every state and verdict, but may miss samples
- * and marks. */
+/* Sends DOC to all readers and takes ownership of it. A slow reader still receives every state and
+ * verdict, but may miss samples and marks. */
 static void send_all(struct job *j, json_t *doc, bool may_drop)
 {
     struct buf text = {0};
@@ -112,7 +113,7 @@ static void send_all(struct job *j, json_t *doc, bool may_drop)
         if (peer_has_room(p) || !may_drop)
             channel_queue(&p->channel, CHANNEL_MESSAGE, text.data, text.len);
         if (p->channel.out.len > BACKLOG_MAX)
-            peer_close(p); /* it gets the present state when it reconnects */
+            peer_close(p); /* the reader receives the current state when it reconnects */
         else
             peer_flush(p);
     }
@@ -201,7 +202,8 @@ static void on_peer(void *user, int fd, uint32_t events)
 
 /* ---- the socket ---- */
 
-/* The folder's mode already keeps other users out. This check holds even if the mode is changed. */
+/* True if the peer belongs to the same user or root. The folder's mode already keeps other users
+ * out; this check holds even if the mode is changed. */
 static bool may_connect(int fd)
 {
     struct ucred who;
@@ -210,8 +212,8 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* A new connection replaces the oldest. Otherwise the job itself could use up all of them, and a
- * restarted server could not cancel it. */
+/* Finds an entry for a new connection, which replaces the oldest one if necessary. Otherwise the
+ * job itself could use up all of them, and a restarted server could not cancel the job. */
 static struct peer *free_peer(struct job_control *c)
 {
     struct peer *oldest = &c->peer[0];
@@ -312,7 +314,7 @@ static bool is_followed(const struct job *j)
 
 /* ---- messages ---- */
 
-/* IS_DUE: send the state even if only the progress has changed. */
+/* Publishes the state if it has changed. If IS_DUE is set, a change of progress alone is enough. */
 static void publish_state(struct job *j, bool is_due)
 {
     struct published *p = &j->control->published;
@@ -354,7 +356,8 @@ void job_control_tick(struct job *j, uint64_t now_ns)
     publish_state(j, has_moved && now_ns - p->t_ns >= STATE_MS * NS_PER_MS);
 }
 
-/* Limits the rate: a job may send any number of marks per second. */
+/* Decides whether a mark is published. The rate is limited, because a job may send any number of
+ * marks per second. */
 static bool is_published(struct job_control *c, const struct mark *mark)
 {
     if (mark->kind == MARK_SERIES || mark->kind == MARK_HELLO || mark->kind == MARK_ACK)
@@ -386,7 +389,8 @@ void job_control_event(struct job *j, uint64_t now_ns, const char *act, const ch
     publish_state(j, false);
 }
 
-/* Reports only the bytes that are on disk already; the timer runs again until all are. */
+/* Publishes the number of bytes that are on disk already. The timer runs again until all of them
+ * are. */
 static void on_log(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;

@@ -10,30 +10,30 @@ struct job;
 struct job_control;
 struct mark;
 
-/* Makes the control socket in the folder of the marks socket; without a marks socket there is none.
- */
+/* Creates the control socket in the folder of the marks socket. If there is no marks socket, there
+ * is no control socket either. */
 void job_control_start(struct job *j);
 void job_control_free(struct job *j);
 const char *job_control_path(const struct job_control *c); /* NULL: no socket */
 void job_control_tick(struct job *j, uint64_t now_ns);
 void job_control_mark(struct job *j, const struct mark *mark);
 void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why);
-void job_control_log(struct job *j); /* to be called when the job has written output */
-/* To be called when the state may have changed. */
+void job_control_log(struct job *j); /* call this when the job has written output */
+/* Call this when the state of the job may have changed. */
 void job_control_state(struct job *j);
 
-/* Answers a query mark, which the job or a command has sent; false: MARK is of another kind.
- * Queries are not recorded. Never blocks. */
+/* Answers a mark of kind query, which the job or a command has sent. Returns false if MARK is of
+ * another kind. Queries are not recorded. Never blocks. */
 bool job_query(struct job *j, const struct mark *mark);
 
-/* ---- job_message.c; the caller owns the messages ---- */
+/* ---- job_message.c; the caller owns the returned messages ---- */
 
 const char *job_state_name(const struct job *j);
 const char *job_state_reason(const struct job *j); /* NULL: no reason */
 json_t *job_message_state(struct job *j);
 json_t *job_message_spark(const struct job *j); /* the series of memory so far */
 json_t *job_message_sample(struct job *j, uint64_t now_ns);
-json_t *job_message_verdict(struct job *j, uint64_t now_ns); /* NULL: no verdict yet */
+json_t *job_message_verdict(struct job *j, uint64_t now_ns); /* NULL if there is no verdict yet */
 json_t *job_message_mark(const struct job *j, const struct mark *mark);
 json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why);
 /* Number of bytes of the log that are on disk. */

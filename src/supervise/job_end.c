@@ -1,4 +1,4 @@
-/* Signals to the job, reaping, and ending all of its processes. */
+/* Signals the job, reaps its processes, and ends those that are left. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -14,20 +14,20 @@
 #include "guard/sweep.h"
 
 enum {
-    SETTLE_MS = 1000, /* how long processes left behind may take to exit by themselves */
-    DRAIN_MS = 2000,  /* how long to wait for the rest of the output */
+    SETTLE_MS = 1000, /* how long remaining processes may take to exit by themselves */
+    DRAIN_MS = 2000,  /* how long to wait for the rest of the job's output */
     SWEEP_MS = 20,    /* time between sweeps */
-    KILL_MS = 200,    /* longest duration of one sweep, because the loop has other work */
+    KILL_MS = 200,    /* maximum duration of one sweep, because the loop has other work to do */
 };
 
-/* Whether a terminal sends the signal to the whole process group. */
+/* True if a terminal sends this signal to the whole process group. */
 static bool is_group_signal(int signo)
 {
     return signo == SIGINT || signo == SIGQUIT || signo == SIGHUP || signo == SIGTSTP ||
            signo == SIGCONT;
 }
 
-/* Whether the signal is meant to end the job. */
+/* True if the signal is meant to end the job. */
 static bool is_end_signal(int signo)
 {
     return signo == SIGTERM || signo == SIGINT || signo == SIGQUIT || signo == SIGHUP;
@@ -36,13 +36,13 @@ static bool is_end_signal(int signo)
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
-    /* also while the last processes are being ended, because a restart may be due */
+    /* also set while the last processes are being ended, because a restart may be due */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
         return;
-    /* The pid is our own child's, which is not reaped yet: it and its process group cannot have
-     * been reused. */
+    /* The pid is that of our own child, which is not reaped yet, so neither the pid nor its process
+     * group can have been reused. */
     if (!is_group_signal(signo))
         kill(j->now.pid, signo);
     else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)j->now.pid, signo) < 0)
@@ -70,9 +70,9 @@ static void signal_group(const struct job *j, int signo)
         guard_signal_group(j->now.pidfd, signo);
 }
 
-/* Whether to stop all processes while they are signalled. Hundreds of processes that keep forking
- * leave so little CPU time that signalling them one by one takes minutes. A few processes are not
- * stopped, because a process can notice a stop. */
+/* True if all processes should be stopped while they are signalled. Hundreds of processes that keep
+ * forking leave so little CPU time that signalling them one by one takes minutes. If there are only
+ * a few, they are not stopped, because a process can notice a stop. */
 static bool stop_crowd(const struct job *j)
 {
     enum { CROWD = 64 };
@@ -84,8 +84,9 @@ static bool stop_crowd(const struct job *j)
 
 /* ---- the end ---- */
 
-/* After Ctrl-Z the client stops, too, so that the shell returns. If another process continues the
- * job, the client must continue as well. A plain SIGSTOP does not affect the client. */
+/* Handles a stop of the job. After Ctrl-Z the client stops, too, so that the shell returns. If
+ * another process continues the job, the client must continue as well. A plain SIGSTOP does not
+ * affect the client. */
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
@@ -97,7 +98,8 @@ static void job_paused(struct job *j, int status)
     }
 }
 
-/* A child's ru_maxrss includes the supervisor's memory, which it had until exec. */
+/* Adds the peak of a reaped child. Its ru_maxrss includes the memory of the supervisor, which the
+ * child had until exec. */
 static void keep_peak(struct job *j, const struct rusage *usage)
 {
     struct rusage own;
@@ -105,7 +107,7 @@ static void keep_peak(struct job *j, const struct rusage *usage)
         engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
 }
 
-/* Reaps children; returns whether any child is left. */
+/* Reaps children. Returns true if any child is left. */
 static bool reap_children(void *user)
 {
     struct job *j = user;
@@ -141,7 +143,8 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Reported once, so that the user knows that ebb itself is not stuck. */
+/* Reports a process that survived SIGKILL. This is done once, so that the user knows that ebb
+ * itself is not stuck. */
 static void report_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;
@@ -157,7 +160,7 @@ static void report_stuck(struct job *j, uint64_t now_ns)
     job_notify(j, j->end.stuck);
 }
 
-/* Returns the time until the next sweep is due. */
+/* Kills all processes below the supervisor. Returns the time until the next sweep is due. */
 static uint64_t kill_below(struct job *j, uint64_t now_ns)
 {
     guard_cgroup_kill(&j->guard.cgroup);
@@ -237,7 +240,8 @@ void job_term(struct job *j)
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0,
-                       SIGCONT); /* a stopped process cannot handle SIGTERM */
+                       /* stopped processes are continued, because they cannot handle SIGTERM */
+                       SIGCONT);
     if (is_stopped)
         signal_group(j, SIGCONT);
 }
@@ -257,7 +261,7 @@ void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t g
     bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    if (is_first && !j->now.exited) { /* an exited job has ended for another reason */
+    if (is_first && !j->now.exited) { /* a job that has exited already ended for another reason */
         char why[160];
         int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
         snprintf(why, sizeof why, "cancelled%s%.*s", cut ? ": " : "", cut, reason);
@@ -286,16 +290,16 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
-    if (j->now.ending == KILLING) /* a child has exited: sweep again at once */
+    if (j->now.ending == KILLING) /* a child has exited, so the next sweep happens at once */
         loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 
-/* Passes a signal sent to the supervisor on to the job. The supervisor exits after the job. */
+/* Passes on a signal sent to the supervisor to the job. The supervisor exits after the job. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
-    /* The kernel sends SIGHUP to the session leader when the job's terminal is closed; that is not
-     * a request. */
+    /* The kernel sends SIGHUP to the session leader when the job's terminal is closed, which is not
+     * a request to end. */
     if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
         return;
     job_signal(user, (int)info->ssi_signo);
@@ -308,7 +312,7 @@ int job_signals_start(struct job *j)
     int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
-    if (r == 0) /* created now, because later there may be no free fd */
+    if (r == 0) /* the pidfd is created now, because later there may be no free fd */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);

@@ -50,7 +50,7 @@ static void request_checkpoint(struct job *j, uint64_t now_ns)
     timing_save_begin(&g->timing, now_ns, job_bytes_now(j));
 }
 
-/* The requester of the checkpoint in progress, as text. */
+/* The text that describes who requested the checkpoint in progress. */
 static const char *requested_by(const struct job_guard *g)
 {
     return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
@@ -74,11 +74,12 @@ static const char *act_text(enum ladder_act act)
 static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
+    /* the kill comes before the report, because reporting takes memory */
     if (d->act == LADDER_DO_KILL && !dry)
-        reflex_kill(j->guard.reflex); /* before the report, which takes memory */
+        reflex_kill(j->guard.reflex);
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
                         d->why);
-    /* a planned restart is reported by its next act, not as a warning */
+    /* a planned restart is not reported as a warning; its next action is reported */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
@@ -121,7 +122,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
         const struct sample *s = &gpus[i]->last;
         if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
             continue;
-        /* if the driver does not report the job's part, all used memory counts */
+        /* if the driver does not report the job's share, all used memory counts */
         uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
         uint64_t limit = quantity_bytes(&set->gpu_limit, s->v[GPU_TOTAL]);
         uint64_t room = limit > used ? limit - used : 0;
@@ -146,7 +147,7 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
 {
     const struct restart_every *e = &j->options->guard.restart_every;
     const struct job_segment *n = &j->now;
-    if (n->number >= j->options->guard.max_restarts) /* no restart is left */
+    if (n->number >= j->options->guard.max_restarts) /* the job has no restart left */
         return false;
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
@@ -161,7 +162,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        /* an older reading is of the previous segment */
+        /* an older reading belongs to the previous segment */
         if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge[i].limit_bytes,
@@ -212,7 +213,7 @@ static void report_reflex_kill(struct job *j)
     job_begin_ending(j, KILLING);
 }
 
-/* Starts the alert timer: while the guard is acting, ticks are too rare. */
+/* Starts the alert timer, because ticks are too rare while the guard is acting. */
 static void be_alert(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -261,7 +262,7 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
 
 /* ---- acknowledgements ---- */
 
-/* The next request must leave room for the memory that this checkpoint needed. */
+/* Stores how much memory this checkpoint needed, so that the next request leaves room for it. */
 static void save_ended(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -273,7 +274,8 @@ static void save_ended(struct job *j, uint64_t now_ns)
             job_guard_set_lines(&j->guard, i);
 }
 
-/* FAILED is the reason to report if the request has failed. */
+/* Handles a change of the acknowledgement. FAILED is the reason to report if the request has
+ * failed. */
 static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
@@ -319,7 +321,7 @@ int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX])
     why[0] = '\0';
     if (j->now.exited || j->now.ending != RUNNING || j->now.cause || j->now.is_last)
         return -EALREADY;
-    if (g->checkpoint.is_open) /* a checkpoint is in progress already */
+    if (g->checkpoint.is_open) /* a checkpoint is already in progress */
         return 0;
     if (!checkpoint_is_possible(&g->checkpoint, j->marks, why) ||
         checkpoint_request(&g->checkpoint, now_ns, j->marks, engine_tree(j->engine), why) <= 0)
@@ -351,14 +353,15 @@ static void note_step(struct job_segment *n, const struct mark *mark)
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
     if (!n->progress.has_step ||
-        mark->step < n->progress.first_step) /* another training stage may count from 0 again */
+        /* another training stage may start counting from 0 again */
+        mark->step < n->progress.first_step)
         n->progress.first_step = mark->step;
     n->progress.has_step = true;
     n->progress.last_step = mark->step;
     n->progress.counts_anew = mark_is(mark, "COUNTED", "1");
 }
 
-/* Notes a checkpoint that the job wrote on its own: the next segment would resume from it. */
+/* Stores a checkpoint that the job wrote on its own, from which the next segment would resume. */
 static void note_save(struct job *j, const struct mark *mark)
 {
     struct job_segment *n = &j->now;
@@ -395,8 +398,8 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
-/* The reflex samples memory against the user's limit far more often than the ticks do, so it may
- * have seen a higher peak. */
+/* Adds the reflex's peak to the job's. The reflex samples memory against the user's limit far more
+ * often than ticks do, so it may have seen a higher peak. */
 static void raise_peak_by_reflex(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -431,8 +434,8 @@ static void tick_memory_returned(struct job *j)
     memory_returned_gpus(&j->outcome.given_back, engine_gpus(j->engine));
 }
 
-/* Without a cgroup, memory whose sharing is not measured yet does not count. If the job would be
- * within its reserve with that memory, it is measured at once. */
+/* Without a cgroup, memory whose sharing was not measured yet does not count. If it would bring the
+ * job into its reserve, it is measured at once. */
 static void hurry(struct job *j)
 {
     const struct reflex_gauge *g = &j->guard.gauge[0];
@@ -449,8 +452,8 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
-    /* This comes before anything that may walk the tree: a process that starts after the sample is
-     * not part of this overlap, and would count in full in addition to its parent. */
+    /* This must come before anything that may walk the tree: a process that starts after the sample
+     * is not part of this overlap, and would count in full in addition to its parent. */
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
@@ -479,7 +482,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     int pidfd = io_pidfd_open(node->info.id.pid);
     if (pidfd < 0)
         return;
-    /* The file is opened through the node's own folder after the pidfd. If that works, the process
+    /* statm is opened through the node's own folder, after the pidfd. If that succeeds, the process
      * was still alive, so the pidfd refers to the same process. */
     int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
     if (statm >= 0)

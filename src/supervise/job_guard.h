@@ -25,46 +25,49 @@ struct job_guard {
     struct reflex *reflex;
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
-    bool is_alert;     /* whether the alert timer runs */
+    bool is_alert;     /* the alert timer is running */
     bool is_requested; /* the checkpoint in progress was requested over the control socket */
     struct timing timing;
     struct checkpoint checkpoint;
-    struct leftovers *leftovers; /* NULL: /dev/shm cannot be read */
+    struct leftovers *leftovers; /* NULL if /dev/shm cannot be read */
     struct death_tail tail;
     uint64_t limit_bytes; /* --limit; 0: not given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096]; /* relative to the cgroup root; "": the limit is not a cgroup's */
-    struct limit_fds effective_fds;           /* files for the reflex */
-    struct reflex_gauge gauge[REFLEX_GAUGES]; /* as set in the reflex */
-    bool has_left;                            /* processes of the job are outside its cgroup */
-    char no_cgroup[256]; /* why there is no cgroup, or none that counts memory; "": no problem */
+    /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
+     * limit */
+    char effective_dir[4096];
+    struct limit_fds effective_fds;           /* files of that cgroup, which the reflex reads */
+    struct reflex_gauge gauge[REFLEX_GAUGES]; /* gauges as they are set in the reflex */
+    bool has_left;                            /* some processes of the job are outside its cgroup */
+    /* why the job has no cgroup, or one that does not count memory; "" if there is no problem */
+    char no_cgroup[256];
 };
 
-/* To be called before the first segment: makes the cgroup and reads the memory in use. Reports
+/* Call this before the first segment: creates the cgroup and reads the memory in use. Reports
  * failures to the user. */
 void job_guard_begin(struct job *j);
-/* Reads the OOM counters. To be called before a segment starts, because a low limit may kill it at
- * once. */
+/* Reads the OOM counters. Call this before a segment starts, because a low limit may kill the job
+ * at once. */
 void job_guard_ooms(struct job *j);
-/* To be called before a segment starts. */
+/* Call this before a segment starts. */
 void job_guard_segment(struct job *j);
 void job_guard_process(struct job *j, const struct proc_event *event);
 void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
-/* Requests a checkpoint for a client of the control socket. 0; -EALREADY: the job is ending;
- * -ESRCH: no process could be reached, for the reason in WHY. */
+/* Requests a checkpoint for a client of the control socket. Returns 0; -EALREADY if the job is
+ * ending; -ESRCH if no process could be reached, with the reason in WHY. */
 int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX]);
-/* To be called when a child outside the job was reaped, which may be the checkpoint command. */
+/* Call this when a child outside the job was reaped, which may be the checkpoint command. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
-/* To be called when the job's first process has exited, perhaps killed by the reflex. */
+/* Call this when the job's first process has exited, perhaps killed by the reflex. */
 void job_guard_exited(struct job *j);
-/* To be called after the last process has exited: removes the cgroup and measures the memory
+/* Call this after the last process has exited: removes the cgroup and measures how much memory was
  * returned. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job_guard *g);
 
-/* ---- for the guard's own files ---- */
+/* ---- functions that only the guard's own files use ---- */
 
 void job_guard_find_effective(struct job *j);
 void job_guard_set_lines(struct job_guard *g, unsigned which);

@@ -1,4 +1,4 @@
-/* The start and the end of a job's guard, and its events in run.json. */
+/* The start and end of a job's guard, and its events in run.json. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -13,11 +13,11 @@
 #include "base/loop.h"
 
 enum {
-    SETTLE_MS = 300,      /* longest wait for memory that is still being released */
-    GPU_MS = 1500,        /* the same for a GPU, which is read once per second */
-    GPU_LEAST = 16 << 20, /* smaller changes are not caused by the job */
-    LARGE_JOB = 64 << 20, /* memory of smaller jobs is not waited for */
-    /* A job may run near its limit for weeks: only the first and the newest events are kept. */
+    SETTLE_MS = 300,      /* maximum wait for memory that is still being released */
+    GPU_MS = 1500,        /* maximum wait for the next GPU reading, which comes once per second */
+    GPU_LEAST = 16 << 20, /* smaller changes of GPU memory are not attributed to the job */
+    LARGE_JOB = 64 << 20, /* the release of memory is not awaited for smaller jobs */
+    /* A job may run near its limit for weeks, so only the first and the newest events are kept. */
     KEPT_MOST = 1000,
     KEPT_FIRST = 200,
 };
@@ -171,7 +171,7 @@ void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
 
 /* ---- the end ---- */
 
-/* Whether the job used GPU memory, so that it is worth waiting for the driver's next reading. */
+/* True if the job used GPU memory, so that it is worth waiting for the driver's next reading. */
 static bool has_used_gpu(const struct outcome_given_back *m)
 {
     for (size_t i = 0; i < m->gpu_count; i++)

@@ -1,5 +1,5 @@
-/* The limits of a job, the lines derived from them, and the gauges that measure memory against
- * them. */
+/* The limits of a job, the alarm and kill lines derived from them, and the gauges that measure
+ * memory against them. */
 #include "supervise/job.h"
 
 #include <fcntl.h>
@@ -9,7 +9,8 @@
 
 #include "proc/limit.h"
 
-/* Finds the limit that applies without ebb: of the machine, or of a cgroup above the job. */
+/* Finds the limit that applies even without ebb: that of the machine or of a cgroup above the
+ * job. */
 void job_guard_find_effective(struct job *j)
 {
     struct machine *m = NULL;
@@ -32,8 +33,8 @@ void job_guard_set_lines(struct job_guard *g, unsigned which)
     reflex_gauge(g->reflex, which, gauge);
 }
 
-/* Measures the job's memory by the charge of its cgroup, unless some of its processes have left it.
- */
+/* Measures the job's memory by the charge of its cgroup, unless some of its processes have left the
+ * cgroup. */
 void job_guard_set_charge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
@@ -45,10 +46,11 @@ void job_guard_set_charge(struct job *j)
     engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
 }
 
-/* The user's limit also applies to processes that left the cgroup: the job is measured by its
- * processes until all of them are back or have exited. They are not moved back, because they may
- * belong to another group, such as a container's. Less memory than the kill line is ignored: the
- * checkpoint command runs outside, too. */
+/* Checks whether processes have left the cgroup. The user's limit applies to them as well, so the
+ * job is measured by its processes until all of them are back or have exited. They are not moved
+ * back, because they may belong to another group, such as a container's. If they use less memory
+ * than the headroom of the kill line, they are ignored: the checkpoint command runs outside the
+ * cgroup, too. */
 void job_guard_follow_members(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -70,7 +72,7 @@ void job_guard_follow_members(struct job *j)
     job_guard_set_own_gauge(&j->guard);
 }
 
-/* Sets the gauge of the user's limit, measured by the job's cgroup or by its processes. */
+/* Sets the gauge of the user's limit, which is measured by the job's cgroup or by its processes. */
 void job_guard_set_own_gauge(struct job_guard *g)
 {
     const struct guard_cgroup *c = &g->cgroup;
@@ -87,8 +89,8 @@ void job_guard_set_own_gauge(struct job_guard *g)
     job_guard_set_lines(g, 0);
 }
 
-/* Sets the gauge of the effective limit. An rlimit has no gauge: it makes allocations fail and
- * kills nothing. */
+/* Sets the gauge of the effective limit. An rlimit has no gauge, because it makes allocations fail
+ * and kills nothing. */
 void job_guard_set_effective_gauge(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -118,7 +120,8 @@ void job_guard_ooms(struct job *j)
                     g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
 }
 
-/* OOM kills in the new group count from now on; the other counters keep their starting values. */
+/* Follows the OOM kills in the new group from now on. The other counters keep their starting
+ * values. */
 static void follow_ooms(struct job *j)
 {
     const struct death_ooms before = j->now.ooms;
@@ -129,7 +132,8 @@ static void follow_ooms(struct job *j)
     j->now.ooms.group = before.group;
 }
 
-/* Another limit may have become the tightest, because it was changed or another process grew. */
+/* Follows the effective limit: another limit may have become the tightest, because it was changed
+ * or another process grew. */
 void job_guard_follow_effective(struct job *j)
 {
     struct job_guard *g = &j->guard;

@@ -23,21 +23,23 @@
 #include "profile/held.h"
 
 enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
-enum { JUDGING_S = 10, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 }; /* of one CPU, at most */
+/* Verdicts on the heap take at most 0.2 % of one CPU. */
+enum { JUDGING_S = 10, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 
-/* An environment variable with a list of paths, and the characters that the paths must not contain.
- */
+/* An environment variable that has a list of paths, and the characters that those paths must not
+ * contain. */
 struct env_list {
     const char *variable;
     const char *separators;
-    const char *link; /* name of a link in the sockets' folder */
+    const char *link; /* name of a link in the sockets' folder, for paths with such characters */
 };
 
 static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
-static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"}; /* the loader expands $ */
+/* the dynamic loader expands "$" in LD_PRELOAD */
+static const struct env_list preload = {"LD_PRELOAD", ": \t\n$", "heap"};
 
-/* PATH in a form that LIST can hold: PATH itself, or a link to it in the sockets' folder. A process
- * that cannot enter that folder cannot send marks either. */
+/* Finds a form of PATH that LIST can contain: PATH itself, or a link to it in the sockets' folder.
+ * (A process that cannot enter that folder cannot send marks either.) */
 static int env_path(const struct mark_receiver *marks, const struct env_list *list,
                     const char *path, char ret[PATH_MAX], struct err *err)
 {
@@ -73,7 +75,7 @@ static bool is_same_file(const char *path, size_t len, const char *other)
            a.st_ino == b.st_ino;
 }
 
-/* Puts PATH in front of OWN, the variable's present value. */
+/* Puts PATH in front of OWN, the variable's current value. */
 static void env_put_first(const struct env_list *list, const char *path, const char *own)
 {
     AUTO_FREE char *text = NULL;
@@ -84,8 +86,8 @@ static void env_put_first(const struct env_list *list, const char *path, const c
         text = NULL;
 }
 
-/* The shim is first, so that Python runs its sitecustomize.py. In a later segment, or within
- * another run, it is in the list already. */
+/* Puts the shim first, so that Python runs its sitecustomize.py. In a later segment, or if ebb runs
+ * under ebb, it is in the list already. */
 static void put_shim(const char *shim)
 {
     const char *own = getenv(python_path.variable);
@@ -93,8 +95,8 @@ static void put_shim(const char *shim)
         env_put_first(&python_path, shim, own);
 }
 
-/* The library is in front of an allocator that the job preloads itself; the library then calls that
- * allocator. */
+/* Puts the library in front of an allocator that the job preloads itself; the library then calls
+ * that allocator. */
 static void put_library(const char *library)
 {
     const char *own = getenv(preload.variable);
@@ -147,8 +149,8 @@ void job_heap_begin(struct job *j)
     start_collecting(j);
 }
 
-/* Number of seccomp filters of ebb, which the job inherits: a process with more filters is in a
- * sandbox, where the library does nothing. 0: unknown. */
+/* Number of seccomp filters that the job inherits from ebb. A process with more filters is in a
+ * sandbox, where the library does nothing. 0 if unknown. */
 static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
@@ -163,7 +165,8 @@ static uint64_t count_filters(void)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* The job's first process, our child, creates its table when it starts (src/heap/life.c). */
+/* Sets the environment. The job's first process creates its heap table when it starts
+ * (src/heap/life.c). */
 void job_heap_environment(const struct job *j)
 {
     char settings[96];
@@ -183,7 +186,7 @@ void job_heap_environment(const struct job *j)
     put_library(j->heap.library);
 }
 
-/* Gives the judge the profiler's readings that are on disk. */
+/* Passes the profiler's readings that are on disk to the judge. */
 static void judge_readings(struct job *j)
 {
     size_t count;
@@ -203,7 +206,8 @@ void job_heap_tick(struct job *j, uint64_t now_ns)
         return;
     uint64_t begun = clock_thread_cpu_ns();
     judge_readings(j);
-    uint64_t age_ns = now_ns - j->started_ns; /* an old job changes slowly */
+    /* the heap of a job that runs for long changes slowly */
+    uint64_t age_ns = now_ns - j->started_ns;
     j->heap.judging.period_ns = u64_max(JUDGING_S * NS_PER_S, age_ns / JUDGINGS_PER_AGE);
     pace_done(&j->heap.judging, now_ns, clock_thread_cpu_ns() - begun);
 }

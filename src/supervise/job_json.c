@@ -1,4 +1,4 @@
-/* run.json of a job: at its start and at its end (docs/reference/run-json.md). */
+/* Writes run.json of a job, at its start and at its end (docs/reference/run-json.md). */
 #include "supervise/job.h"
 
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #include "run/spark.h"
 #include "trace/logs.h"
 
-enum { COMMAND_MAX = 64 << 10 }; /* longer commands are truncated */
+enum { COMMAND_MAX = 64 << 10 }; /* maximum length of a command in run.json */
 
-/* Copies the command. A command line may have megabytes, of which run.json keeps the start. */
+/* Copies the command. A command line may be megabytes long, of which run.json has the beginning. */
 static void copy_command(char *const *argv, struct outcome_about *ret)
 {
     size_t left = COMMAND_MAX, count = 0;

@@ -1,4 +1,4 @@
-/* Fills the messages about a running job (supervise/message.h). */
+/* Fills in the messages about a running job (supervise/message.h). */
 #include "supervise/job.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "run/spark.h"
 #include "trace/logs.h"
 
-enum { LARGEST = 16 }; /* processes in a sample */
+enum { LARGEST = 16 }; /* maximum number of processes in a sample */
 
 static double since_start_s(const struct job *j, uint64_t t_ns)
 {
@@ -76,7 +76,7 @@ static struct job_progress progress_of(const struct job *j)
                                      has_end ? (double)(p->max_steps - p->last_step) * step_s : 0};
 }
 
-/* False: no verdict yet. */
+/* Gets the verdict on the job. Returns false if there is none yet. */
 static bool verdict_of(const struct job *j, struct job_verdict *ret)
 {
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
@@ -130,7 +130,7 @@ json_t *job_message_spark(const struct job *j)
     return doc;
 }
 
-/* The largest processes, largest first: a job may have thousands of processes. */
+/* Lists the largest processes, largest first, because a job may have thousands of processes. */
 static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGEST])
 {
     size_t count = 0;

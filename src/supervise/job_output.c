@@ -1,5 +1,5 @@
-/* The job's output: from its pipes and its terminal to log.txt and the client. The last part of it
- * is kept to explain a crash. */
+/* Moves the job's output from its pipes and its terminal to log.txt and the client. The last part
+ * of it is kept to explain a crash. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -17,17 +17,18 @@
 #include "trace/sink.h"
 
 enum {
-    PIPE_BYTES = 64 << 10, /* size of a new pipe */
-    PIPE_LARGE = 1 << 20,  /* largest size without privileges */
+    PIPE_BYTES = 64 << 10, /* initial size of a pipe */
+    PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges */
     TERMINAL_BYTES = 32 << 10,
-    LOG_BACKLOG = 4 << 20, /* unwritten bytes of the log from which output is not logged … */
-    LOG_HIGH = 2 << 20,    /* … from which the job has to wait for the disk … */
-    LOG_LOW = 1 << 20,     /* … until no more than this is left … */
-    LOG_WAIT_MS = 1000,    /* … but no longer than this, because a disk may hang forever */
+    /* if the log has this many unwritten bytes, further output is not logged … */
+    LOG_BACKLOG = 4 << 20,
+    LOG_HIGH = 2 << 20, /* … from this many on the job has to wait for the disk … */
+    LOG_LOW = 1 << 20,  /* … until at most this many are left … */
+    LOG_WAIT_MS = 1000, /* … but no longer than this, because a disk may hang forever */
 };
 
 /* Waits for output, unless client or log is behind, and for space if there is input.
- * Edge-triggered, because level-triggered epoll may report one stream before another that was
+ * Edge-triggered, because level-triggered epoll may report one stream before another one that was
  * written to first. A caller that leaves output unread must call this again. */
 void job_stream_want(struct job_stream *st)
 {
@@ -168,14 +169,15 @@ static void stream_close(struct job_stream *st)
     st->is_large = false;
 }
 
-/* After the job has exited, only the client has to wait for a slow reader. */
+/* After the job has exited, sends the rest of its output over the channel, so that only the client
+ * has to wait for a slow reader. */
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
     client_pipe_close(st);
 }
 
-/* The reader has closed its end: the job's next write fails, as it would without ebb. */
+/* The reader has closed its end, so the job's next write fails, as it would without ebb. */
 static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);
@@ -183,9 +185,9 @@ static void reader_left(struct job_stream *st)
         stream_close(st);
 }
 
-/* Duplicates the content of the job's pipe into the client's pipe without copying. Returns the
- * number of bytes to read now. Writes of up to PIPE_BUF bytes stay whole, so that lines are not
- * mixed. */
+/* Duplicates the content of the job's pipe into the client's pipe without copying. Writes of up to
+ * PIPE_BUF bytes stay whole, so that lines are not mixed. Returns the number of bytes to read
+ * now. */
 static size_t pass_on(struct job_stream *st)
 {
     int left = 0;
@@ -194,7 +196,7 @@ static size_t pass_on(struct job_stream *st)
     ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
     if (n > 0)
         return (size_t)n;
-    if (n < 0 && errno == EAGAIN) { /* nothing to read, or no space in the client's pipe */
+    if (n < 0 && errno == EAGAIN) { /* there is nothing to read, or no space in the client's pipe */
         if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
             return 0;
         if (st->j->now.ending != DRAINING) {
@@ -208,8 +210,8 @@ static size_t pass_on(struct job_stream *st)
     return st->fd < 0 ? 0 : PIPE_LARGE;
 }
 
-/* A larger pipe saves system calls for a job that writes much. It is not large from the start,
- * because the kernel limits the total size of a user's pipes. */
+/* Enlarges the pipe of a job that writes much, which saves system calls. Pipes are not large from
+ * the start, because the kernel limits the total size of a user's pipes. */
 static void enlarge(struct job_stream *st)
 {
     st->is_large = true;
@@ -220,11 +222,12 @@ static void enlarge(struct job_stream *st)
 
 static void on_pipe(void *user, int fd, uint32_t events)
 {
-    static char data[PIPE_LARGE]; /* untouched pages take no memory */
+    static char data[PIPE_LARGE]; /* pages of this array that are never touched take no memory */
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    if (j->output.is_paused || st->is_full) /* epoll reports a hang-up even while paused */
+    /* epoll reports a hang-up even while the stream is paused */
+    if (j->output.is_paused || st->is_full)
         return;
     size_t len = pass_on(st);
     ssize_t n = len ? read(fd, data, len) : -1;
@@ -249,7 +252,7 @@ static void on_pipe(void *user, int fd, uint32_t events)
 /* ---- the terminal ---- */
 
 /* The job has closed its terminal, but may open it again as /dev/tty. Closing the master would hang
- * up the terminal for good. */
+ * up the terminal for good, so it stays open. */
 static void terminal_let_go(struct job_stream *st)
 {
     loop_remove(st->source);
@@ -269,14 +272,15 @@ static void on_terminal(void *user, int fd, uint32_t events)
     ssize_t n = read(fd, data, sizeof data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0) { /* EIO: no process has the terminal open any more */
+    if (n <= 0) { /* EIO means that no process has the terminal open any more */
         if (j->now.exited)
             stream_close(st);
         else
             terminal_let_go(st);
         return;
     }
-    if (tty->out || tty->err) /* otherwise it is only echoed input */
+    /* if no output stream is on the terminal, its output is only echoed input */
+    if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);
     channel_queue(&j->client.channel, CHANNEL_TERMINAL, data, (size_t)n);

@@ -1,5 +1,5 @@
-/* Answers queries about the job, sent by the job itself or by a command: its verdict, its live
- * heap. */
+/* Answers queries about the job's verdict or its live heap, sent by the job itself or by a
+ * command. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
 
-/* The reply goes only to a socket in our own folder: a sender of marks must not make the supervisor
- * send to other sockets. */
+/* Finds the socket for the reply. It must be in our own folder: a process that sends marks must not
+ * be able to make the supervisor write to other sockets. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -39,13 +39,14 @@ static void answer_verdict(struct job *j, const char *path)
 {
     engine_judge(j->engine);
     json_t *doc = judge_tree_json(engine_verdict(j->engine));
+    /* if the reply is too long, the evidence is left out, which takes most of the space */
     if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
-        query_reply(path, doc); /* if the reply is too long, it is because of the evidence */
+        query_reply(path, doc);
     json_decref(doc);
 }
 
-/* Writes new heap readings to the run folder, of the process given by PID= or of all; the answer is
- * their number. */
+/* Writes new heap readings to the run folder, for the process given by PID= or for all. The reply
+ * contains their number. */
 static void answer_heap(struct job *j, const struct mark *m, const char *path)
 {
     size_t len;

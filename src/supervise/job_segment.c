@@ -18,15 +18,17 @@
 #include "mark/receiver.h"
 
 enum {
-    OOM_RAISE = 500, /* out of 1000: as if the job used half of all memory in addition */
+    /* increase of oom_score_adj, whose unit is 1/1000 of all memory: as if the job used half of it
+     * in addition */
+    OOM_RAISE = 500,
     /* a segment without steps and checkpoints must run longer than this to be restarted */
     SHORT_LIFE_S = 5,
-    GUARD_STATUS = 124, /* exit status after a stop by the guard */
+    GUARD_STATUS = 124, /* exit status after the guard has stopped the job */
 };
 
 /* ---- starting ---- */
 
-/* Higher than ebb's own, so that the OOM killer picks the job. */
+/* The job's oom_score_adj, which is higher than ebb's own, so that the OOM killer picks the job. */
 static int oom_score_adj(const struct proc_root *root)
 {
     char text[16];
@@ -42,10 +44,10 @@ static void put_env(const char *name, const char *value)
     if (value)
         setenv(name, value, 1);
     else
-        unsetenv(name); /* in case ebb itself runs under ebb */
+        unsetenv(name); /* the variable may be set because ebb itself runs under ebb */
 }
 
-/* Sets the documented variables and no others. */
+/* Sets the documented environment variables and no others. */
 static void set_environment(const struct job *j)
 {
     char number[24];
@@ -62,7 +64,7 @@ static void set_environment(const struct job *j)
     job_heap_environment(j);
 }
 
-/* The command; from the second segment on, --resume-args follow. */
+/* The command of the job, followed by --resume-args from the second segment on. */
 static char **arguments(const struct job *j)
 {
     char **resume = j->now.number ? j->options->guard.resume_args : NULL;
@@ -87,7 +89,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
-    job_guard_segment(j); /* before the job can exceed the limit and be killed */
+    job_guard_segment(j); /* set up before the job can exceed the limit and be killed */
     job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
     const struct spawn_request request = {.options = j->options,
@@ -252,8 +254,8 @@ static void keep_segment(struct job *j)
 
 /* ---- restarting ---- */
 
-/* A job that saved and exited on request was stopped by the guard, unless it had finished anyway.
- */
+/* A job that saved and exited on request counts as stopped by the guard, unless it had finished all
+ * its steps anyway. */
 static void clear_cause_if_finished(struct job_segment *n)
 {
     bool has_finished = n->progress.max_steps > 0 && n->progress.has_step &&
@@ -265,7 +267,7 @@ static void clear_cause_if_finished(struct job_segment *n)
     }
 }
 
-/* The highest step of earlier segments; false: none of them reported a step. */
+/* Gets the highest step of earlier segments. Returns false if none of them reported a step. */
 static bool furthest_step(const struct outcome *o, int64_t *ret)
 {
     bool known = false;
@@ -278,7 +280,7 @@ static bool furthest_step(const struct outcome *o, int64_t *ret)
     return known;
 }
 
-/* Whether another segment may start; if not, no_restart is the reason. */
+/* True if another segment may start; if not, no_restart has the reason. */
 static bool may_go_on(struct job *j)
 {
     const struct guard_settings *g = &j->options->guard;
@@ -325,7 +327,7 @@ static void report_restart(struct job *j, unsigned number)
 
 void job_segment_over(struct job *j)
 {
-    engine_sample_now(j->engine); /* records the last exits */
+    engine_sample_now(j->engine); /* this records the last exits */
     clear_cause_if_finished(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {
@@ -339,7 +341,7 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     report_restart(j, number);
-    /* the client stopped with the last segment, which sends no SIGCONT any more */
+    /* the client stopped together with the last segment, which can no longer send SIGCONT */
     job_client_wake(j);
     job_streams_close(&j->output);
     engine_segment(j->engine, number);

@@ -1,4 +1,5 @@
-/* A segment: one run of the job's command. With --restart there may be several in sequence. */
+/* A segment is one execution of the job's command. With --restart a job may have several segments
+ * in sequence. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,36 +14,38 @@ struct err;
 struct job;
 struct outcome_end;
 
-/* The phases in which a segment ends. */
+/* The phases through which a segment ends. */
 enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
 
-/* From the marks of the first rank. */
+/* Progress of a segment, from the marks of the first rank. */
 struct segment_progress {
     bool has_step;
     int64_t first_step, last_step, max_steps; /* max_steps 0: unknown */
     bool has_epoch;
     double epoch;
-    bool counts_anew; /* its steps start again at 0 with every segment */
+    bool counts_anew; /* step numbers restart at 0 in every segment */
     bool has_checkpoint, checkpoint_has_step;
-    int64_t checkpoint_step; /* the step at the acknowledgement */
+    int64_t checkpoint_step; /* the step at which the checkpoint was acknowledged */
 };
 
 enum { JOB_LAST_SAMPLES = 8 };
 struct job_segment {
     unsigned number;
-    pid_t pid; /* also the number of its process group */
-    int pidfd; /* pidfd of PID, until the end of the segment; -1: none */
+    pid_t pid; /* pid of the first process, which is also the number of its process group */
+    int pidfd; /* pidfd of that process, open until the end of the segment, or -1 */
     bool exited;
     int status; /* wait status */
     struct rusage usage;
     uint64_t started_ns, started_wall_ns, ended_ns;
     enum job_ending ending;
-    uint64_t deadline_ns; /* when the present phase ends */
+    uint64_t deadline_ns; /* when the current phase of ending is over */
     unsigned left_behind;
-    enum cause cause;         /* set by job_set_cause, and at the end by death_cause */
-    char why[LADDER_WHY_MAX]; /* reason of the guard's stop, or "cancelled: REASON"; "": none */
-    int operator_signal;      /* the last terminating signal that the user sent; 0: none */
-    bool is_last;             /* stopped by the user: no restart */
+    /* why the segment ended: set by job_set_cause, and at the end by death_cause */
+    enum cause cause;
+    /* reason why the guard stopped it, or "cancelled: REASON"; "" if neither */
+    char why[LADDER_WHY_MAX];
+    int operator_signal; /* the last terminating signal that the user sent, or 0 */
+    bool is_last;        /* the user stopped the job, so it is not restarted */
     struct segment_progress progress;
     struct death_ooms ooms; /* OOM counters before the segment started */
     struct job_sample {
@@ -52,11 +55,12 @@ struct job_segment {
 };
 
 int job_segment_start(struct job *j, struct err *err);
-/* Sets why ebb ends the segment. The guard's first reason is kept; a cancel replaces it. */
+/* Sets the reason why ebb ends the segment. The guard's first reason is kept; a cancel replaces
+ * it. */
 void job_set_cause(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
-/* To be called after the end of a segment: starts the next one, or stops the loop. */
+/* Call this after the end of a segment: starts the next one, or stops the loop. */
 void job_segment_over(struct job *j);
-/* Exit status and end of the run, from the last segment. */
+/* The exit status and the end of the whole run, which are those of the last segment. */
 int job_run_status(const struct job *j);
 const struct outcome_end *job_outcome_end(struct job *j);

@@ -19,7 +19,7 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-enum { JSON_MAX = 2 << 20 }; /* without a valid run.json, the end is all that is written */
+enum { JSON_MAX = 2 << 20 }; /* if run.json is larger or invalid, only the end is written */
 
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
 {
@@ -44,7 +44,7 @@ void lost_sign_lock(const struct proc_root *root, int lock_fd)
         (void)!pwrite(lock_fd, line, (size_t)n, 0);
 }
 
-/* Takes ownership of O. */
+/* Writes END to run.json. Takes ownership of O. */
 static void write_outcome(int rundir_fd, struct outcome *o, const struct outcome_end *end)
 {
     const struct rundir dir = {.fd = rundir_fd};
@@ -75,10 +75,10 @@ void lost_write(int rundir_fd, const struct outcome_end *end)
     write_outcome(rundir_fd, &o, end);
 }
 
-/* ---- when supervisor and sentinel were killed ---- */
+/* ---- cleaning up after supervisor and sentinel were killed ---- */
 
-/* The job can write run.json, and could name the cgroup or the sockets of another run there. Only
- * a cgroup that a dead ebb of this user made is accepted. */
+/* True if a dead ebb of this user created the cgroup DIR. Others are refused: the job can write
+ * run.json, and could name the cgroup or the sockets of another run there. */
 static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
     struct stat st;
@@ -98,7 +98,7 @@ static struct guard_cgroup lost_cgroup(const struct proc_root *root, const struc
     return g;
 }
 
-/* Removes the sockets' folder; PATH is the path of the control socket in it. */
+/* Removes the sockets' folder. PATH is the path of the control socket in it. */
 static void remove_sockets(const char *path)
 {
     char folder[128];

@@ -10,21 +10,21 @@
 
 struct err;
 
-/* Checks --lock-fd of COMMAND (negative: not given) and sets close-on-exec; otherwise the job would
- * hold the lock forever. 0 or -EBADF. */
+/* Checks --lock-fd of COMMAND (negative if not given) and sets close-on-exec, because otherwise the
+ * job would hold the lock forever. Returns 0 or -EBADF. */
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
 /* Writes our pid and start time into the lock file. The start time distinguishes the holder from a
  * later process with the same pid. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);
 
-/* The end of a job after CAUSE_SUPERVISOR or CAUSE_SENTINEL; nothing in it must be freed. */
+/* The end of a job after CAUSE_SUPERVISOR or CAUSE_SENTINEL. Nothing in it must be freed. */
 struct outcome_end lost_end(enum cause cause, int left_behind);
-/* Writes END to run.json in that folder. Does nothing for fd -1. */
+/* Writes END to run.json in the folder RUNDIR_FD. Does nothing if the fd is -1. */
 void lost_write(int rundir_fd, const struct outcome_end *end);
 
-/* To be called after both supervisor and sentinel were killed: ends the job's processes, removes
- * its cgroup and its sockets, and writes its end to run.json. RUN_DIR is the absolute path, as in
- * the job's environment. A folder not signed with FOLDER_ID (rundir_open_signed) is neither read
- * nor written. 0 or -errno. */
+/* Call this after both supervisor and sentinel were killed: ends the job's processes, removes its
+ * cgroup and its sockets, and writes its end to run.json. RUN_DIR is the absolute path, as in the
+ * job's environment. A folder not signed with FOLDER_ID (rundir_open_signed) is neither read nor
+ * written. Returns 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
                  uint64_t grace_ns);

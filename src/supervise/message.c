@@ -1,4 +1,4 @@
-/* The codec of each type of message. */
+/* The codecs of all types of messages. */
 #include "supervise/message.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/codec.h"
 #include "verdict/verdict.h"
 
-/* Members are named after their keys; absent ones are null. */
+/* Members have the names of their JSON keys. Absent members are written as null. */
 #define TEXT(s, m) CODEC_FIELD(struct job_message_##s, m, #m, CODEC_TEXT)
 #define OR_NULL(s, m, type) CODEC_NULL(struct job_message_##s, m, #m, CODEC_##type)
 #define PART(s, m, of) CODEC_PART_HAS(struct job_message_##s, m, #m, of, CODEC_OR_NULL)
@@ -78,7 +78,7 @@ static const struct codec no_members[] = {{0}};
 
 static const struct codec type_codec[] = {CODEC_NAMED(struct job_message, type, "type", type_names),
                                           {0}};
-/* Fields of the union's member, which are at the same offset for all types. */
+/* Codecs of the union's members, which begin at the same offset for all types. */
 static const struct codec *const codecs[MESSAGE_TYPES] = {
     [MESSAGE_OTHER] = no_members,  [MESSAGE_SAMPLE] = sample_codec,
     [MESSAGE_MARK] = mark_codec,   [MESSAGE_VERDICT] = verdict_codec,
@@ -94,7 +94,7 @@ json_t *job_request_json(const struct job_request *request)
 void job_request_read(const json_t *doc, struct job_request *ret)
 {
     *ret = (struct job_request){0};
-    (void)codec_read(request_codec, doc, ret, NULL); /* no member is allocated */
+    (void)codec_read(request_codec, doc, ret, NULL); /* no member of a request is allocated */
 }
 
 json_t *job_message_json(const struct job_message *m)

@@ -1,5 +1,5 @@
 /* Messages from a job's supervisor to the job server, as structs and as JSON
- * (docs/reference/api.md). The supervisor writes them and the server reads them by one codec. */
+ * (docs/reference/api.md). The supervisor writes and the server reads them with the same codec. */
 #pragma once
 
 #include <jansson.h>
@@ -19,14 +19,14 @@ enum job_message_type {
     MESSAGE_LOG,
     MESSAGE_STATE,
     MESSAGE_ANSWER,
-    MESSAGE_SPARK, /* a series: spark_unpack reads it */
+    MESSAGE_SPARK, /* a series of memory, to be read by spark_unpack */
     MESSAGE_TYPES
 };
 
 struct job_message_sample {
     bool has_t_s, has_job_bytes, has_unique_bytes, has_rss_sum_bytes, has_limit_bytes;
     bool has_headroom_bytes, has_step;
-    double t_s; /* since the job's start, as in the other messages */
+    double t_s; /* seconds since the job's start, as in the other messages */
     uint64_t job_bytes, unique_bytes, rss_sum_bytes, limit_bytes, headroom_bytes;
     int64_t step;
     struct job_message_gpu {
@@ -57,7 +57,7 @@ struct job_message_state {
 
 struct job_message {
     enum job_message_type type;
-    union { /* the member for TYPE */
+    union { /* only the member that belongs to TYPE is set */
         struct job_message_sample sample;
         struct job_message_state state;
         struct job_message_mark {
@@ -97,9 +97,9 @@ struct job_request {
 json_t *job_request_json(const struct job_request *request); /* the caller owns it */
 void job_request_read(const json_t *doc, struct job_request *ret);
 
-/* Returns a document that the caller owns, or NULL: out of memory. */
+/* Converts a message to a JSON object owned by the caller. Returns NULL if out of memory. */
 json_t *job_message_json(const struct job_message *m);
-/* 0 or -ENOMEM. The caller frees RET with job_message_fini. */
+/* Reads a message. Returns 0 or -ENOMEM. The caller frees RET with job_message_fini. */
 int job_message_read(const json_t *doc, struct job_message *ret);
 void job_message_fini(struct job_message *m);
 

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 
-/* Both ends of the job's terminal and pipes, made before the fork. */
+/* Both ends of the job's terminal and pipes, created before the fork. */
 struct ends {
     int terminal[2]; /* master, slave */
     int out[2], err[2], failure[2];
@@ -45,8 +45,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
         return -errno;
     for (int i = 0; i < 2; i++)
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);
-    /* This makes it the session's terminal. The session leader is the supervisor, which never reads
-     * from it. */
+    /* TIOCSCTTY makes it the session's terminal. The session leader is the supervisor, which never
+     * reads from it. */
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
@@ -65,8 +65,8 @@ static int open_ends(const struct supervisor_options *o, struct ends *e)
 
 /* ---- in the child: async-signal-safe calls only ---- */
 
-/* Signals that were ignored when ebb started (nohup) stay ignored; those that ebb itself ignores do
- * not. */
+/* Resets signals. Those that were ignored when ebb started (nohup) stay ignored; those that only
+ * ebb ignores are reset. */
 static void default_signals(const struct supervisor_options *o, const sigset_t *mask)
 {
     struct sigaction sa = {.sa_handler = SIG_DFL};
@@ -77,8 +77,8 @@ static void default_signals(const struct supervisor_options *o, const sigset_t *
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Makes a new process group in the foreground of the terminal. The kernel stops a background
- * process that calls tcsetpgrp, so SIGTTOU stays blocked until default_signals. */
+/* Creates a new process group and puts it into the foreground of the terminal. The kernel stops a
+ * background process that calls tcsetpgrp, so SIGTTOU stays blocked until default_signals. */
 static void take_foreground(const struct ends *e)
 {
     sigset_t ttou;
@@ -103,8 +103,8 @@ static void connect_streams(const struct supervisor_options *o, const struct end
             close(fd);
 }
 
-/* A text file without "#!" is run by the shell, as shells do. Any other file that the kernel
- * refuses is not a program for this machine. */
+/* Executes the program. A text file without "#!" is run by the shell, as shells do. Any other file
+ * that the kernel refuses is not a program for this machine. */
 static void exec_job(const struct spawn_request *q, char *const *shell_argv)
 {
     const struct supervisor_options *o = q->options;
@@ -119,7 +119,7 @@ static void exec_job(const struct spawn_request *q, char *const *shell_argv)
     errno = ENOEXEC;
 }
 
-/* Raises our OOM score, which needs no privilege. */
+/* Raises our own OOM score, which needs no privilege. */
 static void be_first_for_oom(int adj)
 {
     char text[8];
@@ -156,7 +156,8 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
 
 /* ---- in the parent ---- */
 
-/* A successful exec closes the pipe; a failed one leaves its errno in it. */
+/* Reads the error of exec from a pipe. A successful exec closes the pipe; a failed one writes its
+ * errno into it. */
 static int exec_error_of(int fd)
 {
     int error = 0;
@@ -179,7 +180,7 @@ static void keep_ours(struct ends *e, struct spawn_streams *ret)
             fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
 }
 
-/* Makes the arguments "/bin/sh PATH ARG…". */
+/* Builds the arguments "/bin/sh PATH ARG…". */
 static char **shell_arguments(const struct spawn_request *q)
 {
     static char shell[] = "/bin/sh";
@@ -214,7 +215,8 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         close_ends(&ends);
         return r;
     }
-    setpgid(pid, pid); /* called in parent and child, so that neither has to wait for the other */
+    /* called in both parent and child, so that neither has to wait for the other */
+    setpgid(pid, pid);
     close(ends.failure[1]);
     ends.failure[1] = -1;
     *ret_exec_error = exec_error_of(ends.failure[0]);

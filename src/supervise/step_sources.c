@@ -16,7 +16,8 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
 {
     struct step_source *source = source_of(s, mark->pid);
     if (!source) {
-        if (s->n == STEP_SOURCES_MAX) /* replace the oldest, which has most likely exited */
+        /* the oldest entry is replaced, because its process has most likely exited */
+        if (s->n == STEP_SOURCES_MAX)
             memmove(s->known, s->known + 1, --s->n * sizeof *s->known);
         source = &s->known[s->n++];
         *source = (struct step_source){.pid = mark->pid};
@@ -29,7 +30,7 @@ static void add_own_mark(struct step_sources *s, const struct mark *mark)
         source->step = mark->step;
 }
 
-/* Whether a hook's MARK has information that the process itself has not sent. */
+/* True if a hook's MARK contains information that the process itself has not sent. */
 static bool adds_something(const struct step_source *source, const struct mark *mark)
 {
     bool is_event = mark->kind == MARK_EVAL || mark->kind == MARK_SAVE || mark->kind == MARK_EPOCH;

@@ -1,5 +1,5 @@
-/* Processes that send their own step marks: marks that the hooks of the Python package send about
- * the same training are skipped, so that no step is counted twice. */
+/* Tracks processes that send their own step marks. Marks that the hooks of the Python package send
+ * about the same training are skipped, so that no step is counted twice. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,15 +12,15 @@ enum { STEP_SOURCES_MAX = 64 };
 struct step_sources {
     struct step_source {
         int32_t pid;
-        uint32_t kinds; /* bits of the kinds of marks that the process sent itself */
-        int64_t step;   /* the last step it sent */
+        uint32_t kinds; /* one bit for each kind of mark that the process sent itself */
+        int64_t step;   /* the last step that the process sent itself */
         bool has_length, has_ended;
     } known[STEP_SOURCES_MAX];
     size_t n;
     uint64_t left_out;
 };
 
-/* Whether to skip MARK. True if it comes from a hook (BY=hook), its process sends steps itself, and
- * MARK adds no kind of event and no epoch length that the process has not sent, counted in the same
- * steps. After an end mark the hooks may report the next training. */
+/* True if MARK should be skipped: it comes from a hook (BY=hook), its process sends steps itself,
+ * and MARK has no kind of event and no epoch length that the process has not sent, counted in the
+ * same steps. After an end mark the hooks may report the next training. */
 bool step_sources_skip(struct step_sources *s, const struct mark *mark);

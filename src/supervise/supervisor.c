@@ -1,4 +1,5 @@
-/* Runs a job on the event loop, from its start to run.json, and starts its sentinel. */
+/* Runs a job on the event loop from its start until run.json is written, and starts its
+ * sentinel. */
 #include "supervise/supervisor.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 #include "trace/logs.h"
 
 enum {
-    LOG_WAIT_S = 5, /* longest wait for a disk that hangs */
+    LOG_WAIT_S = 5, /* maximum wait for a disk that hangs */
     ROOM_MS = 1000, /* time between attempts to write to a full disk */
 };
 
@@ -39,8 +40,8 @@ static void on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
-/* Writes run.json, in which readers find the control socket; on a full disk the write is repeated.
- */
+/* Writes run.json, in which readers find the control socket. If the disk is full, the write is
+ * repeated later. */
 static void announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
@@ -149,7 +150,7 @@ static void send_end(struct job *j, const json_t *doc)
     channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
     channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* The reader may be slow (a pager). run.json is written already, so the supervisor can wait. A
+    /* The reader may be slow (a pager). run.json is already written, so the supervisor can wait. A
      * client that stops only now is woken until it has read the end. */
     job_client_flush(j);
     job_client_wake(j);
@@ -157,9 +158,9 @@ static void send_end(struct job *j, const json_t *doc)
         loop_once(j->loop, -1);
 }
 
-/* Only run.json records how a detached job ended. On a full disk the supervisor therefore retries,
- * and keeps the job's lock, until there is space or the job is cancelled. The control socket
- * reports that it waits. */
+/* Writes the end to run.json, which alone records how a detached job ended. If the disk is full,
+ * the supervisor therefore retries, and keeps the job's lock, until there is space or the job is
+ * cancelled. The control socket reports that it waits. */
 static int write_end(struct job *j, const json_t *doc)
 {
     const struct rundir *dir = &j->options->rundir;
@@ -206,7 +207,7 @@ static int start(struct job *j)
     j->started_ns = j->now.started_ns;
     j->started_wall_ns = j->now.started_wall_ns;
     if (r == 0 && j->no_marks.text[0])
-        job_notify(j, j->no_marks.text); /* the job runs without marks */
+        job_notify(j, j->no_marks.text); /* the job runs without a marks socket */
     return r;
 }
 
@@ -221,13 +222,14 @@ static void watch_job(struct job *j)
 
 /* The supervisor's ends of the client's channel and pipes. */
 struct client_ends {
-    int fd;        /* its end of the channel */
-    int stream[3]; /* [1] and [2]: pipes for the job's output; -1: none */
+    int fd;        /* the supervisor's end of the channel */
+    int stream[3]; /* [1] and [2] are pipes for the job's output, or -1 */
     int pidfd;
 };
 
-/* The kernel doubles the table of open files when it is full, and in a process with threads it
- * waits for all CPUs each time: seconds on a machine with hundreds of busy processes. */
+/* Enlarges the table of open files in advance. The kernel doubles the table when it is full, and in
+ * a process with threads it waits for all CPUs each time, which takes seconds on a machine with
+ * hundreds of busy processes. */
 static void enlarge_file_table(int any_fd)
 {
     enum { FILES = 4096 };
@@ -255,7 +257,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     job_about_start(&j);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file-size limit must not end the job */
+    signal(SIGXFSZ, SIG_IGN); /* reaching the limit of the file size must not kill the supervisor */
     int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);
@@ -266,7 +268,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     if (j.loop)
         finish_job(&j);
     tear_down(&j);
-    return r < 0 && j.now.pid > 0; /* the sentinel then ends the job */
+    return r < 0 && j.now.pid > 0; /* a failure makes the sentinel end the job */
 }
 
 /* ---- the sentinel ---- */
@@ -298,8 +300,8 @@ static void close_client_ends(const struct client_ends *client)
         close(client->pidfd);
 }
 
-/* Closes the streams of the process that started a detached job, because that process waits for
- * their end. Only the lock stays open. */
+/* Closes the streams of the process that started a detached job, because that process waits until
+ * they are closed. Only the lock stays open. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
@@ -311,9 +313,9 @@ static void detach(const struct supervisor_options *options)
         close(null_fd);
 }
 
-/* Closes all fds of the client and the user, who may wait for their end. A detached job ends with
- * its supervisor even with --keep-on-exit, because its memory would no longer be watched and it
- * could not be cancelled. */
+/* Becomes the sentinel: closes all fds of the client and the user, who may wait until they are
+ * closed. A detached job ends with its supervisor even with --keep-on-exit, because its memory
+ * would no longer be watched and it could not be cancelled. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options,
                                   const struct client_ends *client)
 {
@@ -348,9 +350,9 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* The job's output goes through a pipe to the client, not directly into the user's pipe: a reader
- * that splices from the user's pipe to a hanging disk keeps the pipe locked, and the supervisor
- * would hang, too. */
+/* Opens a pipe between supervisor and client. Output does not go directly into the user's pipe,
+ * because a reader that splices from the user's pipe to a hanging disk keeps the pipe locked, and
+ * the supervisor would hang, too. */
 static int open_stream(int *ret_ours, int *ret_theirs)
 {
     int pair[2];

@@ -29,53 +29,56 @@
 
 struct err;
 
-/* The pseudo terminal of the job, in place of the user's terminal. */
+/* The job's pseudo terminal, which replaces the user's terminal. */
 struct supervisor_tty {
     bool in, out, err; /* which of the job's streams are on the terminal */
     struct termios termios;
     struct winsize size;
 };
 
-/* The job's standard streams 0, 1 and 2 that are not on a terminal. */
+/* Those of the job's standard streams 0, 1 and 2 that are not on a terminal. */
 struct supervisor_streams {
-    bool closed[3];   /* closed when ebb was started */
+    bool closed[3];   /* the stream was closed when ebb was started */
     bool is_one_pipe; /* standard output and error are the same pipe or file */
 };
 
 struct supervisor_options {
-    const char *path; /* the program, resolved by $PATH */
+    const char *path; /* path of the program, found through $PATH */
     char **argv;
     struct engine_options engine;
-    struct rundir rundir; /* fd -1: no recording */
+    struct rundir rundir; /* run folder; its fd is -1 if nothing is recorded */
     const char *name;
-    const char *shim; /* folder to put first in PYTHONPATH; NULL: none */
+    const char *shim; /* folder to put first in PYTHONPATH, or NULL */
     struct {
-        const char *library;     /* library to preload; NULL: the heap is not profiled */
+        const char *library;     /* library to preload; NULL if the heap is not profiled */
         uint64_t interval_bytes; /* mean number of allocated bytes between samples */
         bool no_python;          /* do not profile small Python objects */
-        const char *trouble;     /* why the heap is not profiled, if that is unexpected; or NULL */
+        const char *trouble; /* why the heap is not profiled, if that is unexpected; else NULL */
     } heap;
-    uint64_t grace_ns; /* time between SIGTERM and SIGKILL for processes left behind; default 5 s */
+    uint64_t grace_ns; /* time between SIGTERM and SIGKILL for remaining processes (default 5 s) */
     struct supervisor_tty tty;
     struct supervisor_streams streams;
-    struct rlimit nofile;            /* the original limit, to be restored in the job */
-    sigset_t mask;                   /* the original signal mask, to be restored in the job */
-    bool ignores_pipe, ignores_xfsz; /* whether ebb was started with SIGPIPE and SIGXFSZ ignored */
+    struct rlimit nofile; /* the original RLIMIT_NOFILE, which is restored in the job */
+    sigset_t mask;        /* the original signal mask, which is restored in the job */
+    /* whether SIGPIPE and SIGXFSZ were ignored when ebb was started */
+    bool ignores_pipe, ignores_xfsz;
     struct guard_settings guard;
-    uint64_t log_max_bytes; /* of log.txt and its later parts (trace/logs.h); 0: unlimited */
-    bool is_detached;       /* the client exits once the job has started */
-    int lock_fd; /* the lock that sentinel and supervisor of a detached job keep open; -1: none */
+    /* maximum size of log.txt and its later pieces (trace/logs.h); 0 means unlimited */
+    uint64_t log_max_bytes;
+    bool is_detached; /* the client exits once the job has started */
+    int lock_fd; /* lock that the sentinel and the supervisor of a detached job keep open, or -1 */
 };
 
-/* The client's ends of the connections; the client closes them. */
+/* The client's ends of the connections, which the client closes. */
 struct supervisor_client {
-    int fd;         /* its end of the channel */
-    int stream[3];  /* [1] and [2]: pipes with the job's output; -1: none. The reader must not hold
-                       their lock for long: it may splice from them only into pipes */
-    pid_t sentinel; /* a child of the caller, which must wait for it */
+    int fd; /* the client's end of the channel */
+    /* [1] and [2] are pipes with the job's output, or -1. The client must not lock them for long:
+     * it may splice from them only into other pipes. */
+    int stream[3];
+    pid_t sentinel; /* pid of the sentinel, a child of the caller, which must wait for it */
 };
 
-/* Starts sentinel, supervisor and job. Later errors are sent over the channel. CHANNEL_END follows
- * all of the job's output. */
+/* Starts sentinel, supervisor and job. Later errors are sent over the channel. CHANNEL_END comes
+ * after all output of the job. */
 int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
                      struct err *err);
