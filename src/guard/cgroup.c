@@ -1,4 +1,4 @@
-/* Makes, limits, joins, reads and kills the job's cgroup. cgroup_remove.c removes it. */
+/* Creates, limits, joins, reads and kills the job's cgroup. cgroup_remove.c removes it. */
 #include "guard/cgroup.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static bool has_kill_dir(const struct guard_cgroup *g)
     return g->kill_dir[0] != '\0';
 }
 
-/* Stores FD in *SLOT, or -1 if it is negative. *FIRST keeps the errno of the first failure. */
+/* Stores FD in *SLOT, or -1 if FD is an error. *FIRST keeps the errno of the first failure. */
 static void keep_fd(int *slot, int fd, int *first)
 {
     *slot = fd < 0 ? -1 : fd;
@@ -48,7 +48,7 @@ static void keep_fd(int *slot, int fd, int *first)
         *first = fd;
 }
 
-/* cgroup v2 has memory.peak since kernel 5.19. */
+/* Opens the kernel's record of peak usage, which cgroup v2 has since kernel 5.19. */
 static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
 {
     int absent = 0;
@@ -74,7 +74,7 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
         open_peak(root, g);
     }
     if (has_kill_dir(g)) {
-        int absent = 0; /* cgroup.kill does not exist before kernel 5.14 */
+        int absent = 0; /* cgroup.kill does not exist before kernel 5.14, so its error is ignored */
         keep_fd(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
         if (strcmp(g->kill_dir, g->memory_dir) != 0)
             keep_fd(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
@@ -82,8 +82,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     return r;
 }
 
-/* Makes the folder, and first removes a group of the same name that this process could not remove
- * in time. */
+/* Creates the folder. First removes a group of the same name that this process could not remove in
+ * time. */
 static int make_anew(const struct proc_root *root, const char *dir)
 {
     struct guard_cgroup old = guard_cgroup_none;
@@ -108,9 +108,9 @@ static int make_group(const struct proc_root *root, const struct guard_place *p,
     int r = make_anew(root, dir);
     if (r < 0)
         return r;
-    /* regardless of the umask, a job of another user must be able to read its own limit */
+    /* regardless of the umask, the job of another user must be able to read its own limit */
     (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
-    /* a threaded group cannot hold processes of another domain */
+    /* a threaded group cannot contain processes of another domain */
     char type[64];
     if (p->is_v2 && cgroup_read(root, dir, "cgroup.type", type, sizeof type) >= 0 &&
         strcmp(type, "domain\n") != 0) {
@@ -146,8 +146,8 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
     return 0;
 }
 
-/* Explains why no group can be made at P. A reason that ERR already has is kept: it is that of our
- * own group. */
+/* Explains why no group can be created at P. If ERR already has a reason, it is that of our own
+ * group and is kept. */
 static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
@@ -159,7 +159,8 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
                 strerror(-error));
 }
 
-/* 0, -ENOENT without such a hierarchy, or -errno of the attempt in our own group. */
+/* Creates the group that counts memory. Returns 0, -ENOENT if there is no such hierarchy, or -errno
+ * of the attempt in our own group. */
 static int make_memory(const struct proc_root *root, bool v2, const char *name,
                        struct guard_cgroup *ret, struct err *why)
 {
@@ -171,15 +172,15 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain_place(&p, made, why);
         first = first == 0 ? made : first;
-        /* Groups above ours are tried only if permission or the controller is missing. If our own
-         * group is busy or full, the job still belongs below it. */
+        /* Ancestors of our group are tried only if permission or the controller is missing. If our
+         * own group is busy or full, the job still belongs below it. */
         if (made != -EACCES && made != -EPERM && made != -EOPNOTSUPP)
             break;
     }
     return first == 0 ? -ENOENT : first;
 }
 
-/* Makes the folder for cgroup.kill only below our own group: elsewhere in v2 the job would leave
+/* Creates the folder for cgroup.kill, only below our own group: elsewhere in v2 the job would leave
  * its systemd unit, just for a faster kill. */
 static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
 {
@@ -244,13 +245,13 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
     return 0;
 }
 
-/* limit_v1 and limit_v2 return the result of setting the memory limit; *RET_SWAP is that of the
- * swap limit, 0 if swap is not counted. */
+/* limit_v1 and limit_v2 return the result of setting the memory limit. *RET_SWAP is the result for
+ * the swap limit, 0 if swap is not counted. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
     int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
-    /* The memory limit may never exceed the limit of memory plus swap: to raise both, swap is
+    /* The memory limit may never exceed the limit of memory plus swap, so that one is raised
      * first. */
     if (r == -EINVAL && swap == 0)
         r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
@@ -322,7 +323,8 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
     return len < 0 || proc_keyed_parse(text, (size_t)len, "oom_kill", ret) < 0 ? -ENODATA : 0;
 }
 
-/* ---- processes outside the group: root, and the owner of another group, may move them out ---- */
+/* ---- processes outside the group ----
+ * Root, and the owner of another group, may move processes out of ours. */
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
 
@@ -332,7 +334,7 @@ static int compare_members(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Parses cgroup.procs into sorted pids. RET has space for one pid per two bytes of TEXT. */
+/* Parses cgroup.procs into sorted pids. RET must have room for one pid per two bytes of TEXT. */
 static size_t members_parse(const char *text, int32_t *ret)
 {
     size_t n = 0;
@@ -345,7 +347,7 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* Whether the process is in a group below G, or has exited. The folder's name is unique, so finding
+/* True if the process is in a group below G, or has exited. The folder's name is unique, so finding
  * it in the visible part of the path is enough. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {

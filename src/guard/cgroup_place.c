@@ -1,4 +1,4 @@
-/* Where a cgroup may be made, by the kernel's rules for enabling controllers. */
+/* Finds out where a cgroup may be created, by the kernel's rules for enabling controllers. */
 #include "guard/cgroup_place.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "guard/cgroup.h"
 #include "proc/read.h"
 
-/* Whether the file FILE of the group is a list that contains WORD. */
+/* True if FILE of the group is a list that contains WORD. */
 static bool group_lists(const struct proc_root *root, const struct guard_place *p, const char *name,
                         const char *word)
 {
@@ -27,16 +27,16 @@ static bool group_lists(const struct proc_root *root, const struct guard_place *
     return false;
 }
 
-/* Every group except the kernel's real root has this file, also the root of a cgroup namespace,
- * which follows the same rules as any other group. */
+/* True for the kernel's real root, the only group without the file cgroup.events. The root of a
+ * cgroup namespace has it, and follows the same rules as any other group. */
 static bool is_real_root(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.events", O_PATH);
     return fd == -ENOENT;
 }
 
-/* systemd marks the groups that it delegates. Users other than root own a group only if it was
- * delegated to them. */
+/* True if the group is delegated. systemd marks the groups that it delegates, and users other than
+ * root own a group only if it was delegated to them. */
 static bool is_delegated(const struct proc_root *root, const struct guard_place *p)
 {
     AUTO_CLOSE int fd = openat(root->cgroup_fd, p->group.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -77,14 +77,14 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
 {
     if (!p->is_v2)
         return 0;
-    /* Moving a process requires write access to cgroup.procs of the common ancestor of both groups.
-     */
+    /* Moving a process requires write access to cgroup.procs of the common ancestor of both
+     * groups. */
     AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.procs", O_WRONLY);
     if (fd < 0)
         return fd;
     if (group_lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
-    /* A group that contains processes, such as ours, cannot enable controllers (EBUSY), unless it
+    /* A group that contains processes, as ours does, cannot enable controllers (EBUSY), unless it
      * is the root. */
     bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
     if (!may_divide || !group_lists(root, p, "cgroup.controllers", "memory"))
@@ -93,7 +93,7 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
     return r == -EBUSY ? -EOPNOTSUPP : r;
 }
 
-/* Whether the calling process is the only one in the group. */
+/* True if the calling process is the only one in the group. */
 static bool is_alone(const struct proc_root *root, const struct guard_place *p)
 {
     char text[64], own[16];

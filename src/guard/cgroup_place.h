@@ -1,30 +1,31 @@
-/* Finds a place for a new cgroup, from our own group upwards. For cgroup.c and its tests. */
+/* Finds a place for a new cgroup, from our own group upwards. Used by cgroup.c and its tests. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "proc/limit.h"
 
-/* A group below which a new group could be made. */
+/* A group below which a new group could be created. */
 struct guard_place {
     struct limit_group group;
     bool is_v2;
-    bool is_own; /* whether this process is in the group */
+    bool is_own; /* this process is in the group */
 };
 
-/* Finds our own group in the v2 or v1 hierarchy: 0, or -ENOENT without such a hierarchy. */
+/* Finds our own group in the v2 or v1 hierarchy. Returns 0, or -ENOENT if there is no such
+ * hierarchy. */
 int guard_place_own(const struct proc_root *root, bool v2, struct guard_place *ret);
-/* Goes to the parent group: 0, -ENOENT at the top, or -EPERM if this group has a memory limit,
- * which a job in the parent would escape. */
+/* Goes to the parent group. Returns 0, -ENOENT at the top, or -EPERM if this group has a memory
+ * limit, which a job in the parent would escape. */
 int guard_place_up(const struct proc_root *root, struct guard_place *p);
-/* Ensures that the kernel counts the memory of groups made below P: enables the memory controller
- * in the root, and in a delegated group above ours. 0, -EOPNOTSUPP if the controller is not enabled
- * for children, or -errno. */
+/* Ensures that the kernel counts the memory of groups below P: enables the memory controller in the
+ * root, and in a delegated group above ours. Returns 0, -EOPNOTSUPP if the controller is not
+ * enabled for children, or -errno. */
 int guard_place_divide(const struct proc_root *root, const struct guard_place *p);
 /* Moves the calling process into a new group below its own, if its own is a delegated systemd scope
- * without other processes: the scope can then enable the memory controller for children. Does
+ * without other processes, so that the scope can enable the memory controller for children. Does
  * nothing in a service: systemd before 254 starts the next main process in the service's own group,
- * which fails while a child group has the controller. 0 or -errno. */
+ * which fails while a child group has the controller. Returns 0 or -errno. */
 int guard_place_vacate(const struct proc_root *root);
-/* The group's path for messages: "/user.slice/…". */
+/* The group's path for messages, such as "/user.slice/…". */
 const char *guard_place_name(const struct guard_place *p);

@@ -1,4 +1,4 @@
-/* Removes a job's cgroup with the groups that the job made in it, and cgroups of killed ebb
+/* Removes a job's cgroup with the groups that the job created in it, and the cgroups of killed ebb
  * processes. */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "guard/cgroup_place.h"
 #include "proc/read.h"
 
-/* How deep the groups that a job made are searched. */
+/* Maximum depth of the groups that a job created. */
 enum { DEPTH_MAX = 16 };
 
 void guard_cgroup_name(const struct proc_root *root, char ret[64])
@@ -26,8 +26,8 @@ void guard_cgroup_name(const struct proc_root *root, char ret[64])
     char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
-    /* Not getpid(): guard_cgroup_tidy searches for the pid in this /proc, which may be of another
-     * pid namespace. */
+    /* getpid() would not do: guard_cgroup_tidy searches for the pid in this /proc, which may belong
+     * to another pid namespace. */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof text);
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
@@ -57,8 +57,8 @@ static int open_group(int parent, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Calls FN for each folder in PARENT until FN returns false. Returns false then, or if PARENT
- * cannot be read. */
+/* Calls FN for each folder in PARENT until FN returns false. Returns false in that case, or if
+ * PARENT cannot be read. */
 typedef bool folder_fn(int parent, const char *name, void *user);
 static bool each_folder(int parent, folder_fn *fn, void *user)
 {
@@ -85,7 +85,7 @@ static bool remove_tree(int parent, const char *name, void *user)
     return true; /* a busy group does not stop the removal of others */
 }
 
-/* Whether NAME and all groups in it have no process; false if they are nested too deep. */
+/* True if neither NAME nor any group in it has a process; false if they are nested too deep. */
 static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];
@@ -95,7 +95,7 @@ static bool is_empty_tree(int parent, const char *name, void *user)
            each_folder(fd, is_empty_tree, &left);
 }
 
-/* The last component of DIR, if guard_cgroup_name made it; else NULL: the folder is not ours to
+/* The last component of DIR, if guard_cgroup_name produced it; NULL if the folder is not ours to
  * remove. */
 static const char *own_name(const char *dir)
 {
@@ -165,7 +165,7 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
         }
 }
 
-/* Whether the process that made the folder is alive; true if unknown. */
+/* True if the process that created the folder is alive, or if that is unknown. */
 static bool is_maker_alive(const struct proc_root *root, const struct process_id *id)
 {
     struct proc_stat stat;

@@ -1,4 +1,4 @@
-/* One request for a checkpoint: how it is sent, and which ranks have answered. */
+/* One request for a checkpoint: how it is sent, and which ranks have answered it. */
 #include "guard/checkpoint.h"
 
 #include <errno.h>
@@ -66,8 +66,9 @@ static bool may_answer(const struct checkpoint_peer *p)
     return !p->is_dead && p->ack != LADDER_ACK_DONE && p->ack != LADDER_ACK_FAILED;
 }
 
-/* Called after an answer or the exit of a process. The file is checked last: a process may exit, or
- * the command fail, after the checkpoint was written. */
+/* Decides whether the request is done or has failed, after an answer or the exit of a process. The
+ * file is checked last: a process may exit, or the command fail, after the checkpoint was
+ * written. */
 static bool settle_request(struct checkpoint *c, uint64_t now_ns)
 {
     size_t waiting = 0, done = 0, failed = 0;
@@ -78,8 +79,8 @@ static bool settle_request(struct checkpoint *c, uint64_t now_ns)
     }
     if (waiting == 0 && done > 0 && failed == 0)
         return set_done(c, "mark", now_ns);
-    /* A process does not answer a signal. Only its file, or a save mark if no rank is connected,
-     * shows that it has written a checkpoint. */
+    /* A signal is not answered. Only the file, or a save mark if no rank is connected, shows that a
+     * signalled process has written a checkpoint. */
     bool awaits_signalled = c->signalled_count > 0 && (c->peers == 0 || c->options.done);
     if (waiting > 0 || c->command_pid != 0 || awaits_signalled)
         return false;
@@ -100,8 +101,8 @@ static void add_why(char why[CHECKPOINT_TEXT_MAX], const char *clause)
 
 /* ---- over the socket ---- */
 
-/* A rank whose queue is full is counted, too: without its part the checkpoint would be incomplete.
- */
+/* Sends the request over the marks socket. A rank whose queue is full is counted, too, because the
+ * checkpoint would be incomplete without its part. */
 static bool request_by_socket(struct checkpoint *c, struct mark_receiver *marks)
 {
     const struct mark_peer *peers;
@@ -131,19 +132,20 @@ static bool is_rank(const struct mark_receiver *marks, int32_t pid)
     return false;
 }
 
-/* Whether the process is the first of the job, or was started by a launcher. */
+/* True if the process is the first of the job, or was started by a launcher. */
 static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 {
     const struct proc_node *parent = proc_tree_find(tree, n->info.ppid);
     return n->info.role == ROLE_OTHER && (!parent || parent->info.role == ROLE_LAUNCHER);
 }
 
-/* Whether the process belongs to the command of --checkpoint-cmd. The command has the same
- * subreaper as the job, so the tree contains it as well. */
+/* True if the process belongs to the command of --checkpoint-cmd. The command has the same
+ * subreaper as the job, so it is in the tree as well. */
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
-    enum { DEPTH_MAX = 64 }; /* parents are read at different times and may form a cycle */
+    /* limits the climb, because parents are read at different times and may form a cycle */
+    enum { DEPTH_MAX = 64 };
 
     for (int i = 0; c->command_pid != 0 && n && i < DEPTH_MAX; i++) {
         if (n->info.id.pid == c->command_pid)
@@ -236,7 +238,7 @@ static bool request_by_signal(struct checkpoint *c, const struct mark_receiver *
     for (size_t i = 0; i < proc_tree_count(tree) && target != TARGET_NONE; i++) {
         struct proc_node *n = proc_tree_at(tree, i);
         int r = is_target(c, marks, tree, n, target) ? signal_rank(c, tree, n) : 0;
-        if (r < 0 && !is_explained) { /* report only the first failure */
+        if (r < 0 && !is_explained) { /* only the first failure is reported */
             explain_not_signalled(c, n, r, why);
             is_explained = true;
         }
@@ -247,7 +249,7 @@ static bool request_by_signal(struct checkpoint *c, const struct mark_receiver *
 
 /* ---- by command ---- */
 
-/* 0 or an errno, as posix_spawn returns it. */
+/* Returns 0 or an errno, as posix_spawn does. */
 static int spawn_shell(const char *command, pid_t *ret)
 {
     static char name[] = "sh", option[] = "-c";
@@ -284,7 +286,7 @@ static bool request_by_command(struct checkpoint *c, char why[CHECKPOINT_TEXT_MA
     snprintf(id, sizeof id, "%" PRIu64, c->id);
     setenv("EBB_CHECKPOINT_ID", id, 1);
     int r = spawn_shell(c->options.command, &c->command_pid);
-    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit the variable */
+    unsetenv("EBB_CHECKPOINT_ID"); /* the job's next segment must not inherit this variable */
     if (r == 0)
         return true;
     c->command_pid = 0;
@@ -321,7 +323,7 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
 {
     int ways = 0;
-    (void)checkpoint_is_possible(c, marks, why); /* only to set WHY */
+    (void)checkpoint_is_possible(c, marks, why); /* called only because it sets WHY */
     c->awaits_file = false;
     c->started_ns = c->done_ns = 0;
     c->ack = LADDER_NO_ACK;
@@ -363,8 +365,8 @@ static bool is_answer_to(const struct mark *m, uint64_t id)
     return mark_value_is(m, "ID", text);
 }
 
-/* Keeps the first path that is reported. A path that is too long is dropped, because a truncated
- * path names another file. */
+/* Stores the first path that is reported. A path that is too long is dropped, because a truncated
+ * path would name another file. */
 static void note_path(struct checkpoint *c, const struct mark *m)
 {
     size_t len;
@@ -384,8 +386,8 @@ static enum ladder_ack ack_status(const struct mark *m)
     return mark_value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
 }
 
-/* Finds the rank that sent an answer. A single rank may answer through a child process, such as
- * `ebb mark`. */
+/* Finds the rank that sent an answer. If there is only one rank, it may answer through a child
+ * process, such as `ebb mark`. */
 static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
 {
     bool is_known = false;
@@ -397,8 +399,8 @@ static struct checkpoint_peer *find_answering(struct checkpoint *c, int32_t pid)
     return c->peers == 1 && !is_known && may_answer(&c->peer[0]) ? &c->peer[0] : NULL;
 }
 
-/* Without a connected rank only the command of --checkpoint-cmd can send an ack: it has the id from
- * its environment. It reports a failure by its exit status. */
+/* Handles an ack while no rank is connected. It can only come from the command of --checkpoint-cmd,
+ * which has the id in its environment. The command reports a failure by its exit status. */
 static bool apply_command_ack(struct checkpoint *c, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)

@@ -1,4 +1,4 @@
-/* Why a job ended: weighs the evidence and describes the cause in one line. */
+/* Finds out why a job ended: weighs the evidence and describes the cause in one line. */
 #include "guard/death.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret)
 {
-    char text[32 << 10]; /* /proc/vmstat gets longer with every kernel version */
+    char text[32 << 10]; /* large, because /proc/vmstat gets longer with every kernel version */
     *ret = (struct death_ooms){0};
     ssize_t len = io_read_small(root->proc_fd, "vmstat", text, sizeof text);
     ret->host_known = len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", &ret->host) == 0;
@@ -50,8 +50,8 @@ static struct kills kills_of(const struct death_facts *f)
 
 /* --- the end by its status --- */
 
-/* The signal that ended the process, directly or as a shell reports it (128 + N); 0: not a signal.
- */
+/* The signal that ended the process, directly or as a shell reports it (128 + N); 0 if it was not a
+ * signal. */
 static int signal_of(int status)
 {
     if (WIFSIGNALED(status))
@@ -96,7 +96,7 @@ static bool is_operators(const struct death_facts *f, const struct death_reading
             (f->sent_signal == SIGINT && r->interrupted));
 }
 
-/* The cause that the output shows, or else the one that the status shows. */
+/* The cause that the output shows or, if it shows none, the cause that the exit status shows. */
 static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
                                   char text[DEATH_TEXT])
 {
@@ -124,7 +124,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
                                      : CAUSE_EXCEPTION;
 }
 
-/* Longest reason, such as "its cgroup was out of memory (limit 2.00 GiB)". */
+/* Maximum length of a reason such as "its cgroup was out of memory (limit 2.00 GiB)". */
 enum { REASON = 160 };
 static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
@@ -144,7 +144,7 @@ static void oom_reason(const struct death_facts *f, const struct kills *k, char 
     snprintf(out, REASON, "the cgroup %s was out of memory%s", where, limit);
 }
 
-/* Adds that the kernel killed a process of the job other than the first. */
+/* Adds to TEXT that the kernel killed a process of the job other than the first. */
 static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
 {
     size_t n = strlen(text);
@@ -153,7 +153,7 @@ static void add_other_kill(const struct kills *k, const char *reason, char text[
     if (k->group)
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s of the job: %s",
                  (unsigned long long)count, plural, reason);
-    else if (k->above) /* processes of other jobs may be counted here */
+    else if (k->above) /* this counter may include processes of other jobs */
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s: %s",
                  (unsigned long long)count, plural, reason);
     else

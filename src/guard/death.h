@@ -1,5 +1,5 @@
-/* Finds why a job ended, in one line: from its exit status, the kernel's OOM counters, the end of
- * its output and ebb's own actions. */
+/* Finds out why a job ended, in one line, from its exit status, the kernel's OOM counters, the end
+ * of its output and ebb's own actions. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "guard/cgroup.h"
 #include "proc/procfs.h"
 
-/* A ring buffer with the end of the job's output, which may contain a traceback. */
+/* A ring buffer with the last part of the job's output, which may contain a traceback. */
 enum { DEATH_TAIL = 16 << 10, DEATH_LINE = 300, DEATH_TEXT = 480 };
 struct death_tail {
     char text[DEATH_TAIL];
@@ -17,85 +17,85 @@ struct death_tail {
 };
 void death_tail_add(struct death_tail *t, const char *data, size_t len);
 
-/* The kind of failure that the end of the output shows. */
+/* The kind of failure that the last part of the output shows. */
 enum death_sign {
     DEATH_NO_SIGN,
     DEATH_PYTHON,   /* an uncaught exception */
     DEATH_CUDA_OOM, /* a GPU is out of memory */
     DEATH_MEMORY,   /* MemoryError, std::bad_alloc, "Cannot allocate memory" */
-    DEATH_SHM,      /* /dev/shm is full: bus error in a worker, "No space left" on torch_… */
+    DEATH_SHM,      /* /dev/shm is full: a bus error in a worker, or "No space left" on torch_… */
     DEATH_WORKER,   /* "DataLoader worker (pid N) is killed by signal: …" */
 };
 
 struct death_reading {
     enum death_sign sign;
     char line[DEATH_LINE]; /* last line of the exception, printable */
-    bool child_killed;     /* the line reports that a process of the job got SIGKILL */
+    bool child_killed;     /* the line reports that a process of the job received SIGKILL */
     bool interrupted;      /* "KeyboardInterrupt" was printed */
-    int signalled;         /* torchrun's "got signal: N"; 0 none */
+    int signalled;         /* N of torchrun's "got signal: N", or 0 */
 };
 
-/* Finds the cause among tracebacks that may be cut, chained, prefixed by ranks ("[rank0]: …") and
- * mixed with other output. Only a traceback near the end of the output counts. */
+/* Finds the cause in output whose tracebacks may be cut off, chained, prefixed by ranks ("[rank0]:
+ * …") and mixed with other lines. Only a traceback near the end of the output counts. */
 void death_reading_take(const struct death_tail *t, struct death_reading *ret);
 
 /* Counters of the kernel's OOM killer. */
 struct death_ooms {
     bool host_known, group_known, above_known;
     uint64_t host;  /* /proc/vmstat: oom_kill */
-    uint64_t group; /* of the job's own cgroup */
-    uint64_t above; /* of the cgroup above it that has the effective limit */
+    uint64_t group; /* OOM kills in the job's own cgroup */
+    uint64_t above; /* OOM kills in the ancestor cgroup that has the effective limit */
 };
 /* Reads the counters. G may be NULL. ABOVE_DIR is the cgroup with the effective limit, relative to
- * root's cgroup_fd; "": none. */
+ * root's cgroup_fd, or "". */
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-/* Why a segment of a job ended. run.json, the exit status and the decision to restart follow from
- * it. While the job runs, it is CAUSE_UNKNOWN, or the reason why ebb is stopping the job;
+/* Why a segment of a job ended, which determines run.json, the exit status and the decision to
+ * restart. While the job runs, this is CAUSE_UNKNOWN, or the reason why ebb is stopping the job;
  * death_cause finds the other causes. */
 enum cause {
     CAUSE_UNKNOWN,
-    /* stopped by ebb, in order of precedence */
+    /* Causes for which ebb stopped the job, in order of precedence: */
     CAUSE_CLIENT, /* ebb run was killed */
-    CAUSE_PLAN,   /* stopped by the guard, because a restart was due */
+    CAUSE_PLAN,   /* the guard stopped the job because a restart was due */
     CAUSE_GUARD,
     CAUSE_CANCELLED, /* by request */
-    /* ended by the job, the kernel or another process */
+    /* Causes that came from the job, the kernel or another process: */
     CAUSE_DONE,   /* exit status 0 */
-    CAUSE_STATUS, /* another exit status, for an unknown reason */
+    CAUSE_STATUS, /* the job exited with another status, for an unknown reason */
     CAUSE_EXCEPTION,
     CAUSE_GPU_MEMORY,
-    CAUSE_NO_MEMORY, /* an allocation failed */
+    CAUSE_NO_MEMORY, /* an allocation of the job failed */
     CAUSE_SHM_FULL,
     CAUSE_SIGNAL, /* sender unknown */
     CAUSE_OPERATOR,
     CAUSE_OOM_GROUP,
     CAUSE_OOM_HOST,
-    /* lost: the supervisor was killed */
+    /* lost, because the supervisor was killed */
     CAUSE_SUPERVISOR,
-    CAUSE_SENTINEL, /* lost: the supervisor and the sentinel were killed */
+    CAUSE_SENTINEL, /* lost, because both the supervisor and the sentinel were killed */
     CAUSES
 };
 const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
-/* The text for end.by in run.json: "the guard", "the death of ebb run", …; NULL: no text, or the
- * request supplies it (CAUSE_CANCELLED). */
+/* The text for end.by in run.json, such as "the guard" or "the death of ebb run". NULL if there is
+ * none, or if the request supplies it (CAUSE_CANCELLED). */
 const char *cause_by_text(enum cause cause);
 
 struct death_facts {
     int status;       /* wait status */
-    enum cause cause; /* why ebb stopped the job; else CAUSE_UNKNOWN */
-    const char *why;  /* the reason of CAUSE_GUARD and CAUSE_PLAN; "cancelled: …"; or NULL */
-    int sent_signal;  /* a signal that the user sent to ebb and ebb forwarded; 0: none */
+    enum cause cause; /* why ebb stopped the job, or CAUSE_UNKNOWN */
+    const char *why;  /* reason of CAUSE_GUARD or CAUSE_PLAN, or "cancelled: …", or NULL */
+    int sent_signal;  /* signal that the user sent to ebb and ebb forwarded to the job, or 0 */
     const struct death_ooms *before, *after; /* NULL: unknown */
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
-    const char *limit_where; /* the cgroup with the limit, unescaped; NULL: unknown */
-    uint64_t limit_bytes;    /* of that cgroup; 0: unknown */
+    const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
+    uint64_t limit_bytes;    /* limit of that cgroup; 0 if unknown */
 };
 
-/* Writes one line without a full stop: "killed by the kernel: its cgroup was out of memory (limit
- * 2.00 GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". A stop
- * by ebb takes precedence, even if the job then exited with status 0. Next, exit status 0 takes
- * precedence over everything in the output. */
+/* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup was out of
+ * memory (limit 2.00 GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the
+ * guard: …". A stop by ebb takes precedence, even if the job then exited with status 0. Next, exit
+ * status 0 takes precedence over anything in the output. */
 enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

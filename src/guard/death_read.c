@@ -1,4 +1,5 @@
-/* Reads the end of a job's output and decides which traceback or last line is the cause. */
+/* Reads the last part of a job's output and decides which traceback or line is the cause of its
+ * end. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
-    if (len > DEATH_TAIL) { /* earlier bytes would be overwritten anyway */
+    /* only the last bytes count, because earlier ones would be overwritten */
+    if (len > DEATH_TAIL) {
         t->written += len - DEATH_TAIL;
         data += len - DEATH_TAIL;
         len = DEATH_TAIL;
@@ -37,7 +39,8 @@ static const char *escape_end(const char *p, const char *end)
             p++;
         return p < end ? p + 1 : p;
     }
-    if (kind == ']') { /* a title or a link, up to BEL or ESC \ on the same line */
+    /* a terminal title or a link, which ends with BEL or ESC \ on the same line */
+    if (kind == ']') {
         while (p < end && *p != '\a' && *p != '\n' && *p != 0x1B)
             p++;
         return p < end && *p == '\a' ? p + 1 : p;
@@ -90,8 +93,8 @@ static bool continues_name(char c)
     return begins_name(c) || is_digit_char(c) || c == '.' || c == '<' || c == '>';
 }
 
-/* Parses the decimal number at the start of S, up to 6 digits. Returns its length, which may be 0.
- */
+/* Parses the decimal number of up to 6 digits at the start of S. Returns its length, which may be
+ * 0. */
 static size_t death_line_number(struct span s, int *ret)
 {
     size_t n = 0;
@@ -102,8 +105,8 @@ static size_t death_line_number(struct span s, int *ret)
     return n;
 }
 
-/* Returns the length of a Python class name at the start of S, if it is all of S or ": " follows;
- * else 0. */
+/* Returns the length of a Python class name at the start of S if it is followed by ": " or the end
+ * of S; else 0. */
 static size_t death_line_exception(struct span s)
 {
     if (s.len == 0 || !begins_name(*s.p))
@@ -115,8 +118,8 @@ static size_t death_line_exception(struct span s)
     return is_whole ? n : 0;
 }
 
-/* After unrelated output, a line counts as an exception only if its class name contains one of
- * these words. */
+/* True if a class name contains one of the usual words for exceptions. After unrelated output, only
+ * lines with such a name count as an exception. */
 static bool death_line_has_usual_name(struct span name)
 {
     static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
@@ -124,7 +127,7 @@ static bool death_line_has_usual_name(struct span name)
     return span_holds_any(name, usual);
 }
 
-/* Parses "[rank3]: " or "[default0]:", which launchers put before a rank's lines. Returns the
+/* Parses "[rank3]: " or "[default0]:", which launchers put before the lines of a rank. Returns its
  * length or 0. */
 static size_t death_line_rank(struct span s, int *ret_rank)
 {
@@ -189,7 +192,7 @@ static enum death_sign death_line_sign(struct span s)
     return is_allocation_failure(s) ? DEATH_MEMORY : DEATH_PYTHON;
 }
 
-/* Whether loggers or launchers print such a line after a job has failed. */
+/* True for lines that loggers or launchers print after a job has failed. */
 static bool death_line_is_farewell(struct span line)
 {
     static const char *const words[] = {"ProcessGroupNCCL.cpp", "torch/distributed/elastic",
@@ -208,18 +211,18 @@ static bool death_line_reports_kill(struct span s)
 /* --- tracebacks and last lines --- */
 
 enum {
-    FAR_BYTES = 4096, /* if so much other output follows a traceback, the job survived it */
+    FAR_BYTES = 4096, /* if this much other output follows a traceback, the job survived it */
     LABEL_MAX = 64,
     NO_RANK = -1,
 };
 
-/* Of two causes near the end the one with the larger weight counts; with equal weights, the later
- * one. */
+/* Weights of causes. Of two causes near the end the one with the larger weight counts; if the
+ * weights are equal, the later one. */
 enum weight {
     WEIGHT_NONE,     /* "Exception ignored in …" is not a cause */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
     WEIGHT_WORDS,    /* last lines outside any traceback */
-    WEIGHT_ASIDE,    /* a traceback of a thread or child, which need not end the job */
+    WEIGHT_ASIDE,    /* a traceback in a thread or child process, which need not end the job */
     WEIGHT_MAIN
 };
 
@@ -228,34 +231,34 @@ struct found_cause {
     char text[2 * DEATH_LINE];
     size_t len;
     int rank;
-    size_t after_bytes; /* bytes of other output since then */
+    size_t after_bytes; /* size of the other output that followed */
 };
 
 struct open_traceback {
     bool is_open;
-    bool has_head; /* false: the head was cut off, or it is a SyntaxError, which has none */
-    bool is_noisy; /* other output appeared between its lines */
+    bool has_head; /* false if the first line was cut off, or for a SyntaxError, which has none */
+    bool is_noisy; /* other output appeared between the lines of the traceback */
     enum weight weight;
-    char label[LABEL_MAX]; /* text before each of its lines, such as "[rank0]: " */
+    char label[LABEL_MAX]; /* text before each line of the traceback, such as "[rank0]: " */
     size_t label_len;
     bool label_sure;
     int rank;
 };
 
-/* The table in which torchrun names the first rank that failed. */
+/* The table in which torchrun reports the first rank that failed. */
 struct table {
     bool is_open, is_root;
     struct span rank, exitcode, traceback;
 };
 
 struct scan {
-    int only_rank; /* only tracebacks of this rank count; NO_RANK: all count */
+    int only_rank; /* only tracebacks of this rank count; NO_RANK means that all count */
     struct found_cause cause;
     struct open_traceback open;
     struct table table;
     enum weight next;   /* weight of a traceback that begins on the next line */
-    bool in_message;    /* following lines may continue the exception's message */
-    struct span thrown; /* the type in C++'s "terminate called after throwing …" */
+    bool in_message;    /* the following lines may continue the exception's message */
+    struct span thrown; /* the type in C++'s message "terminate called after throwing …" */
     bool bus_error, interrupted;
     int signalled;
 };
@@ -270,7 +273,7 @@ static void offer_cause(struct scan *s, enum weight weight, struct span text, in
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
     if (is_near && weight < c->weight)
         return;
-    /* the first rank to fail makes the others fail */
+    /* of several failed ranks the first one counts, because it makes the others fail */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
     text = span_trimmed(text);
@@ -303,15 +306,16 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 
 /* --- tracebacks --- */
 
-/* Sets the label, which is the text before each line of a traceback, from PREFIX, the text before
- * its head. */
+/* Sets the label, the text before each line of a traceback, to PREFIX, the text before its first
+ * line. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
-    /* a DataLoader worker's traceback, which is the root cause */
+    /* this is the traceback of a DataLoader worker, which is the root cause */
     if (span_ends(prefix, "Original "))
         prefix.len -= strlen("Original ");
-    if (span_ends(prefix, "traceback : ")) /* torchrun's table, which is indented */
+    /* the traceback is part of torchrun's table, which is indented */
+    if (span_ends(prefix, "traceback : "))
         prefix = span_of("  ");
     if (prefix.len >= sizeof o->label)
         return;
@@ -320,8 +324,8 @@ static void set_label(struct open_traceback *o, struct span prefix)
     o->label_sure = sure != 0 && sure == prefix.len;
 }
 
-/* Ranks print at the same time. One traceback is read to its end; those of other ranks are skipped.
- */
+/* Begins a traceback. Ranks print at the same time: one traceback is read to its end, and those of
+ * other ranks are skipped. */
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
@@ -345,7 +349,8 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
     s->in_message = false;
 }
 
-/* Begins a traceback without its head: the ring cut it off, or it is a SyntaxError. */
+/* Begins a traceback without its first line, which was cut off by the ring buffer, or is missing
+ * because it is a SyntaxError. */
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
@@ -357,7 +362,8 @@ static bool begin_headless(struct scan *s, struct span line)
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
     while (rest.len && is_digit_char(*rest.p))
         rest = span_from(rest, 1);
-    if (rest.len && !span_begins(rest, ", in ")) /* faulthandler prints " in f" */
+    /* faulthandler prints " in f" instead of ", in f" */
+    if (rest.len && !span_begins(rest, ", in "))
         return false;
     s->open = (struct open_traceback){.is_open = true, .weight = s->next, .rank = rank};
     if (label < sizeof s->open.label) {
@@ -370,7 +376,7 @@ static bool begin_headless(struct scan *s, struct span line)
     return true;
 }
 
-/* Indented, or within the box that rich draws (U+2500 to U+257F). */
+/* True if the line is indented, or within the box that rich draws (U+2500 to U+257F). */
 static bool is_body(struct span line)
 {
     bool is_box = line.len >= 2 && (unsigned char)line.p[0] == 0xE2 &&
@@ -378,7 +384,7 @@ static bool is_body(struct span line)
     return span_is_blank(*line.p) || is_box;
 }
 
-/* Removes the label from LINE. False: LINE does not belong to the open traceback. */
+/* Removes the label from LINE. Returns false if LINE does not belong to the open traceback. */
 static bool take_label(struct open_traceback *o, struct span *line)
 {
     if (o->label_len && line->len >= o->label_len && memcmp(line->p, o->label, o->label_len) == 0) {
@@ -388,11 +394,11 @@ static bool take_label(struct open_traceback *o, struct span *line)
     }
     if (o->label_sure)
         return false;
-    o->label_len = 0; /* the label was other text, such as a progress bar */
+    o->label_len = 0; /* the label turned out to be other text, such as a progress bar */
     return true;
 }
 
-/* False: LINE does not belong to the traceback. */
+/* Adds LINE to the open traceback. Returns false if it does not belong to it. */
 static bool feed_traceback(struct scan *s, struct span line)
 {
     struct open_traceback *o = &s->open;
@@ -418,7 +424,7 @@ static bool feed_traceback(struct scan *s, struct span line)
 
 /* --- lines outside tracebacks --- */
 
-/* The weight of a traceback that begins after this line. */
+/* The weight of a traceback that begins after LINE. */
 static enum weight weight_after(struct span line, enum weight before)
 {
     static const char *const ignored[] = {"Exception ignored ", "Error in atexit._run_exitfuncs",
@@ -431,7 +437,8 @@ static enum weight weight_after(struct span line, enum weight before)
     return span_trimmed(line).len ? WEIGHT_MAIN : before;
 }
 
-/* Reads C++'s "terminate called after throwing an instance of 'T'", and "what():  …" below it. */
+/* Reads C++'s message "terminate called after throwing an instance of 'T'", and the line "what():
+ * …" below it. */
 static bool scan_thrown(struct scan *s, struct span line)
 {
     static const char text[] = "terminate called after throwing an instance of '";
@@ -531,7 +538,7 @@ static int table_rank(const struct table *t)
     return death_line_number(t->rank, &rank) ? rank : NO_RANK;
 }
 
-/* Takes the cause from torchrun's table. */
+/* Makes the error in torchrun's table the cause. */
 static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
@@ -543,7 +550,7 @@ static void table_cause(const struct table *t, struct found_cause *c)
     c->weight = WEIGHT_LAUNCHER;
 }
 
-/* If torchrun names the rank that failed first, that rank's error is the cause. */
+/* If torchrun reports which rank failed first, that rank's error is the cause. */
 static void prefer_root(const char *text, size_t len, struct scan *s)
 {
     int root = table_rank(&s->table);

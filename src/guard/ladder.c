@@ -15,20 +15,21 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    PRESSURE_MORE_S = 35, /* includes the 5 s for which pressure must last to count */
+    PRESSURE_MORE_S = 35, /* includes the 5 s that pressure must last to count */
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
 };
 /* A checkpoint request is pointless if SIGTERM is due sooner than this. */
 static const double MOMENT_S = 0.25;
-/* A newer checkpoint is requested once its age is this many times the duration of a checkpoint. */
+/* A newer checkpoint is requested once the age of the last one is this many times the duration of a
+ * checkpoint. */
 static const double NEWER = 1.5;
 
 static const enum ladder_trigger STRONGEST_FIRST[] = {LADDER_BY_PLAN,     LADDER_BY_LEVEL,
                                                       LADDER_BY_FORECAST, LADDER_BY_GPU,
                                                       LADDER_BY_PRESSURE, LADDER_BY_PACE};
 
-/* State of one call of ladder_step. */
+/* The state of one call of ladder_step. */
 struct turn {
     struct ladder *l;
     const struct ladder_input *in;
@@ -140,7 +141,7 @@ static void ladder_climb(struct turn *t, enum ladder_rung rung)
     t->l->begun_ns = t->in->now_ns;
 }
 
-/* Sends SIGTERM, or kills if SIGTERM is disabled; false if both are disabled. */
+/* Sends SIGTERM, or kills if SIGTERM is disabled. Returns false if both are disabled. */
 static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char *end)
 {
     if (t->l->rules.no_term && t->l->rules.no_kill)
@@ -152,15 +153,15 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
     return true;
 }
 
-/* How long a trigger is ignored after its checkpoint turned out not to be needed. A forecast
- * follows the baseline, which does not fluctuate, so it may hold again soon; for recurring peaks
- * the pauses get longer and longer. */
+/* How long a trigger is ignored after its checkpoint turned out not to be needed. The forecast
+ * follows the baseline, which does not fluctuate, so it is ignored only briefly; for recurring
+ * peaks the pauses become longer and longer. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
     bool is_steady = trigger == LADDER_BY_LEVEL && (l->is_steady[0] || l->is_steady[1]);
     if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
-    /* the checkpoint was written in time, perhaps faster than assumed: the next request may come
+    /* the checkpoint was written in time, perhaps faster than assumed, so the next request may come
      * closer to the limit */
     if (l->done_ns && trigger == LADDER_BY_PACE)
         return LADDER_CALM_S * NS_PER_S
@@ -187,8 +188,8 @@ static void stand_down(struct turn *t, const char *end)
     l->holding = l->episode = 0;
 }
 
-/* Runs while no trigger holds. Only time in which the job could have grown counts: it does not
- * train while it writes a checkpoint. */
+/* Handles a tick at which no trigger holds. Only time in which the job could have grown counts: it
+ * does not train while it writes a checkpoint. */
 static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
@@ -221,7 +222,7 @@ static bool can_request_now(const struct turn *t)
     return true;
 }
 
-/* Time until SIGTERM, from the trigger that has an estimate. */
+/* The time until SIGTERM, according to the trigger that has an estimate. */
 static double time_left_s(const struct turn *t)
 {
     return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)
@@ -246,8 +247,8 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Without a checkpoint to wait for, only urgent triggers stop the job. The level trigger has its
- * own line. */
+/* Handles the case that there is no checkpoint to wait for: then only urgent triggers stop the job.
+ * The level trigger has its own line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
@@ -256,7 +257,8 @@ static void without_checkpoint(struct turn *t, const char *end)
         ladder_stop(t, LADDER_BY_GPU, end);
 }
 
-/* Sends SIGTERM if headroom is at most a PART-th of the reserve, on any rung. True: sent. */
+/* Sends SIGTERM, on any rung, if headroom is at most 1/PART of the reserve. Returns true if it was
+ * sent. */
 static bool stop_at_line(struct turn *t, unsigned part)
 {
     if (!ladder_is_under(t->in, &t->status, part))
@@ -295,7 +297,7 @@ static void before_request(struct turn *t)
         without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* Whether a gauge within its reserve has grown since the request, or since the checkpoint. */
+/* True if a gauge within its reserve has grown since the request, or since the checkpoint. */
 static bool is_rising_at_level(const struct turn *t)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -308,8 +310,8 @@ static bool is_rising_at_level(const struct turn *t)
     return false;
 }
 
-/* A job whose memory is steady within the reserve is expected to survive: the next request comes
- * only when memory gets closer to the limit. */
+/* Lets a job continue whose memory is steady within the reserve, because it is expected to survive.
+ * The next request comes only when memory gets closer to the limit. */
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
@@ -321,7 +323,7 @@ static void leave_alone(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
-/* Whether the job, which continued after its checkpoint, should write a newer one, and has the time
+/* True if the job, which continued after its checkpoint, should write a newer one and has the time
  * for it. */
 static bool wants_newer(const struct turn *t)
 {
@@ -385,7 +387,7 @@ static void after_wait(struct turn *t)
 static void while_requested(struct turn *t)
 {
     struct ladder *l = t->l;
-    /* on the tick of the request, the answer is to an earlier request */
+    /* at the tick of a request, an answer belongs to an earlier request */
     enum ladder_ack ack = t->in->now_ns == l->requested_ns ? LADDER_NO_ACK : t->in->ack;
     bool is_late = ladder_seconds(l->requested_ns, t->in->now_ns) >= l->rules.wait_s;
     if (ack == LADDER_ACK_DONE && l->done_ns == 0) {

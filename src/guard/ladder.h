@@ -1,5 +1,5 @@
-/* When the guard acts, and how: from readings to the next rung. Pure: no clock, no I/O, no
- * allocation.
+/* Decides when and how the guard acts: takes readings and returns the next rung. Uses no clock, no
+ * I/O and no allocation.
  *
  *   calm → warned → requested (a checkpoint) → stopping (SIGTERM) → killed
  *
@@ -20,7 +20,7 @@
 
 enum {
     LADDER_CALM_S = 10,
-    LADDER_AGAIN_S = 60, /* least time between two requests by the same trigger */
+    LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
     LADDER_PACE_S = 6,   /* without a verdict, growth counts if it lasts this long */
     LADDER_WHY_MAX = 240
 };
@@ -29,8 +29,8 @@ enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING
 
 enum ladder_trigger {
     LADDER_BY_NOTHING,
-    LADDER_BY_FORECAST, /* the verdict's forecast of the time to the limit */
-    LADDER_BY_PACE,     /* the same from the growth of the last seconds, near the limit */
+    LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
+    LADDER_BY_PACE,     /* the same, estimated from the growth of the last seconds near the limit */
     LADDER_BY_LEVEL,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
     LADDER_BY_GPU,
@@ -39,23 +39,26 @@ enum ladder_trigger {
 };
 const char *ladder_trigger_name(enum ladder_trigger trigger);
 
-/* 0 means the default in brackets. */
+/* Settings of the guard. A value of 0 means the default, which is in brackets. */
 struct ladder_rules {
-    uint64_t reserve_bytes; /* least headroom of the level trigger [ladder_default_reserve] */
-    double margin_s;        /* added to the time for a step and a checkpoint [2] */
-    double checkpoint_s;    /* assumed until a checkpoint has been measured [10] */
-    double wait_s;          /* longest wait for an acknowledgement [600] */
-    double grace_s;         /* between SIGTERM and the kill [10] */
-    double pressure;        /* share of time in which all processes stalled, 0 to 1 [0.3] */
-    bool no_forecast, no_level, no_pressure; /* disabled triggers; no_forecast also disables pace */
+    /* headroom below which the level trigger holds [ladder_default_reserve] */
+    uint64_t reserve_bytes;
+    double margin_s;     /* margin added to the time for a step and a checkpoint [2] */
+    double checkpoint_s; /* assumed duration of a checkpoint until one has been measured [10] */
+    double wait_s;       /* maximum wait for an acknowledgement [600] */
+    double grace_s;      /* time between SIGTERM and the kill [10] */
+    /* threshold for the share of time in which all processes stalled, 0 to 1 [0.3] */
+    double pressure;
+    /* disabled triggers; no_forecast also disables the trigger of the pace */
+    bool no_forecast, no_level, no_pressure;
     bool no_warn, no_checkpoint, no_term, no_kill; /* disabled rungs */
 };
-/* 5 % of the limit, but at least 64 MiB and at most 4 GiB, and never more than a fifth of the
- * limit. */
+/* The default reserve: 5 % of the limit, but at least 64 MiB and at most 4 GiB, and never more than
+ * a fifth of the limit. */
 uint64_t ladder_default_reserve(uint64_t limit_bytes);
-/* Headroom at which SIGTERM is sent without an acknowledged checkpoint, and headroom at which the
- * reflex kills: a half and an eighth of the reserve. While a checkpoint is being written, SIGTERM
- * waits until headroom is a quarter. */
+/* The headroom at which SIGTERM is sent without an acknowledged checkpoint, and the headroom at
+ * which the reflex kills: a half and an eighth of the reserve. While a checkpoint is being written,
+ * SIGTERM waits until headroom is a quarter of the reserve. */
 uint64_t ladder_term_headroom(uint64_t reserve_bytes);
 uint64_t ladder_kill_headroom(uint64_t reserve_bytes);
 
@@ -72,16 +75,16 @@ struct ladder_input {
     uint64_t now_ns;
     struct ladder_gauge gauge[2];
     bool forecast_known; /* the verdict forecasts that the limit will be reached */
-    double forecast_s;   /* earliest time from now to the limit with the least headroom */
+    double forecast_s;   /* earliest time until the limit with the least headroom is reached */
     bool pressure_known;
     double pressure; /* share of the last seconds in which all processes stalled on memory */
     bool gpu_known;
-    uint64_t gpu_limit_bytes, gpu_used_bytes; /* of the GPU nearest to its limit */
+    uint64_t gpu_limit_bytes, gpu_used_bytes; /* values of the GPU nearest to its limit */
     bool gpu_forecast_known;
     double gpu_forecast_s;
     bool plan_due;       /* --restart-every: a restart is due */
     bool can_request;    /* a checkpoint can be requested */
-    enum ladder_ack ack; /* answer to the newest request; ignored on the tick of the request */
+    enum ladder_ack ack; /* answer to the newest request; ignored at the tick of the request */
     bool is_killed;      /* the reflex has killed the job */
 };
 
@@ -97,43 +100,45 @@ const char *ladder_act_name(enum ladder_act act);
 
 enum { LADDER_PAST = 16 };
 struct ladder {
-    struct ladder_rules rules; /* with defaults filled in, except for the reserve */
+    struct ladder_rules rules; /* the rules with defaults filled in, except for the reserve */
     enum ladder_rung rung;
     enum ladder_trigger trigger; /* the strongest trigger that led to this rung */
-    uint64_t begun_ns;           /* when this rung began */
+    uint64_t begun_ns;           /* when the current rung began */
     /* private */
-    uint64_t over_ns;      /* since when no trigger holds; 0: a trigger holds */
-    uint64_t requested_ns; /* when the checkpoint was requested in this episode; 0: not requested */
-    double requested_left_s; /* time until SIGTERM when the checkpoint was requested */
-    uint64_t done_ns;        /* when the checkpoint was written; 0: not yet */
-    unsigned holding;        /* bits of the triggers that hold now */
-    unsigned episode;        /* bits of the triggers that have held since the ladder was calm */
-    unsigned unneeded;       /* number of checkpoints that turned out not to be needed */
+    uint64_t over_ns;      /* since when no trigger has held; 0 while a trigger holds */
+    uint64_t requested_ns; /* when the checkpoint was requested in this episode, or 0 */
+    /* time that was left until SIGTERM when the checkpoint was requested */
+    double requested_left_s;
+    uint64_t done_ns;  /* when the checkpoint was written, or 0 */
+    unsigned holding;  /* one bit for each trigger that holds now */
+    unsigned episode;  /* one bit for each trigger that has held since the ladder was last calm */
+    unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
-    uint64_t mark_bytes[2];      /* per gauge: memory in use at the last request or checkpoint */
+    uint64_t mark_bytes[2];      /* memory in use at the last request or checkpoint, per gauge */
     bool is_steady[2];           /* memory was steady within the reserve … */
     uint64_t steady_headroom[2]; /* … with this headroom */
-    double slow_pace[2];         /* growth rate in bytes/s that lasted LADDER_PACE_S; 0: none */
+    double slow_pace[2];         /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 */
     struct ladder_past {
         uint64_t t_ns, used_bytes;
-    } past[2][LADDER_PAST]; /* about one reading per second, in a ring */
+    } past[2][LADDER_PAST]; /* about one reading per second, in a ring buffer */
     uint32_t n_past[2];
-    uint64_t pressed_ns; /* since when pressure is high; 0: it is not high */
+    uint64_t pressed_ns; /* since when pressure has been high; 0 if it is not high */
 };
 
 struct ladder_decision {
     enum ladder_act act;
     enum ladder_trigger trigger;
-    char why[LADDER_WHY_MAX]; /* "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
+    /* the reason as text: "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
+    char why[LADDER_WHY_MAX];
 };
 
-int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* 0, -EINVAL */
-/* To be called on every tick, and when the reflex wakes the loop. Decides on at most one act, so it
- * is called again until it returns LADDER_DO_NOTHING. TIMING has the measured durations of steps
- * and checkpoints. */
+int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 0, -EINVAL */
+/* Call this at every tick, and when the reflex wakes the loop. It decides on at most one act, so
+ * call it again until it returns LADDER_DO_NOTHING. TIMING has the measured durations of steps and
+ * checkpoints. */
 void ladder_step(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                  struct ladder_decision *ret);
-/* The time for a step, a checkpoint and the margin, measured if possible. */
+/* The time for a step, a checkpoint and the margin, using measured durations if possible. */
 double ladder_need_s(const struct ladder *l, const struct timing *timing);
-/* A new segment begins: back to calm. */
+/* Resets the ladder to calm, because a new segment begins. */
 void ladder_segment(struct ladder *l);

@@ -1,4 +1,5 @@
-/* Shared by the ladder's files: one input assessed by the rules, and the reason as text. */
+/* Shared by the ladder's files: the assessment of one input by the rules, and the reason as
+ * text. */
 #pragma once
 
 #include "guard/ladder.h"
@@ -10,27 +11,29 @@ struct ladder_lines {
     bool known;
     uint64_t base;    /* the reserve without the memory that a checkpoint needs */
     uint64_t reserve; /* the reserve with the memory that a checkpoint needs */
-    uint64_t usable;  /* headroom until SIGTERM, minus the memory that a checkpoint needs */
+    uint64_t usable; /* headroom above the SIGTERM line, minus the memory that a checkpoint needs */
 };
 
 struct ladder_status {
     struct ladder_lines lines[2];
-    unsigned holding; /* bits of the triggers that hold */
-    unsigned least;   /* the gauge with the least headroom; any gauge if none is known */
+    unsigned holding; /* one bit for each trigger that holds */
+    /* number of the gauge with the least headroom; any gauge if no headroom is known */
+    unsigned least;
     unsigned pace_gauge, level_gauge;
     double need_s;
-    double forecast_s; /* time until SIGTERM, from the verdict's forecast */
-    double pace_s;     /* time until SIGTERM, from the growth of the last seconds */
+    double forecast_s; /* time until SIGTERM according to the verdict's forecast */
+    double pace_s;     /* time until SIGTERM at the growth rate of the last seconds */
     bool gpu_is_full;
     double pressed_s;
 };
 
-/* Finds the triggers that hold, and remembers the reading. */
+/* Finds the triggers that hold, and stores the reading. */
 void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct timing *timing,
                    struct ladder_status *ret);
-/* Seconds between the two times; 0 if TO_NS is earlier. */
+/* The seconds between two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* Whether a gauge has at most 1/PART of its base as headroom; sets k->level_gauge to that gauge. */
+/* True if the headroom of a gauge is at most 1/PART of its base. Sets k->level_gauge to that
+ * gauge. */
 bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part);
 
 /* Writes the reason of TRIGGER as text, followed by END, which may be "". */

@@ -10,7 +10,7 @@ static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25, OVER_GPU = 0.97;
 
 enum {
     PRESSED_S = 5,
-    PRESSED_ROOM = 5, /* headroom below a fifth of the limit */
+    PRESSED_ROOM = 5, /* pressure counts if headroom is below a fifth of the limit */
     STEADY_PART = 16
 };
 
@@ -44,8 +44,8 @@ bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, uns
     return false;
 }
 
-/* The newest reading of gauge I that is at least AGE_S old; NULL: there is none, or it is so old
- * that the machine must have been suspended since. */
+/* The newest reading of gauge I that is at least AGE_S old. NULL if there is none, or if it is so
+ * old that the machine must have been suspended since. */
 static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
                                            double age_s, uint32_t *ret_n)
 {
@@ -65,7 +65,7 @@ static const struct ladder_past *past_find(const struct ladder *l, unsigned i, u
 static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const uint32_t n = l->n_past[i];
-    /* a little less than a second, so that a tick of one second always counts */
+    /* the interval is a little less than a second, so that every tick of one second counts */
     if (n > 0 && ladder_seconds(l->past[i][(n - 1) % LADDER_PAST].t_ns, now_ns) < 0.8)
         return;
     l->past[i][n % LADDER_PAST] = (struct ladder_past){now_ns, used_bytes};
@@ -90,8 +90,9 @@ static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_
     return sum;
 }
 
-/* Growth counts if it occurred in both halves of the window and was not mostly released in between:
- * a sawtooth sampled once per second can end higher by chance. */
+/* The growth rate over the window. Growth counts if it occurred in both halves of the window and
+ * was not mostly released in between: a sawtooth that is sampled once per second can end higher by
+ * chance. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
@@ -124,7 +125,8 @@ static bool forecast_holds(const struct ladder *l, const struct ladder_input *in
         return false;
     const struct ladder_gauge *g = &in->gauge[k->least];
     k->forecast_s = in->forecast_s;
-    /* The forecast is for the limit: scale it to the SIGTERM line at the same growth rate. */
+    /* The forecast is for the limit itself, so it is scaled to the SIGTERM line at the same growth
+     * rate. */
     if (k->lines[k->least].known && g->room_bytes > 0)
         k->forecast_s *= (double)k->lines[k->least].usable / (double)g->room_bytes;
     return is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
@@ -151,8 +153,8 @@ static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct l
     return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
 }
 
-/* A gauge that was steady within the reserve triggers again once its headroom has shrunk by a part
- * of the reserve. */
+/* True if headroom is within the reserve. If the gauge was steady there before, it triggers again
+ * only once its headroom has shrunk by a part of the reserve. */
 static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
                               const struct ladder_lines *line)
 {

@@ -6,7 +6,8 @@
 
 enum { PART = 88 };
 
-/* Whole seconds from 1 s on, because the estimates are not more precise. */
+/* Formats a time. From 1 s on it is in whole seconds, because the estimates are not more
+ * precise. */
 static const char *ladder_time_text(char out[TEXT_TIME_MAX], double s)
 {
     if (!(s > 0))
@@ -31,7 +32,7 @@ static void left_text(const struct ladder *l, const struct ladder_input *in, uns
         snprintf(out + n, PART - (size_t)n, ", growing by %s/s", text_size(pace, (uint64_t)rate));
 }
 
-/* "a step and a checkpoint take 8 s, with a margin of 2 s" */
+/* Writes "a step and a checkpoint take 8 s, with a margin of 2 s". */
 static void need_text(const struct ladder *l, const struct timing *timing, double need_s,
                       char out[PART])
 {
@@ -117,7 +118,7 @@ void ladder_why(const struct ladder *l, const struct ladder_input *in, const str
 {
     char reason[LADDER_WHY_MAX];
     reason_text(l, in, timing, k, trigger, reason);
-    /* shorten the reason rather than END */
+    /* if the text is too long, the reason is shortened and END is kept */
     int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
     snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
 }

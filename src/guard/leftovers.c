@@ -18,7 +18,7 @@
 #include "proc/helper.h"
 #include "proc/read.h"
 
-/* File times come from the last tick of the kernel's clock and so lag a little. */
+/* The times of files come from the last tick of the kernel's clock, so they lag a little. */
 #define WALL_SLACK_NS (100 * NS_PER_MS)
 #define SAMPLE_NS (5 * NS_PER_MS)
 #define GAP_MIN_NS (20 * NS_PER_MS)
@@ -35,7 +35,7 @@ enum {
 
 struct shm_file {
     uint64_t ino;
-    bool is_old, is_jobs, in_use; /* is_old: the file existed before the job */
+    bool is_old, is_jobs, in_use; /* is_old means that the file existed before the job */
 };
 
 /* The files of one device that a process has mapped. */
@@ -50,18 +50,18 @@ struct mapped {
 struct leftovers {
     int fd;
     dev_t dev;
-    char folder[PATH_MAX]; /* the real path, because /dev/shm may be a link */
-    /* wall clock of the last change and the last scan of the folder */
+    char folder[PATH_MAX]; /* the real path of the folder, because /dev/shm may be a link */
+    /* wall-clock times of the last change and the last scan of the folder */
     uint64_t changed_ns, scanned_ns;
-    struct shm_file *files; /* from the last scan, sorted by inode */
+    struct shm_file *files; /* files found by the last scan, sorted by inode */
     size_t count;
-    int32_t pids[PIDS_MAX]; /* the job's youngest processes, in a ring buffer */
+    int32_t pids[PIDS_MAX]; /* pids of the job's youngest processes, in a ring buffer */
     size_t pid_at;
     uint32_t next_slot; /* slot of the process to examine next */
-    /* start of the next round over all processes; pause between two rounds */
+    /* start of the next round over all processes, and the pause between two rounds */
     uint64_t round_ns, gap_ns;
-    uint64_t rest_ns;           /* no sampling before this time */
-    struct proc_helper *helper; /* works on MAPPED while is_away */
+    uint64_t rest_ns;           /* there is no sampling before this time */
+    struct proc_helper *helper; /* while is_away, the helper thread works on MAPPED */
     bool is_away;
     struct mapped mapped;
 };
@@ -78,7 +78,8 @@ static struct shm_file *shm_file_find(const struct leftovers *l, uint64_t ino)
     return l->count ? bsearch(&key, l->files, l->count, sizeof key, compare_inodes) : NULL;
 }
 
-/* "torch_1234_567_0" was created by process 1234. */
+/* True if the file's name contains a pid of the job: "torch_1234_567_0" was created by process
+ * 1234. */
 static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *root,
                            struct proc_tree *tree, const char *name)
 {
@@ -89,8 +90,9 @@ static bool has_pid_of_job(const struct leftovers *l, const struct proc_root *ro
         return false;
     if (tree && proc_tree_find(tree, pid))
         return true;
+    /* if the pid is in use again, the file may belong to the new process */
     for (size_t i = 0; i < l->pid_at && i < PIDS_MAX; i++)
-        if (l->pids[i] == pid) /* The file may belong to a new process with the same pid. */
+        if (l->pids[i] == pid)
             return proc_read_stat(root, pid, &stat) < 0 || proc_stat_is_dead(&stat);
     return false;
 }
@@ -100,8 +102,8 @@ static int is_plain(const struct dirent *e)
     return e->d_type == DT_REG;
 }
 
-/* Scans the folder if it has changed since the last scan. With ROOT NULL, all files count as older
- * than the job. False: the scan failed and nothing was changed. */
+/* Scans the folder if it has changed since the last scan. If ROOT is NULL, all files count as older
+ * than the job. Returns false, with nothing changed, if the scan failed. */
 static bool scan_folder(struct leftovers *l, const struct proc_root *root, struct proc_tree *tree)
 {
     struct stat st;
@@ -181,14 +183,15 @@ static void mark_file(struct leftovers *l, uint64_t ino, bool is_at_end)
         file->is_jobs = !file->is_old;
 }
 
-/* The mode of the link itself shows how the file was opened. */
+/* True if the file is open for writing, which the mode of the link in /proc/PID/fd shows. */
 static bool is_open_for_writing(int fds, const char *name)
 {
     struct stat link;
     return fstatat(fds, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && link.st_mode & S_IWUSR;
 }
 
-/* Does not follow links to other folders: stat of a file on a dead file server hangs. */
+/* Marks the files of the folder that a process has open. Links to other folders are not followed,
+ * because stat of a file on a dead file server hangs. */
 static void mark_open(struct leftovers *l, int dirfd, const char *path, bool is_at_end)
 {
     const size_t len = strlen(l->folder);
@@ -261,7 +264,7 @@ static void leftovers_sample_process(struct leftovers *l, struct proc_tree *tree
         close(l->mapped.maps_fd);
 }
 
-/* The tree lists processes in the order of their slots. */
+/* Finds the process to examine next. The tree lists processes in the order of their slots. */
 static struct proc_node *next_process(const struct leftovers *l, struct proc_tree *tree)
 {
     for (size_t i = 0; i < proc_tree_count(tree); i++)
@@ -356,7 +359,7 @@ bool leftovers_folder_is_full(const char *folder)
         return false;
     if (st.f_files > 0 && st.f_favail == 0)
         return true;
-    /* a tmpfs without a limit reports 0 blocks */
+    /* a tmpfs without a size limit reports 0 blocks */
     return st.f_blocks > 0 && (st.f_bavail < st.f_blocks / 100 ||
                                (uint64_t)st.f_bavail * st.f_frsize < UINT64_C(1) << 20);
 }

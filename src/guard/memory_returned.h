@@ -1,4 +1,5 @@
-/* Memory in use on the machine before a job, at its peak and after it: `given_back` of run.json. */
+/* Memory in use on the machine before a job, at its peak and after it, for "given_back" in
+ * run.json. */
 #pragma once
 
 #include <stdint.h>
@@ -7,13 +8,13 @@
 #include "proc/procfs.h"
 #include "run/outcome.h"
 
-/* Reads /proc/meminfo before the job. */
+/* Reads /proc/meminfo before the job starts. */
 void memory_returned_begin(struct outcome_given_back *m, const struct proc_root *root);
-/* Takes the memory in use at a tick. The first reading of a GPU counts as its memory before the
+/* Adds the memory in use at a tick. The first reading of a GPU counts as its memory before the
  * job. */
 void memory_returned_tick(struct outcome_given_back *m, uint64_t host_bytes, uint64_t shm_bytes);
 void memory_returned_gpus(struct outcome_given_back *m, const struct gpu_snapshot *snapshot);
-/* To be called after the job: reads meminfo until it changes by less than 1 MiB in 20 ms, or until
+/* Call this after the job: reads meminfo until it changes by less than 1 MiB in 20 ms, or until
  * UNTIL_NS. */
 void memory_returned_end(struct outcome_given_back *m, const struct proc_root *root,
                          uint64_t until_ns);

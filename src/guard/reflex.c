@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "guard/reflex_private.h"
 
-/* glibc requires at least PTHREAD_STACK_MIN: 16 KiB, and 128 KiB on aarch64. */
+/* glibc requires a stack of at least PTHREAD_STACK_MIN: 16 KiB, and 128 KiB on aarch64. */
 #ifdef __aarch64__
 #define REFLEX_STACK_BYTES (128 << 10)
 #else
@@ -39,7 +39,8 @@ enum { FREE = -1 };
 
 extern const char __start_ebb_reflex[], __stop_ebb_reflex[];
 
-/* Uses the system call, because the sanitizers' mlock returns 0 without doing anything. */
+/* Locks pages through the system call, because the sanitizers' mlock returns 0 without doing
+ * anything. */
 static bool lock_pages(const void *p, size_t bytes)
 {
     return syscall(SYS_mlock, p, bytes) == 0;
@@ -65,7 +66,7 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
 
 static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
 {
-    memset(r, 0, sizeof *r); /* also touches every page */
+    memset(r, 0, sizeof *r); /* this also touches every page */
     r->kill_fd = o->kill_fd;
     r->may_kill = o->may_kill;
     r->event_fd = event_fd;
@@ -80,7 +81,7 @@ static void block_fill(struct reflex *r, const struct reflex_options *o, int eve
         r->processes[i].pidfd = r->processes[i].statm_fd = FREE;
 }
 
-/* Makes the thread's stack, with a guard page below it. */
+/* Allocates the thread's stack, with a guard page below it. */
 static int stack_make(struct reflex *r)
 {
     size_t guard = (size_t)r->page_bytes;
@@ -94,9 +95,10 @@ static int stack_make(struct reflex *r)
     return 0;
 }
 
-/* After a fork the first write to each page would need a new page, so the child gets zeroed pages
- * instead. The page at the end of the stack is an exception: glibc keeps the thread descriptor
- * there, and since 2.41 the child follows pointers in it. */
+/* Keeps the reflex's memory from being shared with forked children. After a fork the first write to
+ * each page would need a new page, so the child gets zeroed pages instead. The page at the end of
+ * the stack is an exception: glibc keeps the thread descriptor there, and since 2.41 the child
+ * follows pointers in it. */
 static void keep_from_children(struct reflex *r)
 {
 #ifdef __GLIBC__
@@ -152,8 +154,8 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
     block_fill(r, options, event_fd);
     madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* these pages must not become copy-on-write */
     r->is_locked = lock_pages(r, sizeof *r);
-    /* The section stays locked after reflex_free: mlock does not count locks, and another reflex
-     * may need it. */
+    /* The section stays locked after reflex_free, because mlock does not count locks, and another
+     * reflex may need it. */
     if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
     int e = stack_make(r);
@@ -174,7 +176,7 @@ static bool is_retired(int fd)
 
 static int retired(int fd)
 {
-    return -2 - fd; /* -2 - (-2 - fd) is fd again */
+    return -2 - fd; /* applying this twice yields the fd again */
 }
 
 static uint32_t phase_of(const struct reflex *r)
@@ -207,7 +209,7 @@ static void close_retired(struct reflex *r)
     }
 }
 
-/* Waits for the sample in progress, if any. */
+/* Waits until the sample in progress, if any, has ended. */
 static void wait_for_sample(const struct reflex *r)
 {
     const struct timespec moment = {0, 100000};
@@ -274,7 +276,8 @@ static struct reflex_process *find_free(struct reflex *r)
     return r->n_processes < REFLEX_PROCESSES ? &r->processes[r->n_processes] : NULL;
 }
 
-/* The fds are stored last, so that the thread sees a complete entry. */
+/* Fills in an entry of the table. The fds are stored last, so that the thread sees only complete
+ * entries. */
 static void process_put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd,
                         int statm_fd)
 {
@@ -301,8 +304,8 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     struct reflex_process *p = find_free(r);
     if (p)
         process_put(r, p, slot, pidfd, statm_fd);
-    /* Checked after the insertion: either the kill found the process in the table, or it is killed
-     * here. */
+    /* Checked after the entry was inserted: either a kill in progress found the process in the
+     * table, or it is killed here. */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
     if (p)
@@ -353,7 +356,7 @@ int reflex_kill(struct reflex *r)
     __atomic_or_fetch(&r->arm, 1, __ATOMIC_SEQ_CST);
     int count = reflex_signal_all(r);
     __atomic_store_n(&r->release, 1, __ATOMIC_SEQ_CST);
-    reflex_wake(r); /* the thread calls process_mrelease, which takes too long for the loop */
+    reflex_wake(r); /* the thread calls process_mrelease, which would take too long in the loop */
     return count;
 }
 
@@ -368,7 +371,8 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 void reflex_rearm(struct reflex *r)
 {
     uint32_t next = (r->arm & ~1u) + 2;
-    __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST); /* a new kill must not be forgotten */
+    /* a kill that happened in the meantime must not be forgotten */
+    __atomic_store_n(&r->arm, next | 1, __ATOMIC_SEQ_CST);
     wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&r->arm, next, __ATOMIC_SEQ_CST);

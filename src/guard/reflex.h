@@ -1,7 +1,7 @@
-/* The reflex: a thread that watches the headroom and kills the job at the kill line. To do so, it
- * needs no allocation, no fork, no open() and no lock of other threads; its code, stack and data
- * are locked in memory (not by mlockall). The less headroom there is, the more often it samples:
- * the worst case it expects is a job that fills REFLEX_FILL_BYTES per second. */
+/* The reflex is a thread that watches the headroom and kills the job at the kill line. It kills
+ * without allocations, fork, open() or locks of other threads, and its code, stack and data are
+ * locked in memory (not by mlockall). The less headroom there is, the more often it samples: the
+ * worst case it expects is a job that fills REFLEX_FILL_BYTES per second. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,81 +15,86 @@ struct reflex;
 
 #define REFLEX_FILL_BYTES (6ull << 30)
 enum {
-    REFLEX_GAUGES = 2, /* the user's limit, and the limit of the machine or of a cgroup above */
-    REFLEX_SHORTEST_MS = 2, /* between two samples */
-    REFLEX_ALARM_MS = 10,   /* longest wait just above the alarm line */
+    REFLEX_GAUGES = 2, /* the user's limit, and the limit of the machine or of an ancestor cgroup */
+    REFLEX_SHORTEST_MS = 2, /* minimum time between two samples */
+    REFLEX_ALARM_MS = 10,   /* maximum wait just above the alarm line */
     REFLEX_LONGEST_MS = 500,
-    REFLEX_PROCESSES = 4096, /* processes that are killed one by one; a sweep finds the others */
+    /* number of processes that can be killed one by one; a sweep finds the others */
+    REFLEX_PROCESSES = 4096,
 };
 
 enum reflex_source {
     REFLEX_NONE = 0,
-    REFLEX_CGROUP_V1, /* usage less reclaimable memory, as proc/limit.h counts it */
+    REFLEX_CGROUP_V1, /* usage minus reclaimable memory, as proc/limit.h counts it */
     REFLEX_CGROUP_V2,
     REFLEX_HOST, /* MemTotal - MemAvailable */
     REFLEX_TREE, /* RSS of the added processes minus the memory they share (OVERLAP) */
 };
 
-/* One limit. The fds are borrowed and must stay open until the next reflex_gauge or reflex_free. */
+/* One limit and how to measure memory against it. The fds are not owned and must stay open until
+ * the next reflex_gauge or reflex_free. */
 struct reflex_gauge {
     enum reflex_source source;
-    struct limit_fds fds; /* of a cgroup; stat -1: nothing is subtracted. HOST: usage is meminfo */
+    /* files of a cgroup (if stat is -1, nothing is subtracted); for HOST, `usage` is meminfo */
+    struct limit_fds fds;
     uint64_t limit_bytes;
     /* Lines as headroom below the limit: at ALARM the loop is woken, at KILL the job is killed. */
     uint64_t alarm_bytes, kill_bytes;
 };
 
-/* kill_bytes is raised to the memory that the job allocates in KILL_MS at its present growth rate.
- */
+/* kill_bytes is raised to the memory that the job allocates in KILL_MS at its current growth
+ * rate. */
 enum { REFLEX_KILL_MS = 25 };
 
 struct reflex_options {
-    int kill_fd;   /* cgroup.kill; -1: kill by pidfds */
-    bool may_kill; /* false: only raises the alarm (--dry-run, --no-kill) */
+    int kill_fd;   /* fd of cgroup.kill; -1 means killing by pidfds */
+    bool may_kill; /* if false, the reflex only raises the alarm (--dry-run, --no-kill) */
 };
 
-/* The last reading of a gauge, at T_NS: up to a second old for a cgroup with much headroom, because
- * memory.stat is expensive. least_headroom_bytes is the minimum since the gauge was set or rearmed.
- * The growth rate is that of about the last half second, and 0 while memory shrinks. */
+/* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom it may be a second
+ * old, because memory.stat is expensive. least_headroom_bytes is the minimum since the gauge was
+ * set or rearmed. The growth rate is that of about the last half second, and 0 while memory
+ * shrinks. */
 struct reflex_reading {
     bool known;
     uint64_t t_ns, used_bytes, room_bytes, least_headroom_bytes;
     double pace_bytes_per_s;
 };
 
-/* KILL_FD is borrowed until reflex_free. All functions must be called from one thread. *RET is not
- * mapped in a forked child, which must neither use nor free it. */
+/* Starts the thread. KILL_FD must stay open until reflex_free. All functions must be called from
+ * one thread. *RET is not mapped in a forked child, which must neither use nor free it. */
 int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err);
 void reflex_free(struct reflex *r); /* ends the thread; NULL is fine */
-/* Whether all of it is locked in memory. If not, a kill may have to wait until pages are read from
- * disk. */
+/* True if all of the reflex is locked in memory. If not, a kill may have to wait until pages are
+ * read from disk. */
 bool reflex_is_locked(const struct reflex *r);
-/* Readable when a gauge has crossed its ALARM line or the job was killed; reading resets it. */
+/* An fd that becomes readable when a gauge has crossed its ALARM line or the job was killed.
+ * Reading resets it. */
 int reflex_event_fd(const struct reflex *r);
 
-/* Sets gauge WHICH (0 or 1); source REFLEX_NONE removes it. The old fds are no longer in use on
- * return. */
+/* Sets gauge WHICH (0 or 1), or removes it if its source is REFLEX_NONE. The old fds are no longer
+ * in use on return. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: sets the part of the sum of RSS that must not count, from a full sample made
+/* For REFLEX_TREE: sets the part of the sum of RSS that must not count, from a full sample taken
  * just now, in which SHARED_BYTES were pages of files or shared memory. Until the next call the
  * reflex does not know which pages are shared, and prefers to count too little: a newer process
  * counts by the growth of its anonymous memory, because a fork shares everything with its parent,
  * and new shared or file pages do not count. */
 void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
-/* Adds a process of the job, and takes ownership of the fds. With STATM_FD -1 the process is killed
- * but not counted. An existing SLOT is replaced. -ENOSPC: the table is full; both fds are closed.
- * After a kill and until reflex_rearm, an added process is killed at once, even if the table is
- * full. */
+/* Adds a process of the job and takes ownership of the fds. If STATM_FD is -1, the process is
+ * killed but not counted. An existing SLOT is replaced. Returns -ENOSPC, with both fds closed, if
+ * the table is full. After a kill and until reflex_rearm, an added process is killed at once, even
+ * if the table is full. */
 int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* Kills the job from the loop; may be repeated, and also works if the reflex itself may not kill.
+/* Kills the job from the loop. May be repeated, and also works if the reflex itself may not kill.
  * The thread then calls process_mrelease, so that memory is freed before the processes have exited.
  * Returns the number of signalled processes; at least 1 if cgroup.kill accepted the write. */
 int reflex_kill(struct reflex *r);
-/* When the reflex itself killed the job, and because of which gauge; 0: it did not. */
+/* When the reflex itself killed the job, and because of which gauge; 0 if it did not. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
-/* To be called when a new segment starts: enables kill and alarms again. Waits for a sample in
- * progress, which must not reach the new processes. */
+/* Call this when a new segment starts: enables kill and alarms again. Waits for a sample in
+ * progress, so that it cannot reach the new processes. */
 void reflex_rearm(struct reflex *r);

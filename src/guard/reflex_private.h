@@ -1,4 +1,4 @@
-/* The memory shared by the reflex's thread and the loop. */
+/* The memory that the reflex's thread shares with the loop. */
 #pragma once
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include "guard/reflex.h"
 
 /* The thread's code has its own section, so that exactly this code can be locked in memory. It
- * calls and refers to nothing outside (scripts/check_reflex.py checks that), so it is compiled
- * without sanitizers and stack protector. */
+ * calls and refers to nothing outside of it (scripts/check_reflex.py checks that), so it is
+ * compiled without sanitizers and stack protector. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
 #define REFLEX_NO_CANARY __attribute__((no_stack_protector))
 #else
@@ -21,29 +21,32 @@
     REFLEX_NO_CANARY
 
 enum {
-    REFLEX_STAT_MS = 1000, /* maximum age of a reading of memory.stat while there is headroom */
+    /* maximum age of a reading of memory.stat while there is much headroom */
+    REFLEX_STAT_MS = 1000,
     REFLEX_PACE_MS = 500,
     REFLEX_PAST = 32,       /* number of readings for the growth rate … */
-    REFLEX_PAST_MS = 25,    /* … and the time between two */
-    REFLEX_TEXT_MAX = 8192, /* memory.stat has about 2 KiB */
+    REFLEX_PAST_MS = 25,    /* … and the time between two of them */
+    REFLEX_TEXT_MAX = 8192, /* buffer size for memory.stat, which is about 2 KiB long */
 };
 
-/* A key at the start of a line, before its number. Constants are not locked in memory, so keys are
- * copied here. */
+/* A key at the start of a line, before its number. Constants are not locked in memory, so the keys
+ * are copied here. */
 struct reflex_key {
     char text[32];
     size_t len;
 };
 
 struct reflex_process {
-    int pidfd;    /* atomic; -1: free; -2 - fd: removed, close after the sample */
+    /* atomic; -1 if the entry is free; -2 - fd if the fd was removed and must be closed after the
+     * sample */
+    int pidfd;
     int statm_fd; /* like pidfd */
     uint32_t slot;
-    uint32_t base_pages;  /* anonymous pages when it was added */
-    uint32_t overlap_gen; /* the overlap known at that time */
+    uint32_t base_pages;  /* anonymous pages when the process was added */
+    uint32_t overlap_gen; /* generation of the overlap when the process was added */
 };
 
-/* The thread's state of a gauge. */
+/* The thread's own state of a gauge. */
 struct reflex_memory {
     bool is_alarmed, has_stat;
     uint64_t stat_ns; /* when memory.stat was last read */
@@ -60,24 +63,27 @@ struct reflex_shown {
     uint64_t known, t_ns, used_bytes, room_bytes, least_headroom_bytes, pace;
 };
 
-/* Every member has one writer, so there is no lock that the loop could hold while it is not
- * scheduled. The loop writes processes, gauges and the members below "written by the loop"; the
- * thread writes the others. A sample in progress may still use fds that the loop has removed: PHASE
- * is odd during a sample, and the fds are closed after it. */
+/* Memory of the thread and the loop. Every member has only one writer, so there is no lock that the
+ * loop could hold while it is not scheduled. The loop writes processes, gauges and the members
+ * below "written by the loop"; the thread writes the others. A sample in progress may still use fds
+ * that the loop has removed: PHASE is odd during a sample, and the fds are closed after it. */
 struct reflex {
-    /* written by the loop */
-    uint32_t wake; /* futex: changes when the thread should sample at once */
+    /* members written by the loop: */
+    uint32_t wake; /* a futex, which changes when the thread should sample at once */
     uint32_t stop;
-    uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while the gauge is being written */
-    /* bit 0: killed, new processes are killed at once; upper bits: number of rearms */
+    uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while the loop writes the gauge */
+    /* bit 0: the job was killed, so new processes are killed at once; upper bits: number of
+     * rearms */
     uint32_t arm;
-    uint32_t n_processes; /* number of entries ever used */
+    uint32_t n_processes; /* number of entries that were ever used */
     uint32_t overlap_gen;
     uint64_t overlap_bytes, overlap_shared_pages;
-    uint32_t release; /* set when the loop has killed: free the memory by process_mrelease */
+    /* set after the loop has killed the job, so that the thread frees its memory by
+     * process_mrelease */
+    uint32_t release;
     struct reflex_gauge gauges[REFLEX_GAUGES];
 
-    /* written by the thread */
+    /* members written by the thread: */
     uint32_t phase;
     uint64_t samples;
     uint64_t killed_ns;
@@ -85,7 +91,7 @@ struct reflex {
     uint32_t shown_seq[REFLEX_GAUGES];
     struct reflex_shown shown[REFLEX_GAUGES];
 
-    /* used by the thread only */
+    /* members used only by the thread: */
     uint32_t seen_gauge_seq[REFLEX_GAUGES], seen_arm, seen_overlap_gen;
     uint64_t seen_overlap_bytes, shared_base_pages;
     struct reflex_gauge now[REFLEX_GAUGES];
@@ -95,10 +101,11 @@ struct reflex {
     int kill_fd, event_fd;
     bool may_kill, is_locked;
     uint64_t page_bytes;
-    /* by source: for a cgroup in the order of enum limit_stat; for the host total and available */
+    /* keys per source: for a cgroup in the order of enum limit_stat, for the host total and
+     * available */
     struct reflex_key keys[REFLEX_HOST + 1][LIMIT_STATS];
 
-    /* used by the loop only */
+    /* members used only by the loop: */
     uint32_t retired_phase, n_retired;
     pthread_t thread;
     void *stack;
@@ -107,16 +114,17 @@ struct reflex {
     char text[REFLEX_TEXT_MAX];
 };
 
-/* Parses spaces and a decimal number. False: no number, or more than 64 bits. */
+/* Parses spaces and a decimal number. Returns false if there is no number, or it exceeds 64
+ * bits. */
 bool reflex_number(const char *p, const char *end, uint64_t *ret);
-/* Finds the numbers after each of N keys at the start of a line; empty keys are skipped, and of two
- * lines with the same key the first counts. Returns the bits of the keys found. */
+/* Finds the number after each of N keys at the start of a line. Empty keys are skipped; if two
+ * lines have the same key, the first counts. Returns one bit for each key found. */
 uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys, unsigned n,
                       uint64_t *ret);
-/* Reads resident pages, and those of files or shared memory, from statm. TEXT is a scratch buffer.
- */
+/* Reads the number of resident pages, and of those the pages of files or shared memory, from statm.
+ * TEXT is a scratch buffer. */
 bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_resident, uint64_t *ret_shared);
-/* Sends SIGKILL to all processes in the table; returns their number. */
+/* Sends SIGKILL to all processes in the table. Returns their number. */
 int reflex_signal_all(struct reflex *r);
 bool reflex_signal(int pidfd);
 void *reflex_thread(void *r);

@@ -1,6 +1,6 @@
-/* The reflex's thread: samples, and kills at the kill line. All of its code is in the locked
- * section and makes system calls directly, because pages of libc may have to be read from disk
- * first. */
+/* The reflex's thread, which samples memory and kills at the kill line. All of its code is in the
+ * locked section and makes system calls directly, because pages of libc may have to be read from
+ * disk first. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 
 #define REFLEX_INLINE REFLEX_CODE static inline __attribute__((always_inline))
 
-/* A system call: its result, or -errno. */
+/* Makes a system call. Returns its result or -errno. */
 REFLEX_INLINE long raw(long n, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
@@ -114,7 +114,8 @@ REFLEX_CODE bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_res
     return reflex_number(p, end, ret_shared);
 }
 
-/* Reads the file's text into r's buffer and sets its length; false: nothing could be read. */
+/* Reads a file into r's buffer and sets *RET_LEN to its length. Returns false if nothing could be
+ * read. */
 REFLEX_CODE static bool reflex_text_read(struct reflex *r, int fd, size_t *ret_len)
 {
     long len = raw(SYS_pread64, fd, (long)r->text, sizeof r->text, 0);
@@ -129,8 +130,8 @@ REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* A reading of one gauge. If not IS_FRESH, it is an upper bound: good enough to schedule the next
- * sample, never a reason to act. */
+/* A reading of one gauge. If not IS_FRESH, it is an upper bound, which is good enough to schedule
+ * the next sample but never a reason to act. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
@@ -149,14 +150,14 @@ REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_g
     if (!reflex_text_read(r, g->fds.stat, &len))
         return false;
     for (volatile unsigned i = 0; i < LIMIT_STATS;
-         i++) /* volatile, so that the compiler does not call memset */
+         i++) /* volatile, so that the compiler does not turn the loop into a call of memset */
         stats.v[i] = 0;
     stats.known = reflex_keyed(r->text, len, r->keys[g->source], LIMIT_STATS, stats.v);
     *ret = limit_reclaimable(&stats) + kernel;
     return true;
 }
 
-/* The kill line in force, raised so that at the present growth rate there is time left to kill. */
+/* The kill line, raised so that there is time left to kill at the current growth rate. */
 REFLEX_INLINE uint64_t kill_line(const struct reflex_gauge *g, const struct reflex_memory *m)
 {
     uint64_t rise = m->pace / 1000 * REFLEX_KILL_MS;
@@ -200,9 +201,10 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
     return true;
 }
 
-/* A process newer than the last full sample counts by the growth of its anonymous memory, because
- * it may be a fork that shares all pages with its parent. New shared pages do not count, because
- * they may be the same in every process. The next full sample measures both. */
+/* Measures the processes of the job. A process newer than the last full sample counts by the growth
+ * of its anonymous memory, because it may be a fork that shares all pages with its parent. New
+ * shared pages do not count, because they may be the same in every process. The next full sample
+ * measures both. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -241,8 +243,9 @@ REFLEX_CODE static bool gauge_measure(struct reflex *r, const struct reflex_gaug
     return true;
 }
 
-/* The growth rate since the newest reading that is at least REFLEX_PACE_MS old. Memory before the
- * oldest reading counts as constant, so that the start of a program is not a leak. */
+/* Updates the growth rate since the newest reading that is at least REFLEX_PACE_MS old. Memory
+ * before the oldest reading counts as constant, so that the start of a program does not look like
+ * growth. */
 REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now_ns,
                                            uint64_t used_bytes)
 {
@@ -261,7 +264,8 @@ REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now
     m->past[m->n_past % REFLEX_PAST].t_ns = now_ns;
     m->past[m->n_past % REFLEX_PAST].used_bytes = used_bytes;
     m->n_past++;
-    if (m->n_past == 2 * REFLEX_PAST) /* subtracting REFLEX_PAST keeps the place in the ring */
+    /* subtracting REFLEX_PAST keeps the position in the ring buffer */
+    if (m->n_past == 2 * REFLEX_PAST)
         m->n_past = REFLEX_PAST;
 }
 
@@ -320,8 +324,8 @@ REFLEX_CODE int reflex_signal_all(struct reflex *r)
     return is_group && count == 0 ? 1 : count;
 }
 
-/* Frees the memory of processes that are being killed; the kernel refuses this for other processes.
- */
+/* Frees the memory of processes that are being killed. The kernel refuses this for other
+ * processes. */
 REFLEX_CODE static void release_all(struct reflex *r)
 {
     uint32_t n = __atomic_load_n(&r->n_processes, __ATOMIC_SEQ_CST);
@@ -332,14 +336,15 @@ REFLEX_CODE static void release_all(struct reflex *r)
     }
 }
 
-/* ARM is r->arm from the start of the sample. If the loop has started a new segment since, the
- * sample measured the old one and must not kill. */
+/* Kills the job. ARM is r->arm from the start of the sample: if the loop has started a new segment
+ * since, the sample measured the old one and must not kill. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    /* Stored before the kill: a reader that sees the processes exit must find the reason. */
+    /* Stored before the kill, because a reader that sees the processes exit must find the
+     * reason. */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
     reflex_signal_all(r);
@@ -347,7 +352,8 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     release_all(r);
 }
 
-/* Half of the time in which the worst growth rate would use up the headroom above the kill line. */
+/* Half of the time in which the fastest growth expected would use up the headroom above the kill
+ * line. */
 REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
     uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;
@@ -356,9 +362,10 @@ REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* Above the alarm line the next sample must be in time for the alarm, too: with a large limit the
- * kill line is far away and would allow a long wait. An expensive sample (thousands of processes, a
- * slow memory.stat) may take a fiftieth of a CPU, unless the present growth rate requires more. */
+/* The time until the next sample. Above the alarm line it must be in time for the alarm, too: with
+ * a large limit the kill line is far away and would allow a long wait. An expensive sample
+ * (thousands of processes, a slow memory.stat) may take a fiftieth of a CPU, unless the current
+ * growth rate requires more. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {
@@ -415,7 +422,7 @@ REFLEX_CODE static void memory_reset(struct reflex_memory *m)
     m->wait_us = REFLEX_SHORTEST_MS * 1000;
 }
 
-/* Copies member by member, because for a whole struct a compiler may call memcpy. */
+/* Copies a gauge member by member, because a compiler may call memcpy to copy a whole struct. */
 REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct reflex_gauge *to)
 {
     const volatile struct reflex_gauge *g = from;
@@ -428,8 +435,8 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
     to->kill_bytes = g->kill_bytes;
 }
 
-/* While the loop writes a gauge, the thread uses the old one: the loop waits until the thread has
- * finished with it. */
+/* Updates the thread's copy of a gauge. While the loop writes the gauge, the thread uses its old
+ * copy; the loop waits until the thread has finished with it. */
 REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
 {
     uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);
@@ -445,7 +452,7 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
                    taken.fds.stat == old->fds.stat && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
-    if (is_same) { /* only the lines have changed: the last reading is still valid */
+    if (is_same) { /* only the lines have changed, so the last reading is still valid */
         r->memory[which].is_alarmed = false;
         return;
     }
@@ -453,7 +460,8 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
     reflex_show(r, which, 0, NULL);
 }
 
-/* Samples all gauges. Returns the time until the next sample in µs; 0: sleep until woken. */
+/* Samples all gauges. Returns the time until the next sample in µs; 0 means to sleep until
+ * woken. */
 REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 {
     uint32_t arm = __atomic_load_n(&r->arm, __ATOMIC_SEQ_CST);
@@ -472,7 +480,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
     }
     if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
         release_all(r);
-    /* without permission to kill, samples are not urgent */
+    /* if the reflex may not kill, samples are not urgent */
     if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
         wait_us = 20000;
     return wait_us;
@@ -481,7 +489,7 @@ REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 REFLEX_CODE void *reflex_thread(void *user)
 {
     struct reflex *r = user;
-    /* raises the priority of this thread; fails without permission */
+    /* raises the priority of this thread, which fails without permission */
     raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0);
     for (;;) {
         uint32_t wake = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);

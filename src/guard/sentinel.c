@@ -55,7 +55,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
-    /* drop the fds of the previous segment: received without a control buffer, they are closed */
+    /* receiving without a control buffer closes the fds of the previous segment */
     while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
         ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
@@ -66,7 +66,7 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
     (void)!sendmsg(note->stream_pair[1], &msg, MSG_NOSIGNAL);
 }
 
-/* Receives the streams of the newest segment; older ones are closed. */
+/* Receives the streams of the newest segment, and closes older ones. */
 static void take_streams(const struct sentinel_note *note, struct pollfd fds[SENTINEL_STREAMS])
 {
     char one;
@@ -109,7 +109,8 @@ static void pass_output(struct pollfd *p, int log_fd)
 
 /* ---- after the supervisor was killed ---- */
 
-/* Reaps children, and keeps the status of the job's first process. False once no child is left. */
+/* Reaps children, and stores the status of the job's first process. Returns false once no child is
+ * left. */
 static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
 {
     int status;
@@ -122,7 +123,7 @@ static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
     return !(pid < 0 && errno == ECHILD);
 }
 
-/* Waits for the job and writes its output to the log. */
+/* Waits for the job to end, and writes its output to the log. */
 static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret)
 {
     struct pollfd fds[SENTINEL_STREAMS];

@@ -1,5 +1,5 @@
 /* The sentinel is the parent of the supervisor and takes over if the supervisor is killed: it ends
- * the processes of the job, or with --keep-on-exit lets them continue and reads their output. */
+ * the processes of the job or, with --keep-on-exit, lets them continue and reads their output. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,33 +14,34 @@ enum { SENTINEL_STREAMS = 3 };
 
 /* Memory shared by supervisor and sentinel (an anonymous mapping). */
 struct sentinel_note {
-    char socket_folder[128]; /* folder of the marks socket; "": none */
-    char cgroup_name[64];    /* name of the job's cgroup, set before the group is made; "": none */
-    bool finished;           /* the job's end is in run.json */
-    bool keep;               /* with --keep-on-exit: the job continues without its supervisor */
-    pid_t job;               /* pid of its first process; 0: not started */
-    char log_name[40];       /* the current log file in the run folder; "": none */
-    int stream_pair[2];      /* the supervisor sends the job's streams to [1]; -1: not used */
+    char socket_folder[128]; /* folder of the marks socket, or "" */
+    char cgroup_name[64];    /* name of the job's cgroup, or ""; set before the group is created */
+    bool finished;           /* run.json has the end of the job */
+    bool keep;               /* --keep-on-exit: the job continues if its supervisor is killed */
+    pid_t job;               /* pid of the job's first process; 0 if it has not started */
+    char log_name[40];       /* name of the current log file in the run folder, or "" */
+    /* socket pair over which the supervisor sends the job's streams, to [1]; -1 if not used */
+    int stream_pair[2];
 };
 
-/* To be called before the supervisor is forked. NULL: out of memory. */
+/* Call this before the supervisor is forked. Returns NULL if out of memory. */
 struct sentinel_note *sentinel_note_new(bool keep);
 
-/* In the supervisor: sends the read ends of the job's output to the sentinel, so that the job's
- * writes do not fail when the supervisor is killed. Does nothing unless note->keep. */
+/* Sends the read ends of the job's output from the supervisor to the sentinel, so that the job's
+ * writes do not fail when the supervisor is killed. Does nothing unless note->keep is set. */
 void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, size_t count);
 
 struct sentinel_end {
     bool is_lost;      /* the supervisor did not exit with status 0 */
-    int ended;         /* number of the job's processes that were ended then */
+    int ended;         /* number of the job's processes that were ended because of that */
     bool was_kept;     /* --keep-on-exit: the job continued, and has exited since */
-    bool status_known; /* whether the next member is known */
+    bool status_known; /* whether `status` is known */
     int status;        /* wait status of the job's first process */
 };
 
-/* To be called in the parent of SUPERVISOR, which is a subreaper. Waits for the supervisor. If it
- * was killed or failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL), or with
- * note->keep waits for them and appends their output to the log in LOG_DIRFD. Then removes the
- * cgroup and the socket's folder. */
+/* Waits for SUPERVISOR; called in its parent, which is a subreaper. If the supervisor was killed or
+ * failed, ends every process of the job (SIGTERM, GRACE_NS, SIGKILL) or, with note->keep, waits for
+ * them and appends their output to the log in LOG_DIRFD. Then removes the cgroup and the socket's
+ * folder. */
 void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                    struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret);

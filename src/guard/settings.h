@@ -8,7 +8,7 @@
 #include "guard/checkpoint.h"
 #include "guard/ladder.h"
 
-/* --restart-every: planned restarts, before a leak gets far. */
+/* When --restart-every restarts the job, before a leak gets far. */
 enum restart_unit { RESTART_NEVER, RESTART_AFTER_NS, RESTART_AFTER_STEPS, RESTART_AT_BYTES };
 struct restart_every {
     enum restart_unit unit;
@@ -18,17 +18,19 @@ struct restart_every {
 struct guard_settings {
     bool is_off; /* --no-guard; the cgroup, the cause of the end and leftovers are still handled */
     bool dry_run;
-    struct quantity_size limit;     /* zeroed: not given; a share refers to the effective limit */
-    struct quantity_size reserve;   /* a share refers to LIMIT */
-    struct quantity_size gpu_limit; /* for each GPU; a share refers to its memory */
-    struct ladder_rules rules;      /* reserve_bytes is computed from RESERVE later */
+    /* zeroed if not given; a percentage is a share of the effective limit */
+    struct quantity_size limit;
+    struct quantity_size reserve; /* a percentage is a share of LIMIT */
+    /* applies to each GPU; a percentage is a share of the GPU's memory */
+    struct quantity_size gpu_limit;
+    struct ladder_rules rules; /* its reserve_bytes is computed from RESERVE later */
     struct checkpoint_options checkpoint;
     bool no_cgroup;
     bool restart;
     unsigned max_restarts;
     struct restart_every restart_every;
-    char **resume_args; /* NULL-terminated, appended to the command from the second segment on; may
-                           be NULL */
-    bool keep_on_exit;  /* the job continues when `ebb run` is killed */
-    bool clean_shm;     /* remove the job's files in /dev/shm */
+    /* arguments appended to the command from the second segment on, ended by NULL; may be NULL */
+    char **resume_args;
+    bool keep_on_exit; /* the job continues if `ebb run` is killed */
+    bool clean_shm;    /* remove the job's files in /dev/shm at the end */
 };

@@ -20,10 +20,10 @@
 #include "proc/read.h"
 
 enum {
-    /* Most scans in a row that only stop processes. In a chain of processes that each fork and
-     * exit, every scan finds a new one; that must not delay the killing of the others. */
+    /* Maximum number of scans in a row that only stop processes. In a chain of processes that each
+     * fork and exit, every scan finds a new one, which must not delay the killing of the others. */
     STOPS_MAX = 16,
-    WAIT_SHARE = 8, /* wait for 1/8 of the time since the last change */
+    WAIT_SHARE = 8, /* the wait is 1/8 of the time since the last change */
     WAIT_MAX_MS = 1000,
     REST_PER_WORK = 20, /* scans take at most 1/20 of a CPU */
     STUCK_S = 5,
@@ -34,9 +34,9 @@ enum {
 struct found {
     int32_t pid, ppid;
     uint64_t start_ticks;
-    bool below; /* marked: to be signalled */
+    bool below; /* the process is to be signalled */
     bool zombie;
-    bool stopped; /* stopped, for example by SIGSTOP */
+    bool stopped; /* the process is stopped, for example by SIGSTOP */
 };
 
 struct scan {
@@ -44,12 +44,12 @@ struct scan {
     size_t count;
 };
 
-/* Sets `below` of the processes that are to be signalled. */
+/* A function that sets `below` for the processes that are to be signalled. */
 typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
 
-/* Signals PID if it is alive, has START_TICKS (unless NULL) and is in PGRP (if above 0): 0, -ESRCH,
- * -errno. The pidfd is opened before the checks, so that the checked process is the signalled one.
- */
+/* Signals PID if it is alive, has START_TICKS (unless NULL) and is in PGRP (if above 0). The pidfd
+ * is opened before the checks, so that the checked process is the signalled one. Returns 0, -ESRCH
+ * or -errno. */
 static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                        int32_t pgrp, int signo)
 {
@@ -67,7 +67,7 @@ static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t
 }
 
 /* Lists all processes. The caller frees S->v, also after a failure. Unlike the children files, a
- * full scan also finds processes that get another parent meanwhile. */
+ * full scan also finds processes that get another parent during the scan. */
 static int scan_machine(const struct proc_root *root, struct scan *s)
 {
     struct pid_dir pids;
@@ -100,8 +100,8 @@ static int compare_found_pids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Marks the descendants of PARENT and of marked processes, and sorts by pid. Each round marks at
- * least one more generation. */
+/* Marks the descendants of PARENT and of marked processes, and sorts the list by pid. Each round
+ * marks at least one more generation. */
 static void mark_below(struct scan *s, int32_t parent)
 {
     if (s->count == 0)
@@ -126,7 +126,7 @@ static void mark_below(struct scan *s, int32_t parent)
 
 /* ---- killing processes that may fork as fast as they can ----
  * SIGSTOP is sent until a scan finds no new process: a stopped process does not fork, does not free
- * a place below a process limit, and takes no CPU time. Then SIGKILL ends them all. */
+ * a slot of a process limit, and takes no CPU time. Then SIGKILL ends them all. */
 
 static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
 {
@@ -134,7 +134,7 @@ static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
     return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-/* Removes unmarked processes from the scan. Returns the number of the others. */
+/* Removes processes that are not marked from the scan. Returns the number of the others. */
 static size_t keep_marked(struct scan *s, size_t *ret_living)
 {
     size_t kept = 0;
@@ -167,8 +167,8 @@ static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t
     return wait_ns > took_ns * REST_PER_WORK ? wait_ns : took_ns * REST_PER_WORK;
 }
 
-/* Scans the machine once and sends the signals. Returns the number of living processes found, or
- * -errno. K->wait_ns is 0 while new processes appear, and later grows up to a second. */
+/* Scans the machine once and sends the signals. K->wait_ns is 0 while new processes appear, and
+ * later grows up to a second. Returns the number of living processes found, or -errno. */
 static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
                      const void *user)
 {
@@ -200,7 +200,7 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
 {
     if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
         return false;
-    /* if no process is alive, there is a dead leader with living threads */
+    /* if no process is alive, a dead leader with living threads is left */
     const struct found *f = k->seen;
     for (size_t i = 0; i < k->count && f->zombie; i++)
         if (!k->seen[i].zombie)
@@ -230,7 +230,7 @@ int guard_signal_group(int leader_fd, int signo)
     return syscall(SYS_pidfd_send_signal, leader_fd, signo, NULL, PROCESS_GROUP) < 0 ? -errno : 0;
 }
 
-/* Signals the marked processes; returns their number, or -errno. */
+/* Signals the marked processes. Returns their number, or -errno. */
 static int signal_scan(const struct proc_root *root, mark_fn *mark, const void *user, int32_t pgrp,
                        int signo)
 {
@@ -259,8 +259,8 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
-/* Reaps; false once no child is left. Every descendant of a subreaper is below one of its children,
- * so no descendant is left then. */
+/* Reaps children. Returns false once no child is left. Every descendant of a subreaper is below one
+ * of its children, so no descendant is left then. */
 static bool reap_all(void *user)
 {
     (void)user;
@@ -271,16 +271,16 @@ static bool reap_all(void *user)
     }
 }
 
-/* Sends SIGKILL to own children that the last scan did not find: in a chain of processes that each
- * fork and exit, the newest process is always one of them. Its pid cannot be reused before we reap
- * it, so its start time need not be checked. Returns the number of signalled children. */
+/* Sends SIGKILL to our own children that the last scan did not find: in a chain of processes that
+ * each fork and exit, the newest process is always one of them. A pid cannot be reused before we
+ * reap it, so the start time need not be checked. Returns the number of signalled children. */
 static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
-    /* With pages of 64 KiB the kernel truncates the text within a number, and the digits before
+    /* If pages are 64 KiB, the kernel truncates the text within a number, and the digits before
      * that would be another pid. */
     while (len > 0 && text[len - 1] != ' ')
         len--;
@@ -325,7 +325,8 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
         reap_all(NULL);
         return ended;
     }
-    guard_signal_below(root, self, 0, SIGCONT); /* a stopped process cannot act on SIGTERM */
+    /* stopped processes are continued, because they cannot react to SIGTERM */
+    guard_signal_below(root, self, 0, SIGCONT);
     uint64_t until = clock_mono_ns() + grace_ns;
     while (reap_all(NULL) && clock_mono_ns() < until)
         poll(NULL, 0, 10);
@@ -343,11 +344,11 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
 enum {
     SCAN_MS = 50,          /* pause between two scans */
     KILL_S = 10,           /* longest wait for processes to die */
-    ENVIRON_MAX = 4 << 20, /* of one process's environment */
+    ENVIRON_MAX = 4 << 20, /* maximum size of one process's environment */
     SIGN_MAX = 4200,
 };
 
-/* Whether TEXT contains ENTRY preceded by BEFORE and followed by one of AFTER. */
+/* True if TEXT contains ENTRY, preceded by BEFORE and followed by one of AFTER. */
 static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
 {
     const char *at = text->data, *end = text->data + text->len;
@@ -406,7 +407,8 @@ int guard_end_strays(const struct proc_root *root, const struct stray_signs *sig
     int ended = guard_signal_strays(root, signs, SIGTERM);
     if (ended <= 0)
         return ended;
-    guard_signal_strays(root, signs, SIGCONT); /* a stopped process cannot act on SIGTERM */
+    /* stopped processes are continued, because they cannot react to SIGTERM */
+    guard_signal_strays(root, signs, SIGCONT);
     const uint64_t kill_ns = clock_mono_ns() + grace_ns;
     int left = ended;
     while (left > 0 && clock_mono_ns() < kill_ns) {

@@ -1,5 +1,6 @@
-/* Ends processes of the job and no others: signals go by pidfd, to a process identified by (pid,
- * start time) or to our own descendant. No other code signals processes that it did not start. */
+/* Ends processes of the job and no others: signals are sent by pidfd, to a process identified by
+ * pid and start time or to our own descendant. No other code signals processes that it did not
+ * start. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,63 +10,64 @@
 #include "proc/procfs.h"
 #include "proc/sample.h"
 
-/* If /proc belongs to another pid namespace (proc_root_is_foreign), its pids name other processes:
- * then these functions signal nothing and return -EXDEV. The caller can still kill() its own child.
- */
+/* If /proc belongs to another pid namespace (proc_root_is_foreign), its pids refer to other
+ * processes: then these functions signal nothing and return -EXDEV. The caller can still kill() its
+ * own child. */
 
-/* Signals exactly that process: 0, or -ESRCH if it has exited, even if its pid is in use again. */
+/* Signals the process ID. Returns 0, or -ESRCH if it has exited, even if its pid is in use
+ * again. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
 /* Signals the whole process group of the pidfd LEADER_FD atomically, including children being
- * forked. Works after the leader has exited, as long as the group has a member. 0; -ESRCH: the
- * group is empty; -EINVAL: the kernel is older than 6.9. */
+ * forked. Works after the leader has exited, as long as the group has a member. Returns 0, -ESRCH
+ * if the group is empty, or -EINVAL if the kernel is older than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
-/* Signals every living descendant of PARENT (not PARENT itself); with PGRP above 0 only those in
- * that process group. PARENT must be the caller or a child of it. Returns the number of signalled
- * processes. */
+/* Signals every living descendant of PARENT, but not PARENT itself; if PGRP is above 0, only those
+ * in that process group. PARENT must be the caller or a child of it. Returns the number of
+ * signalled processes. */
 int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo);
 
 /* Progress of killing a set of processes; zeroed at the start. */
 struct guard_kill {
-    struct found *seen; /* processes found by the last scan, ordered by pid */
+    struct found *seen; /* processes that the last scan found, ordered by pid */
     size_t count;
-    unsigned stops;      /* scans since the last SIGKILL that all found new processes */
+    unsigned stops; /* number of scans since the last SIGKILL, all of which found new processes */
     uint64_t changed_ns; /* when the set of processes last changed */
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
 
 /* Kills all descendants of the calling process, which must be a subreaper. Returns when REAP
- * returns false, at UNTIL_NS, or when only waiting for K->wait_ns is left to do. Processes that
- * fork faster than they can be killed are stopped first; one that survives SIGKILL costs a scan per
- * second. REAP reaps children (and may keep their statuses); it returns whether any child is left.
- * 0, or -EXDEV after one call of REAP. */
+ * returns false, at UNTIL_NS, or when nothing is left to do but to wait for K->wait_ns. Processes
+ * that fork faster than they can be killed are stopped first; a process that survives SIGKILL costs
+ * a scan per second. REAP reaps children (and may keep their statuses), and returns whether any
+ * child is left. Returns 0, or -EXDEV after one call of REAP. */
 typedef bool guard_reap_fn(void *user);
 int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,
                      guard_reap_fn *reap, void *user);
-/* Whether processes have survived SIGKILL for some seconds (uninterruptible sleep); RET is one of
+/* True if processes have survived SIGKILL for some seconds (uninterruptible sleep). RET is one of
  * them. */
 bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, uint64_t now_ns,
                       struct proc_stat *ret, int32_t *ret_pid);
 void guard_kill_fini(struct guard_kill *k);
 
-/* Ends all descendants of the calling process, which must be a subreaper: SIGTERM, up to GRACE_NS,
- * then SIGKILL until no child is left. Reaps them. Returns the number of processes that were sent
- * SIGTERM, or -EXDEV. */
+/* Ends all descendants of the calling process, which must be a subreaper: sends SIGTERM, waits up
+ * to GRACE_NS, then sends SIGKILL until no child is left, and reaps them. Returns the number of
+ * processes to which SIGTERM was sent, or -EXDEV. */
 int guard_end_all(const struct proc_root *root, uint64_t grace_ns);
 
-/* How to recognize processes of a job whose supervisor and sentinel were both killed. */
+/* How to recognise processes of a job whose supervisor and sentinel were both killed. */
 struct stray_signs {
     const char *run_dir; /* value of EBB_RUN_DIR in their initial environment */
-    const char *cgroup;  /* name of the job's cgroup, from guard_cgroup_name; "": none */
+    const char *cgroup;  /* name of the job's cgroup, from guard_cgroup_name, or "" */
 };
 
-/* Signals every living process with one of the signs, and its descendants; never the caller.
- * Returns the number of signalled processes, -EXDEV (proc_root_is_foreign) or -errno. */
+/* Signals every living process that has one of the signs, and its descendants, but never the
+ * caller. Returns the number of signalled processes, -EXDEV (proc_root_is_foreign) or -errno. */
 int guard_signal_strays(const struct proc_root *root, const struct stray_signs *signs, int signo);
 
-/* Sends SIGTERM, waits up to GRACE_NS, then sends SIGKILL until no process is left, or for some
- * seconds: it does not wait for a process that survives SIGKILL. Returns the number of processes
- * that were sent SIGTERM. */
+/* Sends SIGTERM, waits up to GRACE_NS, then sends SIGKILL until no process is left. Gives up after
+ * some seconds if a process survives SIGKILL. Returns the number of processes to which SIGTERM was
+ * sent. */
 int guard_end_strays(const struct proc_root *root, const struct stray_signs *signs,
                      uint64_t grace_ns);

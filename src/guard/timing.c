@@ -1,4 +1,4 @@
-/* Durations of steps and checkpoints. */
+/* Measures the durations of steps and checkpoints. */
 #include "guard/timing.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Durations of steps and checkpoints, and the memory that a checkpoint needs, measured from marks
- * and acknowledgements. Pure: no clock, no I/O. */
+/* The durations of steps and checkpoints, and the memory that a checkpoint needs, measured from
+ * marks and acknowledgements. Reads no clock and does no I/O. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 struct timing {
     struct step_times steps;
-    uint64_t save_begun_ns; /* 0: no checkpoint is being written */
+    uint64_t save_begun_ns; /* when the checkpoint in progress began, or 0 */
     uint64_t save_start_bytes, save_peak_bytes;
     uint32_t saves;           /* number of measured checkpoints */
     double save_s;            /* longest duration of a checkpoint so far */
@@ -17,12 +17,12 @@ struct timing {
 
 /* Like step_times_mark, but leaves out steps during which a checkpoint was written. */
 void timing_step(struct timing *t, uint64_t now_ns, int64_t step);
-/* To be called when a checkpoint begins with BYTES in use (ignored while one is being written), for
+/* Call these when a checkpoint begins with BYTES in use (ignored while one is being written), for
  * each memory reading, and when it ends. */
 void timing_save_begin(struct timing *t, uint64_t now_ns, uint64_t bytes);
 void timing_memory(struct timing *t, uint64_t bytes);
 void timing_save_end(struct timing *t, uint64_t now_ns);
-void timing_save_failed(struct timing *t); /* discards the measurement */
-/* To be called when a new segment starts: keeps the measured durations, drops an unfinished
+void timing_save_failed(struct timing *t); /* discards the measurement in progress */
+/* Call this when a new segment starts: keeps the measured durations, and discards an unfinished
  * checkpoint. */
 void timing_segment(struct timing *t);
