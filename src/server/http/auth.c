@@ -1,4 +1,4 @@
-/* Tokens, sessions of the page, and the host names that requests may use for this server. */
+/* Tokens, the page's sessions, and the host names that requests may use for this server. */
 #include "server/http/auth.h"
 
 #include <arpa/inet.h>
@@ -23,13 +23,13 @@
 static const char sessions_file[] = "sessions";
 
 enum { TOKEN_MIN = 32, TOKEN_MAX = 256, WRONG_MAX = 10, SESSION_DAYS = 30 };
-/* one more wrong token is allowed after this time */
+/* after ten wrong tokens, one more is allowed each time this has passed */
 static const uint64_t wrong_every_ns = 6 * NS_PER_S;
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
 /* ---- secrets ---- */
 
-/* 256 random bits in hexadecimal. 0 or -errno. */
+/* Generates 256 random bits in hexadecimal. Returns 0 or -errno. */
 static int secret_make(char ret[AUTH_SECRET_SIZE])
 {
     return io_random_hex((AUTH_SECRET_SIZE - 1) / 2, ret);
@@ -77,9 +77,9 @@ static int check_token(char *token, size_t len)
     return 0;
 }
 
-/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. A missing file is
- * created if MAY_MAKE; otherwise -ENOENT. -EPERM: other users may read it. PATH is for the error
- * message. */
+/* Reads the token in DIRFD/NAME: one line of 32 to 256 visible characters. If the file is missing,
+ * it is created if MAY_MAKE is set, else the result is -ENOENT. Returns -EPERM if other users may
+ * read the file. PATH is for the error message. */
 static int read_token(int dirfd, const char *name, const char *path, bool may_make,
                       char ret[TOKEN_MAX + 1], struct err *err)
 {
@@ -116,10 +116,10 @@ static int read_token(int dirfd, const char *name, const char *path, bool may_ma
 /* ---- sessions ---- */
 
 struct session {
-    char name[AUTH_SECRET_SIZE]; /* the cookie's value; "": unused */
+    char name[AUTH_SECRET_SIZE]; /* value of the session's cookie; "" if the entry is unused */
     char key[AUTH_SECRET_SIZE], view[AUTH_SECRET_SIZE];
     enum http_rank rank;
-    uint64_t since_ns, used_ns; /* wall clock, because sessions survive a restart */
+    uint64_t since_ns, used_ns; /* times of the wall clock, because sessions survive a restart */
 };
 
 struct auth {
@@ -131,7 +131,7 @@ struct auth {
     uint64_t wrong_ns; /* when WRONG was last reduced */
 };
 
-/* A failure is ignored; users then have to log in again after a restart. */
+/* Saves the sessions. A failure is ignored; users then have to log in again after a restart. */
 static void save_sessions(const struct auth *a)
 {
     struct buf text = {0};
@@ -147,8 +147,8 @@ static void save_sessions(const struct auth *a)
     buf_fini(&text);
 }
 
-/* Compares with every session, so that the time does not depend on the name. A clock that is set
- * back ends no session. */
+/* Finds a session. Compares with every session, so that the time does not depend on the name.
+ * Setting the clock back ends no session. */
 static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
 {
     struct session *found = NULL;
@@ -160,8 +160,8 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     return found;
 }
 
-/* Returns an unused entry, or the least recently used one. Half of the entries are for readers, so
- * that readers cannot log out the owner. */
+/* Returns an unused entry, or the least recently used one. Half of the entries are reserved for
+ * readers, so that readers cannot log out the owner. */
 static struct session *session_slot(struct auth *a, enum http_rank rank)
 {
     struct session *first = a->sessions + (rank == HTTP_OWNER ? 0 : AUTH_SESSIONS_MAX / 2);
@@ -175,7 +175,7 @@ static struct session *session_slot(struct auth *a, enum http_rank rank)
     return oldest;
 }
 
-/* When the token file was written: sessions that are older belong to an earlier token and are
+/* When the token file was written. Sessions that are older belong to an earlier token and are
  * invalid. */
 static uint64_t token_since_ns(const struct auth *a, enum http_rank rank)
 {
@@ -285,8 +285,8 @@ void auth_free(struct auth *a)
     free(a);
 }
 
-/* Compares KEY with a header, or with a protocol that the client offers, because a browser cannot
- * set headers of a WebSocket. */
+/* True if R contains KEY, in a header or in a protocol that the client offers, because a browser
+ * cannot set the headers of a WebSocket. */
 static bool has_key(const struct http_request *r, const char *key)
 {
     char offered[AUTH_SECRET_SIZE];
@@ -300,7 +300,7 @@ static bool has_key(const struct http_request *r, const char *key)
     return given && auth_secret_equal(given, key);
 }
 
-/* The session that R's cookie names, if R also contains one of the session's secrets; or NULL. */
+/* The session that R's cookie names, if R also contains one of the session's secrets; else NULL. */
 static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
                                   enum http_rank *ret)
 {
@@ -335,8 +335,9 @@ enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t 
     return rank;
 }
 
-/* Token bucket: ten wrong tokens at once, then one every six seconds. The right token is accepted
- * at any time: it is too long to be guessed, and a stranger must not lock the owner out. */
+/* Limits wrong tokens with a token bucket: ten at once, then one every six seconds. The right token
+ * is accepted at any time: it is too long to be guessed, and a stranger must not be able to lock
+ * the owner out. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;
@@ -385,7 +386,8 @@ void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[A
 
 /* ---- host names ---- */
 
-/* Copies the name from "name", "name:80", "1.2.3.4:80" or "[::1]:80". False: invalid. */
+/* Copies the name from "name", "name:80", "1.2.3.4:80" or "[::1]:80". Returns false if HOST is
+ * invalid. */
 static bool split_host(const char *host, char ret[256])
 {
     size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
@@ -399,7 +401,7 @@ static bool split_host(const char *host, char ret[256])
     return true;
 }
 
-/* Whether NAME is a literal address, which DNS cannot redirect. */
+/* True if NAME is a literal address, which DNS cannot redirect. */
 static bool is_literal(char *name)
 {
     struct in6_addr address;
@@ -444,7 +446,7 @@ bool auth_origin_ok(const struct auth *a, const struct http_request *r, const ch
     if (http_is_unix(r))
         return true;
     *ret_why = "unknown host name; allow it with --allow-host";
-    /* Host is optional in HTTP/1.0; browsers always send it */
+    /* the Host header is optional in HTTP/1.0, but browsers always send it */
     if (host && !auth_host_ok(a->hosts, host))
         return false;
     *ret_why = "the request comes from a page of another site";

@@ -12,44 +12,44 @@ struct err;
 
 enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
 
-/* Secrets that the page gets in exchange for a token. Browsers send a cookie to every port of the
- * host, also to another user's web server, so the cookie alone grants nothing. The page stores KEY
- * and VIEW in the browser, whose storage is separate for each port. */
+/* Secrets that the page receives in exchange for a token. Browsers send a cookie to every port of
+ * the host, also to another user's web server, so the cookie alone grants nothing. The page stores
+ * KEY and VIEW in the browser, whose storage is separate for each port. */
 struct auth_grant {
     char cookie[AUTH_COOKIE_SIZE]; /* value of Set-Cookie */
-    char key[AUTH_SECRET_SIZE];    /* together with the cookie: all rights of the token */
-    /* together with the cookie: the right to read, for links that a browser opens without our
-     * headers */
+    char key[AUTH_SECRET_SIZE];    /* grants, together with the cookie, all rights of the token */
+    /* grants, together with the cookie, the right to read, for links that a browser opens without
+     * our headers */
     char view[AUTH_SECRET_SIZE];
 };
 
 /* Reads STATE_DIR/token and STATE_DIR/token.read-only; creates them (0600, 256 bits) at the first
- * start. -EPERM: other users may read them. Sessions are stored in STATE_DIR/sessions (0600) and
- * survive a restart unless their token has changed. HOSTS: names that a Host header may contain in
- * addition to localhost and literal addresses; NULL-terminated, or NULL. */
+ * start. Returns -EPERM if other users may read them. Sessions are stored in STATE_DIR/sessions
+ * (0600) and survive a restart unless their token has changed. HOSTS lists names that a Host header
+ * may contain in addition to localhost and literal addresses; it ends with NULL and may be NULL. */
 int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err);
 void auth_free(struct auth *a); /* accepts NULL */
-/* Whether auth_open would succeed; creates nothing. */
+/* Checks whether auth_open would succeed, without creating anything. */
 int auth_check(const char *state_dir, struct err *err);
 
-/* Checks Host (against DNS rebinding) and Origin. False: the request is refused for the reason in
- * ERR. */
+/* Checks Host (against DNS rebinding) and Origin. Returns false, with the reason in *RET_WHY, if
+ * the request is refused. */
 bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why);
-/* The rank of R: by its socket, by its Authorization header, or by its cookie together with
- * X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view". Compares in constant
- * time. */
+/* Determines the rank of R by its socket, by its Authorization header, or by its cookie together
+ * with X-Ebb-Key, the WebSocket protocol "ebb-key.KEY" or the parameter "view". Compares in
+ * constant time. */
 enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
-/* Opens a session for a token and fills in *RET; HTTP_STRANGER if the token is wrong. After ten
- * wrong tokens in a row further wrong ones set *ret_again for some seconds; the right one is
- * accepted at any time. NOW_NS is wall clock. */
+/* Opens a session for a token and fills in *RET. Returns HTTP_STRANGER if the token is wrong. After
+ * ten wrong tokens in a row, further wrong ones set *ret_again for some seconds; the right one is
+ * accepted at any time. NOW_NS is wall-clock time. */
 enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
                           struct auth_grant *ret, bool *ret_again);
-/* Ends the session of R's cookie and key; ret_cookie is a header that removes the cookie from the
+/* Ends the session of R's cookie and key. ret_cookie is a header that removes the cookie from the
  * browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
-/* For tests, which have no request. auth_secret_equal takes the same time for every GIVEN of the
- * same length. */
+/* Used by tests, which have no request. auth_secret_equal takes the same time for every GIVEN of
+ * the same length. */
 bool auth_secret_equal(const char *given, const char *secret);
 bool auth_host_ok(const char *const *hosts, const char *host);
 bool auth_origin_is_host(const char *origin, const char *host);

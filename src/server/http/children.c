@@ -21,7 +21,7 @@
 
 enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10 };
 
-/* Standard output or error of a child. */
+/* The standard output or standard error of a child. */
 struct child_stream {
     struct child *child;
     int fd; /* -1: closed */
@@ -45,18 +45,19 @@ struct child {
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
     bool is_guest; /* all waiters are guests */
-    pid_t pid;     /* 0: queued, not started */
+    pid_t pid;     /* pid of the child; 0 while it is queued and not started */
     int pidfd;
     struct loop_source *pid_source, *limit;
     struct child_stream streams[2];
-    int status; /* -ETIMEDOUT or -EFBIG while it is being killed; at the end, the status for its
-                   waiters */
+    /* -ETIMEDOUT or -EFBIG while the child is being killed; at the end, the status for its
+     * waiters */
+    int status;
 };
 
 struct children {
     struct loop *loop;
     struct children_options options;
-    TAILQ_HEAD(child_list, child) pending; /* running children, then queued ones in order */
+    TAILQ_HEAD(child_list, child) pending; /* running children, followed by queued ones in order */
     struct child_list ended;               /* cached answers, most recently used first */
     unsigned running, queued;
     size_t ended_bytes;
@@ -71,7 +72,7 @@ static void stream_close(struct child_stream *s)
     s->fd = -1;
 }
 
-/* Frees everything except the answer. */
+/* Frees everything except the child's answer. */
 static void child_close(struct child *c)
 {
     for (int i = 0; i < 2; i++)
@@ -168,8 +169,8 @@ static void remove_pending(struct child *c)
 
 static void start_queued(struct children *all);
 
-/* Callbacks may call children_ask and child_waiter_cancel, so the child is removed from its list
- * first. */
+/* Ends a child and calls its waiters. They may call children_ask and child_waiter_cancel, so the
+ * child is removed from its list first. */
 static void child_end(struct child *c, int status)
 {
     struct children *all = c->all;
@@ -193,11 +194,11 @@ static void child_kill(struct child *c, int why)
 {
     if (c->status == 0)
         c->status = why;
-    /* the child's own process group, which exists until the child is reaped */
+    /* kills the child's own process group, which exists until the child is reaped */
     kill(-c->pid, SIGKILL);
 }
 
-/* Returns whether there may be more to read. */
+/* Reads output of the child. Returns true if there may be more to read. */
 static bool stream_read(struct child_stream *s)
 {
     char piece[16 << 10];
@@ -229,7 +230,7 @@ static void on_child_exit(void *user, int fd, uint32_t events)
     if (waitpid(c->pid, &status, WNOHANG) == 0)
         return;
     for (int i = 0; i < 2; i++) {
-        /* the child has exited, so at most one pipe buffer is left */
+        /* the child has exited, so at most one pipe buffer of output is left */
         for (int n = 0; n < 64 && c->streams[i].fd >= 0 && stream_read(&c->streams[i]); n++)
             ;
     }
@@ -287,7 +288,7 @@ static int stream_open(struct child_stream *s, int *ret_other)
     return loop_add_fd(s->child->all->loop, s->fd, EPOLLIN, on_stream, s, &s->source);
 }
 
-/* Watches the child's exit and its time limit. A child that cannot be watched is killed. */
+/* Watches for the child's exit and its time limit. A child that cannot be watched is killed. */
 static int child_follow(struct child *c)
 {
     struct loop *loop = c->all->loop;
@@ -327,7 +328,8 @@ static int child_start(struct child *c)
     return r;
 }
 
-/* Starts again from the head of the list each time, because answering waiters may change it. */
+/* Starts queued children. Starts again from the head of the list each time, because answering
+ * waiters may change it. */
 static void start_queued(struct children *all)
 {
     while (all->running < all->options.at_once && all->queued > 0) {
@@ -377,7 +379,7 @@ static bool queue_has_room(const struct children *all, bool is_guest)
             (!is_guest || guests < (all->options.queue_max + 1) / 2));
 }
 
-/* Appends to the queue, but before queued requests of guests. */
+/* Appends a child to the queue, but before those that are queued for guests. */
 static void enqueue(struct child *c, bool is_guest)
 {
     struct child_list *list = &c->all->pending;
@@ -435,8 +437,8 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     return 0;
 }
 
-/* A running child continues, so that its answer is cached; a queued one without waiters is dropped.
- */
+/* Cancels a waiter. A running child continues, so that its answer is cached; a queued child without
+ * waiters is dropped. */
 void child_waiter_cancel(struct child_waiter *w)
 {
     struct child *c = w->child;

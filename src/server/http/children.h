@@ -1,6 +1,7 @@
-/* Child server processes. Reading a whole recording takes too long and too much memory for the
- * server, so it runs `ebb verdict`, `ebb diagnose` and the like as children: a few at a time, with
- * a limit on time and output. Their answers are cached while the recording does not change. */
+/* Child processes of the server. Reading a whole recording takes too long and too much memory for
+ * the server itself, so it runs `ebb verdict`, `ebb diagnose` and the like as children: a few at a
+ * time, with a limit on time and output. Their answers are cached while the recording does not
+ * change. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +13,7 @@ struct children;
 struct loop;
 
 struct children_options {
-    const char *program; /* must outlive the children */
+    const char *program; /* path of the program, which must outlive the children */
     unsigned at_once, queue_max;
     uint64_t limit_ns;
     size_t output_max, cache_bytes;
@@ -20,15 +21,15 @@ struct children_options {
 int children_new(struct loop *loop, const struct children_options *options, struct children **ret);
 void children_free(struct children *all); /* kills the children without calling their waiters */
 
-/* STATUS is the exit status, 128 + N for signal N, -ETIMEDOUT, -EFBIG, or the -errno of a failed
- * start. OUTPUT is the child's standard output or, if that is empty, its standard error. Called on
- * the loop, possibly before children_ask returns. */
+/* Receives the answer of a child. STATUS is the exit status, 128 + N for signal N, -ETIMEDOUT,
+ * -EFBIG, or the -errno of a failed start. OUTPUT is the child's standard output or, if that is
+ * empty, its standard error. Called from the event loop, possibly before children_ask returns. */
 typedef void child_done_fn(void *user, int status, const char *output, size_t len);
-/* Runs `ebb ARGV` and calls FN with its answer. KEY names the answer (job, kind, range) and STAMP
- * the version of the recording (size and time): if both equal those of a cached answer or a running
- * child, no new child is started. *RET is the waiter, or NULL if FN was already called. -EAGAIN:
- * the queue is full. Requests of guests wait behind the others, and take at most half of the queue.
- */
+/* Runs `ebb ARGV` and calls FN with its answer. KEY identifies the answer (job, kind, range) and
+ * STAMP the version of the recording (size and time): if both equal those of a cached answer or a
+ * running child, no new child is started. *RET is the waiter, or NULL if FN was already called.
+ * Requests of guests wait behind the others, and take at most half of the queue. Returns -EAGAIN if
+ * the queue is full. */
 int children_ask(struct children *all, const char *const *argv, const char *key, uint64_t stamp,
                  bool is_guest, child_done_fn *fn, void *user, struct child_waiter **ret);
 void child_waiter_cancel(struct child_waiter *waiter);

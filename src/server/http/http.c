@@ -1,5 +1,5 @@
-/* The MHD daemons, one per listener: their epoll in our loop, the deadlines of connections, and
- * MHD's callbacks for a request. */
+/* Runs the MHD daemons, one per listener: their epoll is a source of our event loop. Enforces
+ * deadlines of connections, and implements MHD's callbacks for a request. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -15,7 +15,7 @@
 #include "base/loop.h"
 #include "server/http/http_private.h"
 
-/* Calls of MHD_run in a row before the loop serves its other sources. */
+/* Maximum number of MHD_run calls in a row before the loop serves its other sources. */
 enum { ROUNDS_MAX = 4 };
 
 static void run_daemon(struct http_daemon *d)
@@ -43,15 +43,17 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
         run_daemon(&h->daemons[i]);
 }
 
-/* MHD misses an end of stream that arrives together with the client's last bytes, because its epoll
- * is edge-triggered. Such a connection would stay open until its deadline. */
+/* True if the client has closed the connection. MHD misses an end of stream that arrives together
+ * with the client's last bytes, because its epoll is edge-triggered. Such a connection would stay
+ * open until its deadline. */
 static bool connection_has_ended(const struct http_connection *c)
 {
     char byte;
     return c->state == CONNECTION_READING && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* MHD's own timeout restarts with every byte; our deadline applies to the whole request. */
+/* Enforces deadlines. MHD's own timeout restarts with every byte; our deadline applies to the whole
+ * request. */
 static void on_http_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
@@ -117,7 +119,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     }
 }
 
-/* MHD's first callback for a request; URI is as received, not decoded. */
+/* MHD's first callback for a request. URI is as received, not decoded. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct http_daemon *d = cls;
@@ -145,8 +147,9 @@ static enum http_method method_of(const char *s)
     return HTTP_OTHER;
 }
 
-/* A request refused here is answered before its body is read, and its connection is closed.
- * Requests without a body are therefore refused later, so that their connection stays open. */
+/* Checks the headers. A request that is refused here is answered before its body is read, and its
+ * connection is closed. Requests without a body are therefore refused later, so that their
+ * connection stays open. */
 static void read_headers(struct http_request *r, const char *method, const char *version)
 {
     struct http *h = r->http;
@@ -162,8 +165,8 @@ static void read_headers(struct http_request *r, const char *method, const char 
         r->state = REQUEST_DRAINING;
 }
 
-/* MHD accepts no answer before the end of the body, so the rest of an oversized body is read and
- * discarded, up to four times the limit. */
+/* Reads a part of the body. MHD accepts no answer before the end of the body, so the rest of an
+ * oversized body is read and discarded, up to four times the limit. */
 static enum MHD_Result read_body(struct http_request *r, const char *data, size_t *len)
 {
     struct http *h = r->http;

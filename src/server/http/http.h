@@ -1,5 +1,5 @@
-/* HTTP on the event loop: libmicrohttpd (MHD), its epoll inside ours. One handler for all requests;
- * everything that clients send is limited. */
+/* An HTTP server on the event loop: libmicrohttpd (MHD) with its epoll inside ours. One handler
+ * gets all requests, and everything that clients send is limited. */
 #pragma once
 
 #include <jansson.h>
@@ -15,29 +15,32 @@ struct loop;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
-/* The rights that a request has shown to have. Every client of the unix socket is the owner. */
+/* The rights of a request, as far as it has proved them. Every client of the unix socket is the
+ * owner. */
 enum http_rank { HTTP_STRANGER, HTTP_READER, HTTP_OWNER };
 enum { HTTP_RANKS = 3 };
 
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    HTTP_BODIES_MAX = 16 << 20,  /* total size of all bodies, as struct http_share; 503 beyond it */
-    HTTP_ANSWERS_MAX = 64 << 20, /* total size of large answers being sent, as struct http_share */
+    /* maximum total size of all bodies (struct http_share); beyond it the answer is 503 */
+    HTTP_BODIES_MAX = 16 << 20,
+    /* maximum total size of large answers being sent (struct http_share) */
+    HTTP_ANSWERS_MAX = 64 << 20,
     HTTP_LISTENERS_MAX = 4,
     HTTP_CONTEXT_BYTES = 64,
 };
 
 struct http_listener {
-    int fd;       /* bound and listening; http_start takes ownership */
-    bool is_unix; /* a unix socket: every client that can connect is trusted */
+    int fd;       /* a bound, listening socket, of which http_start takes ownership */
+    bool is_unix; /* a unix socket, whose clients are all trusted */
 };
 
-/* Called once for each request, after its headers and before its body are read. Returning without
- * an answer accepts the request; an answer refuses it. */
+/* Called once for each request, after its headers and before its body are read. A function that
+ * does not answer accepts the request; an answer refuses it. */
 typedef void http_admit_fn(void *user, struct http_request *r);
 /* Called when the body is complete. Must answer or park the request before it returns. */
 typedef void http_handle_fn(void *user, struct http_request *r);
-/* Called after an upgrade: the callee owns the non-blocking socket until http_upgraded_close. EXTRA
+/* Called after an upgrade. The callee owns the non-blocking socket until http_upgraded_close. EXTRA
  * are bytes that were received together with the request. */
 struct http_upgraded;
 typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const void *extra,
@@ -46,18 +49,18 @@ typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const 
 struct http_options {
     struct http_listener listeners[HTTP_LISTENERS_MAX];
     size_t listener_count;
-    /* For each listener; 0: no limit per IP. Strangers can have a quarter of the connections,
-     * readers half. */
+    /* Limits for each listener; 0 means no limit per IP. Strangers can have a quarter of the
+     * connections, readers half. */
     unsigned connections_max, connections_per_ip_max;
     unsigned idle_s; /* maximum time to send all headers, to send the body, and between requests */
-    http_admit_fn *admit; /* NULL: every request is accepted */
+    http_admit_fn *admit; /* NULL if every request is accepted */
     http_handle_fn *handle;
     void *user;
 };
 
-/* A bounded resource shared by all requests. Half of it is reserved for the owner. */
+/* A limited resource that all requests share. Half of it is reserved for the owner. */
 struct http_share {
-    size_t held, guests; /* in use by all, and by all except the owner */
+    size_t held, guests; /* amounts in use by all, and by all except the owner */
 };
 bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max);
 bool http_share_take(struct http_share *s, enum http_rank rank, size_t n, size_t max);
@@ -70,24 +73,26 @@ struct http_counts {
 
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
                struct err *err);
-/* Drops parked requests and closes upgraded connections. Accepts NULL. */
+/* Drops parked requests and closes upgraded connections. H may be NULL. */
 void http_stop(struct http *h);
 void http_counts(const struct http *h, struct http_counts *ret);
 
 /* ---- the request ---- */
 enum http_method http_method(const struct http_request *r);
-const char *http_path(const struct http_request *r); /* decoded, without the query */
-const char *http_query(const struct http_request *r, const char *key);  /* NULL: missing */
-const char *http_query_key(const struct http_request *r, size_t index); /* NULL: no more keys */
-const char *http_query_text(const struct http_request *r); /* not decoded; "" if missing */
+const char *http_path(const struct http_request *r); /* the decoded path without the query */
+const char *http_query(const struct http_request *r, const char *key); /* NULL: missing */
+/* NULL if there are no more keys */
+const char *http_query_key(const struct http_request *r, size_t index);
+/* the query, not decoded; "" if there is none */
+const char *http_query_text(const struct http_request *r);
 const char *http_header(const struct http_request *r, const char *key); /* NULL: missing */
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
-/* Sets the rank, once; until then the request is a stranger's. False: there are too many
- * connections of that rank, and the request was answered. */
+/* Sets the rank of a request, once; until then it is a stranger's. Returns false if there are too
+ * many connections of that rank and the request was answered. */
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);
-/* HTTP_CONTEXT_BYTES of memory for the handler, initially zeroed, valid as long as the request. */
+/* HTTP_CONTEXT_BYTES of zeroed memory for the handler, valid as long as the request. */
 void *http_context(struct http_request *r);

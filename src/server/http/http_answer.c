@@ -1,5 +1,5 @@
-/* Answers: JSON, text, files, embedded assets and errors, all with headers that restrict what a
- * browser may do with them. */
+/* Answers requests with JSON, text, files, embedded assets and errors. All answers have headers
+ * that restrict what a browser may do with them. */
 #include "server/http/http.h"
 #include "server/http/http_answer.h"
 
@@ -51,7 +51,8 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
     }
 }
 
-/* Takes ownership of RESPONSE. NULL (out of memory) closes the connection. */
+/* Answers a request. Takes ownership of RESPONSE, which is NULL if memory ran out; the connection
+ * is then closed. */
 static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
 {
     assert(r->state < REQUEST_DRAINING);
@@ -76,7 +77,8 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
-/* Answers that slow clients have not read yet stay in memory, so their total size is bounded. */
+/* True if the answer may be kept in memory. Answers that slow clients have not read yet stay in
+ * memory, so their total size is bounded. */
 static bool has_room(struct http_request *r, size_t len)
 {
     struct http *h = r->http;
@@ -88,7 +90,7 @@ static bool has_room(struct http_request *r, size_t len)
     return true;
 }
 
-/* Takes ownership of DATA. */
+/* Answers with LEN bytes. Takes ownership of DATA. */
 static void answer_bytes(struct http_request *r, unsigned status, const char *type, char *data,
                          size_t len)
 {
@@ -226,7 +228,7 @@ void http_answer_stream(struct http_request *r, unsigned status, const char *typ
     answer(r, status, response);
 }
 
-/* Whether the client accepts gzip, and not with q=0. */
+/* True if the client accepts gzip, and not with q=0. */
 static bool takes_gzip(const struct http_request *r)
 {
     const char *accept = http_header(r, MHD_HTTP_HEADER_ACCEPT_ENCODING);
@@ -242,7 +244,8 @@ static bool takes_gzip(const struct http_request *r)
     return !q || (comma && q > comma) || strtod(q + 2, NULL) > 0;
 }
 
-/* Decompresses an asset. NULL: out of memory, or too many large answers are being sent. */
+/* Decompresses an asset. Returns NULL if memory ran out or too many large answers are being
+ * sent. */
 static struct MHD_Response *unpack(struct http_request *r, const void *gz, size_t len)
 {
     struct buf out = {0};

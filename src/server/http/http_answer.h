@@ -1,4 +1,4 @@
-/* Answers to a request: exactly one per request, now or after http_park. */
+/* Answers to a request. Each request gets exactly one, at once or after http_park. */
 #pragma once
 
 #include "server/http/http.h"
@@ -9,26 +9,26 @@ void http_answer_text(struct http_request *r, unsigned status, const char *type,
                       size_t len);
 void http_answer_gzip(
     struct http_request *r, const char *type, const char *etag, const void *gz,
-    size_t len); /* GZ must be static; it is decompressed for clients without gzip */
-/* Sends LEN bytes of FD from OFFSET on, and takes ownership of FD. Status 206 adds a Content-Range
- * of TOTAL unless the caller has added one. */
+    size_t len); /* GZ must be static; it is decompressed for clients that do not accept gzip */
+/* Sends LEN bytes of FD from OFFSET on, and takes ownership of FD. With status 206, adds a
+ * Content-Range of TOTAL unless the caller has added one. */
 void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
                       uint64_t offset, uint64_t len, uint64_t total);
-/* Sends LEN bytes, which READ writes into BUF piece by piece; -1 closes the connection. FREE_USER
- * is always called. */
+/* Sends LEN bytes, which READ writes into BUF piece by piece; if READ returns -1, the connection is
+ * closed. FREE_USER is always called. */
 typedef ssize_t http_read_fn(void *user, uint64_t pos, char *buf, size_t max);
 void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,
                         http_read_fn *read, void *user, void (*free_user)(void *user));
 void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Adds a header to the next answer; it replaces a default header of the same name. VALUE must not
+/* Adds a header to the next answer. It replaces a default header of the same name. VALUE must not
  * contain control characters. */
 void http_add_header(struct http_request *r, const char *key, const char *value);
 void http_upgrade(struct http_request *r, http_upgrade_fn *fn, void *user);
 enum http_rank http_upgraded_rank(const struct http_upgraded *u);
 void http_upgraded_close(struct http_upgraded *u);
 
-/* Marks the request as answered later. GONE is called if the client disconnects first; R must not
- * be used after that. */
+/* Announces that the request will be answered later. GONE is called if the client disconnects
+ * first; R must not be used after that. */
 typedef void http_gone_fn(void *user);
 void http_park(struct http_request *r, http_gone_fn *gone, void *user);

@@ -1,4 +1,5 @@
-/* Checks the head of a request: refuses everything that two parsers could read differently. */
+/* Checks the head of a request: refuses everything that two parsers could understand
+ * differently. */
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -27,13 +28,14 @@ static const char *const single[] = {"Host",
 enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct head_check {
-    const char *at; /* where the next header of a strict request would begin */
+    const char *at; /* where the next header begins if the request is strict */
     bool is_strict, has_odd_key, has_control;
     unsigned count[SINGLES];
     const char *value[SINGLES];
 };
 
-/* Only some parsers read "Content-Length : 5" as a Content-Length. */
+/* True if KEY consists of token characters only: some parsers, but not all, read "Content-Length :
+ * 5" as a Content-Length. */
 static bool is_token(const char *key)
 {
     static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
@@ -70,12 +72,12 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-/* libmicrohttpd 0.9 writes a NUL after every part of the head, in place. So a NUL sent by the
- * client ends a part, and the rest of that part is lost. It also accepts lines that end in LF
- * alone, and folded lines, whose text it appends to the header's name. All of these shift the
- * parts: in a strict request each part begins right after the one before, and the last ends where
- * the head ends. Not detected: "\0\n" instead of CR LF, and "\0\n" or ":\n" instead of the empty
- * line; they end the line or the head and hide nothing in it. */
+/* True if the head is strict HTTP. libmicrohttpd 0.9 writes a NUL after every part of the head, in
+ * place. So a NUL sent by the client ends a part, and the rest of that part is lost. It also
+ * accepts lines that end in LF alone, and folded lines, whose text it appends to the header's name.
+ * All of these shift the parts: in a strict request each part begins right after the one before,
+ * and the last ends where the head ends. Not detected are "\0\n" instead of CR LF, and "\0\n" or
+ * ":\n" instead of the empty line; they end the line or the head and hide nothing in it. */
 static bool is_strict(const struct http_request *r, const struct head_check *c, const char *method,
                       const char *version)
 {
@@ -88,7 +90,7 @@ static bool is_strict(const struct http_request *r, const struct head_check *c, 
            memcmp(c->at - LINE_END, end, sizeof end) == 0;
 }
 
-/* Returns why the headers are invalid, or NULL. */
+/* Returns the reason why the headers are invalid, or NULL. */
 static const char *check_headers(const struct head_check *c)
 {
     if (c->has_odd_key)
@@ -148,9 +150,10 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 
 /* ---- errors that MHD would answer twice ---- */
 
-/* If libmicrohttpd 0.9 itself refuses a complete head (a Content-Length that is not a number), it
- * sends the head of its answer twice. It logs an error before that, and its logger is the only
- * callback we have there: so the logger answers and shuts the socket down. */
+/* Answers a request that libmicrohttpd 0.9 itself refuses. If a complete head is invalid (a
+ * Content-Length that is not a number), it sends the head of its answer twice. It logs an error
+ * before that, and its logger is the only callback we have there. So the logger answers and shuts
+ * the socket down. */
 static void refuse(struct http_connection *c)
 {
     struct head_check check = {0};
@@ -174,7 +177,7 @@ void http_head_error(void *cls, const char *fmt, va_list ap)
         return;
     LIST_FOREACH(c, &d->http->connections, link)
     {
-        /* header_size is set after all headers are read, right before the handler is called */
+        /* header_size is set once all headers are read, right before the handler is called */
         if (c->daemon == d && c->request && c->request->state == REQUEST_ADDRESS &&
             c->state != CONNECTION_CUT &&
             MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) {

@@ -31,8 +31,8 @@ static void on_client(void *user, int fd, uint32_t events)
     http_request_leave(user);
 }
 
-/* MHD does not watch the socket of a suspended connection, so the loop watches it for a disconnect.
- */
+/* MHD does not watch the socket of a suspended connection, so the loop watches it for a
+ * disconnect. */
 void http_request_wait(struct http_request *r)
 {
     struct http *h = r->http;

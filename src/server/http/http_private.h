@@ -1,4 +1,5 @@
-/* Shared by the files of http: connections with their deadlines, and the states of a request. */
+/* Shared by the files of the HTTP server: connections with their deadlines, and the states of a
+ * request. */
 #pragma once
 
 #include <microhttpd.h>
@@ -16,11 +17,12 @@ struct loop_source;
 
 enum {
     HTTP_QUERY_MAX = 16,
-    HTTP_HEADERS_MAX = 12, /* headers of an answer, in addition to the default ones */
+    /* maximum number of headers of an answer, in addition to the default ones */
+    HTTP_HEADERS_MAX = 12,
     /* Memory of one connection for request headers, answer headers and MHD's buffers. It also
      * limits the size of the headers. */
     HTTP_CONNECTION_BYTES = 16 << 10,
-    HTTP_ANSWER_MAX_S = 600, /* time for a client to read an answer */
+    HTTP_ANSWER_MAX_S = 600, /* maximum time in which a client must read an answer */
     HTTP_ANSWER_SMALL = 64 << 10,
 };
 
@@ -30,13 +32,14 @@ struct http_daemon {
     struct loop_source *source;
     bool is_unix;
     unsigned connections;
-    unsigned held[HTTP_RANKS]; /* number of connections by rank, without those in CONNECTION_CUT */
+    /* number of connections by rank, not counting those in CONNECTION_CUT */
+    unsigned held[HTTP_RANKS];
 };
 
 enum http_connection_state {
-    CONNECTION_READING, /* waits for a request or the rest of it */
-    CONNECTION_BUSY,    /* its request is being handled, waits or is being answered */
-    CONNECTION_CUT,     /* we have shut it down; MHD closes it when it notices */
+    CONNECTION_READING, /* the connection waits for a request or the rest of one */
+    CONNECTION_BUSY,    /* a request is being handled, is waiting, or is being answered */
+    CONNECTION_CUT,     /* we have shut the socket down; MHD closes it when it notices */
 };
 
 struct http_connection {
@@ -45,10 +48,10 @@ struct http_connection {
     struct MHD_Connection *mhd;
     int fd;
     enum http_connection_state state;
-    uint64_t deadline_ns;         /* 0: no deadline */
-    enum http_rank rank;          /* the highest rank of its requests so far */
-    uint64_t since_ns;            /* when it was opened, or when its last request was finished */
-    struct http_request *request; /* NULL: between two requests */
+    uint64_t deadline_ns; /* 0: no deadline */
+    enum http_rank rank;  /* the highest rank among its requests so far */
+    uint64_t since_ns;    /* when the connection was opened, or its last request was finished */
+    struct http_request *request; /* NULL between two requests */
 };
 
 struct http {
@@ -56,8 +59,8 @@ struct http {
     struct http_options options;
     struct http_daemon daemons[HTTP_LISTENERS_MAX];
     size_t daemon_count;
-    struct loop_source *tick; /* every second while there are connections */
-    struct loop_source *soon; /* runs MHD at once, for work that no fd reports */
+    struct loop_source *tick; /* timer that fires every second while there are connections */
+    struct loop_source *soon; /* timer that runs MHD at once, for work that no fd reports */
     bool is_ticking;
     LIST_HEAD(, http_connection) connections;
     LIST_HEAD(, http_request) parked;
@@ -70,13 +73,13 @@ struct http_pair {
     const char *key, *value;
 };
 
-/* In the order in which a request goes through them. */
+/* The states of a request, in the order in which it goes through them. */
 enum http_request_state {
-    REQUEST_ADDRESS,  /* only the address has been read */
-    REQUEST_BODY,     /* the head is valid; the body is being read, then the handler is called */
+    REQUEST_ADDRESS,  /* only the address was read so far */
+    REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
     REQUEST_PARKED,   /* the handler will answer later */
-    REQUEST_WAITING,  /* parked, and suspended in MHD */
-    REQUEST_DRAINING, /* refused; the answer is sent after the body has been read */
+    REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
+    REQUEST_DRAINING, /* the request is refused; the answer is sent after the body was read */
     REQUEST_ANSWERED, /* the response exists, and is queued or will be */
     REQUEST_GONE,     /* the client has disconnected */
 };
@@ -86,33 +89,34 @@ struct http_request {
     struct http *http;
     enum http_method method;
     enum http_request_state state;
-    /* set once, because shares are returned under the rank they were taken with */
+    /* set only once, because shares are returned under the rank for which they were taken */
     enum http_rank rank;
     bool is_ranked;
-    bool has_body;           /* the request has a body, which may still have to be read */
+    bool has_body;           /* the request has a body, which may not be completely read */
     const char *refusal;     /* why the address is invalid, or NULL */
-    const char *raw_address; /* in MHD's buffer, which MHD modifies */
+    const char *raw_address; /* address in MHD's buffer, which MHD modifies */
     size_t raw_len;
     char *path;
     const char *query_text;
     struct http_pair query[HTTP_QUERY_MAX];
     size_t query_count;
     struct buf body;
-    size_t body_seen;                           /* bytes received, including discarded ones */
-    size_t body_held;                           /* bytes taken from the share for bodies */
-    struct http_pair headers[HTTP_HEADERS_MAX]; /* headers of the answer; values are allocated */
+    size_t body_seen; /* number of bytes received, including discarded ones */
+    size_t body_held; /* number of bytes taken from the share for bodies */
+    struct http_pair headers[HTTP_HEADERS_MAX]; /* headers of the answer, with allocated values */
     size_t header_count;
     struct MHD_Response *response;
-    size_t answer_bytes; /* bytes taken from the share for answers */
+    size_t answer_bytes; /* number of bytes taken from the share for answers */
     unsigned status;
     http_gone_fn *gone;
     void *gone_user;
-    struct loop_source *watch; /* reports if the client disconnects while the request waits */
+    /* source that fires if the client disconnects while the request waits */
+    struct loop_source *watch;
     LIST_ENTRY(http_request) link;
     http_upgrade_fn *upgrade;
     void *upgrade_user;
     _Alignas(max_align_t) unsigned char context[HTTP_CONTEXT_BYTES];
-    char text[]; /* the address as received, then the decoded path and query */
+    char text[]; /* the address as received, followed by the decoded path and query */
 };
 
 /* http_request.c */
@@ -120,31 +124,32 @@ struct http_request *http_request_new(struct http *h, const char *uri);
 void http_request_free(struct http_request *r);
 
 /* http_head.c */
-/* 0, or the status with which to refuse the head, and the reason. METHOD and VERSION are those that
- * MHD passes after all headers have been read. */
+/* Checks the head of a request. Returns 0, or the status with which to refuse it and the reason.
+ * METHOD and VERSION are those that MHD passes after all headers have been read. */
 unsigned http_head_check(struct http_request *r, const char *method, const char *version,
                          const char **ret_why);
-/* Whether this libmicrohttpd is older than 1.0 and accepts heads that are not strict HTTP. */
+/* True if this libmicrohttpd is older than 1.0 and accepts heads that are not strict HTTP. */
 bool http_head_is_lenient(void);
-/* MHD's logger for errors; CLS is the struct http_daemon. */
+/* MHD's logger for errors. CLS is the struct http_daemon. */
 void http_head_error(void *cls, const char *fmt, va_list ap);
 
 /* http_rank.c */
-void http_connection_enter(struct http_connection *c); /* C is the newest connection in the list */
+/* C must be the newest connection in the list */
+void http_connection_enter(struct http_connection *c);
 void http_connection_leave(struct http_connection *c);
 void http_connection_cut(struct http_connection *c);
 
 /* http_park.c */
 /* suspends the connection in MHD until the request is answered */
 void http_request_wait(struct http_request *r);
-void http_request_leave(struct http_request *r); /* to be called when the client has disconnected */
-void http_request_resume(struct http_request *r); /* ends the suspension */
+void http_request_leave(struct http_request *r);  /* call this when the client has disconnected */
+void http_request_resume(struct http_request *r); /* ends the suspension in MHD */
 void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
                       size_t extra_len, MHD_socket fd, struct MHD_UpgradeResponseHandle *urh);
 void http_upgraded_close_all(struct http *h);
 
 /* http_answer.c */
-/* Prints a complete answer, for a connection that is closed afterwards. */
+/* Prints a complete answer for a connection that is closed afterwards. */
 void http_answer_print(struct buf *out, unsigned status, const char *why);
-/* Passes the response to MHD; allowed only while MHD calls the handler. */
+/* Passes the response to MHD, which is allowed only while MHD calls the handler. */
 enum MHD_Result http_request_queue(struct http_request *r);

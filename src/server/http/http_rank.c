@@ -27,7 +27,7 @@ void http_share_return(struct http_share *s, enum http_rank rank, size_t n)
 
 /* ---- connections ---- */
 
-/* MHD closes a socket that was shut down when it reads the end of the stream. */
+/* Cuts a connection. MHD closes a socket that was shut down when it reads the end of the stream. */
 void http_connection_cut(struct http_connection *c)
 {
     if (c->state == CONNECTION_CUT)
@@ -38,9 +38,9 @@ void http_connection_cut(struct http_connection *c)
     c->daemon->held[c->rank]--;
 }
 
-/* Every connection begins as a stranger's. If strangers have more than a quarter of the
- * connections, the one that has been without a complete request for longest is cut: a client with a
- * token sends its request long before that. */
+/* Adds a new connection, which counts as a stranger's at first. If strangers have more than a
+ * quarter of the connections, the one that has been without a complete request for longest is cut:
+ * a client with a token sends its request long before that. */
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
@@ -63,8 +63,9 @@ void http_connection_enter(struct http_connection *c)
     http_connection_cut(oldest);
 }
 
-/* MHD stops listening at its connection limit. It checks whether it may listen again only when it
- * is called, which without this may be much later, at the next event of a connection. */
+/* Removes a connection. MHD stops listening at its connection limit, and checks whether it may
+ * listen again only when it is called. Without the call here, that could be much later, at the next
+ * event of a connection. */
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

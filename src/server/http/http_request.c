@@ -1,4 +1,4 @@
-/* A request: parses its address, and gives handlers access to its parts. */
+/* Parses the address of a request, and gives handlers access to its parts. */
 #include "server/http/http.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decodes S in place. Returns NULL, or why S is invalid: broken escapes, spaces or control
- * characters. */
+/* Decodes S in place. Returns NULL, or the reason why S is invalid: broken escapes, spaces or
+ * control characters. */
 static const char *decode(char *s, bool is_query)
 {
     char *to = s;

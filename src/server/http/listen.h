@@ -16,13 +16,14 @@ struct listen_address {
 
 enum { LISTEN_NAME_MAX = 80 };
 
-/* Parses "127.0.0.1:7433", "[::1]:0" or "localhost:80": literal addresses, and localhost as the
- * only name. 0 or -EINVAL. */
+/* Parses "127.0.0.1:7433", "[::1]:0" or "localhost:80": only literal addresses and the name
+ * localhost are accepted. Returns 0 or -EINVAL. */
 int listen_parse(const char *text, struct listen_address *ret, struct err *err);
-/* Makes a non-blocking listening socket; ret_name is its address, such as "127.0.0.1:40123". */
+/* Creates a non-blocking listening socket. ret_name is its address, such as "127.0.0.1:40123". */
 int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], int *ret_fd,
                struct err *err);
-/* Makes a unix socket of mode 0600. Replaces an existing socket if no server answers on it. */
+/* Creates a unix socket with mode 0600. Replaces an existing socket if no server answers on it. */
 int listen_unix(const char *path, int *ret_fd, struct err *err);
-/* Whether listen_unix would succeed: 0; -EADDRINUSE: a server answers; -ENAMETOOLONG; -EEXIST. */
+/* Checks whether listen_unix would succeed. Returns 0; -EADDRINUSE if a server answers;
+ * -ENAMETOOLONG or -EEXIST. */
 int listen_unix_check(const char *path, struct err *err);

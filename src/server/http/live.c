@@ -1,5 +1,5 @@
-/* The hub: makes one message of each news item, and sends it to every viewer that subscribed to it.
- */
+/* The hub of the live stream: converts each change of a job to one message, and sends it to every
+ * viewer that subscribed to it. */
 #include "server/http/live.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ static bool is_subscribed(const struct live_viewer *v, enum live_kind kind, int6
     }
 }
 
-/* Whether any viewer is subscribed to such a message; otherwise it is not built. */
+/* True if any viewer is subscribed to such a message; otherwise it is not built. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
     const struct live_viewer *v;
@@ -132,7 +132,7 @@ static void live_news(void *user, const struct jobs_news *news)
     struct live_message *m = NULL;
     enum live_kind kind = kinds[news->kind];
     json_t *doc = (json_t *)(uintptr_t)news->doc;
-    if (news->kind == JOBS_NEWS_ANSWER) /* this news is only for a waiting request */
+    if (news->kind == JOBS_NEWS_ANSWER) /* this change concerns only a waiting request */
         return;
     /* the end of a job may come together with the last output in its log */
     if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))

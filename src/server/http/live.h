@@ -1,6 +1,6 @@
-/* The live stream: WebSocket viewers (wslay), each with its subscription and a bounded queue. A
- * viewer that does not read costs at most 256 KiB; newer messages replace older ones if possible.
- */
+/* The live stream for WebSocket viewers (wslay), each with its subscription and a bounded queue. A
+ * viewer that does not read costs at most 256 KiB, because newer messages replace older ones if
+ * possible. */
 #pragma once
 
 #include <jansson.h>
@@ -19,13 +19,13 @@ struct live_counts {
     uint64_t messages, skipped, bytes;
 };
 
-/* Makes a hub that subscribes to the news of JOBS. MACHINE returns a new document for the machine
- * message. -ENOENT: libwslay is not installed. */
+/* Creates a hub that subscribes to the changes of JOBS. MACHINE returns a new document for the
+ * machine message. Returns -ENOENT if libwslay is not installed. */
 typedef json_t *live_machine_fn(void *user);
 int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, void *user,
              unsigned viewers_max, struct live **ret, struct err *err);
 void live_free(struct live *l); /* closes all viewers with code 1001 */
-/* Handles an authorized request for /api/v1/live: checks the handshake's headers and upgrades the
- * connection. */
+/* Handles an authorized request for /api/v1/live: checks the headers of the handshake and upgrades
+ * the connection. */
 void live_upgrade(struct live *l, struct http_request *r);
 void live_counts(const struct live *l, struct live_counts *ret);

@@ -1,4 +1,5 @@
-/* The opening handshake of RFC 6455: checks the client's headers and computes the accept key. */
+/* The opening handshake of a WebSocket (RFC 6455): checks the client's headers and computes the
+ * accept key. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,7 @@ void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES])
 
 /* ---- the handshake ---- */
 
-/* Whether the comma-separated list contains WORD, ignoring case. */
+/* True if the comma-separated list contains WORD, ignoring case. */
 static bool has_list_word(const char *list, const char *word)
 {
     size_t len = strlen(word);
@@ -83,7 +84,7 @@ static bool has_list_word(const char *list, const char *word)
     return false;
 }
 
-/* Whether KEY is sixteen bytes in base64. */
+/* True if KEY is sixteen bytes in base64. */
 static bool is_websocket_key(const char *key)
 {
     return key && strlen(key) == KEY_LEN && strspn(key, digits) == KEY_LEN - 2 &&
@@ -101,7 +102,7 @@ static void make_accept(const char *key, char ret[ACCEPT_LEN + 1])
         for (int k = 0; k < 4; k++)
             ret[4 * i + k] = digits[v >> (18 - 6 * k) & 63];
     }
-    ret[ACCEPT_LEN - 1] = '='; /* padding, because 20 is not a multiple of three */
+    ret[ACCEPT_LEN - 1] = '='; /* one byte of padding, because 20 is not a multiple of three */
     ret[ACCEPT_LEN] = '\0';
 }
 

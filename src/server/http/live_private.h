@@ -18,10 +18,11 @@ struct loop_source;
 
 /* Durations. */
 struct live_times {
-    uint64_t check_ns;   /* time between checks of all viewers, and between machine messages */
+    /* time between two checks of all viewers, and between two machine messages */
+    uint64_t check_ns;
     uint64_t ping_ns;    /* time between pings */
     uint64_t silent_ns;  /* a viewer that sends no frame for this long is closed */
-    uint64_t stuck_ns;   /* a viewer that reads nothing for this long is closed with 1013 */
+    uint64_t stuck_ns;   /* a viewer that reads nothing for this long is closed with code 1013 */
     uint64_t closing_ns; /* maximum duration of the closing handshake */
 };
 
@@ -37,10 +38,10 @@ enum viewer_state {
     VIEWER_OPEN,
     VIEWER_CLOSING, /* our close frame is queued or sent */
     VIEWER_LEFT,    /* the viewer's close frame was received */
-    VIEWER_REFUSED, /* the viewer violated the protocol: it is closed without wslay and no longer
-                       read */
-    VIEWER_SHUT,    /* all output is sent; input is discarded */
-    VIEWER_DEAD,    /* freed by live_sweep */
+    /* the viewer violated the protocol, so it is closed without wslay and no longer read */
+    VIEWER_REFUSED,
+    VIEWER_SHUT, /* all output was sent; input is discarded */
+    VIEWER_DEAD, /* freed by live_sweep */
 };
 
 struct live_viewer {
@@ -50,20 +51,21 @@ struct live_viewer {
     enum http_rank rank;
     int fd;
     struct loop_source *source;
-    wslay_event_context_ptr ws; /* reads all frames, but writes control frames only */
-    struct live_queue queue;    /* messages, which viewers share and live_viewer.c writes */
-    const uint8_t *early;       /* bytes received together with the HTTP request */
+    /* wslay's context, which reads all frames but writes only control frames */
+    wslay_event_context_ptr ws;
+    struct live_queue queue; /* queued messages, which viewers share; live_viewer.c writes them */
+    const uint8_t *early;    /* bytes that were received together with the HTTP request */
     size_t early_len;
-    size_t may_read; /* bytes that may still be read in this round */
+    size_t may_read; /* how many bytes may still be read in this round */
     bool wants_jobs, wants_machine;
-    int64_t job; /* id of the job it follows; 0: none */
+    int64_t job; /* id of the job that the viewer follows, or 0 */
     struct live_tail *tail;
     enum viewer_state state;
     uint64_t received_ns, pinged_ns;
-    uint64_t stuck_ns;   /* since when nothing could be written; 0: writing works */
+    uint64_t stuck_ns;   /* since when nothing could be written; 0 while writing works */
     uint64_t closing_ns; /* when closing began */
     unsigned frames_left, fragments;
-    uint32_t events; /* events that the loop watches for */
+    uint32_t events; /* events for which the loop watches the socket */
 };
 
 struct live {
@@ -77,45 +79,48 @@ struct live {
     LIST_HEAD(, live_viewer) viewers;
     struct live_tail *tails;
     struct live_counts counts;
-    struct http_share places; /* number of viewers, at most viewers_max */
+    struct http_share places; /* number of viewers; its maximum is viewers_max */
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
-    unsigned busy; /* above 0 while viewers are iterated over and may not be freed */
+    /* above 0 while the list of viewers is being iterated over, so none may be freed */
+    unsigned busy;
 };
 
-/* Used by live_new; tests set shorter times. */
+/* Times that live_new uses; tests set shorter ones. */
 extern struct live_times live_times;
 
-/* Takes ownership of DOC. NULL: out of memory. */
+/* Makes a message. Takes ownership of DOC. Returns NULL if out of memory. */
 struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc);
-/* A message with the present state of a job, or that the job was removed. */
+/* A message with the current state of a job, or that the job was removed. */
 struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
-/* Sends M to all viewers that subscribed to it. Takes the caller's reference. */
+/* Sends M to all viewers that subscribed to it, and drops the caller's reference. */
 void live_publish(struct live *l, struct live_message *m);
-/* Frees dead viewers. While the list is iterated over it does nothing, and a later call frees them.
- */
+/* Frees dead viewers. While the list is being iterated over it does nothing; a later call frees
+ * them. */
 void live_sweep(struct live *l);
 
-/* Makes a viewer of an upgraded connection; USER is the struct live. */
+/* Creates a viewer for an upgraded connection. USER is the struct live. */
 void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *extra,
                      size_t extra_len);
 void live_viewer_send(struct live_viewer *v, struct live_message *m); /* borrows M */
 void live_viewer_send_new(struct live_viewer *v,
-                          struct live_message *m); /* takes M; accepts NULL */
+                          /* drops the caller's reference to M, which may be NULL */
+                          struct live_message *m);
 void live_viewer_flush(struct live_viewer *v);
 void live_viewer_close(struct live_viewer *v, unsigned code, const char *why);
-void live_viewer_check(struct live_viewer *v, uint64_t now_ns); /* pings and timeouts */
+/* sends pings and checks timeouts */
+void live_viewer_check(struct live_viewer *v, uint64_t now_ns);
 void live_viewer_free(struct live_viewer *v);
-/* Applies a subscription, LEN bytes of JSON. */
+/* Applies a subscription, which is LEN bytes of JSON. */
 void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len);
 
 struct live_tail *live_tail_watch(struct live *l, int64_t id); /* NULL: out of memory */
 void live_tail_leave(struct live *l, struct live_tail *tail);  /* accepts NULL */
-/* Publishes new output in the log of job ID, if a viewer follows it. */
+/* Publishes new output in the log of job ID if a viewer follows it. */
 void live_tail_read(struct live *l, int64_t id);
 
-/* SHA-1 of at most two blocks, for the handshake. */
+/* Computes SHA-1 of at most two blocks, for the handshake. */
 enum { SHA1_BYTES = 20, SHA1_TEXT_MAX = 119 };
 void live_sha1(const void *data, size_t len, uint8_t ret[SHA1_BYTES]);

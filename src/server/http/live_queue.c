@@ -10,7 +10,8 @@
 
 /* ---- messages ---- */
 
-/* RFC 6455, section 5.2: FIN and a text frame; servers do not mask. */
+/* Writes the head of a frame (RFC 6455, section 5.2): FIN and a text frame, which a server does not
+ * mask. */
 static size_t frame_head(uint8_t head[10], size_t len)
 {
     head[0] = 0x81;
@@ -57,7 +58,7 @@ static struct live_message **at(const struct live_queue *q, unsigned i)
     return (struct live_message **)(uintptr_t)&q->items[(q->first + i) % LIVE_QUEUE_ITEMS];
 }
 
-/* Removes the I-th message; later ones move up. */
+/* Removes the message at index I; later ones move up. */
 static void take_out(struct live_queue *q, unsigned i)
 {
     q->bytes -= (*at(q, i))->len;
@@ -87,7 +88,8 @@ void live_queue_clear(struct live_queue *q)
     q->skipped = 0;
 }
 
-/* Keeps SPARE slots free, so that messages that must not be skipped always fit. */
+/* True if a message of LEN bytes fits. Keeps SPARE slots free, so that messages that must not be
+ * skipped always fit. */
 static bool has_room(const struct live_queue *q, size_t len, unsigned spare)
 {
     return q->count == 0 ||
@@ -110,7 +112,7 @@ static void replace(struct live_queue *q, unsigned i, struct live_message *m)
     live_message_drop(old);
 }
 
-/* The index of the queued message of KIND and ID, unless it is partly written; or -1. */
+/* The index of the queued message of KIND and ID, unless it is partly written; else -1. */
 static int find(const struct live_queue *q, enum live_kind kind, int64_t id)
 {
     for (unsigned i = q->sent > 0; i < q->count; i++) {
@@ -149,7 +151,8 @@ static int add_newest(struct live_queue *q, struct live_message *m)
     if (i >= 0)
         replace(q, (unsigned)i, m);
     else if (m->id == 0 || (has_room(q, m->len, 4) && !is_late(q, m->id)))
-        /* messages without a job: at most one of each kind, in the four spare slots */
+        /* messages that do not belong to a job: at most one of each kind, in the four spare
+         * slots */
         append(q, m);
     else
         return add_late(q, m->id);
@@ -177,8 +180,8 @@ int live_queue_add(struct live_queue *q, struct live_message *m)
             replace(q, (unsigned)i, m);
         break;
     default:
-        /* once a message was skipped, later ones are skipped, too, until the skip has been reported
-         */
+        /* once a message was skipped, later ones are skipped as well until the skip was reported to
+         * the viewer */
         if (!(q->skipped & 1u << m->kind) && has_room(q, m->len, 8)) {
             append(q, m);
             return 0;

@@ -1,4 +1,4 @@
-/* The queue of one viewer; messages are shared by all viewers. A newer message about the same
+/* The queue of one viewer. All viewers share the same messages. A newer message about the same
  * subject replaces an older one, so that the queue stays short. */
 #pragma once
 
@@ -21,15 +21,15 @@ enum live_kind {
     LIVE_SKIPPED,
 };
 
-/* A complete WebSocket frame with a reference count; used by one thread only. */
+/* A complete WebSocket frame with a reference count, used by one thread only. */
 struct live_message {
     unsigned holders;
     enum live_kind kind;
-    int64_t id; /* id of the job; 0: not about a job */
+    int64_t id; /* id of the job, or 0 if the message is not about a job */
     size_t len;
     uint8_t bytes[];
 };
-/* Makes a frame from LEN bytes of TEXT, with one reference. NULL: out of memory. */
+/* Makes a frame from LEN bytes of TEXT, with one reference. Returns NULL if out of memory. */
 struct live_message *live_message_new(enum live_kind kind, int64_t id, const char *text,
                                       size_t len);
 struct live_message *live_message_hold(struct live_message *m);
@@ -38,30 +38,34 @@ void live_message_drop(struct live_message *m); /* accepts NULL */
 enum {
     LIVE_QUEUE_ITEMS = 64,
     LIVE_QUEUE_BYTES = 64 << 10,
-    LIVE_LATE_MAX = 8192, /* number of jobs; 64 KiB */
+    LIVE_LATE_MAX = 8192, /* maximum number of late jobs, which take 64 KiB */
 };
 
 struct live_queue {
     struct live_message *items[LIVE_QUEUE_ITEMS];
     unsigned first, count;
     size_t bytes; /* size of all queued messages */
-    size_t sent;  /* bytes of the first message that are already written */
-    /* jobs whose latest state did not fit; their messages are built when there is space again */
+    size_t sent;  /* number of bytes of the first message that are already written */
+    /* ids of jobs whose latest state did not fit; their messages are built when there is space
+     * again */
     int64_t *late;
     size_t late_count, late_size;
-    unsigned skipped; /* bits (1 << LIVE_SAMPLE…) of kinds with an unreported skip */
+    /* one bit (1 << LIVE_SAMPLE…) for each kind of which a message was skipped and not reported
+     * yet */
+    unsigned skipped;
 };
 
 void live_queue_fini(struct live_queue *q); /* accepts a zeroed struct */
-/* Adds a reference to M. 0; 1: a message was skipped; -ENOBUFS: too many jobs are late. */
+/* Adds M to the queue, with a reference of its own. Returns 0; 1 if a message was skipped; -ENOBUFS
+ * if too many jobs are late. */
 int live_queue_add(struct live_queue *q, struct live_message *m);
 /* Drops all messages except one that is partly written. */
 void live_queue_clear(struct live_queue *q);
 /* Drops messages about a job to which the viewer is no longer subscribed. */
 void live_queue_leave(struct live_queue *q, int64_t id);
-/* Fills RET with the next pieces to write, and returns their number. */
+/* Fills RET with the next pieces to write. Returns the number of pieces. */
 int live_queue_next(const struct live_queue *q, struct iovec *ret, int max);
 void live_queue_written(struct live_queue *q, size_t bytes);
-bool live_queue_is_between(const struct live_queue *q); /* whether no frame is partly written */
-/* Removes one of the late jobs and returns its id; 0: none is late. */
+bool live_queue_is_between(const struct live_queue *q); /* true if no frame is partly written */
+/* Removes one of the late jobs and returns its id; 0 if there is none. */
 int64_t live_queue_take_late(struct live_queue *q);

@@ -1,4 +1,4 @@
-/* Logs that viewers follow: new output is read once for all of them. */
+/* Reads the logs that viewers follow. New output is read once for all viewers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 #include "trace/logs.h"
 
 enum {
-    PIECE_BYTES = 32 << 10, /* JSON escapes may make it six times as long */
-    PIECES_MAX = 4,         /* per notification; the log of a faster job is not sent completely */
+    PIECE_BYTES = 32 << 10, /* JSON escapes may make a piece six times as long */
+    /* maximum number of pieces per notification; the log of a faster job is not sent completely */
+    PIECES_MAX = 4,
 };
 
 static uint64_t log_end_of(const struct live *l, int64_t id)
@@ -32,7 +33,7 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* read to the present end, so that the new viewer starts there, too */
+        /* reads to the current end of the log, so that the new viewer starts there, too */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;
@@ -57,7 +58,7 @@ void live_tail_leave(struct live *l, struct live_tail *tail)
     free(tail);
 }
 
-/* LEN minus the bytes of an incomplete UTF-8 character at the end of S. */
+/* Subtracts the bytes of an incomplete UTF-8 character at the end of S from LEN. */
 static size_t whole_characters(const char *s, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -93,7 +94,7 @@ static void catch_up(struct live *l, struct live_tail *tail)
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
-        live_viewer_flush(v); /* report the skip before the output that follows it */
+        live_viewer_flush(v); /* the skip is reported before the output that follows it */
     }
     l->busy--;
 }

@@ -1,5 +1,5 @@
-/* One viewer's connection: wslay reads its frames and writes control frames. Messages, which all
- * viewers share, are written here between control frames. */
+/* The connection of one viewer. wslay reads its frames and writes control frames; messages, which
+ * all viewers share, are written here between control frames. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,15 +17,18 @@
 #include "version.h"
 
 enum {
-    MESSAGE_MAX = 64 << 10, /* size of a message from a viewer */
-    TURN_BYTES = 4 << 10,   /* bytes read from one viewer before the next viewer is served */
-    PIECES = 16,            /* iovecs per sendmsg */
-    PONGS_MAX = 32,         /* queued pongs; a viewer with more is not read until they are sent */
-    FRAMES_PER_CHECK = 100, /* frames received between two checks of the viewers, 2 s */
-    FRAGMENTS_MAX = 64,     /* fragments of one message */
-    REFILL_MAX = 32,        /* messages about late jobs that are built in one round */
-    SEND_BUFFER = 64 << 10, /* SO_SNDBUF; the kernel doubles it */
-    CLOSE_TRY_AGAIN = 1013, /* "try again later", which was registered after RFC 6455 */
+    MESSAGE_MAX = 64 << 10, /* maximum size of a message from a viewer */
+    /* maximum number of bytes read from one viewer before the next viewer is served */
+    TURN_BYTES = 4 << 10,
+    PIECES = 16, /* number of iovecs per sendmsg */
+    /* maximum number of queued pongs; a viewer with more is not read until they are sent */
+    PONGS_MAX = 32,
+    /* maximum number of frames received between two checks of the viewers, which are 2 s apart */
+    FRAMES_PER_CHECK = 100,
+    FRAGMENTS_MAX = 64, /* maximum number of fragments of one message */
+    REFILL_MAX = 32,    /* maximum number of messages about late jobs that are built in one round */
+    SEND_BUFFER = 64 << 10, /* SO_SNDBUF, which the kernel doubles */
+    CLOSE_TRY_AGAIN = 1013, /* close code "try again later", which was registered after RFC 6455 */
 };
 
 /* ---- closing ---- */
@@ -69,8 +72,8 @@ void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 
 /* ---- writing ---- */
 
-/* Queues reports of skipped messages, and messages about late jobs. False: nothing is left to send.
- */
+/* Queues reports of skipped messages, and messages about late jobs. Returns false if nothing is
+ * left to send. */
 static bool refill(struct live_viewer *v, unsigned *may_make)
 {
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};
@@ -96,7 +99,8 @@ static bool refill(struct live_viewer *v, unsigned *may_make)
     return q->count > 0;
 }
 
-/* 1: written; 0: the socket is full; -1: the socket is broken. */
+/* Writes queued messages. Returns 1 if they were written, 0 if the socket is full, -1 if it is
+ * broken. */
 static int write_pieces(struct live_viewer *v, int max)
 {
     struct iovec pieces[PIECES];
@@ -147,7 +151,7 @@ static void set_events(struct live_viewer *v, bool is_full)
         v->events = events;
 }
 
-/* Sends close code 1002, which wslay does not send for an invalid frame. */
+/* Sends close code 1002, because wslay sends none for an invalid frame. */
 static int write_refusal(struct live_viewer *v)
 {
     static const uint8_t close_1002[] = {0x88, 0x02, 0x03, 0xEA};
@@ -155,8 +159,8 @@ static int write_refusal(struct live_viewer *v)
     return n == (ssize_t)sizeof close_1002 ? 1 : -1;
 }
 
-/* Ends the output. If a socket with unread input were closed, the kernel would send a reset and the
- * client could lose the last messages. */
+/* Ends the output. If a socket with unread input were closed, the kernel would send a reset, and
+ * the client could lose the last messages. */
 static void viewer_shut(struct live_viewer *v)
 {
     if (v->state == VIEWER_LEFT || shutdown(v->fd, SHUT_WR) < 0) {
@@ -201,7 +205,8 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
         v->live->counts.skipped++;
     if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
-    if (!(v->events & EPOLLOUT)) /* otherwise the loop calls when the socket is writable */
+    /* if EPOLLOUT is set, the loop calls when the socket is writable */
+    if (!(v->events & EPOLLOUT))
         live_viewer_flush(v);
 }
 
@@ -284,7 +289,7 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
     else if (m->opcode == WSLAY_BINARY_FRAME)
         live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "only text messages are supported");
     else if (v->state == VIEWER_OPEN && m->opcode == WSLAY_CONNECTION_CLOSE)
-        viewer_begin_closing(v, VIEWER_LEFT); /* wslay answers the close frame */
+        viewer_begin_closing(v, VIEWER_LEFT); /* wslay answers the viewer's close frame */
     else if (v->state == VIEWER_CLOSING && m->opcode == WSLAY_CONNECTION_CLOSE)
         v->state = VIEWER_LEFT;
 }
@@ -415,7 +420,7 @@ void live_viewer_new(void *user, struct http_upgraded *u, int fd, const void *ex
     v->early_len = extra_len;
     if (extra_len > 0)
         viewer_read(v);
-    v->early_len = 0; /* the caller owns EXTRA */
+    v->early_len = 0; /* the early bytes belong to the caller and are gone after this */
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);

@@ -1,11 +1,12 @@
-/* The functions of wslay, loaded when the server starts: only `ebb serve` needs the library. */
+/* The functions of wslay, loaded when the server starts, because only `ebb serve` needs the
+ * library. */
 #pragma once
 
 #include <wslay/wslay.h>
 
 struct err;
 
-/* For each function: the member of the table, and the name in the library. */
+/* Each function of wslay: the member of the table, and the name in the library. */
 #define WSLAY_FUNCTIONS(X)                                                                         \
     X(server_init, wslay_event_context_server_init)                                                \
     X(free, wslay_event_context_free)                                                              \
@@ -26,6 +27,6 @@ struct wslay_table {
     WSLAY_FUNCTIONS(WSLAY_MEMBER)
 };
 
-/* 0, or -ENOENT with a message that says what to install. */
+/* Loads libwslay. Returns 0, or -ENOENT with a message that says what to install. */
 int wslay_load(struct wslay_table *ret, struct err *err);
 void wslay_unload(struct wslay_table *t); /* accepts a zeroed struct */

@@ -1,4 +1,4 @@
-/* Lines of the log, as JSON or as text. */
+/* Writes the lines of the server's log, as JSON or as text. */
 #include "server/http/log.h"
 
 #include <jansson.h>
@@ -19,15 +19,15 @@
 
 enum {
     MESSAGE_MAX = 1024,
-    BURST = 20,  /* lines per event and job that may be written at once */
+    BURST = 20,  /* number of lines per event and job that may be written at once */
     EVERY_S = 5, /* seconds per line after the burst */
 };
 
-/* The token bucket of one event and job. */
+/* The token bucket that limits the lines of one event and job. */
 struct log_bucket {
     int64_t job;
     const char *event;
-    uint64_t full_ns; /* when the bucket will be full again; monotonic clock */
+    uint64_t full_ns; /* when the bucket will be full again, by the monotonic clock */
     unsigned long suppressed;
 };
 
@@ -84,7 +84,7 @@ static void put_json(struct buf *line, const char *t, enum log_level level, cons
     json_decref(doc);
 }
 
-/* A pipe that poll() reports as writable takes PIPE_BUF bytes without blocking. */
+/* Writes a line. A pipe that poll() reports as writable takes PIPE_BUF bytes without blocking. */
 __attribute__((format(printf, 4, 0))) static void
 write_line(enum log_level level, const char *event, int64_t job, const char *fmt, va_list ap)
 {
@@ -130,8 +130,8 @@ static void log_suppressed_lines(struct log_bucket *b)
     b->suppressed = 0;
 }
 
-/* Returns the bucket of EVENT and JOB. A full bucket equals a new one, so its entry may be reused.
- * NULL: out of memory. */
+/* Finds the bucket of EVENT and JOB. A full bucket equals a new one, so its entry may be reused.
+ * Returns NULL if out of memory. */
 static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t now_ns)
 {
     struct log_bucket *full = NULL;
@@ -156,7 +156,7 @@ static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t n
     return full;
 }
 
-/* Whether another line of EVENT about JOB may be written now. */
+/* True if another line of EVENT about JOB may be written now. */
 static bool take_token(const char *event, int64_t job)
 {
     uint64_t now_ns = clock_mono_ns();

@@ -1,6 +1,6 @@
-/* The server's log on standard error, one line per event; as JSON unless standard error is a
- * terminal: {"t", "level", "event", "job"?, "message"}. The server never waits for the reader of
- * the log: it drops lines and logs their number. A token bucket limits the lines per event and job,
+/* The server's log on standard error, one line per event. The lines are JSON unless standard error
+ * is a terminal: {"t", "level", "event", "job"?, "message"}. The server never waits for the reader
+ * of the log: it drops lines and logs how many. A token bucket limits the lines per event and job,
  * so that jobs cannot fill the disk; the number of suppressed lines is logged. */
 #pragma once
 
@@ -10,9 +10,9 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Nothing is logged before this call. */
 void log_start(int fd, enum log_level least, int as_json);
-/* EVENT is a string literal ("job_state", "listening"); JOB 0: not about a job. */
+/* Logs a line. EVENT is a string literal ("job_state", "listening"). JOB is 0 if the line is not
+ * about a job. */
 void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* To be called when JOB has ended: logs the number of its suppressed lines, and resets its limits.
- */
+/* Call this when JOB has ended: logs the number of its suppressed lines, and resets its limits. */
 void log_job_over(int64_t job);

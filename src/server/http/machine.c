@@ -1,4 +1,5 @@
-/* The facts for GET /api/v1/machine: a few small files of /proc and /sys, read on request. */
+/* The facts for GET /api/v1/machine, which come from a few small files of /proc and /sys and are
+ * read on request. */
 #include "server/http/machine.h"
 
 #include <errno.h>

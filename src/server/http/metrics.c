@@ -40,9 +40,9 @@ static double counter_value(const struct jobs_metrics *m, const char *key)
 }
 
 static const struct {
-    /* "PREFIX." stands for one series per counter PREFIX.VALUE of jobs_end.c */
+    /* a key "PREFIX." stands for one series per counter PREFIX.VALUE of jobs_end.c */
     const char *key, *name;
-    const char *label; /* name of the label of such a series */
+    const char *label; /* name of the label that has the VALUE of such a series */
     const char *help;
 } counters[] = {
     {"submitted", "ebb_jobs_submitted_total", NULL, "Jobs accepted."},
@@ -159,7 +159,7 @@ static double open_fds(void)
     for (const struct dirent *e = readdir(d); e; e = readdir(d))
         n += e->d_name[0] != '.';
     closedir(d);
-    return n - 1; /* do not count the fd of opendir */
+    return n - 1; /* the fd of opendir itself does not count */
 }
 
 uint64_t metrics_own_bytes(void)

@@ -1,4 +1,5 @@
-/* Finds and calls the handler of a request: checks Host and Origin, the route, rank and body. */
+/* Finds and calls the handler of a request, after checking Host and Origin, the route, the rank and
+ * the body. */
 #include "server/http/routes.h"
 
 #include <errno.h>
@@ -17,9 +18,8 @@
 #include "server/http/routes_private.h"
 #include "server/jobs/jobs.h"
 
-enum {
-    VALUES_MAX = 20000
-}; /* JSON values in a body; a job request may contain five thousand strings */
+/* Maximum number of JSON values in a body; a job request may contain five thousand strings. */
+enum { VALUES_MAX = 20000 };
 
 /* ---- the table ---- */
 
@@ -58,14 +58,15 @@ const struct route route_table[] = {
 
 /* ---- from a request to its route ---- */
 
-/* {id} matches a number from 1 on without sign or leading zeros; {name} matches any single part. */
+/* Matches one part of a path. {id} matches a number from 1 on without sign or leading zeros; {name}
+ * matches any text. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
                        struct route_call *c)
 {
     if (pattern[0] != '{')
         return pattern_len == len && memcmp(pattern, part, len) == 0;
     if (pattern[1] == 'n') {
-        c->name = part; /* {name} is always the last part */
+        c->name = part; /* {name} is always the last part of a path */
         return len > 0;
     }
     return part[0] >= '1' && part[0] <= '9' && number_parse_i64(part, len, &c->id) == 0;
@@ -86,7 +87,8 @@ static bool match_path(const char *pattern, const char *path, struct route_call 
 static const char *const method_words[] = {
     [HTTP_GET] = "GET, HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
 
-/* NULL: no such route, and the request was answered with 404 or 405. */
+/* Finds the route of a request. Returns NULL if there is none and the request was answered with 404
+ * or 405. */
 static const struct route *find_route(struct http_request *r, struct route_call *c)
 {
     char allow[64] = "";
@@ -129,7 +131,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-/* Refuses unknown parameters; otherwise a misspelt one would be ignored silently. */
+/* Refuses unknown parameters, because a misspelt one would otherwise be ignored silently. */
 static void check_params(struct http_request *r, const struct route *route)
 {
     const char *key;

@@ -1,4 +1,4 @@
-/* All routes of the API and of the page: rank, parameters and handler of each. */
+/* All routes of the API and of the page, with the rank, the parameters and the handler of each. */
 #pragma once
 
 #include <jansson.h>
@@ -20,21 +20,21 @@ struct routes_options {
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    bool no_auth; /* every client is the owner */
-    /* Callbacks into other parts of the server, called with USER. */
-    json_t *(*machine)(void *user);                   /* a new document */
-    void (*live)(void *user, struct http_request *r); /* NULL: no live stream */
+    bool no_auth; /* every client counts as the owner */
+    /* Callbacks into other parts of the server, which are called with USER. */
+    json_t *(*machine)(void *user);                   /* returns a new document */
+    void (*live)(void *user, struct http_request *r); /* NULL if there is no live stream */
     void (*metrics)(void *user, struct buf *out);
     const char *no_live; /* why there is no live stream */
     void *user;
 };
 
-/* Subscribes to the news of the jobs. */
+/* Creates the routes, and subscribes to changes of the jobs. */
 int routes_new(const struct routes_options *options, struct routes **ret, struct err *err);
-/* To be called after http_stop, when no request waits any more. Accepts NULL. */
+/* Call this after http_stop, when no request waits any more. ROUTES may be NULL. */
 void routes_free(struct routes *routes);
 
-/* For struct http_options; USER is the struct routes. routes_admit makes every check that does not
- * need the body. */
+/* Callbacks for struct http_options; USER is the struct routes. routes_admit makes every check that
+ * does not need the body. */
 void routes_admit(void *user, struct http_request *r);
 void routes_handle(void *user, struct http_request *r);

@@ -1,4 +1,5 @@
-/* A cache of frequent answers as text: valid while no job has changed, and for at most a second. */
+/* A cache of frequent answers as text. An entry is valid while no job has changed, and for at most
+ * a second. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 enum { CACHED_MAX = 64 << 10 };
 static const uint64_t fresh_ns = NS_PER_S;
 
-/* The entry for the request's address: FNV-1a over its path and query. */
+/* The cache entry for the request's address, found by FNV-1a over its path and query. */
 static struct route_cached *cache_place(const struct route_call *c)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

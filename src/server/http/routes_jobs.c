@@ -9,12 +9,12 @@
 #include "server/jobs/state.h"
 #include "server/http/routes_private.h"
 
-enum { ANSWER_S = 5 }; /* how long to wait for the supervisor's answer to a checkpoint request */
+enum { ANSWER_S = 5 }; /* maximum wait for the supervisor's answer to a checkpoint request */
 
 /* ---- the list ---- */
 
-/* Returns the states that a word names, as bits: the name of a state, "active" or "ended". 0:
- * unknown. */
+/* Returns the states that WORD names, as bits: the name of a state, "active" or "ended". 0 if WORD
+ * is unknown. */
 static unsigned states_of(const char *word)
 {
     enum job_state state;
@@ -134,7 +134,8 @@ void route_job_rerun(const struct route_call *c)
     route_answer(c, 201, r, doc, &err);
 }
 
-/* Reads "reason" and "grace_s" of a cancel. False: invalid, and the request was answered. */
+/* Reads "reason" and "grace_s" of a cancel. Returns false if they are invalid and the request was
+ * answered. */
 static bool read_cancel(struct http_request *r, const json_t *body, const char **ret_reason,
                         uint64_t *ret_grace_ns)
 {
@@ -177,8 +178,9 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
-/* The supervisor knows whether the job accepts the request. A supervisor that has not answered in
- * time may still get the checkpoint written, so the request succeeds. */
+/* Answers a checkpoint request once the supervisor reports whether the job accepts it. A supervisor
+ * that does not answer in time may still get the checkpoint written, so the request succeeds in
+ * that case. */
 bool route_answer_checkpoint(const struct route_waiter *w, bool is_last)
 {
     struct err err = {""};

@@ -35,7 +35,7 @@ static void answer_empty(struct http_request *r, uint64_t offset, uint64_t end)
 }
 
 /* Answers with at most LEN bytes from OFFSET on, all from one file of the log; the client then asks
- * for the next bytes. -ENODATA: the log ends before OFFSET, and nothing was answered. */
+ * for the next bytes. Returns -ENODATA, without an answer, if the log ends before OFFSET. */
 static int answer_piece(struct http_request *r, int folder, unsigned status, uint64_t offset,
                         uint64_t len)
 {
@@ -58,7 +58,8 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     return 0;
 }
 
-/* Parses "bytes=A-B", "bytes=A-" or "bytes=-N", a single range. False: the header is ignored. */
+/* Parses a single range: "bytes=A-B", "bytes=A-" or "bytes=-N". Returns false if the header is to
+ * be ignored. */
 static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
 {
     int64_t a, b;
@@ -112,8 +113,8 @@ static void free_log_stream(void *user)
     free(w);
 }
 
-/* The number of bytes from *FROM on in all files, up to their present ends. IS_WHOLE: the answer
- * must not have gaps, so *FROM moves to the end of the last gap. */
+/* Counts the bytes from *FROM on in all files, up to their current ends. If IS_WHOLE is set, the
+ * answer must not have gaps, so *FROM moves to the end of the last gap. */
 static uint64_t count_log_bytes(int folder, uint64_t *from, uint64_t end, bool is_whole)
 {
     struct logs_piece piece;
@@ -170,8 +171,8 @@ static void answer_range(struct http_request *r, int folder)
                       (unsigned long long)end);
 }
 
-/* Answers with the log from an offset on. The answer is empty only if IS_LAST or the job has ended.
- */
+/* Answers with the log from an offset on. The answer is empty only if IS_LAST is set or the job has
+ * ended. */
 bool route_answer_log(const struct route_waiter *w, bool is_last)
 {
     struct jobs *jobs = w->call->routes->options.jobs;

@@ -23,7 +23,7 @@ static void answer_asset(const struct route_call *c, const char *name)
     http_answer_gzip(c->r, file.type, file.etag, file.gzip, file.len);
 }
 
-/* All addresses of the page return the same HTML, whose script reads the address. */
+/* Answers with the page. All its addresses return the same HTML, whose script reads the address. */
 void route_page(const struct route_call *c)
 {
     answer_asset(c, "serve.html");
@@ -38,7 +38,7 @@ void route_health(const struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
-    /* messages contain paths of folders, which are private */
+    /* messages contain paths of folders, which a stranger may not see */
     if (http_rank(c->r) == HTTP_STRANGER) {
         json_decref(trouble);
         trouble = json_array();

@@ -14,26 +14,27 @@
 struct err;
 struct loop_source;
 
-/* A request and its route: the context of the HTTP request, filled in by routes_admit. */
+/* A request and its route. This is the context of the HTTP request, filled in by routes_admit. */
 struct route_call {
     struct routes *routes;
     struct http_request *r;
     const struct route *route;
-    int64_t id;       /* {id} in the path */
-    const char *name; /* {name} in the path */
+    int64_t id;       /* the number in place of {id} in the path */
+    const char *name; /* the text in place of {name} in the path */
 };
 typedef void route_fn(const struct route_call *c);
 
-/* One route; web/openapi.json describes those of the API. */
+/* One route. web/openapi.json describes the routes of the API. */
 struct route {
     enum http_method method;
     const char *path;    /* "/api/v1/jobs/{id}" */
     enum http_rank rank; /* required rank */
     route_fn *fn;
-    const char *params; /* query parameters, separated by spaces; NULL: none; "*": any */
+    /* names of query parameters, separated by spaces; NULL for none, "*" for any */
+    const char *params;
 };
-extern const struct route route_table[]; /* the last row has path NULL */
-/* openapi.json, followed by a NUL. */
+extern const struct route route_table[]; /* ended by a row whose path is NULL */
+/* The content of openapi.json, followed by a NUL. */
 #pragma GCC visibility push(hidden)
 extern const char route_openapi_text[], route_openapi_end[];
 #pragma GCC visibility pop
@@ -51,27 +52,27 @@ struct route_cached {
 struct routes {
     struct routes_options options;
     LIST_HEAD(, route_waiter) waiters;
-    struct http_share waiting[2]; /* waiters on TCP, and on the unix socket */
-    struct loop_source *timer;    /* for the waiter that times out next */
+    struct http_share waiting[2]; /* waiters on TCP, and waiters on the unix socket */
+    struct loop_source *timer;    /* timer for the waiter that times out next */
     uint64_t generation;          /* incremented whenever a job has changed */
     struct route_cached cache[ROUTES_CACHE];
 };
 
 /* ---- routes.c ---- */
 void route_fail(struct http_request *r, int error, const struct err *err); /* ERROR is -errno */
-/* Answers with DOC, which it takes ownership of, or with an error if RESULT is -errno. */
+/* Answers with DOC, of which it takes ownership, or with an error if RESULT is -errno. */
 void route_answer(const struct route_call *c, unsigned status, int result, json_t *doc,
                   const struct err *err);
-/* Returns the body as a new object, which is empty without a body. NULL: invalid, and the request
- * was answered. */
+/* Returns the body as a new object, which is empty if there is no body. Returns NULL if the body is
+ * invalid and the request was answered. */
 json_t *route_body(struct http_request *r);
-/* Reads a query parameter as a number in [MIN, MAX]. False: invalid, and the request was answered.
- */
+/* Reads a query parameter as a number in [MIN, MAX]. Returns false if it is invalid and the request
+ * was answered. */
 bool route_number(struct http_request *r, const char *key, double min, double max, double fallback,
                   double *ret);
 
 /* ---- routes_cache.c ---- */
-/* True: the request was answered from the cache. */
+/* Tries to answer from the cache. Returns true if the request was answered. */
 bool route_answer_cached(const struct route_call *c);
 /* Like route_answer with status 200, but also caches the text. */
 void route_answer_and_cache(const struct route_call *c, int result, json_t *doc,
@@ -84,18 +85,18 @@ struct route_waiter {
     LIST_ENTRY(route_waiter) link;
     const struct route_call *call;
     enum route_wait what;
-    unsigned states; /* bits of the states to wait for, if WAIT_STATE */
+    unsigned states; /* WAIT_STATE: bits of the states to wait for */
     uint64_t offset; /* if WAIT_LOG */
     uint64_t until_ns;
-    bool is_due; /* the job has changed, so the condition is checked again */
+    bool is_due; /* the job has changed, so the condition must be checked again */
 };
 /* Answers the request of C now if possible, else parks it for SECONDS. If there are too many
- * waiters, the answer is 429; but a checkpoint has been requested already, so it is answered with
- * the job's present state. */
+ * waiters, the answer is 429. Only a checkpoint request, which was already sent to the job, is
+ * answered with the job's current state instead. */
 void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);
-/* Answers W's request if its condition holds or if IS_LAST; returns whether it did. */
+/* Answers W's request if its condition holds or if IS_LAST is set. Returns true if it did. */
 typedef bool route_wait_fn(const struct route_waiter *w, bool is_last);
 route_wait_fn route_answer_state, route_answer_log, route_answer_checkpoint;
 

@@ -1,4 +1,5 @@
-/* Request handlers for a run folder: its recording, which child processes read, and run.json. */
+/* Request handlers for a run folder: for its recording, which child processes read, and for
+ * run.json. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,10 +21,12 @@
 #include "server/jobs/jobs.h"
 
 enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
-/* The recording of a running job changes with every sample; it is read again at most this often. */
+/* The recording of a running job changes with every sample, so it is read again at most this
+ * often. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
-/* The report has inline styles and scripts; in a sandbox they run without our origin. */
+/* The report has inline styles and scripts. In a sandbox they run without the rights of our
+ * origin. */
 static const char report_policy[] =
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'";
@@ -62,7 +65,8 @@ static void answer_child_error(struct http_request *r, int status, const char *o
         http_answer_error(r, 404, "%.*s", (int)(line < 500 ? line : 500), output + begin);
 }
 
-/* `ebb verdict` exits with 0, 1 or 3 if there is a verdict; 2 is an error. */
+/* Answers with the output of a child. `ebb verdict` exits with 0, 1 or 3 if there is a verdict; 2
+ * means an error. */
 static void on_child_done(void *user, int status, const char *output, size_t len)
 {
     struct child_call *a = user;
@@ -79,7 +83,7 @@ static void on_child_done(void *user, int status, const char *output, size_t len
     free(a);
 }
 
-/* Opens the run folder. -1: it does not exist, and the request was answered. */
+/* Opens the run folder. Returns -1 if it does not exist and the request was answered. */
 static int open_run_folder(const struct route_call *c, char path[PATH_MAX])
 {
     struct jobs *jobs = c->routes->options.jobs;
@@ -108,7 +112,7 @@ static uint64_t stamp_of(const struct route_call *c, int folder)
            << 1;
 }
 
-/* Sets ARGV[1] to the run's folder and asks a child process. */
+/* Sets ARGV[1] to the run's folder, and requests the answer from a child process. */
 static void ask_child(const struct route_call *c, const char **argv, const char *key)
 {
     char path[PATH_MAX];
@@ -133,7 +137,7 @@ static void ask_child(const struct route_call *c, const char **argv, const char 
                 r == -EAGAIN ? "too many recordings are being read; try again later" : "%s",
                 strerror(-r));
         route_fail(c->r, r, &err);
-    } else if (waiter) { /* without a waiter, on_child_done was called and freed A */
+    } else if (waiter) { /* if there is no waiter, on_child_done was called and freed A */
         a->waiter = waiter;
     }
 }
@@ -218,7 +222,7 @@ static json_t *read_run_json(int folder)
     return doc;
 }
 
-/* Appends the objects of LIST to EVENTS and adds KIND to each. */
+/* Appends the objects of LIST to EVENTS, and adds KIND to each. */
 static void add_events(json_t *events, const json_t *list, const char *kind)
 {
     size_t i;
@@ -235,7 +239,7 @@ static void add_events(json_t *events, const json_t *list, const char *kind)
     }
 }
 
-/* A job without a run folder still has state changes. */
+/* Lists the events of a job. A job without a run folder still has state changes. */
 void route_job_events(const struct route_call *c)
 {
     struct jobs *jobs = c->routes->options.jobs;

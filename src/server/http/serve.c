@@ -1,4 +1,4 @@
-/* The server: opens jobs, HTTP and the live stream in order, and closes them in reverse. */
+/* The server: opens jobs, HTTP and the live stream in this order, and closes them in reverse. */
 #include "server/http/serve.h"
 
 #include <errno.h>
@@ -38,20 +38,22 @@ static const uint64_t child_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_P
 
 struct serve {
     const struct serve_options *options;
-    uint64_t files_given; /* soft limit of open files before it was raised; 0: it was not raised */
+    /* soft limit of open files before it was raised; 0 if it was not raised */
+    uint64_t files_given;
     struct loop *loop;
     struct machine_facts *machine;
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    struct live *live; /* NULL: libwslay is not installed */
+    struct live *live; /* NULL if libwslay is not installed */
     struct err no_live;
     struct routes *routes;
     struct http *http;
     uint64_t started_wall_ns;
     char socket[PATH_MAX];
     bool has_socket;
-    char name[LISTEN_NAME_MAX]; /* name of the TCP address; "": no TCP */
+    /* name of the TCP address; "" if the server does not listen on TCP */
+    char name[LISTEN_NAME_MAX];
 };
 
 /* ---- checks ---- */
@@ -88,7 +90,8 @@ static int check_address(const struct serve_options *o, struct listen_address *r
     return 0;
 }
 
-/* A missing folder will be created later, so its nearest existing parent must be writable. */
+/* Checks the state folder. If it is missing it will be created later, so its nearest existing
+ * parent must be writable. */
 static int check_state_dir(const char *path, struct err *err)
 {
     char parent[PATH_MAX];
@@ -194,7 +197,8 @@ static void on_hangup(void *user, const struct signalfd_siginfo *info)
 
 /* ---- start ---- */
 
-/* Every connection needs a file descriptor. Jobs are started with the original limit. */
+/* Raises the limit of open files, because every connection needs one. Jobs are started with the
+ * original limit. */
 static void raise_files(struct serve *s)
 {
     const struct serve_options *o = s->options;
@@ -261,7 +265,7 @@ static int open_parts(struct serve *s, struct err *err)
     return routes_new(&routes, &s->routes, err);
 }
 
-/* If MHD cannot be started, the process exits, which closes the sockets. */
+/* Starts HTTP. If MHD cannot be started, the process exits, which closes the sockets. */
 static int open_http(struct serve *s, struct err *err)
 {
     const struct serve_options *o = s->options;
@@ -301,8 +305,8 @@ static int import_jobs(struct serve *s, struct err *err)
     return 0;
 }
 
-/* sd_notify: sends a datagram to $NOTIFY_SOCKET, if that is set. A failure is not reported, because
- * systemd has a timeout. */
+/* Notifies systemd as sd_notify does: sends a datagram to $NOTIFY_SOCKET, if that is set. A failure
+ * is not reported, because systemd has a timeout. */
 static void notify_systemd(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");

@@ -1,4 +1,4 @@
-/* ebb serve: jobs, HTTP and the live stream on one event loop. */
+/* `ebb serve`: jobs, HTTP and the live stream on one event loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,14 +16,14 @@ struct serve_options {
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
     const char *socket; /* unix socket; NULL: STATE/sock */
     const char *const *hosts;
-    bool no_auth; /* allowed only for loopback addresses */
+    bool no_auth; /* --no-auth, which is allowed only for loopback addresses */
     unsigned viewers_max, connections_max;
-    const char *import;     /* a job file to import at the start; or NULL */
-    const char *ready_file; /* a file that gets one line with the address once the server listens;
-                               or NULL */
+    const char *import; /* path of a job file to import at the start, or NULL */
+    /* path of a file into which the server writes its address once it listens, or NULL */
+    const char *ready_file;
 };
 
-/* --check: whether folders, addresses and tokens can be used. 0 or -errno. */
+/* --check: tests whether folders, addresses and tokens can be used. Returns 0 or -errno. */
 int serve_check(const struct serve_options *options, struct err *err);
-/* Runs until SIGTERM or SIGINT; jobs continue to run afterwards. 0 or -errno. */
+/* Runs the server until SIGTERM or SIGINT. Jobs continue to run afterwards. Returns 0 or -errno. */
 int serve_run(const struct serve_options *options, struct err *err);

@@ -1,5 +1,5 @@
 /* Removes and measures run folders. Folders inside a removed folder are moved up into the trash, so
- * that no depth of nesting matters. Links are never followed. */
+ * that the depth of nesting does not matter. Links are never followed. */
 #include "server/jobs/cleaner.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "trace/rundir.h"
 
-enum { DEPTH_MAX = 16 }; /* depth of folders that are measured */
+enum { DEPTH_MAX = 16 }; /* maximum depth of folders that are measured */
 
 static const char trash_name[] = ".trash";
 
@@ -62,7 +62,7 @@ static int move_to_trash(struct cleaner *c, int dir, const char *name)
 int cleaner_put(struct cleaner *c, const char *name)
 {
     struct stat st;
-    /* a user may have removed the trash folder: folders moved into it would be lost */
+    /* if a user has removed the trash folder, folders moved into it would be lost */
     int r = fstat(c->trash_fd, &st) == 0 && st.st_nlink > 0 ? 0 : cleaner_open(c, c->runs_fd);
     return r < 0 ? r : move_to_trash(c, c->runs_fd, name);
 }
@@ -90,7 +90,8 @@ static const char *next_name(struct cleaner *c, DIR *dir)
     return e && !atomic_load(&c->is_stopped) ? e->d_name : NULL;
 }
 
-/* Returns how many entries of the folder NAME in the trash were removed or moved up. */
+/* Empties the folder NAME in the trash. Returns how many of its entries were removed or moved
+ * up. */
 static unsigned empty_folder(struct cleaner *c, const char *name)
 {
     const char *entry;
@@ -161,7 +162,7 @@ int cleaner_start(struct cleaner *c)
     sigset_t all, before;
     sigfillset(&all);
     atomic_store(&c->is_done, false);
-    /* the thread must not receive signals, which are the loop's */
+    /* the thread must not receive signals, which the event loop handles */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = -pthread_create(&c->thread, NULL, clean, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

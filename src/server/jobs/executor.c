@@ -1,4 +1,4 @@
-/* Starts a job: the lock, `ebb run --detached`, and its error message. */
+/* Starts a job: takes its lock, runs `ebb run --detached`, and reads its error message. */
 #include "server/jobs/executor.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void child_exited(struct executor_run *run, const siginfo_t *info)
         run->is_started = true;
     else if (info->si_code == CLD_EXITED)
         read_error_line(run);
-    else /* the job may still run: the lock decides that */
+    else /* the job may still run, which the lock will show */
         run->child_signal = info->si_status ? info->si_status : SIGKILL;
     if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
         snprintf(run->no_start, sizeof run->no_start, "ebb run exited with status %d",
@@ -91,12 +91,12 @@ static int exec_child(const struct executor *x, const struct job_launch *launch,
 {
     struct rlimit files;
 
-    /* Restores default signal handling: the loop blocks some signals, and the server ignores
+    /* Restores default signal handling, because the loop blocks some signals and the server ignores
      * SIGPIPE. */
     for (int n = 1; n < NSIG; n++)
         signal(n, SIG_DFL);
     setsid(); /* Ctrl-C in the server's terminal must not reach the jobs */
-    /* Programs that use select() fail with a higher limit than usual. */
+    /* Restores the usual limit, because programs that use select() fail if it is higher. */
     if (x->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > x->files_max) {
         files.rlim_cur = (rlim_t)x->files_max;
         setrlimit(RLIMIT_NOFILE, &files);
@@ -109,7 +109,7 @@ static int exec_child(const struct executor *x, const struct job_launch *launch,
     return -errno;
 }
 
-/* Moves FD above the numbers that the child assigns with dup2, which would close it. */
+/* Moves FD above the numbers that the child assigns with dup2, which would otherwise close it. */
 static int move_up(int fd)
 {
     if (fd > LOCK_AT)
@@ -120,8 +120,8 @@ static int move_up(int fd)
     return r;
 }
 
-/* Not posix_spawn, because it can set a session only since glibc 2.26 and a working folder only
- * since 2.29. A close-on-exec pipe reports a failed exec. */
+/* Starts a process. posix_spawn is not used, because it can set a session only since glibc 2.26 and
+ * a working folder only since 2.29. A close-on-exec pipe reports a failed exec. */
 static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
                  int error_fd, int lock, pid_t *ret)
 {
@@ -136,7 +136,8 @@ static int spawn(const struct executor *x, const struct job_launch *launch, cons
     }
     loop_original_mask(x->loop, &mask);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own); /* our signal handlers must not run in the child */
+    /* all signals are blocked, because our handlers must not run in the child */
+    pthread_sigmask(SIG_SETMASK, &all, &own);
     pid_t pid = fork();
     if (pid == 0) {
         r = exec_child(x, launch, cwd, error_fd, lock, &mask);
@@ -164,7 +165,7 @@ static int launch_child(struct executor_run *run, const struct job_launch *launc
     int theirs = move_up(ends[1]);
     if (theirs < 0)
         return theirs;
-    fcntl(theirs, F_SETFL, 0); /* the child expects a blocking pipe */
+    fcntl(theirs, F_SETFL, 0); /* the child expects its pipe to be blocking */
     int r = spawn(run->x, launch, cwd, theirs, lock, &run->child);
     close(theirs);
     if (r < 0)
@@ -173,8 +174,8 @@ static int launch_child(struct executor_run *run, const struct job_launch *launc
     return run->child_fd < 0 ? run->child_fd : 0;
 }
 
-/* The child inherits the lock. The server keeps its own open file description, to test whether the
- * lock is held. */
+/* Starts a child that inherits the lock. The server keeps an open file description of its own, to
+ * test whether the lock is held. */
 static int start_locked(struct executor_run *run, const struct job_spec *spec, int lock,
                         uint64_t gpus)
 {
@@ -251,7 +252,7 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
     bool is_running = run->child > 0;
     if (r == 0)
         r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
-    if (r < 0 && is_running) { /* the child runs, but has no pidfd: only the lock is watched */
+    if (r < 0 && is_running) { /* the child runs, but has no pidfd, so only the lock is watched */
         run->has_no_pidfd = true;
         executor_check_at(run, clock_mono_ns());
         r = 0;
@@ -279,7 +280,7 @@ static int take_over(struct executor *x, int64_t id, const struct executor_folde
     return 0;
 }
 
-/* Finds out what became of a job whose lock is free. */
+/* Finds out what happened to a job whose lock is free. */
 static enum executor_found found_free(const struct executor *x,
                                       const struct executor_folder *folder, bool was_signed,
                                       json_t **ret_json)
@@ -287,8 +288,9 @@ static enum executor_found found_free(const struct executor *x,
     json_t *doc = NULL;
     struct outcome o = {0};
     AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    /* The folder is created before the lock is signed. If only the folder is missing, a user has
+     * removed it. */
     if (dir == -ENOENT)
-        /* The folder is created before the lock is signed, so a user has removed it since. */
         return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
     executor_read_run(x, folder, EXECUTOR_JSON_MAX, &doc, &o);
     bool is_ended = executor_is_ended(&o);
@@ -315,7 +317,7 @@ int executor_find(struct executor *x, int64_t id, const struct executor_folder *
                        strerror(-held));
     }
     *found = held ? EXECUTOR_ALIVE : found_free(x, folder, was_signed, ret_json);
-    /* Processes of a lost job may still run: the job has ended once `ebb sweep` has killed them. */
+    /* Processes of a lost job may still run. The job has ended once `ebb sweep` has killed them. */
     if (*found == EXECUTOR_LOST && was_signed)
         *found = EXECUTOR_ALIVE;
     if (*found == EXECUTOR_ALIVE)

@@ -1,5 +1,5 @@
 /* The server's side of the supervisor's control socket: reconnects while the job runs, and limits
- * and checks everything it receives. */
+ * and checks everything that it receives. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 enum {
     WAIT_FIRST_MS = 20,
     WAIT_MAX_MS = 2000,
-    ANSWER_MS = 1000,      /* time from a cancel to the first SIGCONT */
-    FRAMES_MAX = 1000,     /* frames per second; further frames wait in the socket */
+    ANSWER_MS = 1000,  /* time from a cancel to the first SIGCONT */
+    FRAMES_MAX = 1000, /* maximum number of frames per second; further frames wait in the socket */
     BYTES_MAX = 2 << 20,   /* bytes per second */
-    FACTS_MAX = 512 << 10, /* size of run.json while the job runs */
+    FACTS_MAX = 512 << 10, /* maximum size of run.json while the job runs */
     UNSENT_MAX = 64 << 10,
 };
 
@@ -105,7 +105,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     if (!c->wanted)
         snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
     else if (grace_ns >= c->grace_ns)
-        return 0; /* a grace period can only be shortened */
+        return 0; /* a second cancel can only shorten the grace period */
     c->wanted = true;
     c->is_sent = false;
     c->grace_ns = grace_ns;
@@ -136,7 +136,8 @@ static void on_frame(struct executor_run *run, const char *data, size_t len)
     json_decref(message);
 }
 
-/* Handles complete frames, as many as this second allows. False: the connection must be dropped. */
+/* Handles complete frames, as many as this second allows. Returns false if the connection must be
+ * dropped. */
 static bool take_frames(struct executor_run *run)
 {
     enum channel_type type;
@@ -191,7 +192,7 @@ static void on_channel(void *user, int fd, uint32_t events)
 
 /* ---- connecting ---- */
 
-/* Reads the path of the socket from run.json, and whether the job has been started. */
+/* Reads the path of the socket from run.json, and whether the job was started. */
 static void read_facts(struct executor_run *run)
 {
     const struct executor_folder folder = executor_folder_of(run);
@@ -208,7 +209,8 @@ static void read_facts(struct executor_run *run)
     json_decref(doc);
 }
 
-/* Only processes of the server's own user may report on a job. */
+/* True if the peer belongs to the server's own user, because no other process may report on a
+ * job. */
 static bool is_ours(struct executor_run *run, int fd)
 {
     struct ucred peer;
@@ -249,7 +251,7 @@ void executor_control_check(struct executor_run *run, uint64_t now_ns)
     if (run->channel.fd < 0)
         connect_now(run);
     else if (is_paused(run))
-        receive(run, false); /* frames that exceeded the last second's limit */
+        receive(run, false); /* handles frames that exceeded the limit of the last second */
     if (run->channel.fd >= 0)
         send_cancel(run);
 }

@@ -17,11 +17,12 @@ enum {
     EXECUTOR_NAME_MAX = 256,
     EXECUTOR_SENTENCE_MAX = 512,
     EXECUTOR_PATH_MAX = 108,       /* sun_path */
-    EXECUTOR_JSON_MAX = 2 << 20,   /* size of run.json */
-    EXECUTOR_FRAME_MAX = 64 << 10, /* size of a supervisor's message */
+    EXECUTOR_JSON_MAX = 2 << 20,   /* maximum size of run.json */
+    EXECUTOR_FRAME_MAX = 64 << 10, /* maximum size of a message from a supervisor */
 };
 
-/* The holder of the lock is the sentinel, which writes its pid and start time into the file. */
+/* The process that holds the lock. It is the sentinel, which writes its pid and start time into the
+ * file. */
 struct executor_holder {
     pid_t pid;
     uint64_t start_ticks;
@@ -32,7 +33,7 @@ struct executor_cancel {
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
     uint64_t asked_ns; /* when the cancel was requested */
-    uint64_t wake_ns;  /* when SIGCONT is sent next, to a supervisor that may be stopped */
+    uint64_t wake_ns;  /* when to send SIGCONT next, to a supervisor that may be stopped */
 };
 
 struct executor_run {
@@ -40,32 +41,33 @@ struct executor_run {
     int64_t id;
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
 
-    /* `ebb run --detached`, until it has exited */
-    pid_t child;   /* 0: started by an earlier server */
-    int child_fd;  /* pidfd of CHILD; negative: it has exited, or the pidfd could not be opened */
+    /* The process `ebb run --detached`, until it has exited: */
+    pid_t child;   /* 0 if an earlier server started the job */
+    int child_fd;  /* pidfd of CHILD; negative if it has exited, or the pidfd could not be opened */
     int stderr_fd; /* standard error of CHILD */
     struct loop_source *child_source;
     bool has_no_pidfd; /* CHILD is our child, but its pidfd could not be opened */
-    int child_signal;  /* signal that killed CHILD; 0: none */
-    bool is_swept;     /* CHILD is, or was, `ebb sweep` */
+    int child_signal;  /* signal that killed CHILD, or 0 */
+    bool is_swept;     /* CHILD is or was `ebb sweep` */
 
     bool is_started, is_start_reported;
-    char no_start[EXECUTOR_SENTENCE_MAX]; /* why the job could not be started; "": no reason */
+    char no_start[EXECUTOR_SENTENCE_MAX]; /* why the job could not be started, or "" */
 
-    /* the lock, which is free once no process of the job is left */
-    int lock_fd;   /* our own open file description, to test the lock */
-    int holder_fd; /* a pidfd of the sentinel; -1: unknown, or it has exited */
-    pid_t holder;  /* pid of the sentinel; 0: not known yet */
+    /* The lock, which is free once no process of the job is left: */
+    int lock_fd;   /* an open file description of our own, to test the lock */
+    int holder_fd; /* pidfd of the sentinel; -1 if it is unknown or has exited */
+    pid_t holder;  /* pid of the sentinel; 0 if it is not known yet */
     struct loop_source *holder_source;
-    struct loop_source *timer; /* for the next executor_check */
+    struct loop_source *timer; /* timer for the next executor_check */
     uint64_t timer_ns;         /* UINT64_MAX: not set */
 
-    /* the control socket */
-    char control[EXECUTOR_PATH_MAX]; /* "": not known yet */
-    struct channel channel;          /* fd -1: not connected */
+    /* The control socket: */
+    char control[EXECUTOR_PATH_MAX]; /* path of the control socket; "" if it is not known yet */
+    struct channel channel;          /* its fd is -1 while not connected */
     struct loop_source *channel_source;
-    uint64_t wait_ns, retry_ns; /* delay before the next connect, and the time of it */
-    uint64_t second_ns;         /* start of the second in which FRAMES and BYTES are counted */
+    /* delay before the next attempt to connect, and the time of that attempt */
+    uint64_t wait_ns, retry_ns;
+    uint64_t second_ns; /* start of the second in which FRAMES and BYTES are counted */
     unsigned frames;
     size_t bytes;
     struct executor_cancel cancel;
@@ -74,24 +76,25 @@ struct executor_run {
 
 /* ---- executor.c ---- */
 
-/* To be called if the lock is free but run.json does not contain the end, so that processes of the
- * job may still run. True: `ebb sweep` is killing them, and holds the lock until it is done. */
+/* Call this if the lock is free but run.json does not contain the end, so that processes of the job
+ * may still run. Returns true if `ebb sweep` is killing them; it holds the lock until it is
+ * done. */
 bool executor_sweep(struct executor_run *run);
 
 /* ---- executor_run.c: the lock ---- */
 
-/* Opens or creates the lock and takes it: an fd; -EBUSY: it is held; -errno. */
+/* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
-int executor_lock_open(const struct executor *x, int64_t id); /* does not take it */
+int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
 /* 1: held; 0: free; -errno. */
 int executor_lock_is_held(int lock_fd);
-/* Reads the holder: 0; -ENOENT: not written yet; -EBADMSG. */
+/* Reads the holder of the lock. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
 int executor_lock_read(int lock_fd, struct executor_holder *ret);
 
 /* ---- executor_run.c ---- */
 
-/* Reads run.json in the job's folder: an object of at most MAX bytes. The caller frees both
- * results. 0, -ENOENT, -EBADMSG or -errno. */
+/* Reads run.json in the job's folder, which must be an object of at most MAX bytes. The caller
+ * frees both results. Returns 0, -ENOENT, -EBADMSG or -errno. */
 int executor_read_run(const struct executor *x, const struct executor_folder *folder, size_t max,
                       json_t **ret_json, struct outcome *ret);
 struct executor_folder executor_folder_of(const struct executor_run *run);
@@ -107,10 +110,10 @@ void executor_check_at(struct executor_run *run, uint64_t at_ns);
 
 /* ---- executor_control.c ---- */
 
-/* Connects when a connect is due, and sends a pending cancel. */
+/* Connects to the control socket when that is due, and sends a pending cancel. */
 void executor_control_check(struct executor_run *run, uint64_t now_ns);
 void executor_control_drop(struct executor_run *run);
 
-/* Notes PID, the peer of the control socket, as the supervisor, if it is a child of the sentinel.
- */
+/* Stores PID, the peer of the control socket, as the supervisor if it is a child of the
+ * sentinel. */
 void executor_note_supervisor(struct executor_run *run, pid_t pid);

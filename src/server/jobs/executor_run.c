@@ -1,4 +1,4 @@
-/* Follows a job: the holder of its lock and, once the lock is free, its run.json. */
+/* Follows a job by the holder of its lock and, once the lock is free, by its run.json. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +26,8 @@
 
 enum {
     EARLY_MS = 50, /* time between checks while the sentinel is not known yet */
-    LATE_MS = 500, /* time between checks after the sentinel has exited but the lock is held */
+    /* time between checks while the sentinel has exited but the lock is still held */
+    LATE_MS = 500,
 };
 
 /* ---- the lock ---- */
@@ -57,7 +58,7 @@ int executor_lock_take(const struct executor *x, int64_t id)
     if (fd < 0)
         return fd;
     int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-    if (r == 0 && ftruncate(fd, 0) < 0) /* removes the previous holder's pid */
+    if (r == 0 && ftruncate(fd, 0) < 0) /* removes the pid of the previous holder */
         r = -errno;
     if (r < 0) {
         close(fd);
@@ -93,9 +94,9 @@ int executor_lock_read(int lock_fd, struct executor_holder *ret)
     return 0;
 }
 
-/* Opens a pidfd of exactly that process; -ESRCH if its pid was reused, or -errno. The pidfd is
- * opened before the start time is compared, so that /proc cannot describe a later process with the
- * same pid. */
+/* Opens a pidfd of the process HOLDER. Returns -ESRCH if its pid was reused, or -errno. The pidfd
+ * is opened before the start time is compared, so that /proc cannot describe a later process with
+ * the same pid. */
 static int executor_holder_open(const struct executor_holder *holder)
 {
     char path[40], text[1024];
@@ -115,11 +116,11 @@ static int executor_holder_open(const struct executor_holder *holder)
 /* ---- supervisors that do not react to a cancel ---- */
 
 enum {
-    WAKE_S = 2, /* time between two SIGCONT */
+    WAKE_S = 2, /* time between two signals SIGCONT */
 };
 
-/* A process of the job can imitate the supervisor's name, but cannot be a child of a live sentinel.
- */
+/* True if a process is the supervisor. A process of the job can imitate the supervisor's name, but
+ * cannot be a child of a living sentinel. */
 static bool is_child_of_sentinel(const struct executor_run *run, const struct proc_stat *stat)
 {
     struct executor_holder holder;
@@ -141,7 +142,7 @@ void executor_note_supervisor(struct executor_run *run, pid_t pid)
     run->supervisor = (struct process_id){.pid = (int32_t)pid, .start_ticks = stat.start_ticks};
 }
 
-/* Finds a supervisor to which the server was never connected: it is a child of the sentinel. */
+/* Finds the supervisor, a child of the sentinel, if the server was never connected to it. */
 static void find_supervisor(struct executor_run *run, const struct executor_holder *holder)
 {
     char path[64], text[256];
@@ -153,8 +154,8 @@ static void find_supervisor(struct executor_run *run, const struct executor_hold
         executor_note_supervisor(run, pids[i]);
 }
 
-/* Signals the supervisor, and wakes the sentinel, which ends the job once the supervisor is dead.
- */
+/* Signals the supervisor, and wakes the sentinel, which ends the job once the supervisor is
+ * dead. */
 static void force(struct executor_run *run, const struct proc_root *root, bool is_over)
 {
     struct executor_holder holder;
@@ -169,8 +170,8 @@ static void force(struct executor_run *run, const struct proc_root *root, bool i
 }
 
 /* After a cancel: sends SIGCONT to the supervisor and the sentinel, which may be stopped. If the
- * job outlives the grace period by force_ns, kills the supervisor, and the sentinel ends the job.
- */
+ * job outlives the grace period by force_ns, kills the supervisor, and the sentinel ends the
+ * job. */
 static void executor_force_check(struct executor_run *run, uint64_t now_ns)
 {
     struct executor_cancel *c = &run->cancel;
@@ -272,12 +273,13 @@ void executor_check_at(struct executor_run *run, uint64_t at_ns)
 
 /* ---- the end ---- */
 
-/* Sets the reason why the command was never executed. O is the end in run.json; NULL: unknown. */
+/* Sets the reason why the command was never executed. O is the end in run.json, or NULL if
+ * unknown. */
 static void set_no_start(struct executor_run *run, const struct outcome *o)
 {
     const struct executor_folder folder = executor_folder_of(run);
     const bool has_run = o && o->end.kind != OUTCOME_UNKNOWN && o->end.kind != OUTCOME_NOT_STARTED;
-    /* The lock was signed before the job was swept, so a swept job was started. */
+    /* The lock was signed before the job was swept, so a swept job had been started. */
     const bool is_started = run->is_started || run->is_swept || has_run;
     if (is_started && o) /* `ebb run` also reports an error if its supervisor is killed */
         run->no_start[0] = '\0';
@@ -314,7 +316,7 @@ static void finish(struct executor_run *run)
     outcome_fini(&o);
     memcpy(no_start, run->no_start, sizeof no_start);
     bool is_new = !run->is_start_reported && !no_start[0];
-    if (run->holder > 0) /* as pid 1 or a subreaper the server must reap the sentinel */
+    if (run->holder > 0) /* if the server is pid 1 or a subreaper, it must reap the sentinel */
         waitpid(run->holder, NULL, WNOHANG);
     if (run->has_no_pidfd)
         waitpid(run->child, NULL, WNOHANG);
@@ -377,7 +379,7 @@ void executor_check(struct executor_run *run)
         }
         executor_check_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
     }
-    if (run->has_no_pidfd) /* reaps the child, because there is no pidfd to watch */
+    if (run->has_no_pidfd) /* reaps the child here, because there is no pidfd to watch */
         waitpid(run->child, NULL, WNOHANG);
     executor_control_check(run, now_ns);
     executor_force_check(run, now_ns);

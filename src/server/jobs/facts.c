@@ -6,7 +6,7 @@
 #include "server/jobs/plan.h"
 #include "verdict/verdict_json.h"
 
-/* If run.json has no verdict, the last one that the supervisor sent is kept. */
+/* Updates the verdict. If run.json has none, the last one that the supervisor sent is kept. */
 static void end_verdict(struct job_facts *f, const json_t *run)
 {
     struct verdict_result r = {0};
@@ -43,7 +43,7 @@ static void end_memory(struct job_facts *f, const struct outcome_measured *o)
                     m->has_headroom_bytes || m->has_gpu_bytes;
 }
 
-/* Whether the job left more than a little shared memory. */
+/* True if the job left more than a little shared memory. */
 static bool has_left_shm(const struct outcome_left_list *left)
 {
     enum { SLACK_BYTES = 20 << 20 };
@@ -75,7 +75,7 @@ static void end_given_back(struct job_facts *f, const struct outcome *o, uint64_
         g->has_gpu_bytes = g->has_gpu_bytes || gpu->has_freed_bytes;
         g->gpu_bytes += gpu->freed_bytes < UINT64_C(1) << 60 ? gpu->freed_bytes : 0;
     }
-    /* Memory of the whole machine says something about one job only if no other job ran. */
+    /* The memory of the whole machine is meaningful for one job only if no other job ran. */
     if (is_alone)
         g->clean = g->clean && outcome_is_returned(&back->host) && outcome_is_returned(&back->shm);
 }

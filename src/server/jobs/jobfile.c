@@ -1,4 +1,4 @@
-/* Writes the job file: jobs as in the API, with the keys and words that other servers use. */
+/* Writes the job file: jobs as in the API, but with the keys and words that other servers use. */
 #include "server/jobs/jobfile.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "server/jobs/state.h"
 
-/* The five words for a job's status that other front ends know. */
+/* Converts a state to one of the five words for a job's status that other front ends know. */
 static const char *status_of(const char *word)
 {
     enum job_state state;
@@ -38,7 +38,7 @@ static json_t *time_of(const json_t *job, const char *key)
     return s > 0 && s < 4e9 ? json_local_time((uint64_t)(s * 1e9)) : json_null();
 }
 
-/* Progress in percent; null while the number of steps is unknown. */
+/* The progress in percent; null while the number of steps is unknown. */
 static json_t *progress_of(const json_t *job, const char *status)
 {
     const json_t *progress = json_object_get(job, "progress");
@@ -51,9 +51,9 @@ static json_t *progress_of(const json_t *job, const char *status)
     return json_real(step > all ? 100 : 100 * step / all);
 }
 
-/* Values that are copied unchanged. */
+/* Keys whose values are copied unchanged. */
 static const struct {
-    const char *key, *part, *from; /* part NULL: a key of the job itself */
+    const char *key, *part, *from; /* if `part` is NULL, `from` is a key of the job itself */
 } copied[] = {
     {"name", NULL, "name"},
     {"message", NULL, "reason"},
@@ -104,6 +104,6 @@ int jobfile_put(struct buf *out, const json_t *job)
     if (r < 0)
         out->len = before;
     else
-        out->len--; /* without the newline, because a comma may follow */
+        out->len--; /* removes the newline, because a comma may follow */
     return r;
 }

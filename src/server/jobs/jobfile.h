@@ -1,4 +1,4 @@
-/* The job file (training_jobs.json) of other servers and their front ends: imported once, or
+/* The job file (training_jobs.json) of other servers and their front ends. It is imported once, or
  * written by replacing it atomically. docs/reference/job-file.md describes the format. */
 #pragma once
 
@@ -12,17 +12,18 @@ struct buf;
 struct err;
 
 /* Appends JOB, a job as in the API, as one line without a newline: "JOB_ID": {"job_id", "status",
- * "progress", …}. 0 or -ENOMEM. */
+ * "progress", …}. Returns 0 or -ENOMEM. */
 int jobfile_put(struct buf *out, const json_t *job);
-/* One job of a file; the reader owns it, and it is valid only during the callback. */
+/* One job of a file, owned by the reader and valid only during the callback. */
 struct jobfile_entry {
     const char *name;
     enum job_state state;                        /* JOB_LOST if the status is unknown */
-    uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: unknown */
-    json_t *request; /* for job_spec_read; NULL: the file has no command */
+    uint64_t submitted_ns, started_ns, ended_ns; /* times of the wall clock; 0 if unknown */
+    json_t *request; /* request for job_spec_read; NULL if the file has no command */
 };
 typedef int jobfile_fn(void *user, const struct jobfile_entry *entry, struct err *err);
-/* Reads TEXT, an object by id or a list; either may be the value of a key "jobs". Calls FN for each
- * job in order, until it fails. PATH is for the error message. 0, -EINVAL, or the result of FN. */
+/* Reads TEXT, which is an object with ids as keys or a list; either may be the value of a key
+ * "jobs". Calls FN for each job in order, until it fails. PATH is for the error message. Returns 0,
+ * -EINVAL, or the result of FN. */
 int jobfile_read(const char *path, const char *text, size_t len, jobfile_fn *fn, void *user,
                  struct err *err);

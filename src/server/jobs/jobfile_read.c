@@ -1,4 +1,4 @@
-/* Reads job files in the formats and with the words of various servers. */
+/* Reads job files in the formats, and with the words, of various servers. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@ enum { RECORDS_MAX = 100000 };
 
 static const struct {
     enum job_state state;
-    const char *words; /* each with a space before and after it */
+    const char *words; /* words, each with a space before and after it */
 } meanings[] = {
     {JOB_QUEUED, " queued pending waiting scheduled created submitted new not_started "},
     {JOB_RUNNING, " running starting started training in_progress active initializing loading "
@@ -31,7 +31,7 @@ static const struct {
     {JOB_CANCELLED, " cancelled canceled stopped aborted interrupted killed terminated "},
 };
 
-/* JOB_LOST if the word is unknown. */
+/* The state that WORD means; JOB_LOST if the word is unknown. */
 static enum job_state state_of(const char *word)
 {
     char wanted[64];
@@ -45,7 +45,8 @@ static enum job_state state_of(const char *word)
     return JOB_LOST;
 }
 
-/* Reads ISO 8601 as Python and JavaScript write it; without an offset it is local time. */
+/* Parses a time in ISO 8601 as Python and JavaScript write it. Without an offset it is local
+ * time. */
 static bool read_iso(const char *s, double *ret)
 {
     struct tm tm = {.tm_isdst = -1}, zone = {0};
@@ -65,7 +66,7 @@ static bool read_iso(const char *s, double *ret)
     return t > 0;
 }
 
-/* Reads Unix time in ns from a number (of seconds or milliseconds) or a text; 0: missing. */
+/* Reads Unix time in ns from a number (of seconds or milliseconds) or a text; 0 if missing. */
 static uint64_t time_at(const json_t *record, const char *const *keys)
 {
     for (; *keys; keys++) {
@@ -100,7 +101,8 @@ static const char *text_of(const json_t *record, const char *const *keys)
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Returns the command as a list; a single text is split like in a shell. NULL: missing. */
+/* Returns the command as a list; a single text is split as a shell does. NULL if there is no
+ * command. */
 static json_t *command_of(const json_t *record)
 {
     json_t *command = first_of(record, KEYS("command", "cmd", "argv"));
@@ -116,7 +118,7 @@ static json_t *command_of(const json_t *record)
     return list;
 }
 
-/* Makes a request that would run the job again; NULL: the file has no command. */
+/* Makes a request that would run the job again. NULL if the file has no command. */
 static json_t *request_of(const json_t *record, const char *name)
 {
     static const char *const same[] = {"env",      "gpus",    "memory", "limit",
@@ -139,7 +141,7 @@ static json_t *request_of(const json_t *record, const char *name)
     return request;
 }
 
-/* 0, or the result of FN. */
+/* Reads one job and calls FN. Returns 0 or the result of FN. */
 static int read_record(const json_t *record, const char *key, const char *path, jobfile_fn *fn,
                        void *user, struct err *err)
 {

@@ -1,4 +1,5 @@
-/* Opens and closes the jobs; the tick every second; cancel and checkpoint requests. */
+/* Opens and closes the jobs, runs the tick every second, and handles cancel and checkpoint
+ * requests. */
 #include "server/jobs/jobs.h"
 
 #include <dirent.h>
@@ -23,14 +24,14 @@
 
 enum {
     REASON_MAX = 300,
-    TRIM_AFTER = 64, /* number of ended jobs */
-    UNSURE_S = 10,   /* time between searches for jobs of which it is unknown whether they run */
+    TRIM_AFTER = 64, /* malloc_trim is called after this many jobs have ended */
+    UNSURE_S = 10,   /* time between searches for jobs that may or may not be running */
 };
 
 /* ---- opening ---- */
 
-/* Whether the folder is empty or was used by a server before, so that it contains no other files.
- */
+/* True if the folder is empty or a server used it before, so that it contains no files of
+ * others. */
 static bool is_for_us(int fd)
 {
     bool is_empty = true, is_ours = false;
@@ -114,7 +115,7 @@ static int open_all(struct jobs *j, struct err *err)
 
 static void on_jobs_tick(void *user, uint64_t now_ns, uint64_t missed);
 
-/* The caller keeps ownership of the strings in OPTIONS. */
+/* Copies OPTIONS. The caller keeps ownership of the strings. */
 static int take_options(struct jobs *j, const struct jobs_options *options)
 {
     char cwd[4096], runs[4096];
@@ -228,8 +229,8 @@ void jobs_tick_on(struct jobs *j)
     loop_set_timer(j->tick_timer, clock_mono_ns() + NS_PER_S, NS_PER_S);
 }
 
-/* Publishes jobs with new facts, each at most once per second. True: at least one job has been
- * started. */
+/* Publishes jobs with new facts, each at most once per second. Returns true if at least one job has
+ * been started. */
 static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
 {
     bool is_any = false;
@@ -244,7 +245,7 @@ static bool publish_new_facts(struct jobs *j, uint64_t now_ns)
     return is_any;
 }
 
-/* Many short jobs fragment the heap; malloc_trim returns free memory to the system. */
+/* Returns free memory to the system with malloc_trim, because many short jobs fragment the heap. */
 static void trim(struct jobs *j, bool is_any)
 {
     if (j->ended == 0 || (is_any && j->ended < TRIM_AFTER))

@@ -17,17 +17,18 @@ struct err;
 struct jobs;
 struct loop;
 
-/* --keep: ended jobs that exceed any of these are removed, oldest first; 0: no limit. */
+/* --keep: ended jobs that exceed any of these limits are removed, oldest first. 0 means no
+ * limit. */
 struct jobs_keep {
     uint64_t age_ns, bytes;
     unsigned count;
 };
 
-/* The strings must outlive the jobs. */
+/* Options of the jobs. The strings must outlive the jobs. */
 struct jobs_options {
-    const char *state_dir; /* absolute; created with mode 0700 */
+    const char *state_dir; /* absolute path; created with mode 0700 */
     unsigned slots;
-    uint64_t memory_bytes; /* for all jobs together; 0: no limit */
+    uint64_t memory_bytes; /* memory for all jobs together; 0 means no limit */
     unsigned gpus;
     struct jobs_keep keep;
     uint64_t log_bytes;   /* maximum size of a job's log */
@@ -36,16 +37,17 @@ struct jobs_options {
     const char *job_file; /* --job-file; NULL: none */
     const char *program;
     uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
-    uint64_t
-        force_ns; /* how long after a cancel's grace period the supervisor is killed; 0: 30 s */
+    /* how long after a cancel's grace period the supervisor is killed; 0 means 30 s */
+    uint64_t force_ns;
 };
 
-/* Changes of jobs, published on the loop when they happen. */
+/* Kinds of changes of jobs, which are published from the event loop when they happen. */
 enum jobs_news_kind {
-    JOBS_NEWS_JOB,     /* DOC is the job as in the API; STATE, REASON and IS_CHANGE are set */
+    /* the job changed: DOC is the job as in the API, and STATE, REASON and IS_CHANGE are set */
+    JOBS_NEWS_JOB,
     JOBS_NEWS_REMOVED, /* no DOC */
     JOBS_NEWS_ANSWER,  /* the supervisor answered a checkpoint request; no DOC */
-    /* messages from a supervisor, with the job's id added */
+    /* the kinds from here on are messages from a supervisor, with the job's id added */
     JOBS_NEWS_SAMPLE,
     JOBS_NEWS_MARK,
     JOBS_NEWS_VERDICT,
@@ -66,46 +68,47 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
               struct err *err);
 /* Adopts the jobs that an earlier server started, then starts queued ones. */
 int jobs_start(struct jobs *jobs, struct err *err);
-void jobs_close(struct jobs *jobs); /* running jobs continue */
-/* Adds a listener, at most 8. FN NULL: removes the listener with that USER. */
+void jobs_close(struct jobs *jobs); /* closes the jobs; running ones continue */
+/* Adds a listener; at most 8 are possible. If FN is NULL, removes the listener with that USER. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
-/* Borrows REQUEST. *RET is the job as in the API, and the caller owns it. -EINVAL: the request is
- * invalid; -ENOSPC and others: it was not accepted. */
+/* Submits a job. *RET is the job as in the API, owned by the caller. Returns 0; -EINVAL if REQUEST
+ * is invalid; -ENOSPC or another -errno if it was not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* Cancels a job. -ENOENT; -EALREADY: the job has ended. A queued job is cancelled at once, or not
- * at all if that cannot be stored (-ENOSPC and others). A second cancel can shorten the grace
- * period. GRACE_NS UINT64_MAX: the default. */
+/* Cancels a job. A queued job is cancelled at once, or not at all if that cannot be stored (-ENOSPC
+ * and others). A second cancel can shorten the grace period; GRACE_NS UINT64_MAX means the default.
+ * Returns 0, -ENOENT, or -EALREADY if the job has ended. */
 int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grace_ns,
                 struct err *err);
-/* Requests a checkpoint. -ENOENT; -EALREADY: the job is not running; -ENOTCONN: its supervisor
- * cannot be reached. */
+/* Requests a checkpoint. Returns 0, -ENOENT, -EALREADY if the job is not running, or -ENOTCONN if
+ * its supervisor cannot be reached. */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
-/* The supervisor's answer. 0: it has requested the checkpoint from the job; -EINPROGRESS: no answer
- * yet; -EALREADY: refused, for the reason in ERR. */
+/* Gets the supervisor's answer. Returns 0 if it has requested the checkpoint from the job;
+ * -EINPROGRESS if there is no answer yet; -EALREADY if it refused, with the reason in ERR. */
 int jobs_checkpoint_answer(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
-/* The complete request, including the values of its environment variables. The caller owns *RET. */
+/* Gets the complete request of a job, including the values of its environment variables. The caller
+ * owns *RET. */
 int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 struct jobs_query {
-    unsigned states; /* bits of the states to list; 0: all */
+    unsigned states; /* bits of the states to list; 0 means all */
     const char *name;
     int64_t before;
     unsigned limit;
 };
 int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
-enum job_state jobs_state(struct jobs *jobs, int64_t id); /* JOB_STATES: no such job */
-/* Opens the run folder: an fd that the caller owns, or -ENOENT. Writes its absolute path to
- * ret_path. */
+enum job_state jobs_state(struct jobs *jobs, int64_t id); /* JOB_STATES if there is no such job */
+/* Opens the run folder and writes its absolute path to ret_path. Returns an fd that the caller
+ * owns, or -ENOENT. */
 int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size);
 
-/* Slots, memory and GPUs: totals, and how many of them are in use. */
+/* Slots, memory and GPUs: how many there are, and how many of them are in use. */
 json_t *jobs_room_json(const struct jobs *jobs);
 json_t *
-jobs_trouble(const struct jobs *jobs); /* present problems, such as a full disk, as messages */
-/* For metrics; the pointers are valid until control returns to the loop. */
+jobs_trouble(const struct jobs *jobs); /* messages about current problems, such as a full disk */
+/* Values for metrics. The pointers are valid until control returns to the loop. */
 struct jobs_metrics {
     uint64_t by_state[JOB_STATES];
     const struct plan_room *room;
@@ -113,7 +116,7 @@ struct jobs_metrics {
     size_t counter_count;
     struct jobs_running {
         int64_t id;
-        uint64_t started_ns; /* wall clock; 0: unknown */
+        uint64_t started_ns; /* time of the wall clock; 0 if unknown */
         const struct job_facts *facts;
     } * running;
     size_t running_count;
@@ -122,6 +125,6 @@ void jobs_metrics(struct jobs *jobs, struct jobs_metrics *ret);
 void jobs_metrics_fini(struct jobs_metrics *m);
 
 /* Imports a job file of another server ({"ID": {"status", …}} or a list). Ended and running jobs
- * become history; queued ones with a command are queued. Imports all of them or none; a file with
+ * become history; queued jobs with a command are queued. Imports all of them or none; a file with
  * the same content is imported only once. Returns the number of jobs. */
 int jobs_import(struct jobs *jobs, const char *path, struct err *err);

@@ -1,4 +1,4 @@
-/* Adoption: at its start the server finds out what became of the jobs that an earlier server
+/* Adoption: at its start the server finds out what happened to the jobs that an earlier server
  * started. */
 #include <dirent.h>
 #include <errno.h>
@@ -19,8 +19,8 @@
 
 /* ---- reading ---- */
 
-/* The request is not validated again, because it is needed even if the working folder no longer
- * exists. */
+/* Reads a stored request. It is not validated again, because it is needed even if the working
+ * folder no longer exists. */
 static void read_request(const json_t *request, struct job_spec *ret)
 {
     const json_t *after = json_object_get(request, "after");
@@ -75,7 +75,8 @@ static int adopt_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
-    if (jobs_find(reading->j, row->id)) /* the job was submitted to this server */
+    /* the job was submitted to this server, so it is already known */
+    if (jobs_find(reading->j, row->id))
         return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
     read_request(request, &spec);
@@ -103,7 +104,7 @@ static void end_found(struct jobs *j, struct job *job, const json_t *run_json, c
         jobs_end(j, job, ending);
 }
 
-/* Returns the job to the queue, unless it was cancelled. */
+/* Returns a job that was never started to the queue, unless it was cancelled. */
 static void never_started(struct jobs *j, struct job *job)
 {
     if (job->state != JOB_STARTING) {
@@ -122,7 +123,8 @@ static void adopt_one(struct jobs *j, struct job *job)
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
     int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
-    /* Unknown: the job is neither started again nor given up, but searched for later. */
+    /* If the job's fate is unknown, it is neither started again nor given up, but searched for
+     * later. */
     if (r < 0) {
         jobs_trouble_set(j, TROUBLE_START, "cannot find out whether job %lld is running: %s",
                          (long long)job->id, err.text);
@@ -145,8 +147,8 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* ---- locks of jobs that have ended ---- */
 
-/* A held lock belongs to a running job, even if the store has no row for it: the store may have
- * been moved away. The lock is kept, so that the job is found once the store is restored. */
+/* Reports locks that are held although the store has no row for them: the store may have been moved
+ * away. The locks are kept, so that the running jobs are found once the store is restored. */
 static void report_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)
@@ -186,8 +188,8 @@ void jobs_sweep_locks(struct jobs *j)
 static void adopt_all(struct jobs *j)
 {
     j->is_unsure = false;
-    for (size_t i = 0; i < j->active_count;) { /* an ended job is removed from the table, and the
-                                                  next one takes its index */
+    /* if a job has ended it is removed from the table, and the next one takes its index */
+    for (size_t i = 0; i < j->active_count;) {
         struct job *job = j->active[i];
         int64_t id = job->id;
         if (job->live && !job->live->run && !job->live->ending)
@@ -196,7 +198,7 @@ static void adopt_all(struct jobs *j)
     }
 }
 
-/* Fills the queue by id, so that jobs follow the jobs that they wait for. */
+/* Fills the queue by id, so that jobs come after the jobs that they wait for. */
 static void fill_queue(struct jobs *j)
 {
     for (size_t i = 0; i < j->active_count;) {

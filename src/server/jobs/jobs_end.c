@@ -1,4 +1,4 @@
-/* How a job ended, from its run.json to the store. The job itself may have written run.json. */
+/* Stores how a job ended, according to its run.json, which the job itself may have written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void count(struct job_ending *e, const char *key, double by)
     e->counts[e->count_count++].by = by;
 }
 
-/* Words that a job may have invented do not become counters. */
+/* Finds the counter for WORD. Words that a job may have invented do not become counters. */
 static const char *known_key(const char *const (*table)[2], size_t n, const char *word,
                              const char *other)
 {
@@ -105,7 +105,8 @@ static void count_end(struct job_ending *e, const struct job_live *live, const s
         count(e, "starts", 1);
         count(e, "start_seconds", (double)live->start_took_ns / 1e9);
     }
-    if (cpu_s > 0 && cpu_s <= job_s) { /* ebb's own CPU time, and the run time to compare it with */
+    /* ebb's own CPU time, and the run time with which it is compared */
+    if (cpu_s > 0 && cpu_s <= job_s) {
         count(e, "overhead.cpu_seconds", cpu_s);
         count(e, "overhead.job_seconds", job_s);
     }

@@ -1,5 +1,5 @@
-/* The job file for other front ends, replaced when a job has changed. A queue may have 100,000
- * jobs. So rows are printed in slices of a few milliseconds, each followed by a pause nine times as
+/* Writes the job file for other front ends whenever a job has changed. A queue may have 100,000
+ * jobs, so rows are written in slices of a few milliseconds, each followed by a pause nine times as
  * long, into a temporary file that finally replaces the job file. The file is not synced, because a
  * restarted server writes it again. */
 #include <errno.h>
@@ -27,18 +27,18 @@ enum {
     RETRY_S = 5,     /* delay after a failed write */
     SLICE_MS = 2,
     SLICE_ROWS = 64,
-    PAUSES = 9, /* length of a pause in slices: writing takes a tenth of the time */
+    PAUSES = 9, /* length of a pause in slices, so that writing takes a tenth of the time */
 };
 
 struct jobs_file {
     struct jobs *j;
     struct loop_source *timer;
-    struct buf text; /* rows of one slice */
-    /* the write in progress: */
+    struct buf text; /* the rows of one slice */
+    /* State of the write in progress: */
     int fd; /* -1: none */
     int folder;
     char temporary[NAME_MAX + 1];
-    int64_t before; /* only rows with smaller ids are left to write; 0: all rows */
+    int64_t before; /* only rows with smaller ids are left to write; 0 if all are */
     unsigned ended; /* number of ended jobs written so far */
     bool has_all_rows;
     int error;
@@ -77,7 +77,7 @@ static int file_begin(struct jobs_file *f)
     return f->fd < 0 ? f->fd : io_write_all(f->fd, "{", 1);
 }
 
-/* Removes the temporary file unless it has been renamed. */
+/* Ends the write, and removes the temporary file unless it was renamed. */
 static void file_end(struct jobs_file *f)
 {
     if (f->fd >= 0)
@@ -97,7 +97,8 @@ static void file_fail(struct jobs_file *f, int error)
                      strerror(-error));
 }
 
-/* Rows come newest first, so each job is in the file once, regardless of changes meanwhile. */
+/* Adds a row to the file. Rows come newest first, so each job is in the file once, whatever changes
+ * in the meantime. */
 static int file_add_row(void *user, const struct store_job *row)
 {
     struct jobs_file *f = user;
@@ -116,10 +117,10 @@ static int file_put_slice(struct jobs_file *f)
     struct store_filter filter = {
         .states = f->ended < ENDED_MAX ? 0 : JOB_ACTIVE, .before = f->before, .limit = SLICE_ROWS};
     struct err err;
-    f->has_all_rows = true; /* false again if another row follows */
+    f->has_all_rows = true; /* set to false again if another row follows */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
     buf_clear(&f->text);
-    jobs_plan(f->j); /* file_add_row must not call the store */
+    jobs_plan(f->j); /* called here, because file_add_row must not call the store */
     int r = store_list(f->j->store, &filter, file_add_row, f, &err);
     if (r == 0)
         r = f->error < 0 ? f->error : f->text.failed ? -ENOMEM : 0;
@@ -162,7 +163,7 @@ void jobs_file_check(struct jobs *j, uint64_t now_ns)
         j->is_file_due = false;
     if (!j->is_file_due || f->fd >= 0 || now_ns < f->next_ns)
         return;
-    j->is_file_due = false; /* later changes go into the next file */
+    j->is_file_due = false; /* later changes will be written to the next file */
     int r = file_begin(f);
     if (r < 0)
         file_fail(f, r);

@@ -38,7 +38,7 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
     job->live->is_cancelled = true;
     if (is_first)
         jobs_change(j, job, JOB_STOPPING, reason);
-    if (job->live->run) /* the executor repeats a cancel that cannot be sent now */
+    if (job->live->run) /* if the cancel cannot be sent now, the executor repeats it */
         executor_cancel(job->live->run, job->live->reason, grace_ns);
 }
 
@@ -54,7 +54,7 @@ static void raise_peak(struct job_facts *f, uint64_t bytes)
 static void take_verdict(struct jobs *j, struct job *job, const struct job_verdict *verdict)
 {
     struct job_facts *f = &job->live->facts;
-    if (!verdict->verdict[0]) /* no verdict yet */
+    if (!verdict->verdict[0]) /* an empty word means that there is no verdict yet */
         return;
     bool is_change = strcmp(f->verdict.verdict, verdict->verdict) != 0;
     f->has_verdict = true;
@@ -196,7 +196,7 @@ static void on_news(void *user, int64_t id, json_t *doc)
 
 /* ---- end ---- */
 
-/* On a full disk no run folder can be created, which is not the job's fault. */
+/* True if the disk is full. Then no run folder can be created, which is not the job's fault. */
 static bool is_disk_full(const struct jobs *j)
 {
     struct statvfs fs;

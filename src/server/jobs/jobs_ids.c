@@ -1,5 +1,5 @@
-/* Ids are never reused, not even if jobs.db was moved away or replaced by an older copy:
- * STATE/last-id contains the largest id so far. */
+/* Ensures that ids are never reused, not even if jobs.db was moved away or replaced by an older
+ * copy: STATE/last-id contains the largest id so far. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,10 @@
 #include "server/jobs/jobs_queue.h"
 
 static const char mark_name[] = "last-id";
-static const int64_t id_max = INT64_C(1) << 52; /* a file with a larger id is damaged */
+/* if last-id contains a larger number, the file is damaged */
+static const int64_t id_max = INT64_C(1) << 52;
 
-/* ---- without last-id: the ids of run folders and locks ---- */
+/* ---- if last-id is missing: the ids of run folders and locks ---- */
 
 static void raise_to(int64_t *max, const char *digits, size_t len)
 {
@@ -27,7 +28,8 @@ static void raise_to(int64_t *max, const char *digits, size_t len)
         *max = id;
 }
 
-/* A run folder contains run.json; other folders with such a name are a user's own. */
+/* True if NAME is a run folder, which contains run.json; other folders with such a name belong to
+ * the user. */
 static bool is_run_folder(int runs_fd, const char *name)
 {
     char path[NAME_MAX + 16];
@@ -75,8 +77,8 @@ int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
     return jobs_ids_note(j, store_next_id(j->store) - 1, err);
 }
 
-/* The file is not synced: it is needed only if the machine crashes and the store is lost as well.
- */
+/* Writes last-id. The file is not synced: it is needed only if the machine crashes and the store is
+ * lost as well. */
 int jobs_ids_note(struct jobs *j, int64_t id, struct err *err)
 {
     char text[32];

@@ -1,4 +1,4 @@
-/* Imports another server's job file: in one commit, and only once. */
+/* Imports another server's job file in one commit, and only once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +29,8 @@ static int import_row(struct jobs *j, struct store_job *row, const json_t *reque
     return r;
 }
 
-/* A job that had not ended is stored as lost, because this server has not run it. */
+/* Stores a job of the other server. One that had not ended is stored as lost, because this server
+ * has not run it. */
 static int take_history(struct jobs *j, const struct jobfile_entry *e, struct err *err)
 {
     struct store_job row = {.state = job_state_is_final(e->state) ? e->state : JOB_LOST,
@@ -43,14 +44,14 @@ static int take_history(struct jobs *j, const struct jobfile_entry *e, struct er
     return import_row(j, &row, e->request, err);
 }
 
-/* -EINVAL: the job cannot run here. */
+/* Queues a job of the other server. Returns -EINVAL if the job cannot run here. */
 static int take_queued(struct jobs *j, const json_t *request, struct err *err)
 {
     struct job_spec spec = {0};
     int r = job_spec_read(request, j->cwd, &spec, err);
     if (r < 0)
         return r;
-    /* ids in "after" are those of the other server */
+    /* removed, because ids in "after" are those of the other server */
     json_object_set_new(spec.doc, "after", json_array());
     struct store_job row = {.state = JOB_QUEUED,
                             .name = spec.name,
@@ -78,7 +79,8 @@ static int take_entry(void *user, const struct jobfile_entry *e, struct err *err
     return r;
 }
 
-/* A restart with the same --import must not run the jobs again. */
+/* Imports a file unless it was imported before: a restart with the same --import must not run the
+ * jobs again. */
 static int import_once(struct importing *to, const char *path, const struct buf *text,
                        struct err *err)
 {

@@ -1,5 +1,5 @@
-/* Jobs as in the API: rows of the store; for jobs that have not ended, with newer values from
- * memory. */
+/* Converts jobs to JSON as in the API: rows of the store and, for jobs that have not ended, newer
+ * values from memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 enum {
     LIST_MAX = 500,
     LIST_DEFAULT = 100,
-    LIST_BYTES_MAX = 1 << 20, /* total size of requests and ends in a list: 500 of the largest would
-                                 stall the loop */
+    /* maximum total size of requests and ends in a list, because 500 of the largest would stall the
+     * loop */
+    LIST_BYTES_MAX = 1 << 20,
 };
 
 /* ---- one job ---- */
@@ -25,7 +26,8 @@ static json_t *time_json(uint64_t wall_ns)
     return wall_ns ? json_seconds(wall_ns) : json_null();
 }
 
-/* Values may be secret, so readers get only the names. */
+/* Lists the names of environment variables. Their values may be secret, so readers do not receive
+ * them. */
 static json_t *names_json(json_t *env)
 {
     json_t *names = json_array(), *value;
@@ -150,7 +152,7 @@ json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct 
     return doc;
 }
 
-/* A job that has been started needs nothing from the store. */
+/* Converts a job. If it has been started, nothing is needed from the store. */
 json_t *jobs_job_json(struct jobs *j, const struct job *job)
 {
     struct store_job row;
@@ -213,7 +215,7 @@ struct listing {
     bool is_more;
 };
 
-/* Size of those texts of a row whose length a client or a job chooses. */
+/* Size of those texts of a row whose length a client or a job can choose. */
 static size_t row_bytes(const struct store_job *row)
 {
     return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
@@ -240,7 +242,7 @@ int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, stru
                                   .name = query->name,
                                   .before = query->before,
                                   .limit = l.limit + 1};
-    jobs_plan(j); /* list_row must not call the store */
+    jobs_plan(j); /* called here, because list_row must not call the store */
     int r = store_list(j->store, &filter, list_row, &l, err);
     if (r < 0) {
         json_decref(l.list);

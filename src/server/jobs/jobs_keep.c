@@ -22,10 +22,10 @@ enum {
     IDLE_S = 60,    /* time between checks while no job ends */
     WAKE_MS = 500,  /* delay from the end of a job to the next check */
     BUSY_MS = 20,   /* time between checks of the cleaner's thread */
-    MEASURE_S = 10, /* minimum time between measurements */
-    ROWS = 32,      /* rows that are compared by age at a time */
+    MEASURE_S = 10, /* minimum time between two measurements */
+    ROWS = 32,      /* number of rows that are compared by age at a time */
     RETRY_S = 3600, /* time between attempts to remove the rest of the trash */
-    AGE_S = 600,    /* how often the store's age is stored */
+    AGE_S = 600,    /* how often the store's age is written to the store */
 };
 
 struct jobs_keeper {
@@ -35,11 +35,12 @@ struct jobs_keeper {
     uint64_t bytes; /* size of all run folders when last measured, minus those removed since */
     uint64_t measured_ns, due_ns, cleaned_ns;
     bool has_trash;
-    bool is_measured, is_changed; /* is_changed: a job has ended since the last measurement */
+    /* is_changed means that a job has ended since the last measurement */
+    bool is_measured, is_changed;
     size_t folder_cap;
 };
 
-static const char age_key[] = "age_s"; /* name of a counter in the store */
+static const char age_key[] = "age_s"; /* name of the counter in the store that has its age */
 
 /* ---- the store's age ---- */
 
@@ -116,8 +117,8 @@ static void take_measurement(struct jobs_keeper *k)
 /* ---- choosing the next job to remove ---- */
 
 struct choice {
-    uint64_t aged_ns; /* minimum age; 0: any */
-    int64_t id;       /* 0: no job found */
+    uint64_t aged_ns; /* minimum age; 0 means any */
+    int64_t id;       /* id of the job to remove; 0 if there is none */
     char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
     const struct jobs *j;
 };
@@ -127,7 +128,7 @@ static int choose(void *user, const struct store_job *row)
     struct choice *c = user;
     if (c->aged_ns && jobs_age_ns(c->j) < row->ended_age_ns + c->aged_ns)
         return 0;
-    if (jobs_find(c->j, row->id)) /* the end of that job has not been published yet */
+    if (jobs_find(c->j, row->id)) /* the end of that job was not published yet */
         return 0;
     c->id = row->id;
     snprintf(c->folder, sizeof c->folder, "%s", row->run_dir ? row->run_dir : "");
@@ -142,7 +143,7 @@ static void choose_oldest(struct jobs *j, uint64_t aged_ns, struct choice *ret)
     store_list(j->store, &filter, choose, ret, NULL);
 }
 
-/* The job to remove next; id 0: none. */
+/* Finds the job to remove next. Its id is 0 if there is none. */
 static void choose_next(struct jobs_keeper *k, struct choice *ret)
 {
     struct jobs *j = k->j;
@@ -161,8 +162,8 @@ static void choose_next(struct jobs_keeper *k, struct choice *ret)
 
 /* ---- removing ---- */
 
-/* 1: the folder is the job's; 0: there is no folder, or it is not the job's; -errno. If a folder
- * was never signed, its name is not sufficient. */
+/* Checks whether the folder may be removed. Returns 1 if it is the job's; 0 if there is no folder,
+ * or it is not the job's; or -errno. If a folder was never signed, its name is not sufficient. */
 static int is_removable(const struct jobs *j, const struct choice *c)
 {
     struct stat st;
@@ -178,8 +179,8 @@ static int is_removable(const struct jobs *j, const struct choice *c)
     return is_run;
 }
 
-/* Removes the folder first: a row without a folder is removed after the next start, but a folder
- * without a row never would be. */
+/* Removes a job, its folder first: a row without a folder is removed after the next start, but a
+ * folder without a row would never be. */
 static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err *err)
 {
     int r = is_removable(k->j, c);
@@ -199,7 +200,7 @@ static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err 
     return 0;
 }
 
-/* 1: there is more to do; 0: not now; -errno. */
+/* Removes some jobs. Returns 1 if there is more to do, 0 if not, or -errno. */
 static int keep_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
 {
     struct choice choice;
@@ -246,7 +247,7 @@ static void on_keep_timer(void *user, uint64_t now_ns, uint64_t missed)
     if (r == 0 && k->j->trouble[TROUBLE_STRAYS][0])
         jobs_sweep_locks(k->j);
     uint64_t nap_ns = IDLE_S * NS_PER_S;
-    if (r > 0) /* even with much to do, the loop has other sources to serve */
+    if (r > 0) /* even if there is much to do, the loop has to serve other sources */
         nap_ns = (k->cleaner.is_running ? BUSY_MS : 1) * NS_PER_MS;
     else if (r == 0 && k->j->options.keep.bytes && k->is_changed)
         nap_ns = MEASURE_S * NS_PER_S;
@@ -260,7 +261,7 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
         return err_set(err, -ENOMEM, "out of memory");
     k->j = j;
     k->cleaner.trash_fd = -1;
-    k->has_trash = k->is_changed = true; /* an earlier server may have left trash */
+    k->has_trash = k->is_changed = true; /* an earlier server may have left trash behind */
     k->due_ns = UINT64_MAX / 2;
     int r = read_age(j, err);
     if (r == 0) {

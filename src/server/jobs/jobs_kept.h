@@ -1,4 +1,4 @@
-/* Ends of jobs, retention, and the job file. Only for the files of the jobs. */
+/* Ends of jobs, retention, and the job file. Used only by the files of the jobs. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -10,7 +10,7 @@ struct job_ending {
     enum job_state state;
     char reason[JOBS_SENTENCE_MAX];
     uint64_t duration_ns; /* 0: unknown */
-    uint64_t peak_bytes;  /* memory to reserve for the next run; 0: unknown */
+    uint64_t peak_bytes;  /* memory to reserve for the next run; 0 if unknown */
     struct job_facts facts;
     json_t *end; /* the facts as JSON, for the store */
     struct {
@@ -19,7 +19,8 @@ struct job_ending {
     } counts[ENDING_COUNTS];
     size_t count_count;
 };
-/* RUN_JSON and NO_START are arguments of executor_callbacks.over. NULL: out of memory. */
+/* Collects the facts of an ended job. RUN_JSON and NO_START are arguments of
+ * executor_callbacks.over. Returns NULL if out of memory. */
 struct job_ending *job_ending_new(const struct job_live *live, const json_t *run_json,
                                   const char *no_start);
 void job_ending_free(struct job_ending *e);
@@ -28,9 +29,9 @@ void job_ending_free(struct job_ending *e);
 
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err);
 void jobs_keeper_free(struct jobs_keeper *k);
-void jobs_keeper_wake(struct jobs_keeper *k); /* to be called when a job has ended */
-/* How long servers have run with this store in total. Ended jobs age by this instead of the wall
- * clock: a clock set a year ahead would remove them all. */
+void jobs_keeper_wake(struct jobs_keeper *k); /* call this when a job has ended */
+/* How long servers have run with this store in total. Ended jobs age by this time and not by the
+ * wall clock: if the clock were set a year ahead, all of them would be removed. */
 uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file ---- */

@@ -1,5 +1,5 @@
-/* Shared by the files of the jobs. A job whose end is stored takes no memory: it is a row in the
- * store and a folder. */
+/* Shared by the files of the jobs. A job whose end is stored takes no memory: it is only a row in
+ * the store and a folder. */
 #pragma once
 
 #include <jansson.h>
@@ -26,28 +26,28 @@ enum {
 
 enum job_checkpoint { CHECKPOINT_UNANSWERED = 0, CHECKPOINT_UNDER_WAY, CHECKPOINT_REFUSED };
 
-/* Present once the job has been started. */
+/* The state of a job that has been started. */
 struct job_live {
-    struct executor_run *run; /* NULL: the job has ended */
+    struct executor_run *run; /* NULL after the job has ended */
     json_t *request;
     char folder[JOB_FOLDER_MAX];
-    char folder_id[JOB_FOLDER_ID_SIZE]; /* signature of the folder; "": created by an ebb that did
-                                           not sign */
+    /* signature of the folder; "" if an ebb that did not sign created it */
+    char folder_id[JOB_FOLDER_ID_SIZE];
     uint64_t gpus;
-    uint64_t started_ns;                /* wall clock; 0: not yet started */
-    uint64_t spawned_ns, start_took_ns; /* monotonic clock; 0: unknown */
+    uint64_t started_ns;                /* time of the wall clock; 0 if not started yet */
+    uint64_t spawned_ns, start_took_ns; /* times of the monotonic clock; 0 if unknown */
     char reason[JOBS_SENTENCE_MAX];
     bool is_alone;     /* no other job ran at the same time */
-    bool is_cancelled; /* cancelled by request */
+    bool is_cancelled; /* the job was cancelled by request */
     unsigned changes;  /* number of state changes that the supervisor has reported */
-    /* reported by the supervisor: */
+    /* Values that the supervisor reported: */
     struct job_facts facts;
     enum job_checkpoint checkpoint; /* answer to the newest checkpoint request */
     char checkpoint_error[FACTS_TEXT];
-    struct series spark;       /* series of its memory */
-    uint64_t published_ns;     /* when it was last published */
-    bool has_news;             /* facts have changed since published_ns */
-    struct job_ending *ending; /* the end, while it is not stored yet */
+    struct series spark;       /* series of the job's memory */
+    uint64_t published_ns;     /* when the job was last published */
+    bool has_news;             /* the facts have changed since published_ns */
+    struct job_ending *ending; /* the end of the job, while it is not stored yet */
 };
 
 /* A job that has not ended, or whose end is not stored yet. */
@@ -59,16 +59,16 @@ struct job {
     uint64_t memory_bytes;
     const char *memory_from; /* "declared", "limit", "learned" or NULL */
     char *name;
-    int64_t rerun_of; /* 0: not a rerun */
+    int64_t rerun_of; /* id of the job that this one repeats; 0 if it is not a rerun */
     uint64_t submitted_ns;
-    int64_t *after; /* ids of the jobs that it still waits for */
+    int64_t *after; /* ids of the jobs for which this one still waits */
     size_t after_count;
     struct plan_verdict verdict;
     enum plan_why published_why;
-    uint64_t changed_ns; /* wall clock of the latest change */
+    uint64_t changed_ns; /* time of the latest change, by the wall clock */
     /* Both clocks when this server first saw the job. Later times of the job are computed from
-     * these. If the wall clock is set meanwhile, a job would otherwise seem to run for years, or to
-     * end before it started. */
+     * them: if the wall clock is set in the meantime, a job would otherwise seem to run for years,
+     * or to end before it started. */
     uint64_t wall_ns, boot_ns;
     bool is_dirty;         /* the latest change is not on disk yet */
     bool has_room;         /* the job occupies a slot, memory and GPUs */
@@ -95,39 +95,41 @@ struct jobs {
     char *runs_path, *cwd;
     int runs_fd, locks_fd, ids_fd;
     struct store *store;
-    /* the store's age when this server started, and the time of that */
+    /* age of the store when this server started, and the time of that start */
     uint64_t age_ns, age_boot_ns;
-    uint64_t age_kept_ns; /* the age stored on disk */
+    uint64_t age_kept_ns; /* age of the store as written on disk */
     struct executor executor;
 
-    struct job **active; /* sorted by id */
+    struct job **active; /* jobs that have not ended, sorted by id */
     size_t active_count, active_cap;
-    struct job **queue; /* sorted by priority, then id */
+    struct job **queue; /* queued jobs, sorted by priority, then id */
     size_t queue_count, queue_cap;
     struct plan_room room;
     bool is_planned; /* every queued job has an up-to-date reason for waiting */
     bool is_started; /* jobs_start was called */
 
-    struct loop_source *kick_timer; /* for the next check of the queue */
-    struct loop_source *tick_timer; /* runs every second while there is work */
+    struct loop_source *kick_timer; /* timer for the next check of the queue */
+    struct loop_source *tick_timer; /* timer that fires every second while there is work */
     bool is_ticking;
-    uint64_t hold_ns, hold_wait_ns; /* no job is started before hold_ns; monotonic clock */
+    /* no job is started before hold_ns, a time of the monotonic clock */
+    uint64_t hold_ns, hold_wait_ns;
 
     struct jobs_listener listener[JOBS_LISTENERS];
     char trouble[TROUBLES][JOBS_SENTENCE_MAX];
 
     struct jobs_keeper *keeper;
     struct jobs_file *file; /* NULL: no --job-file */
-    bool is_file_due;       /* a job has changed since the last write began */
-    bool is_unsettled;      /* a job has ended: queued jobs may have waited for it */
-    bool is_unsure;         /* for some jobs it is unknown whether they still run */
+    bool is_file_due;       /* a job has changed since the last write of the job file began */
+    bool is_unsettled;      /* a job has ended for which queued jobs may have waited */
+    bool is_unsure;         /* it is unknown whether some jobs still run */
     uint64_t unsure_ns;
-    unsigned ended; /* number of ended jobs since the last malloc_trim */
+    unsigned ended; /* number of jobs that ended since the last malloc_trim */
 };
 
 /* ---- jobs_table.c: jobs that have not ended ---- */
 
-struct job *jobs_find(const struct jobs *j, int64_t id); /* NULL: no such job, or it has ended */
+/* NULL if there is no such job, or it has ended */
+struct job *jobs_find(const struct jobs *j, int64_t id);
 int jobs_insert(struct jobs *j, struct job *job);
 void jobs_delete(struct jobs *j, struct job *job);
 int jobs_enqueue(struct jobs *j, struct job *job);
@@ -138,9 +140,10 @@ struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live);
 bool job_has_folder(const struct jobs *j, const struct job *job);
-/* Opens the run folder if it is signed with FOLDER_ID: an fd; -ENOENT; or -errno: unknown. */
+/* Opens the run folder if it is signed with FOLDER_ID. Returns an fd, -ENOENT, or -errno if that is
+ * unknown. */
 int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);
-void job_unlive(struct job *job); /* undoes job_live_new: the job was not started */
+void job_unlive(struct job *job); /* undoes job_live_new, because the job was not started */
 void job_free(struct job *job);
 /* Occupies or frees the job's slot, memory and GPUs. */
 void jobs_occupy(struct jobs *j, struct job *job);
@@ -148,6 +151,6 @@ void jobs_vacate(struct jobs *j, struct job *job);
 
 /* ---- jobs_json.c ---- */
 
-/* ROW and JOB describe the same job; JOB may be NULL. */
+/* Converts a row to JSON. JOB is the same job in memory, or NULL. */
 json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct job *job);
-json_t *jobs_job_json(struct jobs *j, const struct job *job); /* NULL: the store cannot be read */
+json_t *jobs_job_json(struct jobs *j, const struct job *job); /* NULL if the store cannot be read */

@@ -15,7 +15,7 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    BURST = 8, /* jobs started in one round of the loop */
+    BURST = 8, /* maximum number of jobs started in one round of the loop */
     NEXT = 20, /* number of jobs at the head of the queue whose reason for waiting is published */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
@@ -28,7 +28,7 @@ void jobs_kick(struct jobs *j)
         loop_set_timer(j->kick_timer, now_ns > j->hold_ns ? now_ns : j->hold_ns, 0);
 }
 
-/* A start failed for a temporary reason: waits before the next one, twice as long each time. */
+/* Delays the next start after one has failed for a temporary reason, twice as long each time. */
 static void hold(struct jobs *j)
 {
     uint64_t wait_ns = j->hold_wait_ns ? j->hold_wait_ns * 2 : HOLD_FIRST_MS * NS_PER_MS;
@@ -44,7 +44,7 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
     uint64_t all = j->room.memory_bytes;
     bool is_guess = job->memory_from && strcmp(job->memory_from, "learned") == 0;
     return (struct plan_job){
-        /* a learned size is a guess, and must not keep the job from ever starting */
+        /* a learned size is a guess, and must not prevent the job from ever starting */
         .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
         .gpus = job->gpus_wanted,
         .waits = job->after_count > 0};
@@ -100,7 +100,7 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
                           err);
 }
 
-/* Whether a retry would not help. The last two errors mean that another file is in the place of the
+/* True if a retry would not help. The last two errors mean that another file is in the place of the
  * job's lock, which must not delay other jobs. */
 static bool is_hopeless(int r)
 {
@@ -140,7 +140,7 @@ void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
     }
 }
 
-/* Reads the request from the store. */
+/* Reads a job's request from the store. */
 static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret, struct err *err)
 {
     struct store_job row;
@@ -155,7 +155,7 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
     return r;
 }
 
-/* Moves JOB from the queue to `starting`, on disk. False: it stays queued. */
+/* Moves JOB from the queue to `starting`, on disk. Returns false if it stays queued. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(json_incref(spec->doc));
@@ -187,7 +187,7 @@ static void start_one(struct jobs *j, struct job *job)
     struct job_spec spec = {0};
     struct err why, err;
     int r = read_spec(j, job, &spec, &why);
-    if (r == -EINVAL) /* for example, its working folder was removed */
+    if (r == -EINVAL) /* for example, if its working folder was removed */
         r = jobs_end_queued(j, job, JOB_FAILED, why.text, &err);
     else if (r == 0 && take_from_queue(j, job, &spec))
         jobs_launch(j, job, &spec);
@@ -196,8 +196,8 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
-/* Publishes what the first jobs of the queue wait for. Not all of them, because a queue of
- * thousands would be published whenever a job ends. */
+/* Publishes what the first jobs of the queue wait for. Publishing all of them would mean thousands
+ * of messages whenever a job ends. */
 static void publish_waits(struct jobs *j)
 {
     jobs_plan(j);
@@ -210,7 +210,7 @@ static void publish_waits(struct jobs *j)
     }
 }
 
-/* True: more jobs may be able to start. */
+/* Starts queued jobs. Returns true if more jobs may be able to start. */
 static bool start_some(struct jobs *j, uint64_t now_ns)
 {
     for (int i = 0; i < BURST; i++) {
@@ -249,12 +249,12 @@ void jobs_relearn(struct jobs *j, const char *name)
             set_learned(j, j->queue[i], bytes);
 }
 
-/* ---- jobs that wait for others: they start once those have succeeded, and are cancelled if one
- * has not ---- */
+/* ---- jobs that wait for other jobs ----
+ * They start once those have succeeded, and are cancelled if one has not. */
 
-enum {
-    CANCELS = 16
-}; /* cancelled at a time, because each is a commit and a chain may have thousands of jobs */
+/* Maximum number of jobs cancelled at a time, because each cancel is a commit and a chain may have
+ * thousands of jobs. */
+enum { CANCELS = 16 };
 
 static int cancel_after(struct jobs *j, struct job *job, int64_t id, enum job_state state)
 {
@@ -285,8 +285,8 @@ int jobs_settle(struct jobs *j, struct job *job)
     return 0;
 }
 
-/* True: there is more to do at once. Changes that could not be stored are tried again in a second.
- */
+/* Checks jobs that wait for others. Returns true if there is more to do at once. Changes that could
+ * not be stored are tried again in a second. */
 static bool settle_queue(struct jobs *j)
 {
     int cancels = 0, r = 0;

@@ -1,4 +1,4 @@
-/* Ids, the queue, messages from supervisors, and adoption. Only for the files of the jobs. */
+/* Ids, the queue, messages from supervisors, and adoption. Used only by the files of the jobs. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -6,7 +6,7 @@
 /* ---- jobs_ids.c: ids are never reused ---- */
 
 int jobs_ids_open(struct jobs *j, int state_fd, struct err *err);
-/* To be called before the commit that uses ID. */
+/* Call this before the commit that uses ID. */
 int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 
 /* ---- jobs_queue.c ---- */
@@ -14,30 +14,31 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 void jobs_kick(struct jobs *j);         /* checks the queue in the next round of the loop */
 void jobs_plan(struct jobs *j);         /* updates what each queued job waits for */
 void jobs_start_queued(struct jobs *j); /* starts queued jobs, a few at a time */
-/* Returns JOB to the queue: it could not be started for a temporary reason. */
+/* Returns JOB to the queue because it could not be started for a temporary reason. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
 /* Sets the memory to reserve from earlier runs, unless the request declares it. */
 void jobs_learn_memory(struct jobs *j, struct job *job);
-void jobs_relearn(struct jobs *j, const char *name); /* does so for queued jobs called NAME */
+/* calls jobs_learn_memory for queued jobs called NAME */
+void jobs_relearn(struct jobs *j, const char *name);
 void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t size);
 
-/* To be called for a job that was just submitted and queued. True: it is the next to start, and its
- * state is `starting`; once that is on disk, jobs_launch starts it. */
+/* Call this for a job that was just submitted and queued. Returns true if it is the next to start,
+ * with state `starting`; once that is on disk, jobs_launch starts it. */
 bool jobs_take_new(struct jobs *j, struct job *job, const struct job_spec *spec);
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
-/* Checks the jobs that JOB waits for. 0; 1: JOB was cancelled and freed; -errno. */
+/* Checks the jobs for which JOB waits. Returns 0, 1 if JOB was cancelled and freed, or -errno. */
 int jobs_settle(struct jobs *j, struct job *job);
 
 /* ---- jobs_follow.c: callbacks of the executor ---- */
 
-extern const struct executor_callbacks jobs_callbacks; /* USER is not set */
+extern const struct executor_callbacks jobs_callbacks; /* the member USER is not set */
 /* Cancels a job that has been started. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
 
 /* ---- jobs_adopt.c ---- */
 
 int jobs_adopt(struct jobs *j, struct err *err);
-/* searches again for jobs of which it is unknown whether they run */
+/* searches again for jobs that may or may not be running */
 void jobs_adopt_again(struct jobs *j);
 void jobs_sweep_locks(struct jobs *j); /* removes locks of ended jobs */

@@ -1,4 +1,4 @@
-/* State changes: made in memory at once, stored as soon as possible, and published. */
+/* State changes of jobs: made in memory at once, stored as soon as possible, and published. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    /* number of changes reported by a supervisor that are each stored; later ones … */
+    /* so many changes reported by a supervisor are each stored; later ones … */
     SOFT_EACH = 100,
-    SOFT_MAX = 1000,  /* … are stored at most once per second, and from here on not at all */
-    PUBLISH_MS = 100, /* minimum time between verdicts that are published at once */
+    SOFT_MAX = 1000,  /* … are stored at most once per second, and after this many not at all */
+    PUBLISH_MS = 100, /* minimum time between two verdicts that are published at once */
 };
 
 /* ---- problems to report ---- */
@@ -111,7 +111,7 @@ uint64_t job_now_ns(const struct job *job)
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
-/* Stored with a cancelled job. Otherwise its end would look like a failure after a restart. */
+/* Stored with a cancelled job, whose end would otherwise look like a failure after a restart. */
 static const char asked_mark[] = "{\"asked\":true}";
 
 static int write_change(struct jobs *j, struct job *job, struct err *err)
@@ -133,7 +133,7 @@ static int write_change(struct jobs *j, struct job *job, struct err *err)
     return store_change(j->store, job->id, &change, err);
 }
 
-static bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB was freed */
+static bool jobs_write_end(struct jobs *j, struct job *job); /* returns true if JOB was freed */
 
 static bool write_down(struct jobs *j, struct job *job)
 {
@@ -239,7 +239,7 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
 }
 
-/* Jobs that fail before they create their run folder have none. */
+/* True if the job has a run folder. Jobs that fail before they create it have none. */
 bool job_has_folder(const struct jobs *j, const struct job *job)
 {
     AUTO_CLOSE int fd = jobs_open_folder(j, job->live->folder, job->live->folder_id);
@@ -300,7 +300,7 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     live->run = NULL;
     set_state(j, job, ending->state, ending->reason);
     live->ending = ending;
-    /* Computed from the monotonic duration, if that is known, because the wall clock may have been
+    /* Computed from the monotonic duration if that is known, because the wall clock may have been
      * set. */
     if (ending->duration_ns && live->started_ns) {
         uint64_t at_ns = live->started_ns + ending->duration_ns;
@@ -309,7 +309,7 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     jobs_vacate(j, job);
     j->is_file_due = true;
     jobs_tick_on(j);
-    /* The end is published once it is on disk; JOB may have been freed by then, so its texts are
+    /* The end is published once it is on disk. JOB may have been freed by then, so its texts are
      * copied. */
     char reason[JOBS_SENTENCE_MAX];
     json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
@@ -330,7 +330,7 @@ bool jobs_sync_all(struct jobs *j)
 {
     bool is_left = false;
     for (size_t i = j->active_count; i > 0; i--) {
-        if (i > j->active_count) /* storing an end may remove several jobs */
+        if (i > j->active_count) /* storing an end may remove several jobs from the table */
             continue;
         struct job *job = j->active[i - 1];
         if (job->is_dirty && !write_down(j, job)) {

@@ -1,4 +1,4 @@
-/* State changes of jobs: stored and published. Only for the files of the jobs. */
+/* State changes of jobs, which are stored and published. Used only by the files of the jobs. */
 #pragma once
 
 #include "server/jobs/jobs_private.h"
@@ -6,26 +6,27 @@
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
-/* The wall clock when this server first saw JOB plus the time since then; never earlier than the
- * job's last change. */
+/* The current time for JOB: the wall clock when this server first saw it plus the time since then,
+ * but never earlier than the job's last change. */
 uint64_t job_now_ns(const struct job *job);
 /* Changes the state in memory, and on disk now or as soon as possible. REASON may be NULL. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
-/* Changes the state only if the change can be stored. False: nothing has changed. Does not publish.
- */
+/* Changes the state if the change can be stored, without publishing it. Returns false if nothing
+ * has changed. */
 bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state);
-/* For states that a supervisor reports: they are on disk within about a second. */
+/* Changes to a state that a supervisor reports. The change is on disk within about a second. */
 void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason);
-/* Ends a job that was never started, if the end can be stored: 0, and JOB is freed; or -errno. */
+/* Ends a job that was never started, if the end can be stored. Returns 0, with JOB freed, or
+ * -errno. */
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
                     struct err *err);
-/* To be called when JOB has ended. Takes ownership of ENDING. Frees JOB once the end is stored. */
+/* Call this when JOB has ended. Takes ownership of ENDING. Frees JOB once the end is stored. */
 void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending);
-/* Stores changes that are not on disk yet. True: some still are not. */
+/* Stores changes that are not on disk yet. Returns true if some still are not. */
 bool jobs_sync_all(struct jobs *j);
 void jobs_publish_job(struct jobs *j, struct job *job, bool is_change);
 void jobs_publish_removed(struct jobs *j, int64_t id);
-/* Publishes a message from a supervisor; DOC is borrowed. */
+/* Publishes a message from a supervisor. MESSAGE stays the caller's. */
 void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
 /* Publishes JOB now or, if it was published just before, within a second. */
 void jobs_publish_verdict(struct jobs *j, struct job *job);

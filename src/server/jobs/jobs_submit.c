@@ -1,4 +1,4 @@
-/* Submission of a job: checks, stores and queues it, and starts it if it can start at once. */
+/* Submits a job: checks, stores and queues it, and starts it if it can start at once. */
 #include "server/jobs/jobs_private.h"
 #include "server/jobs/jobs_queue.h"
 #include "server/jobs/jobs_state.h"
@@ -45,8 +45,8 @@ static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_i
     return r;
 }
 
-/* Stores and queues JOB and, if it can start at once, takes it from the queue again: one commit for
- * all of it. */
+/* Stores and queues JOB and, if it can start at once, takes it from the queue again, all in one
+ * commit. */
 static int accept_job(struct jobs *j, struct job *job, struct store_job *row,
                       const struct job_spec *spec, bool *ret_taken, struct err *err)
 {
@@ -129,7 +129,7 @@ int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
         json_decref(request);
         return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
     }
-    /* the jobs that the first run waited for have ended */
+    /* removed, because the jobs for which the first run waited have ended */
     json_object_set_new(request, "after", json_array());
     r = submit(j, request, id, ret, err);
     json_decref(request);

@@ -1,4 +1,4 @@
-/* The jobs that have not ended: by id, and in the order of the queue. */
+/* The table of jobs that have not ended, by id and in the order of the queue. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "server/jobs/jobs_kept.h"
 #include "server/jobs/jobs_private.h"
 
-/* The index of the first entry of V that does not precede JOB. */
+/* The index of the first entry of V that does not come before JOB. */
 static size_t job_place(struct job *const *v, size_t count, const struct job *job,
                         bool (*comes_before)(const struct job *a, const struct job *b))
 {
@@ -51,7 +51,7 @@ static void take_out_job(struct job ***v, size_t *count, size_t *cap, size_t at)
 {
     --*count;
     memmove(*v + at, *v + at + 1, (*count - at) * sizeof(struct job *));
-    if (*cap > 64 && *count < *cap / 4) { /* frees memory of a queue that was once long */
+    if (*cap > 64 && *count < *cap / 4) { /* frees the memory of a queue that was once long */
         struct job **less = realloc(*v, *cap / 2 * sizeof(struct job *));
         if (less) {
             *v = less;
@@ -157,7 +157,8 @@ struct job_live *job_live_new(json_t *request)
     return live;
 }
 
-/* If the name is in use, for example by a user's own folder, part of the signature is appended. */
+/* Chooses the folder's name. If it is in use, for example by a folder of the user, part of the
+ * signature is appended. */
 int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live)
 {
     struct stat st;
@@ -216,7 +217,7 @@ void jobs_occupy(struct jobs *j, struct job *job)
     j->is_planned = false;
     if (room->slots_used == 1)
         return;
-    for (size_t i = 0; i < j->active_count; i++) /* these jobs now share the machine */
+    for (size_t i = 0; i < j->active_count; i++) /* from now on these jobs share the machine */
         if (j->active[i]->has_room)
             j->active[i]->live->is_alone = false;
     job->live->is_alone = false;

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* Resources that are left: free now, or free and not reserved by earlier jobs. */
+/* Resources that are left: those free now, or those free and not reserved by earlier jobs. */
 struct left {
     unsigned slots, gpus;
     uint64_t memory;
@@ -89,8 +89,8 @@ void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t
             take_room(&kept, job, true);
             continue;
         }
-        /* The job reserves the resources that are sufficient, and all that is left of those it is
-         * short of. Before the first waiting job can start, a running one must end, whose slot it
+        /* The job reserves the resources that are sufficient, and all that is left of those that
+         * are not. Before the first waiting job can start, a running job must end, whose slot it
          * then uses. */
         take_room(&kept, job, is_one_waiting);
         is_one_waiting = true;

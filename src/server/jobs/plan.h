@@ -1,7 +1,7 @@
-/* Decides which job starts next. Pure: no I/O, no clock. Jobs are considered by priority, then by
- * age. A job that cannot start yet reserves the resources it waits for: a later job may start only
- * if that does not delay the earlier one. So small jobs overtake a large one if they do not need
- * its resources, and only jobs of a higher priority can delay a job indefinitely. */
+/* Decides which job starts next. Does no I/O and reads no clock. Jobs are considered by priority,
+ * then by age. A job that cannot start yet reserves the resources for which it waits: a later job
+ * may start only if that does not delay the earlier one. So small jobs overtake a large one if they
+ * do not need its resources, and only jobs of a higher priority can delay a job indefinitely. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,18 +12,18 @@ enum { PLAN_GPUS_MAX = 64 };
 
 struct plan_room {
     unsigned slots;
-    uint64_t memory_bytes; /* for all jobs together; 0: no limit */
+    uint64_t memory_bytes; /* memory for all jobs together; 0 means no limit */
     unsigned gpus;         /* at most PLAN_GPUS_MAX */
-    /* used by running jobs: */
+    /* Resources that running jobs use: */
     unsigned slots_used;
     uint64_t memory_used;
     uint64_t gpus_used; /* as bits */
 };
 
 struct plan_job {
-    uint64_t memory_bytes; /* 0: unknown; reserves nothing */
+    uint64_t memory_bytes; /* memory that the job needs; 0 if unknown, which reserves nothing */
     unsigned gpus;
-    bool waits; /* waits until other jobs have succeeded; reserves nothing */
+    bool waits; /* the job waits until other jobs have succeeded, and reserves nothing */
 };
 
 enum plan_why {
@@ -33,19 +33,19 @@ enum plan_why {
     PLAN_WAITS_MEMORY,
     PLAN_WAITS_GPU,
     PLAN_WAITS_TURN, /* there is room, but an earlier job has reserved it */
-    PLAN_NEVER       /* needs more than the server has */
+    PLAN_NEVER       /* the job needs more than the server has */
 };
 struct plan_verdict {
     enum plan_why why;
-    uint64_t gpus; /* bits, if it starts */
+    uint64_t gpus; /* one bit for each GPU that the job gets if it starts */
 };
 
-/* JOBS are in the order of the queue: by priority, then by id. RET has an entry for each. At most
- * one job starts per call: the first that can. */
+/* Plans JOBS, which are in the order of the queue: by priority, then by id. RET has an entry for
+ * each. At most one job starts per call, the first that can. */
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret);
-/* Converts a set of GPUs to "0,2", the format of CUDA_VISIBLE_DEVICES ("" if empty), and back; NULL
- * is the empty set. */
+/* Converts a set of GPUs to "0,2", the format of CUDA_VISIBLE_DEVICES, and back. The empty set is
+ * "" or NULL. */
 enum { PLAN_GPU_TEXT = PLAN_GPUS_MAX * 3 };
 void plan_gpu_text(uint64_t gpus, char ret[PLAN_GPU_TEXT]);
 uint64_t plan_gpu_bits(const char *text);

@@ -1,4 +1,4 @@
-/* Validates a job request key by key; errors contain the key and its value. */
+/* Validates a job request key by key. Error messages contain the key and its value. */
 #include "server/jobs/spec.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, PRIORITY_MAX = 100 };
 
-/* Arguments of the functions that read a key. */
+/* Arguments of the functions that read the keys of a request. */
 struct spec_input {
     struct job_spec *spec;
     const char *base_cwd;
@@ -255,8 +255,8 @@ static int spec_read_options(struct spec_input *in, const char *key, const json_
     return r;
 }
 
-/* In the order of reading: the default name comes from the command, and `limit` is the memory to
- * reserve only if there is no `memory`. */
+/* The keys in the order in which they are read: the default name comes from the command, and
+ * `limit` is the memory to reserve only if there is no `memory`. */
 static const struct {
     const char *key;
     int (*read)(struct spec_input *in, const char *key, const json_t *v);

@@ -1,5 +1,5 @@
-/* A job request (docs/reference/api.md, "A request"): user input, validated completely, and stored
- * as given. */
+/* A job request (docs/reference/api.md, "A request"). It is user input, which is validated
+ * completely and stored as given. */
 #pragma once
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 
 struct err;
 
-/* Limits: the first is a number, the others are bytes. */
+/* Limits of a request: the first is a number, the others are bytes. */
 enum {
     JOB_AFTER_MAX = 64,
     JOB_COMMAND_MAX = 128 << 10,
@@ -20,7 +20,7 @@ enum {
 };
 
 struct job_spec {
-    json_t *doc; /* owned: normalised, with every key of a request; can be read again */
+    json_t *doc; /* the normalised request with all keys, which can be read again; owned */
     /* pointers into DOC */
     const char *name;
     const char *cwd;
@@ -28,18 +28,19 @@ struct job_spec {
     int priority;
     int64_t after[JOB_AFTER_MAX];
     size_t after_count;
-    uint64_t memory_bytes;   /* memory to reserve: "memory", else an absolute "limit"; 0: unknown */
-    const char *memory_from; /* source of memory_bytes: "declared" or "limit"; or NULL */
+    uint64_t memory_bytes; /* memory to reserve: "memory", else an absolute "limit"; 0 if unknown */
+    const char *memory_from;      /* source of memory_bytes: "declared" or "limit", or NULL */
     struct options_given options; /* options of `ebb run`, including --limit */
 };
 
-/* Borrows DOC. -EINVAL with an error that contains the key and the value. Relative folders are
- * relative to BASE_CWD; the folder must exist. Unknown keys are errors. */
+/* Reads a request from DOC, which stays the caller's. Relative folders are relative to BASE_CWD,
+ * and the folder must exist. Unknown keys are errors. Returns 0, or -EINVAL with an error that
+ * contains the key and the value. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
 void job_spec_fini(struct job_spec *spec); /* accepts a zeroed struct */
-/* The command line of `ebb`: run --detached --lock-fd N --run-dir=PATH … -- COMMAND…, and its
- * environment; both are NULL-terminated, and each is one allocation for free(). The environment is
- * the server's own without EBB_* and CUDA_VISIBLE_DEVICES, then the request's, then
+/* The command line of `ebb` (run --detached --lock-fd N --run-dir=PATH … -- COMMAND…) and its
+ * environment. Both end with NULL, and each is a single allocation that the caller frees. The
+ * environment is the server's own without EBB_* and CUDA_VISIBLE_DEVICES, then the request's, then
  * CUDA_VISIBLE_DEVICES=GPUS. A job that requests no GPUs ("") sees none, unless the request's own
  * environment sets the variable. */
 struct job_launch {
@@ -47,17 +48,17 @@ struct job_launch {
     char **env;
 };
 struct job_place {
-    const char *run_dir;   /* path of the folder */
-    const char *folder_id; /* signature of the folder */
+    const char *run_dir;   /* path of the run folder */
+    const char *folder_id; /* signature of the run folder */
     int lock_fd;
-    /* used if the request does not set them; 0: default of `ebb run` */
+    /* values for a request that does not set them; 0 means the default of `ebb run` */
     uint64_t interval_ns, log_bytes;
 };
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
                     const char *gpus, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
 
-/* Makes the name of the run folder, "17-NAME"; NAME is cleaned as in trace/rundir.h. */
+/* Writes the name of the run folder, "17-NAME", where NAME is cleaned as in trace/rundir.h. */
 enum { JOB_FOLDER_MAX = 96, JOB_FOLDER_ID_SIZE = 33 };
 void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX]);

@@ -1,4 +1,4 @@
-/* Makes the command line and the environment of `ebb run` from a request. */
+/* Builds the command line and the environment of `ebb run` from a request. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ __attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, c
     t->count++;
 }
 
-/* Makes one allocation: the pointers, then the strings. */
+/* Builds a list in one allocation: the pointers, followed by the strings. */
 static char **list_of(struct texts *t)
 {
     size_t head = (t->count + 1) * sizeof(char *);
@@ -86,8 +86,8 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* Whether a variable of the server is passed on: not those of ebb, nor those that the request sets.
- */
+/* True if a variable of the server is passed on to the job. Those of ebb and those that the request
+ * sets are not. */
 static bool is_passed_on(const char *variable, const json_t *env)
 {
     size_t n = strcspn(variable, "=");

@@ -10,16 +10,16 @@ enum {
 
 static const struct {
     const char *word;
-    int next; /* states that may follow, as bits */
+    int next; /* bits of the states that may follow */
 } states[JOB_STATES] = {
-    /* A queued job is cancelled if a job that it waits for failed. */
+    /* A queued job is cancelled if a job for which it waits failed. */
     [JOB_QUEUED] = {"queued", 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_FAILED |
                                   1 << JOB_CANCELLED | 1 << JOB_LOST},
-    /* Back to queued: the server was killed before it started the job. */
+    /* A job returns to queued if the server was killed before it started the job. */
     [JOB_STARTING] = {"starting", 1 << JOB_QUEUED | 1 << JOB_STARTING | LIVE | JOB_FINAL},
     [JOB_RUNNING] = {"running", LIVE | JOB_FINAL},
     [JOB_CHECKPOINTING] = {"checkpointing", LIVE | JOB_FINAL},
-    /* Running again: the guard stopped the job to restart it. */
+    /* A job runs again after the guard has stopped it to restart it. */
     [JOB_STOPPING] = {"stopping", LIVE | JOB_FINAL},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},

@@ -12,18 +12,18 @@ enum job_state {
     JOB_SUCCEEDED,
     JOB_FAILED,
     JOB_CANCELLED,
-    JOB_LOST, /* was started, but how it ended is unknown */
+    JOB_LOST, /* the job was started, but how it ended is unknown */
     JOB_STATES
 };
 
-/* Sets of states, as bits. */
+/* Sets of states, one bit for each. */
 enum {
     JOB_FINAL = 1 << JOB_SUCCEEDED | 1 << JOB_FAILED | 1 << JOB_CANCELLED | 1 << JOB_LOST,
     JOB_ACTIVE = (1 << JOB_SUCCEEDED) - 1,
 };
 
 const char *job_state_word(enum job_state state);
-int job_state_parse(const char *word, enum job_state *ret); /* 0 or -EINVAL */
+int job_state_parse(const char *word, enum job_state *ret); /* Returns 0 or -EINVAL */
 bool job_state_is_final(enum job_state state);
-/* A state that is not final may follow itself, with another reason. */
+/* True if TO may follow FROM. A state that is not final may follow itself, with another reason. */
 bool job_state_may_follow(enum job_state from, enum job_state to);

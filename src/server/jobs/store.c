@@ -1,4 +1,4 @@
-/* Opens, checks and migrates the store; its transactions and error messages. */
+/* Opens, checks and migrates the store; handles its transactions and error messages. */
 #include "server/jobs/store.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@
 #include "server/jobs/store_private.h"
 
 enum { NCP_MAGIC = 0x564c, CIFS_MAGIC_OLD = (int)0xFF534D42, SMB2_MAGIC = (int)0xFE534D42 };
-enum { BUSY_MS = 500 }; /* a server that was just killed may not have exited yet */
+/* waits this long for the lock, because a server that was just killed may not have exited yet */
+enum { BUSY_MS = 500 };
 
 /* ---- errors ---- */
 
@@ -93,7 +94,8 @@ int store_step(struct store *s, sqlite3_stmt *st, struct err *err)
 {
     errno = 0;
     int r = sqlite3_step(st);
-    s->errnum = errno; /* sqlite3_system_errno does not report a failed commit */
+    /* stored here, because sqlite3_system_errno does not report a failed commit */
+    s->errnum = errno;
     return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, err);
 }
 
@@ -103,7 +105,8 @@ static void bind_whole(sqlite3_stmt *st, int at, uint64_t v)
         sqlite3_bind_int64(st, at, (sqlite3_int64)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* Texts are not copied, because every call resets its statement before it returns. */
+/* Binds values to a statement. Texts are not copied, because every call resets its statement before
+ * it returns. */
 static sqlite3_stmt *bind_all(struct store *s, enum store_statement which, struct err *err,
                               const char *types, va_list ap)
 {
@@ -154,7 +157,7 @@ uint64_t store_u64(sqlite3_stmt *st, int column)
 
 static void roll_back(struct store *s)
 {
-    if (!sqlite3_get_autocommit(s->db)) /* on a full disk SQLite has rolled back itself */
+    if (!sqlite3_get_autocommit(s->db)) /* if the disk is full, SQLite has already rolled back */
         store_run(s, SQL_ROLLBACK, NULL, "");
 }
 
@@ -222,7 +225,7 @@ static int check_place(const char *path, struct err *err)
     return 0;
 }
 
-/* Reads the integer result of a pragma or a query. */
+/* Runs a pragma or a query and reads its integer result. */
 static int ask(struct store *s, const char *sql, int64_t *ret, struct err *err)
 {
     sqlite3_stmt *st = NULL;
@@ -240,8 +243,8 @@ static int execute(struct store *s, const char *sql, struct err *err)
     return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
 }
 
-/* With exclusive locking the first read takes a lock and keeps it, so that a second server is
- * refused. */
+/* Sets up the connection. With exclusive locking the first read takes a lock and keeps it, so that
+ * a second server is refused. */
 static int set_up(struct store *s, struct err *err)
 {
     static const char before[] = "PRAGMA locking_mode = EXCLUSIVE;"
@@ -301,7 +304,8 @@ static int migrate(struct store *s, int64_t version, struct err *err)
     return r;
 }
 
-/* Writes nothing to a file of another program or of a newer ebb. */
+/* Checks the version and migrates the file. Writes nothing to a file of another program or of a
+ * newer ebb. */
 static int check_and_migrate(struct store *s, struct err *err)
 {
     int64_t tables = 0, application = 0, version = 0;
@@ -355,8 +359,8 @@ int store_open(const char *path, struct store **ret, struct err *err)
         free(s);
         return err_set(err, -ENOMEM, "out of memory");
     }
-    /* Creates the file with mode 0600. An existing file is not opened, because closing it would
-     * drop SQLite's locks. */
+    /* Creates the file with mode 0600. An existing file is not opened here, because closing it
+     * would drop SQLite's locks. */
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         close(fd);

@@ -1,6 +1,6 @@
-/* The job store: SQLite (WAL, synchronous FULL, STRICT tables), one connection. When a call that
- * changes something returns 0, the change is on disk. When it fails, nothing has changed, and the
- * store remains usable, for instance once a full disk has space again. Failures have an error
+/* The job store: SQLite (WAL, synchronous FULL, STRICT tables) with one connection. When a call
+ * that changes something returns 0, the change is on disk. When it fails, nothing has changed, and
+ * the store remains usable, for instance once a full disk has space again. Failures have an error
  * message: -ENOSPC, -EIO, -EBADMSG (the file is damaged), -ENOMEM. */
 #pragma once
 
@@ -14,7 +14,7 @@
 struct err;
 struct store;
 
-/* One row. Pointers are valid until the next call on the store. */
+/* One row of the store. Pointers are valid until the next call on the store. */
 struct store_job {
     int64_t id;
     enum job_state state;
@@ -22,21 +22,22 @@ struct store_job {
     const char *request; /* JSON, normalised (jobs/spec.h) */
     const char *name;
     int priority;
-    int64_t rerun_of; /* 0: not a rerun */
+    int64_t rerun_of; /* id of the job that this one repeats; 0 if it is not a rerun */
     uint64_t memory_bytes;
     const char *memory_from;
-    const char *gpus;      /* "0,1"; may be NULL */
-    const char *run_dir;   /* name of the folder in runs/; NULL: none */
-    const char *folder_id; /* signature of the folder; NULL: created by an ebb that did not sign */
-    uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: not yet */
-    uint64_t ended_age_ns; /* the store's age when the job ended (jobs_age_ns) */
+    const char *gpus;    /* "0,1"; may be NULL */
+    const char *run_dir; /* name of the folder in runs/, or NULL */
+    /* signature of the folder; NULL if an ebb that did not sign created it */
+    const char *folder_id;
+    uint64_t submitted_ns, started_ns, ended_ns; /* times of the wall clock; 0 if not yet */
+    uint64_t ended_age_ns; /* age of the store when the job ended (jobs_age_ns) */
     const char *end;       /* facts of an ended job as JSON (status, cause, memory, verdict, …) */
 };
 
-/* Creates or opens PATH, and migrates it according to user_version. -EBUSY: another server uses it;
- * -ENOTSUP: a newer version; -EBADMSG: damaged, or not a job store; -EREMOTE: on a network file
- * system, whose locks are not reliable. No other code in this process may open and close the file:
- * that would drop the lock. */
+/* Creates or opens PATH, and migrates it according to user_version. Returns 0; -EBUSY if another
+ * server uses it; -ENOTSUP for a newer version; -EBADMSG if it is damaged or not a job store;
+ * -EREMOTE on a network file system, whose locks are not reliable. No other code in this process
+ * may open and close the file, because that would drop the lock. */
 int store_open(const char *path, struct store **ret, struct err *err);
 void store_close(struct store *store); /* accepts NULL */
 
@@ -50,22 +51,22 @@ int store_end(struct store *store, int result, struct err *err);
  * store_ids_above has seen. */
 int64_t store_next_id(const struct store *store); /* the id that store_add will use next */
 void store_ids_above(struct store *store, int64_t id);
-/* Adds a job that is queued or, if imported, in a final state. job->id is ignored. */
+/* Adds a job that is queued or, if imported, in a final state. Ignores job->id. */
 int store_add(struct store *store, const struct store_job *job, int64_t *ret_id, struct err *err);
 
-/* A change of state. Columns whose member is 0 or NULL are unchanged. */
+/* A change of state. If a member is 0 or NULL, its column stays unchanged. */
 struct store_change {
     enum job_state state;
-    const char *reason; /* reason of the state; NULL: none */
+    const char *reason; /* reason of the state, or NULL */
     uint64_t at_ns;
-    uint64_t started_ns; /* 0: use at_ns of the first of running, checkpointing and stopping */
-    const char *run_dir; /* "": clear the column */
+    uint64_t started_ns; /* 0 means at_ns of the first of running, checkpointing and stopping */
+    const char *run_dir; /* "" clears the column */
     const char *folder_id, *gpus, *memory_from, *end;
     uint64_t memory_bytes;
-    uint64_t ended_age_ns; /* for a final state */
+    uint64_t ended_age_ns; /* set for a final state */
 };
 /* Changes the row and appends to the list of changes. A return to queued clears run_dir, folder_id,
- * gpus and started_ns. -ENOENT; -EINVAL: STATE cannot follow the present one. */
+ * gpus and started_ns. Returns 0, -ENOENT, or -EINVAL if STATE cannot follow the current state. */
 int store_change(struct store *store, int64_t id, const struct store_change *change,
                  struct err *err);
 int store_get(struct store *store, int64_t id, struct store_job *ret, struct err *err);
@@ -73,18 +74,19 @@ int store_get(struct store *store, int64_t id, struct store_job *ret, struct err
 struct store_filter {
     unsigned states; /* bits, 1 << JOB_QUEUED | …; 0: all */
     const char *name;
-    int64_t before; /* only smaller ids; 0: all */
+    int64_t before; /* lists only smaller ids; 0 means all */
     unsigned limit; /* 0: no limit */
     bool oldest_first;
 };
-/* Returns 0 to continue. It must not call the store. */
+/* Called for each row. Returns 0 to continue. It must not call the store. */
 typedef int store_job_fn(void *user, const struct store_job *job);
 int store_list(struct store *store, const struct store_filter *filter, store_job_fn *fn, void *user,
                struct err *err);
-/* The changes of one job, oldest first, as in the API: [{t_s, state, reason}]. Only the first 100
- * and the last 1000 are stored. */
+/* Gets the changes of one job, oldest first, as in the API: [{t_s, state, reason}]. Only the first
+ * 100 and the last 1000 are stored. */
 int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err);
-void store_count(const struct store *store, uint64_t ret[JOB_STATES]); /* counted in memory */
+/* the numbers are counted in memory */
+void store_count(const struct store *store, uint64_t ret[JOB_STATES]);
 
 /* Learned memory: the largest peak of the last five runs of NAME. */
 int store_learn(struct store *store, const char *name, uint64_t peak_bytes, uint64_t at_ns,
@@ -97,11 +99,11 @@ struct store_counter {
     char key[48];
     double value;
 };
-/* All counters; the caller frees *RET. */
+/* Gets all counters. The caller frees *RET. */
 int store_counters(struct store *store, struct store_counter **ret, size_t *ret_count,
                    struct err *err);
 /* *RET is 0 if there is no such counter */
 int store_counter(struct store *store, const char *key, double *ret, struct err *err);
 
-/* Removes the row and its changes. -ENOENT: no such row. */
+/* Removes the row and its changes. Returns 0, or -ENOENT if there is no such row. */
 int store_remove(struct store *store, int64_t id, struct err *err);

@@ -7,7 +7,7 @@
 
 #include "server/jobs/store.h"
 
-/* The prepared statements; their SQL is in store_sql. */
+/* The prepared statements, whose SQL is in store_sql. */
 enum store_statement {
     SQL_BEGIN,
     SQL_COMMIT,
@@ -33,9 +33,10 @@ enum store_statement {
 extern const char *const store_sql[SQL_STATEMENTS];
 enum { STORE_LISTS = 16 };                                  /* prepared lists (store_rows.c) */
 enum { STORE_VERSION = 2, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
-/* The SQL that migrates each version to the next; version 0 is an empty file. */
+/* The SQL that migrates each version to the next. Version 0 is an empty file. */
 extern const char *const store_schema[STORE_VERSION];
-/* No text that ebb stores is longer, but a damaged file may claim otherwise. */
+/* Maximum length of a text. ebb never stores a longer one, but a damaged file may claim
+ * otherwise. */
 enum { STORE_TEXT_MAX = 8 << 20 };
 
 struct store {
@@ -44,29 +45,30 @@ struct store {
     sqlite3_stmt *statements[SQL_STATEMENTS];
     sqlite3_stmt *lists[STORE_LISTS];
     int errnum;            /* errno of the last step, if it failed */
-    sqlite3_stmt *pending; /* statement that owns the pointers which the last call returned */
+    sqlite3_stmt *pending; /* the statement that owns the pointers which the last call returned */
     uint64_t counts[JOB_STATES];
     int64_t last_id; /* the largest id in use */
     unsigned depth;  /* number of nested transactions */
-    int failure;     /* error of a nested transaction, with which the outermost fails */
-    uint64_t counts_before[JOB_STATES]; /* counts and last_id before the outermost store_begin */
+    int failure;     /* error of a nested transaction, with which the outermost one will fail */
+    /* values of counts and last_id before the outermost store_begin */
+    uint64_t counts_before[JOB_STATES];
     int64_t last_id_before;
 };
 
-/* Binds values to a statement; NULL: failed, with an error. Invalidates the pointers of the last
- * call. TYPES has a letter for each value: i int64_t, n uint64_t (0: null), t text or NULL, d
- * double. */
+/* Binds values to a statement. Returns NULL, with an error, on failure. Invalidates the pointers of
+ * the last call. TYPES has a letter for each value: i int64_t, n uint64_t (0 becomes null), t text
+ * or NULL, d double. */
 sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
                          const char *types, ...);
 /* Binds and runs a statement that returns no rows. */
 int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...);
 sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err);
-/* 1: a row; 0: done; or -errno. */
+/* Runs a statement up to its next row. Returns 1 if there is one, 0 at the end, or -errno. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *err);
 void store_reset(sqlite3_stmt *st);
 
 uint64_t store_u64(sqlite3_stmt *st, int column);
-/* The error of the last SQLite call, as -errno and a message. */
+/* Converts the error of the last SQLite call to -errno and a message. */
 int store_fail(struct store *s, struct err *err);
-/* Whether locks on such a file system (f_type of statfs) are reliable. */
+/* True if locks on such a file system (f_type of statfs) are reliable. */
 bool store_is_local(long file_system);

@@ -14,7 +14,7 @@ static const char *text_at(sqlite3_stmt *st, int column)
     return (const char *)sqlite3_column_text(st, column);
 }
 
-/* The columns are in the order of SQL_GET and of the lists. */
+/* Reads a row. The columns are in the order of SQL_GET and of the lists. */
 static void read_row(sqlite3_stmt *st, struct store_job *ret)
 {
     int state = sqlite3_column_int(st, 1);
@@ -131,7 +131,7 @@ int store_change(struct store *s, int64_t id, const struct store_change *change,
 
 /* ---- lists ---- */
 
-/* Which index a list uses. */
+/* The index that a list uses. */
 enum list_kind { LIST_ALL, LIST_ACTIVE, LIST_STATE, LIST_NAME };
 
 static enum list_kind kind_of(const struct store_filter *f)

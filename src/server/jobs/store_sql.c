@@ -1,7 +1,7 @@
 /* The store's tables and statements. */
 #include "server/jobs/store_private.h"
 
-/* Existing files contain the numbers of the states. */
+/* Existing files contain the numbers of the states, so these must not change. */
 _Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8,
                "states must keep their numbers");
 
@@ -76,7 +76,7 @@ const char *const store_sql[SQL_STATEMENTS] = {
                    " WHERE id = ?1",
     [SQL_NOTE] = "INSERT INTO changes (job, n, t_ns, state, reason) VALUES (?1,"
                  " (SELECT coalesce(max(n), 0) + 1 FROM changes WHERE job = ?1), ?2, ?3, ?4)",
-    /* keeps the first 100 and the last 1000 */
+    /* keeps the first 100 and the last 1000 changes */
     [SQL_NOTE_TRIM] = "DELETE FROM changes WHERE job = ?1 AND n > 100 AND n <="
                       " (SELECT max(n) FROM changes WHERE job = ?1) - 1000",
     [SQL_CHANGES] = "SELECT t_ns, state, reason FROM changes WHERE job = ?1 ORDER BY n",
@@ -84,7 +84,7 @@ const char *const store_sql[SQL_STATEMENTS] = {
     [SQL_LEARN] = "INSERT INTO peaks (name, t_ns, peak_bytes) VALUES (?1, ?2, ?3)",
     [SQL_LEARN_TRIM_NAME] = "DELETE FROM peaks WHERE name = ?1 AND n NOT IN"
                             " (SELECT n FROM peaks WHERE name = ?1 ORDER BY n DESC LIMIT 5)",
-    /* names are user input, so their number must be bounded */
+    /* names are user input, so the number of peaks is limited */
     [SQL_LEARN_TRIM] = "DELETE FROM peaks WHERE n <= (SELECT max(n) FROM peaks) - 20000",
     [SQL_LEARNED] = "SELECT max(peak_bytes) FROM peaks WHERE name = ?1",
     [SQL_COUNT_UP] = "INSERT INTO counters (key, value) VALUES (?1, ?2)"
