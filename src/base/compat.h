@@ -15,7 +15,8 @@ int compat_statx(int folder, const char *path, int flags, unsigned mask, struct 
 ssize_t compat_getdents64(int fd, void *ret, size_t len);
 pid_t compat_gettid(void);
 void compat_explicit_bzero(void *bytes, size_t len);
-/* "TERM" for SIGTERM; NULL for real-time signals and invalid numbers. */
+/* The short name of a signal: "TERM" for SIGTERM. NULL for real-time signals and invalid
+ * numbers. */
 const char *compat_sigabbrev_np(int signo);
 
 #ifdef EBB_NO_REALLOCARRAY

@@ -37,7 +37,8 @@ struct loop_source {
 
 struct loop {
     int epoll_fd;
-    int signal_fd; /* -1 until the first signal is added; epoll events of this fd have no source */
+    /* the signalfd, or -1 until the first signal is added; its epoll events have no source */
+    int signal_fd;
     sigset_t signals; /* signals that signal_fd delivers */
     sigset_t original;
     bool has_original;
@@ -146,7 +147,7 @@ static int timer_arm(int fd, uint64_t first_ns, uint64_t period_ns)
     if (period_ns > 0 && first_ns < now_ns)
         first_ns += (now_ns - first_ns) / period_ns * period_ns;
     if (first_ns == 0)
-        first_ns = 1; /* 0 would disarm the timer */
+        first_ns = 1; /* a time of 0 would disarm the timer */
     struct itimerspec spec = {.it_value = timespec_of(first_ns),
                               .it_interval = timespec_of(period_ns)};
     return timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0 ? -errno : 0;
@@ -323,7 +324,8 @@ static void dispatch_timer(struct loop_source *s)
 
 static void dispatch_signals(struct loop *loop)
 {
-    /* at most one batch per round, so that a flood of signals does not starve other sources */
+    /* at most one batch of signals per round, so that a flood of them does not starve other
+     * sources */
     for (int i = 0; i < BATCH; i++) {
         struct signalfd_siginfo info;
         if (read(loop->signal_fd, &info, sizeof info) != sizeof info)

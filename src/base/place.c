@@ -11,7 +11,8 @@
 
 /* A part of ebb and the places where it may be, relative to the program's folder. */
 struct part {
-    const char *file; /* if the part is a folder, a file that must be inside; otherwise NULL */
+    /* if the part is a folder, the name of a file that must be inside; otherwise NULL */
+    const char *file;
     const char *places[8];
 };
 

@@ -175,7 +175,7 @@ static void add_argument(struct buf *out, const char *arg, size_t len)
 void text_copy(char *to, size_t size, const char *from)
 {
     size_t len = from ? strnlen(from, size - 1) : 0;
-    /* does not cut in the middle of a UTF-8 character */
+    /* avoids a cut in the middle of a UTF-8 character */
     while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80)
         len--;
     if (len > 0)

@@ -39,7 +39,8 @@ char *text_size_signed(char out[TEXT_SIZE_MAX], int64_t bytes);
 char *text_about_size(char out[TEXT_SIZE_MAX], double bytes);
 /* "0.4 s", "45 s", "11 min", "5.2 h", "12 d". */
 char *text_about_time(char out[TEXT_TIME_MAX], double s);
-/* "0 s", "25 ns", "310 µs", "480 ms", "12.4 s", "3 min 05 s", "2 h 10 min", "3 d 4 h". */
+/* Formats a duration: "0 s", "25 ns", "310 µs", "480 ms", "12.4 s", "3 min 05 s", "2 h 10 min", "3
+ * d 4 h". */
 char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns);
 /* Like text_duration, for a number of seconds that another program wrote. Negative values, NaN and
  * more than thirty years are written as 0. */

@@ -28,7 +28,8 @@ struct engine_options {
     bool is_launched; /* ebb started the job and knows all of its processes */
     bool pss;         /* read PSS every minute, although that stalls the job */
     bool no_gpu;
-    const struct proc_root *root; /* not owned; must outlive the engine */
+    /* root of /proc, which is not owned and must outlive the engine */
+    const struct proc_root *root;
 };
 
 /* Called from the event loop after each tick. */

@@ -8,7 +8,7 @@
 struct pace {
     uint64_t period_ns;       /* requested time between samples */
     uint32_t share_permyriad; /* maximum share of one CPU */
-    uint64_t next_ns;         /* when the next sample is due */
+    uint64_t next_ns;         /* time at which the next sample is due */
     uint64_t last_cost_ns;
     uint64_t total_cost_ns;
     uint64_t count;

@@ -19,8 +19,9 @@ enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
 /* State of a living process in addition to its entity in the run. */
 struct engine_process {
     struct run_entity *entity;
-    uint64_t unmeasured_bytes; /* peak of the process's memory that was not measured yet … */
-    uint64_t unmeasured_from;  /* … since this tick, counted as in struct peak */
+    uint64_t unmeasured_bytes; /* peak of the process's memory that was not measured yet */
+    /* tick (counted as in struct peak) since which unmeasured_bytes was not measured */
+    uint64_t unmeasured_from;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes; /* RSS of the process when its status was last read */
 };
@@ -37,7 +38,7 @@ struct engine_paces {
     size_t status_cursor;
     uint64_t status_credit_ns; /* credit for reads of status, of which each costs STATUS_PERIOD_S */
     uint64_t status_earned_ns; /* time up to which credit was added */
-    uint64_t rest_ns;          /* there is no tick before this time */
+    uint64_t rest_ns;          /* time before which there is no tick */
     bool is_young; /* the job is young and sampled more often than options.interval_ns */
 };
 
@@ -89,7 +90,7 @@ struct engine {
     struct engine_charge charge; /* the job's own cgroup; its fds are -1 if there is none */
     uint64_t own_limit_bytes;
     bool watching_all;
-    bool had_any; /* at least one process was watched at some time */
+    bool had_any; /* whether a process was ever watched */
     bool is_empty_reported;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns;

@@ -9,7 +9,7 @@
 struct guard_place {
     struct limit_group group;
     bool is_v2;
-    bool is_own; /* this process is in the group */
+    bool is_own; /* whether this process is in the group */
 };
 
 /* Finds our own group in the v2 or v1 hierarchy. Returns 0, or -ENOENT if there is no such

@@ -24,7 +24,7 @@ enum death_sign {
     DEATH_CUDA_OOM, /* a GPU is out of memory */
     DEATH_MEMORY,   /* MemoryError, std::bad_alloc, "Cannot allocate memory" */
     DEATH_SHM,      /* /dev/shm is full: a bus error in a worker, or "No space left" on torch_… */
-    DEATH_WORKER,   /* "DataLoader worker (pid N) is killed by signal: …" */
+    DEATH_WORKER,   /* the output contains "DataLoader worker (pid N) is killed by signal: …" */
 };
 
 struct death_reading {

@@ -13,7 +13,7 @@
 
 void death_tail_add(struct death_tail *t, const char *data, size_t len)
 {
-    /* only the last bytes count, because earlier ones would be overwritten */
+    /* only the last bytes of the data count, because earlier ones would be overwritten */
     if (len > DEATH_TAIL) {
         t->written += len - DEATH_TAIL;
         data += len - DEATH_TAIL;
@@ -219,7 +219,7 @@ enum {
 /* Weights of causes. Of two causes near the end the one with the larger weight counts; if the
  * weights are equal, the later one. */
 enum weight {
-    WEIGHT_NONE,     /* "Exception ignored in …" is not a cause */
+    WEIGHT_NONE,     /* a message such as "Exception ignored in …", which is not a cause */
     WEIGHT_LAUNCHER, /* a launcher's report that a child failed */
     WEIGHT_WORDS,    /* last lines outside any traceback */
     WEIGHT_ASIDE,    /* a traceback in a thread or child process, which need not end the job */
@@ -236,7 +236,9 @@ struct found_cause {
 
 struct open_traceback {
     bool is_open;
-    bool has_head; /* false if the first line was cut off, or for a SyntaxError, which has none */
+    /* whether the first line was seen; false if it was cut off, and for a SyntaxError, which has
+     * none */
+    bool has_head;
     bool is_noisy; /* other output appeared between the lines of the traceback */
     enum weight weight;
     char label[LABEL_MAX]; /* text before each line of the traceback, such as "[rank0]: " */
@@ -311,7 +313,7 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 static void set_label(struct open_traceback *o, struct span prefix)
 {
     size_t sure = death_line_rank(prefix, &o->rank);
-    /* this is the traceback of a DataLoader worker, which is the root cause */
+    /* the traceback is that of a DataLoader worker, which is the root cause */
     if (span_ends(prefix, "Original "))
         prefix.len -= strlen("Original ");
     /* the traceback is part of torchrun's table, which is indented */

@@ -21,7 +21,7 @@
 enum {
     LADDER_CALM_S = 10,
     LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
-    LADDER_PACE_S = 6,   /* without a verdict, growth counts if it lasts this long */
+    LADDER_PACE_S = 6,   /* how long growth must last to count if there is no verdict */
     LADDER_WHY_MAX = 240
 };
 
@@ -30,7 +30,8 @@ enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING
 enum ladder_trigger {
     LADDER_BY_NOTHING,
     LADDER_BY_FORECAST, /* the verdict's forecast of the time until the limit is reached */
-    LADDER_BY_PACE,     /* the same, estimated from the growth of the last seconds near the limit */
+    /* like BY_FORECAST, but estimated from the growth of the last seconds near the limit */
+    LADDER_BY_PACE,
     LADDER_BY_LEVEL,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
     LADDER_BY_GPU,
@@ -103,20 +104,20 @@ struct ladder {
     struct ladder_rules rules; /* the rules with defaults filled in, except for the reserve */
     enum ladder_rung rung;
     enum ladder_trigger trigger; /* the strongest trigger that led to this rung */
-    uint64_t begun_ns;           /* when the current rung began */
+    uint64_t begun_ns;           /* time at which the current rung began */
     /* private */
     uint64_t over_ns;      /* since when no trigger has held; 0 while a trigger holds */
-    uint64_t requested_ns; /* when the checkpoint was requested in this episode, or 0 */
+    uint64_t requested_ns; /* time at which the checkpoint was requested in this episode, or 0 */
     /* time that was left until SIGTERM when the checkpoint was requested */
     double requested_left_s;
-    uint64_t done_ns;  /* when the checkpoint was written, or 0 */
+    uint64_t done_ns;  /* time at which the checkpoint was written, or 0 */
     unsigned holding;  /* one bit for each trigger that holds now */
     unsigned episode;  /* one bit for each trigger that has held since the ladder was last calm */
     unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     uint64_t mark_bytes[2];      /* memory in use at the last request or checkpoint, per gauge */
     bool is_steady[2];           /* memory was steady within the reserve … */
-    uint64_t steady_headroom[2]; /* … with this headroom */
+    uint64_t steady_headroom[2]; /* … and this was its headroom */
     double slow_pace[2];         /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 */
     struct ladder_past {
         uint64_t t_ns, used_bytes;

@@ -60,7 +60,7 @@ struct leftovers {
     uint32_t next_slot; /* slot of the process to examine next */
     /* start of the next round over all processes, and the pause between two rounds */
     uint64_t round_ns, gap_ns;
-    uint64_t rest_ns;           /* there is no sampling before this time */
+    uint64_t rest_ns;           /* time before which nothing is sampled */
     struct proc_helper *helper; /* while is_away, the helper thread works on MAPPED */
     bool is_away;
     struct mapped mapped;

@@ -66,7 +66,7 @@ static void key_set(struct reflex_key *key, const char *text, const char *end)
 
 static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
 {
-    memset(r, 0, sizeof *r); /* this also touches every page */
+    memset(r, 0, sizeof *r); /* clearing the memory also touches every page */
     r->kill_fd = o->kill_fd;
     r->may_kill = o->may_kill;
     r->event_fd = event_fd;
@@ -152,7 +152,8 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
         return r_event;
     }
     block_fill(r, options, event_fd);
-    madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* these pages must not become copy-on-write */
+    /* with MADV_DONTFORK these pages cannot become copy-on-write */
+    madvise(r, page_up(sizeof *r), MADV_DONTFORK);
     r->is_locked = lock_pages(r, sizeof *r);
     /* The section stays locked after reflex_free, because mlock does not count locks, and another
      * reflex may need it. */

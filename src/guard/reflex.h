@@ -47,8 +47,9 @@ struct reflex_gauge {
 enum { REFLEX_KILL_MS = 25 };
 
 struct reflex_options {
-    int kill_fd;   /* fd of cgroup.kill; -1 means killing by pidfds */
-    bool may_kill; /* if false, the reflex only raises the alarm (--dry-run, --no-kill) */
+    int kill_fd; /* fd of cgroup.kill; -1 means killing by pidfds */
+    /* whether the reflex may kill; if not, it only raises the alarm (--dry-run, --no-kill) */
+    bool may_kill;
 };
 
 /* The last reading of a gauge, taken at T_NS. For a cgroup with much headroom it may be a second
@@ -64,7 +65,7 @@ struct reflex_reading {
 /* Starts the thread. KILL_FD must stay open until reflex_free. All functions must be called from
  * one thread. *RET is not mapped in a forked child, which must neither use nor free it. */
 int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err);
-void reflex_free(struct reflex *r); /* ends the thread; NULL is fine */
+void reflex_free(struct reflex *r); /* ends the thread; R may be NULL */
 /* True if all of the reflex is locked in memory. If not, a kill may have to wait until pages are
  * read from disk. */
 bool reflex_is_locked(const struct reflex *r);

@@ -25,7 +25,7 @@ enum {
     REFLEX_STAT_MS = 1000,
     REFLEX_PACE_MS = 500,
     REFLEX_PAST = 32,       /* number of readings for the growth rate … */
-    REFLEX_PAST_MS = 25,    /* … and the time between two of them */
+    REFLEX_PAST_MS = 25,    /* … and the time between two readings for the growth rate */
     REFLEX_TEXT_MAX = 8192, /* buffer size for memory.stat, which is about 2 KiB long */
 };
 

@@ -23,7 +23,8 @@ struct guard_settings {
     struct quantity_size reserve; /* a percentage is a share of LIMIT */
     /* applies to each GPU; a percentage is a share of the GPU's memory */
     struct quantity_size gpu_limit;
-    struct ladder_rules rules; /* its reserve_bytes is computed from RESERVE later */
+    /* rules of the ladder, except for reserve_bytes, which is computed from RESERVE later */
+    struct ladder_rules rules;
     struct checkpoint_options checkpoint;
     bool no_cgroup;
     bool restart;

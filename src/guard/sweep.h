@@ -33,7 +33,7 @@ struct guard_kill {
     struct found *seen; /* processes that the last scan found, ordered by pid */
     size_t count;
     unsigned stops; /* number of scans since the last SIGKILL, all of which found new processes */
-    uint64_t changed_ns; /* when the set of processes last changed */
+    uint64_t changed_ns; /* time at which the set of processes last changed */
     uint64_t wait_ns;    /* how long to wait before the next call */
 };
 

@@ -8,7 +8,7 @@
 
 struct timing {
     struct step_times steps;
-    uint64_t save_begun_ns; /* when the checkpoint in progress began, or 0 */
+    uint64_t save_begun_ns; /* time at which the checkpoint in progress began, or 0 */
     uint64_t save_start_bytes, save_peak_bytes;
     uint32_t saves;           /* number of measured checkpoints */
     double save_s;            /* longest duration of a checkpoint so far */

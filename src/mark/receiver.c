@@ -174,7 +174,7 @@ enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
 struct removal {
     dev_t device;
     unsigned entries;
-    /* if set, everything in the folder is removed; otherwise only sockets and links */
+    /* whether everything in the folder is removed; otherwise only sockets and links are */
     bool is_ours;
 };
 

@@ -76,7 +76,7 @@ struct options_given {
     size_t count;
     struct option_text *texts;
 };
-void options_given_fini(struct options_given *given); /* accepts a zeroed struct */
+void options_given_fini(struct options_given *given); /* frees the texts; accepts a zeroed struct */
 const struct option_given *options_find(const struct options_given *given, const char *name);
 
 /* Parses TEXT (NULL for flags) into VALUES and adds the option to GIVEN. An error message starts

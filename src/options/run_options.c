@@ -141,7 +141,8 @@ static int run_parse_words(const char *what, const char *text, void *at, struct 
 #define LOCAL .scope = OPTION_COMMAND_LINE
 #define HIDDEN .scope = OPTION_HIDDEN
 
-enum { LEAST_LIMIT = 4096 }; /* one page, in bytes; a smaller value such as "24" lacks its unit */
+/* the smallest --limit, one page in bytes; a smaller value such as "24" lacks its unit */
+enum { LEAST_LIMIT = 4096 };
 enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
 
 const struct option_desc run_options_table[] = {

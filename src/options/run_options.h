@@ -30,7 +30,8 @@ extern const struct option_desc run_options_table[];
 /* Reads the config file, checks for conflicts between options, and completes the settings of the
  * guard. Returns 0, or -errno with an error. */
 int run_options_complete(struct run_options *o, struct options_given *given, struct err *err);
-void run_options_fini(struct run_options *o); /* accepts a zeroed struct */
+/* frees what the options own; accepts a zeroed struct */
+void run_options_fini(struct run_options *o);
 
 /* Converts to and from the keys "limit" and "options" of a request (docs/reference/api.md). Reading
  * a request also completes the options. */

@@ -28,7 +28,9 @@ bool command_is_python_name(struct span name);
 /* A launcher is a program that starts another program and waits for it: a shell, torchrun, uv run,
  * sudo, … */
 struct launcher {
-    const char *name;  /* "torchrun", "uv run"; NULL if the command is not a launcher */
+    /* name of the launcher, such as "torchrun" or "uv run"; NULL if the command is not a
+     * launcher */
+    const char *name;
     bool starts_ranks; /* the launcher starts the ranks of one job */
 };
 

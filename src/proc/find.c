@@ -19,7 +19,7 @@
 /* Results of the search for one process of the tree. */
 struct finding {
     bool is_excluded; /* the process is ebb itself or one of its ancestors */
-    bool is_denied;   /* its mappings cannot be read for lack of permission */
+    bool is_denied;   /* the process's mappings cannot be read for lack of permission */
     int score;
     char device[32]; /* the GPU device file that the process has open; "" if none */
     bool device_is_nvidia;
@@ -27,7 +27,7 @@ struct finding {
 
 struct machine_scan {
     struct proc_tree *tree;
-    /* one entry per process; the `user` pointer of each tree node points to its entry */
+    /* the findings, one per process; the `user` pointer of each tree node points to its entry */
     struct finding *findings;
 };
 
@@ -48,7 +48,7 @@ static int machine_scan_read(const struct proc_root *root, struct machine_scan *
         err_set(err, r, "cannot list processes: %s", strerror(-r));
         return r;
     }
-    /* no fds are kept open, because every file is read only once */
+    /* no fds need to stay open, because every file is read only once */
     proc_tree_set_fd_budget(s.tree, 0);
     r = proc_tree_add_all(s.tree, 0, err);
     if (r == 0) {

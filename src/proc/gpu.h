@@ -10,7 +10,7 @@ enum { GPU_MAX = 16, GPU_PROCESS_MAX = 256 };
 
 struct gpu_device {
     char name[64];
-    bool memory_known; /* false if the driver did not report the memory */
+    bool memory_known; /* whether the driver reported the memory */
     uint64_t total_bytes, used_bytes;
 };
 struct gpu_process {
@@ -23,7 +23,8 @@ struct gpu_snapshot {
     uint64_t t_ns; /* time of the snapshot; 0 if there is none yet */
     size_t devices, processes;
     struct gpu_device device[GPU_MAX];
-    /* one entry per (pid, device), unless the driver does not report its memory */
+    /* one entry per (pid, device); processes whose memory the driver does not report are left
+     * out */
     struct gpu_process process[GPU_PROCESS_MAX];
 };
 

@@ -130,7 +130,8 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    /* this includes NVML_ERROR_INSUFFICIENT_SIZE: more processes than the array can hold */
+    /* NVML_ERROR_INSUFFICIENT_SIZE, if there are more processes than the array can hold, is an
+     * error, too */
     if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)

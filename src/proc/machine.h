@@ -25,9 +25,10 @@ struct machine_limit {
     enum limit_kind kind;
     bool soft; /* the limit is memory.high: the kernel throttles the job instead of killing it */
     uint64_t limit_bytes;
-    bool used_known; /* if false, HEADROOM equals the whole limit */
+    bool used_known; /* whether USED is known; if not, HEADROOM equals the whole limit */
     uint64_t used_bytes;
-    bool peak_known; /* if true, PEAK is the cgroup's own peak, including file cache */
+    /* whether PEAK is known, which is the cgroup's own peak, including file cache */
+    bool peak_known;
     uint64_t peak_bytes;
     uint64_t headroom_bytes;
     char where[256]; /* cgroup path, name of the rlimit, or "host"; not escaped */

@@ -22,7 +22,7 @@ struct fd_budget {
 };
 
 struct tree_node {
-    /* must be the first member: a proc_node pointer of a tree points to a tree_node */
+    /* must be the first member, because a proc_node pointer of a tree points to a tree_node */
     struct proc_node pub;
 
     /* Open fds; -1 means that the file is opened for each read. If tid is set, all but dir_fd refer
@@ -43,7 +43,7 @@ struct tree_node {
     uint64_t maps_size_bytes; /* size of the address space when maps was last read */
     size_t children;          /* number of living children in the tree */
     size_t siblings;
-    bool child_trains; /* one of its descendants has the role main */
+    bool child_trains; /* a descendant of the process has the role main */
     bool sends_steps;  /* see proc_tree_note_step */
     size_t children_before;
     bool trained_before;
@@ -53,8 +53,9 @@ struct tree_node {
     uint64_t unique_rss_bytes; /* resident memory when the last count of its pages began */
     /* the part of the unique memory that consists of files and shared memory */
     uint64_t unique_file_bytes;
-    uint64_t unique_due_ns;  /* when its pages are to be counted next; 0 if not scheduled */
-    uint64_t unique_done_ns; /* when its pages were last counted completely; 0 if never */
+    /* when the process's pages are to be counted next; 0 if not scheduled */
+    uint64_t unique_due_ns;
+    uint64_t unique_done_ns; /* when the process's pages were last counted completely; 0 if never */
     uint8_t unique_failures; /* consecutive failures */
 
     uint64_t anon_bytes; /* anonymous memory at the last read of statm */
@@ -150,7 +151,7 @@ struct proc_tree {
     uint32_t walk; /* number of the current walk */
     uint32_t next_slot;
     uint32_t role_stamp;
-    bool kin_dirty; /* set by a birth, death or new parent since roles were last settled */
+    bool kin_dirty; /* a process was born, died or got a new parent since roles were last settled */
 
     struct proc_helper *helper; /* helper thread; NULL if it could not be started */
     struct slow_read slow;
@@ -159,7 +160,8 @@ struct proc_tree {
     /* whether the kernel has task/TID/children files; both are false until that is known */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* result of kin_children */
-    struct kin *scan; /* all processes of the machine by ppid, for kernels without children files */
+    /* all processes of the machine by ppid, for kernels without task/TID/children */
+    struct kin *scan;
     size_t scan_count, scan_cap;
     uint32_t scan_walk;
 };
@@ -180,7 +182,7 @@ struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid);
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
                int32_t old_ppid, uint64_t now_ns);
 
-/* Both are in settle.c. settle_newborn guesses the role at birth, without an event; settle_roles
+/* Functions of settle.c: settle_newborn guesses the role at birth, without an event; settle_roles
  * guesses all roles again after a walk. */
 void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
 void settle_execed(struct tree_node *n, uint64_t now_ns);

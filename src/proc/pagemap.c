@@ -196,7 +196,7 @@ static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     memmove(s->text, s->text + s->text_at, s->text_len);
     s->text_at = 0;
     if (s->text_len == sizeof s->text)
-        return -EBADMSG; /* no line of maps is that long */
+        return -EBADMSG; /* no line of /proc/PID/maps is longer than the buffer */
     uint64_t began = clock_mono_ns();
     ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof s->text - s->text_len);
     if (n < 0)

@@ -33,7 +33,7 @@ enum pagemap_kind {
     PAGEMAP_KINDS
 };
 struct pagemap_range {
-    uint64_t at, end; /* both 0 if there is no range */
+    uint64_t at, end; /* bounds of an address range; both are 0 if there is no range */
     enum pagemap_kind kind;
     bool is_countable;
     /* anonymous memory that cannot be shared, so whether it is shared need not be checked per
@@ -43,24 +43,24 @@ struct pagemap_range {
 
 /* A count in progress. The mappings `now`, `next` and `ahead` follow one another. */
 struct pagemap_scan {
-    int maps_fd, pagemap_fd; /* owned fds; -1 when no count is in progress */
+    int maps_fd, pagemap_fd; /* fds that the scan owns; -1 when no count is in progress */
     uint64_t page_bytes;
     uint64_t rss_pages; /* resident pages, to which the limit of holes is proportional */
-    bool has_own;       /* no other process shares anonymous memory with this one */
+    bool has_own;       /* no other process shares anonymous memory with the scanned one */
     /* the rest of the range being read; all its mappings are of one kind */
     struct pagemap_range now;
     struct pagemap_range next; /* the mapping after `now`, already parsed */
     /* the mapping after `next`, which is needed to find out what kind `next` is */
     struct pagemap_range ahead;
     size_t run_pages; /* size of the next chunk: small after a hole, larger while pages are dense */
-    bool seek;        /* the next call searches for the next present page */
+    bool seek;        /* the next system call searches for the next present page */
     bool maps_done;
     uint64_t unique_pages;
     /* the part of unique_pages that consists of files and shared memory */
     uint64_t unique_file_pages;
     uint64_t kind_pages[PAGEMAP_KINDS]; /* present pages by kind of mapping */
     uint64_t holes_pages;               /* number of entries read for pages that are not present */
-    bool has_huge; /* there are huge pages from huge_at on, of files or anonymous */
+    bool has_huge; /* there are huge pages, of files or anonymous, from huge_at on */
     /* the part of the range just read that was not yet searched for huge pages */
     uint64_t huge_at, huge_end;
     uint64_t huge_bytes; /* anonymous memory in huge pages; unknown without PAGEMAP_SCAN */

@@ -16,7 +16,7 @@ struct proc_root {
 struct err;
 int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
                    struct err *err);
-void proc_root_close(struct proc_root *root); /* accepts fds that are -1 */
+void proc_root_close(struct proc_root *root); /* closes the fds that are not -1 */
 /* True if this /proc belongs to another pid namespace (unshare -pf without mounting /proc), so its
  * pids are not valid for system calls. Checked at each call, because a fork may change the answer.
  * A folder of recorded files has no "self" and never counts as foreign. */
@@ -35,9 +35,10 @@ struct proc_stat {
     uint64_t start_ticks;
     uint64_t size_bytes; /* size of the address space; 0 for zombies and kernel threads */
     uint64_t rss_pages;
-    uint64_t start_stack; /* 0 if there is no permission to read it; a new value means exec */
+    /* address of the stack's start: 0 without permission to read it; a new value means exec */
+    uint64_t start_stack;
     uint16_t comm_len;
-    char comm[64]; /* ends in NUL; may contain any other bytes */
+    char comm[64]; /* name of the process, which ends in NUL and may contain any other bytes */
 };
 static inline bool proc_stat_is_dead(const struct proc_stat *stat)
 {
@@ -96,7 +97,7 @@ struct proc_map {
     uint64_t start, end;
     bool readable, writable, executable, shared;
     uint64_t dev_major, dev_minor;
-    uint64_t inode; /* 0: not a file */
+    uint64_t inode; /* inode of the mapped file; 0 if the mapping has no file */
     const char *path;
     size_t path_len;
 };

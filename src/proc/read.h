@@ -37,7 +37,7 @@ struct pid_dir {
     char buf[8192] __attribute__((aligned(8)));
 };
 int pid_dir_open(struct pid_dir *d, int dirfd, const char *path);
-bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* false at the end */
+bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* returns false at the end */
 void pid_dir_close(struct pid_dir *d);
 
 /* Calls FN for each line of a maps file until MAX_BYTES are read. Reads are small because the

@@ -21,7 +21,7 @@ struct role_input {
     struct role_maps maps;
     size_t siblings;    /* number of living processes with the same parent; 0 also if not counted */
     bool whole_machine; /* the tree contains all processes of the machine, not one job */
-    bool child_trains;  /* one of its descendants has the role main */
+    bool child_trains;  /* a descendant of the process has the role main */
     bool sends_steps;   /* the process sent a step mark */
 };
 

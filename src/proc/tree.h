@@ -16,14 +16,15 @@ struct proc_tree;
 struct rlimit;
 
 struct proc_node {
-    uint32_t slot; /* never reused while the tree exists; identifies the process in the recording */
+    /* number that is never reused while the tree exists; identifies the process in the recording */
+    uint32_t slot;
     struct process_info info;
     struct sample sample;
     bool is_root;
     bool alive;
     uint64_t born_ns; /* time when the process was first seen */
     uint64_t died_ns; /* time of death; valid if !alive */
-    void *user;       /* for the caller, who sets it at birth and frees it at death */
+    void *user;       /* pointer for the caller, who sets it at birth and frees it at death */
     /* the private part is struct tree_node in node.h */
 };
 

@@ -32,7 +32,7 @@ struct proc_unique {
     struct slice slice;
     bool is_away;       /* the helper is still waiting for a lock of the process */
     uint32_t last_slot; /* slot of the process measured last; the others follow in order of birth */
-    uint64_t stale_due_ns;           /* when to check for stale readings again */
+    uint64_t stale_due_ns;           /* time at which to check for stale readings again */
     uint64_t resume_ns;              /* end of the pause after the last slice */
     uint64_t slice_ns, slice_cpu_ns; /* start time and CPU cost of the last slice */
     bool is_hurried;

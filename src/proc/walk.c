@@ -224,7 +224,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
         return;
     }
     if (proc_helper_is_busy(tree->helper))
-        return; /* the next walk tries again */
+        return; /* the helper thread is busy, so the next walk tries again */
     const struct process_info before = *info;
     tree_read_names(tree, n);
     n->role_dirty = true;

@@ -59,7 +59,7 @@ struct csv_run {
     bool has_first, has_time;
     char phase[32]; /* phase in the newest row, truncated */
     double first_t, last_t;
-    double cut_t; /* later rows and marks are ignored */
+    double cut_t; /* time after which rows and marks are ignored */
     struct err *err;
 };
 

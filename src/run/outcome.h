@@ -36,7 +36,7 @@ struct outcome_end {
     int32_t signal_number;
     bool core, outlived_supervisor;
     uint64_t left_behind;
-    char *error, *by; /* all four texts are NULL if unknown */
+    char *error, *by; /* these two texts and the two below are NULL if unknown */
     /* cause is a sentence, cause_kind one of the words in docs/reference/run-json.md */
     char *cause, *cause_kind;
     struct outcome_sample *last_samples;
@@ -272,7 +272,7 @@ void outcome_set_text(char **at, const char *text);
 
 /* Adds the members of O to DOC, replacing existing keys. Returns 0 or -ENOMEM. */
 int outcome_put(const struct outcome *o, json_t *doc);
-json_t *outcome_end_json(const struct outcome_end *end); /* NULL: out of memory */
+json_t *outcome_end_json(const struct outcome_end *end); /* returns NULL if out of memory */
 /* Converts a wait status to the kind of end, exit status and signal. */
 struct outcome_end outcome_end_of_status(int status);
 json_t *outcome_event_json(const struct outcome_event *event);

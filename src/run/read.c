@@ -123,7 +123,7 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     struct trace_item item;
     int r;
     while ((r = trace_reader_next(reader, &item)) > 0) {
-        /* without a start time the header is damaged */
+        /* a header without a start time is damaged */
         if (!run->start_mono_ns && !run->table.is_imported)
             run->start_mono_ns = item.t_ns;
         if (item.t_ns > until_ns) {

@@ -43,7 +43,7 @@ struct run_entity {
     /* slot of a process (never reused), index of a GPU, or number of a reported series */
     uint32_t id;
     char name[RUN_NAME_MAX]; /* name, not escaped; for a reported series without "@PID" */
-    /* set for a process; for a reported series only id.pid, 0 if unknown */
+    /* facts about a process; for a reported series only id.pid is set, 0 if unknown */
     struct process_info info;
     int32_t parent;   /* pid of the process that started this one */
     uint32_t segment; /* number of the segment in which the process was born, from 0 */
@@ -53,8 +53,8 @@ struct run_entity {
     struct sample last; /* the last sample, with the `read` bits of the tick at last_ns */
     uint64_t last_ns;
     uint64_t peak_bytes;     /* peak of signal 0; for a process, the larger of VmHWM and RSS */
-    uint64_t gpu_peak_bytes; /* for a process */
-    /* one series per signal; NULL if it was never read or is not kept */
+    uint64_t gpu_peak_bytes; /* processes only: peak of the memory on all GPUs */
+    /* one series per signal; NULL if the signal was never read or is not kept */
     struct series *signal[SAMPLE_FIELDS_MAX];
     void *observed; /* data of the observer; see run_observer.forget */
 };
@@ -208,7 +208,7 @@ struct run {
     struct run_version versions[RUN_VERSIONS];
     size_t version_count;
     uint64_t gaps; /* number of "gap" notes */
-    /* of a recording: its header; NULL while a run is live */
+    /* for runs read from a recording: */
     json_t *header; /* NULL: live */
     json_t *end;    /* content of the note "end", or NULL */
     /* peak of the job as the engine recorded it; 0: use the maximum of JOB_MEMORY */
@@ -248,7 +248,7 @@ void run_add_note(struct run *run, uint64_t mono_ns, const char *kind, const cha
  * NULL). Damaged parts are skipped and counted. Returns 0, or -errno with an error. */
 int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err);
-/* true if the name or the content is that of a recording; otherwise the file is a table */
+/* true if the file's name or content is that of a recording; otherwise the file is a table */
 bool run_is_recording(const char *path);
 /* Reads a table for run_read. Observers receive rows instead of ticks. */
 int run_read_csv(const char *path, const struct run_settings *settings,

@@ -31,7 +31,7 @@ struct series {
 /* Initializes an empty series without allocating memory. MOST, the number of buckets, must be at
  * least 2. */
 void series_init(struct series *s, uint32_t most, uint64_t width_ns, uint64_t origin_ns);
-void series_fini(struct series *s); /* accepts a zeroed struct */
+void series_fini(struct series *s); /* frees the series; accepts a zeroed struct */
 /* Adds a reading. If T_NS is before the last reading's time, the latter is used. Returns 0, or
  * -ENOMEM if the reading was left out. */
 int series_add(struct series *s, uint64_t t_ns, uint64_t v);

@@ -30,10 +30,10 @@ struct job {
     struct job_output output;
     struct job_heap heap;
     struct job_guard guard;
-    struct job_control *control; /* NULL if there is no control socket */
+    struct job_control *control; /* the control socket, or NULL */
     struct job_segment now;
     struct job_end end;
-    uint64_t started_ns, started_wall_ns; /* when the first segment started */
+    uint64_t started_ns, started_wall_ns; /* times at which the first segment started */
     struct outcome outcome;               /* the content of run.json so far */
     struct step_sources step_sources;
     /* why the job was not restarted in spite of --restart; "" if there is no such reason */
@@ -42,7 +42,7 @@ struct job {
     struct err failure;   /* why ebb could not start the job */
     struct err no_marks;  /* why there is no socket for marks */
     bool is_announced;    /* run.json was written when the job started */
-    uint64_t announce_ns; /* if not, when to try writing it again */
+    uint64_t announce_ns; /* if run.json could not be written at the start, when to try again */
     bool waits_for_disk;  /* the job has ended, but the disk is too full to write run.json */
 };
 

@@ -16,7 +16,7 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* maximum size of unread frames before the job has to wait */
-    /* the same limit after the job has exited: as much as its pipes can hold */
+    /* like CLIENT_BACKLOG, after the job has exited: as much as its pipes can hold */
     LAST_BACKLOG = 4 << 20,
     WAKE_MS = 50, /* time between two attempts to wake the client */
 };

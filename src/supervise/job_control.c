@@ -20,9 +20,10 @@
 
 enum {
     PEERS_MAX = 8,
-    /* if a reader has this many unread bytes, samples and marks are dropped … */
+    /* number of unread bytes of a reader at which samples and marks are dropped */
     BACKLOG = 256 << 10,
-    BACKLOG_MAX = 1 << 20,  /* … and from this many on its connection is closed */
+    /* number of unread bytes of a reader at which its connection is closed */
+    BACKLOG_MAX = 1 << 20,
     REQUEST_MAX = 64 << 10, /* maximum size of one request */
     LOG_MS = 200,           /* minimum time between log messages */
     STATE_MS = 1000,        /* minimum time between states that differ only in progress */

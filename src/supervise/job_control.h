@@ -33,7 +33,8 @@ const char *job_state_reason(const struct job *j); /* NULL: no reason */
 json_t *job_message_state(struct job *j);
 json_t *job_message_spark(const struct job *j); /* the series of memory so far */
 json_t *job_message_sample(struct job *j, uint64_t now_ns);
-json_t *job_message_verdict(struct job *j, uint64_t now_ns); /* NULL if there is no verdict yet */
+/* returns NULL if there is no verdict yet */
+json_t *job_message_verdict(struct job *j, uint64_t now_ns);
 json_t *job_message_mark(const struct job *j, const struct mark *mark);
 json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why);
 /* Number of bytes of the log that are on disk. */

@@ -36,7 +36,7 @@ static bool is_end_signal(int signo)
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
-    /* also set while the last processes are being ended, because a restart may be due */
+    /* is_last is also set while the last processes are being ended, because a restart may be due */
     if (is_end_signal(signo))
         j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)

@@ -16,7 +16,7 @@ struct job_end {
     struct guard_kill kill; /* state of killing, while the segment is KILLING */
     /* /proc belongs to another pid namespace, so only our own child can be signalled */
     bool is_blind;
-    char stuck[200]; /* "waiting for process …", if a process survived SIGKILL; else "" */
+    char stuck[200]; /* "waiting for process …" if a process survived SIGKILL; otherwise "" */
     uint64_t cancel_deadline_ns; /* 0: not cancelled */
 };
 

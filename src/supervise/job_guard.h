@@ -29,7 +29,8 @@ struct job_guard {
     bool is_requested; /* the checkpoint in progress was requested over the control socket */
     struct timing timing;
     struct checkpoint checkpoint;
-    struct leftovers *leftovers; /* NULL if /dev/shm cannot be read */
+    /* files that the job leaves in /dev/shm; NULL if the folder cannot be read */
+    struct leftovers *leftovers;
     struct death_tail tail;
     uint64_t limit_bytes; /* --limit; 0: not given */
     struct machine_limit effective;

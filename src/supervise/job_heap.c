@@ -174,7 +174,8 @@ void job_heap_environment(const struct job *j)
     uint64_t interval = j->options->heap.interval_bytes, filters = count_filters();
     put_shim(j->heap.shim);
     if (!j->heap.collect) {
-        if (preloaded && strstr(preloaded, "libebb-heap.so")) /* this ebb itself runs under ebb */
+        /* the library is preloaded already, because this ebb itself runs under ebb */
+        if (preloaded && strstr(preloaded, "libebb-heap.so"))
             setenv("EBB_HEAP", "0", 1);
         return;
     }

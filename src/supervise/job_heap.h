@@ -15,7 +15,7 @@ struct job;
 struct proc_event;
 
 struct job_heap {
-    struct collect *collect; /* NULL if the heap is not profiled */
+    struct collect *collect; /* the profiler's tables; NULL if the heap is not profiled */
     char library[PATH_MAX];  /* for LD_PRELOAD; "": none */
     char shim[PATH_MAX];     /* folder of the Python package, for PYTHONPATH; "" if there is none */
     struct pace judging;     /* schedules verdicts on the heap readings of a running job */

@@ -20,11 +20,12 @@ enum {
     PIPE_BYTES = 64 << 10, /* initial size of a pipe */
     PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges */
     TERMINAL_BYTES = 32 << 10,
-    /* if the log has this many unwritten bytes, further output is not logged … */
+    /* number of unwritten bytes of the log at which further output is not logged */
     LOG_BACKLOG = 4 << 20,
-    LOG_HIGH = 2 << 20, /* … from this many on the job has to wait for the disk … */
-    LOG_LOW = 1 << 20,  /* … until at most this many are left … */
-    LOG_WAIT_MS = 1000, /* … but no longer than this, because a disk may hang forever */
+    /* number of unwritten bytes of the log at which the job has to wait for the disk … */
+    LOG_HIGH = 2 << 20,
+    LOG_LOW = 1 << 20,  /* … until the number has fallen to this … */
+    LOG_WAIT_MS = 1000, /* … but no longer than this time, because a disk may hang forever */
 };
 
 /* Waits for output, unless client or log is behind, and for space if there is input.
@@ -279,7 +280,7 @@ static void on_terminal(void *user, int fd, uint32_t events)
             terminal_let_go(st);
         return;
     }
-    /* if no output stream is on the terminal, its output is only echoed input */
+    /* if neither output stream is on the terminal, its output is only echoed input */
     if (tty->out || tty->err)
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);

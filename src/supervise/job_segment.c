@@ -89,7 +89,8 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
-    job_guard_segment(j); /* set up before the job can exceed the limit and be killed */
+    /* the guard is set up before the job can exceed the limit and be killed */
+    job_guard_segment(j);
     job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
     const struct spawn_request request = {.options = j->options,
@@ -327,7 +328,7 @@ static void report_restart(struct job *j, unsigned number)
 
 void job_segment_over(struct job *j)
 {
-    engine_sample_now(j->engine); /* this records the last exits */
+    engine_sample_now(j->engine); /* a last sample records the exits of the last processes */
     clear_cause_if_finished(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {

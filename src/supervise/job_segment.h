@@ -38,7 +38,7 @@ struct job_segment {
     struct rusage usage;
     uint64_t started_ns, started_wall_ns, ended_ns;
     enum job_ending ending;
-    uint64_t deadline_ns; /* when the current phase of ending is over */
+    uint64_t deadline_ns; /* time at which the current phase of ending is over */
     unsigned left_behind;
     /* why the segment ended: set by job_set_cause, and at the end by death_cause */
     enum cause cause;

@@ -19,7 +19,8 @@
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 
-enum { JSON_MAX = 2 << 20 }; /* if run.json is larger or invalid, only the end is written */
+/* maximum size of run.json; if it is larger or invalid, only the end is written */
+enum { JSON_MAX = 2 << 20 };
 
 int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
 {

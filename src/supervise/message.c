@@ -94,7 +94,8 @@ json_t *job_request_json(const struct job_request *request)
 void job_request_read(const json_t *doc, struct job_request *ret)
 {
     *ret = (struct job_request){0};
-    (void)codec_read(request_codec, doc, ret, NULL); /* no member of a request is allocated */
+    /* the result can be ignored, because no member of a request is allocated */
+    (void)codec_read(request_codec, doc, ret, NULL);
 }
 
 json_t *job_message_json(const struct job_message *m)

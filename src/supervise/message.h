@@ -57,7 +57,7 @@ struct job_message_state {
 
 struct job_message {
     enum job_message_type type;
-    union { /* only the member that belongs to TYPE is set */
+    union { /* content of the message: only the member that belongs to TYPE is set */
         struct job_message_sample sample;
         struct job_message_state state;
         struct job_message_mark {

@@ -21,7 +21,7 @@ enum {
 enum block_type {
     BLOCK_HEADER = 1, /* JSON object that describes the recording */
     BLOCK_RAW = 2,    /* records of block SEQ, starting at byte PART of its record stream */
-    /* all records of block SEQ as compressed columns; replaces the RAW blocks of SEQ */
+    /* all records of block SEQ as compressed columns, which replace the RAW blocks of SEQ */
     BLOCK_SEALED = 3,
 };
 

@@ -35,7 +35,7 @@ int logs_close(struct logs *l, uint64_t wait_ns);
 struct logs_piece {
     int fd;         /* closed by the caller */
     uint64_t start; /* offset of the piece's first byte in the log */
-    uint64_t bytes; /* its current size */
+    uint64_t bytes; /* current size of the piece */
 };
 /* Finds the piece that contains OFFSET, or the next one after it. Returns -ENODATA if nothing was
  * written at or after OFFSET yet. Sets *RET_END (may be NULL) to the end of the log in either

@@ -19,8 +19,9 @@ enum trace_item_kind { TRACE_TICK, TRACE_PROCESS, TRACE_MARK, TRACE_NOTE, TRACE_
 struct trace_row {
     enum sample_entity_kind kind;
     uint32_t id;
-    const struct process_info *process; /* never NULL for ENTITY_PROCESS; not set for other kinds */
-    const char *name;                   /* name of a GPU or series; "" if it has none */
+    /* the process, for rows of kind ENTITY_PROCESS; not set for other kinds */
+    const struct process_info *process;
+    const char *name; /* name of a GPU or series; "" if it has none */
     struct sample sample;
 };
 

@@ -11,10 +11,11 @@
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
-    bool alive;                   /* processes only: false after its death */
-    bool seen;                    /* the entity is listed at the beginning of this block */
-    struct process_info *process; /* NULL until an event has described the process */
-    char *name;                   /* NULL if unnamed */
+    bool alive; /* processes only: false after its death */
+    bool seen;  /* the entity is listed at the beginning of this block */
+    /* facts about the process; NULL until an event has described it */
+    struct process_info *process;
+    char *name; /* NULL if unnamed */
     struct sample sample;
 };
 

@@ -187,7 +187,7 @@ static int is_signed_with(int dir, const char *folder_id)
     if (len < 0 && errno == ENOENT)
         return folder_id[0] == '\0';
     if (len < 0)
-        return errno == EINVAL ? 0 : -errno; /* not a link */
+        return errno == EINVAL ? 0 : -errno; /* EINVAL means that the file is not a link */
     return (size_t)len == strlen(folder_id) && memcmp(target, folder_id, (size_t)len) == 0;
 }
 

@@ -20,8 +20,8 @@ struct packer {
     struct record_decoder decoder;
     struct column *columns; /* ordered by entity and field while they are filled; sorted later */
     size_t column_count;
-    uint32_t *ticks;  /* one per cell */
-    uint64_t *values; /* one per cell */
+    uint32_t *ticks;  /* tick of each cell */
+    uint64_t *values; /* value of each cell */
     uint64_t tick_count, cell_count, meta_count;
     uint64_t last_t_ns, last_dt_ns, meta_t_ns, meta_tick;
     struct buf meta, times, directory, gaps, deltas;

@@ -82,7 +82,7 @@ static void drop_dead(struct trace_writer *w)
         }
         w->entities[kept] = *e;
         numbers_put(&w->map, entity_key(e->kind, e->id),
-                    /* this cannot fail, because the table had more entries before */
+                    /* adding to the table cannot fail, because it had more entries before */
                     (uint32_t)kept);
         kept++;
     }

@@ -66,9 +66,9 @@ struct trace_writer {
     uint64_t mark_bytes;     /* size of all marks written so far */
     uint64_t mark_credit_ns; /* budget left at mark_t_ns, in bytes times nanoseconds */
     uint64_t mark_t_ns;      /* time of the last mark; 0 before the first */
-    int error;               /* 0, or -ENOBUFS once data were dropped for lack of room */
-    bool losing;             /* data were lost before the last flush */
-    bool lost_lately;        /* data were lost since the last flush */
+    int error; /* error of the recording: 0, or -ENOBUFS once data were dropped for lack of room */
+    bool losing;      /* data were lost before the last flush */
+    bool lost_lately; /* data were lost since the last flush */
 };
 
 /* Ends the open block, complete or not. */

@@ -128,7 +128,7 @@ struct auth {
     const char *const *hosts;
     struct session sessions[AUTH_SESSIONS_MAX];
     unsigned wrong;    /* number of wrong tokens, reduced by one every wrong_every_ns */
-    uint64_t wrong_ns; /* when WRONG was last reduced */
+    uint64_t wrong_ns; /* time at which WRONG was last reduced */
 };
 
 /* Saves the sessions. A failure is ignored; users then have to log in again after a restart. */

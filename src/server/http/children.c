@@ -44,7 +44,7 @@ struct child {
     uint64_t stamp;
     char *args[ARGS_MAX + 2];
     LIST_HEAD(, child_waiter) waiters;
-    bool is_guest; /* all waiters are guests */
+    bool is_guest; /* whether all waiters are guests */
     pid_t pid;     /* pid of the child; 0 while it is queued and not started */
     int pidfd;
     struct loop_source *pid_source, *limit;
@@ -432,7 +432,8 @@ int children_ask(struct children *all, const char *const *argv, const char *key,
     }
     *w = (struct child_waiter){.child = c, .fn = fn, .user = user};
     LIST_INSERT_HEAD(&c->waiters, w, link);
-    start_queued(all); /* if the child cannot be started, this answers and frees it */
+    /* if the child cannot be started, start_queued answers the waiter and frees the child */
+    start_queued(all);
     *ret = find_pending(all, key, stamp) ? w : NULL;
     return 0;
 }

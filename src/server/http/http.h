@@ -53,7 +53,7 @@ struct http_options {
      * connections, readers half. */
     unsigned connections_max, connections_per_ip_max;
     unsigned idle_s; /* maximum time to send all headers, to send the body, and between requests */
-    http_admit_fn *admit; /* NULL if every request is accepted */
+    http_admit_fn *admit; /* function that admits requests; NULL if every request is accepted */
     http_handle_fn *handle;
     void *user;
 };
@@ -81,7 +81,7 @@ void http_counts(const struct http *h, struct http_counts *ret);
 enum http_method http_method(const struct http_request *r);
 const char *http_path(const struct http_request *r); /* the decoded path without the query */
 const char *http_query(const struct http_request *r, const char *key); /* NULL: missing */
-/* NULL if there are no more keys */
+/* returns NULL if there are no more keys */
 const char *http_query_key(const struct http_request *r, size_t index);
 /* the query, not decoded; "" if there is none */
 const char *http_query_text(const struct http_request *r);

@@ -50,8 +50,9 @@ struct http_connection {
     enum http_connection_state state;
     uint64_t deadline_ns; /* 0: no deadline */
     enum http_rank rank;  /* the highest rank among its requests so far */
-    uint64_t since_ns;    /* when the connection was opened, or its last request was finished */
-    struct http_request *request; /* NULL between two requests */
+    /* time at which the connection was opened, or its last request was finished */
+    uint64_t since_ns;
+    struct http_request *request; /* the current request; NULL between two requests */
 };
 
 struct http {
@@ -75,7 +76,7 @@ struct http_pair {
 
 /* The states of a request, in the order in which it goes through them. */
 enum http_request_state {
-    REQUEST_ADDRESS,  /* only the address was read so far */
+    REQUEST_ADDRESS,  /* only the address of the request was read so far */
     REQUEST_BODY,     /* the head is valid; the body is being read before the handler is called */
     REQUEST_PARKED,   /* the handler will answer later */
     REQUEST_WAITING,  /* the request is parked, and suspended in MHD */
@@ -89,7 +90,8 @@ struct http_request {
     struct http *http;
     enum http_method method;
     enum http_request_state state;
-    /* set only once, because shares are returned under the rank for which they were taken */
+    /* rank of the request, set only once, because shares are returned under the rank for which they
+     * were taken */
     enum http_rank rank;
     bool is_ranked;
     bool has_body;           /* the request has a body, which may not be completely read */
@@ -142,8 +144,9 @@ void http_connection_cut(struct http_connection *c);
 /* http_park.c */
 /* suspends the connection in MHD until the request is answered */
 void http_request_wait(struct http_request *r);
-void http_request_leave(struct http_request *r);  /* call this when the client has disconnected */
-void http_request_resume(struct http_request *r); /* ends the suspension in MHD */
+void http_request_leave(struct http_request *r); /* call this when the client has disconnected */
+/* resumes the connection, which was suspended in MHD */
+void http_request_resume(struct http_request *r);
 void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
                       size_t extra_len, MHD_socket fd, struct MHD_UpgradeResponseHandle *urh);
 void http_upgraded_close_all(struct http *h);

@@ -40,7 +40,7 @@ enum viewer_state {
     VIEWER_LEFT,    /* the viewer's close frame was received */
     /* the viewer violated the protocol, so it is closed without wslay and no longer read */
     VIEWER_REFUSED,
-    VIEWER_SHUT, /* all output was sent; input is discarded */
+    VIEWER_SHUT, /* all output to the viewer was sent; its input is discarded */
     VIEWER_DEAD, /* freed by live_sweep */
 };
 
@@ -62,8 +62,9 @@ struct live_viewer {
     struct live_tail *tail;
     enum viewer_state state;
     uint64_t received_ns, pinged_ns;
-    uint64_t stuck_ns;   /* since when nothing could be written; 0 while writing works */
-    uint64_t closing_ns; /* when closing began */
+    /* since when nothing could be written to the viewer; 0 while writing works */
+    uint64_t stuck_ns;
+    uint64_t closing_ns; /* time at which closing began */
     unsigned frames_left, fragments;
     uint32_t events; /* events for which the loop watches the socket */
 };
@@ -116,7 +117,7 @@ void live_viewer_free(struct live_viewer *v);
 /* Applies a subscription, which is LEN bytes of JSON. */
 void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len);
 
-struct live_tail *live_tail_watch(struct live *l, int64_t id); /* NULL: out of memory */
+struct live_tail *live_tail_watch(struct live *l, int64_t id); /* returns NULL if out of memory */
 void live_tail_leave(struct live *l, struct live_tail *tail);  /* accepts NULL */
 /* Publishes new output in the log of job ID if a viewer follows it. */
 void live_tail_read(struct live *l, int64_t id);

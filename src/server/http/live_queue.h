@@ -55,7 +55,7 @@ struct live_queue {
     unsigned skipped;
 };
 
-void live_queue_fini(struct live_queue *q); /* accepts a zeroed struct */
+void live_queue_fini(struct live_queue *q); /* drops all messages; accepts a zeroed struct */
 /* Adds M to the queue, with a reference of its own. Returns 0; 1 if a message was skipped; -ENOBUFS
  * if too many jobs are late. */
 int live_queue_add(struct live_queue *q, struct live_message *m);

@@ -205,7 +205,7 @@ void live_viewer_send(struct live_viewer *v, struct live_message *m)
         v->live->counts.skipped++;
     if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
-    /* if EPOLLOUT is set, the loop calls when the socket is writable */
+    /* if EPOLLOUT is set, the loop will call once the socket is writable */
     if (!(v->events & EPOLLOUT))
         live_viewer_flush(v);
 }

@@ -29,4 +29,4 @@ struct wslay_table {
 
 /* Loads libwslay. Returns 0, or -ENOENT with a message that says what to install. */
 int wslay_load(struct wslay_table *ret, struct err *err);
-void wslay_unload(struct wslay_table *t); /* accepts a zeroed struct */
+void wslay_unload(struct wslay_table *t); /* closes the library; accepts a zeroed table */

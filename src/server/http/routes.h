@@ -22,8 +22,9 @@ struct routes_options {
     struct children *children;
     bool no_auth; /* every client counts as the owner */
     /* Callbacks into other parts of the server, which are called with USER. */
-    json_t *(*machine)(void *user);                   /* returns a new document */
-    void (*live)(void *user, struct http_request *r); /* NULL if there is no live stream */
+    json_t *(*machine)(void *user); /* returns a new document */
+    /* upgrades a request to the live stream; NULL if there is none */
+    void (*live)(void *user, struct http_request *r);
     void (*metrics)(void *user, struct buf *out);
     const char *no_live; /* why there is no live stream */
     void *user;

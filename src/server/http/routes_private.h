@@ -33,7 +33,8 @@ struct route {
     /* names of query parameters, separated by spaces; NULL for none, "*" for any */
     const char *params;
 };
-extern const struct route route_table[]; /* ended by a row whose path is NULL */
+/* table of all routes, ended by a row whose path is NULL */
+extern const struct route route_table[];
 /* The content of openapi.json, followed by a NUL. */
 #pragma GCC visibility push(hidden)
 extern const char route_openapi_text[], route_openapi_end[];

@@ -45,7 +45,7 @@ struct serve {
     struct jobs *jobs;
     struct auth *auth;
     struct children *children;
-    struct live *live; /* NULL if libwslay is not installed */
+    struct live *live; /* the live stream; NULL if libwslay is not installed */
     struct err no_live;
     struct routes *routes;
     struct http *http;

@@ -10,8 +10,9 @@ struct err;
 
 struct serve_options {
     struct jobs_options jobs;
-    bool gpus_auto;   /* use as many GPUs as the driver reports */
-    bool memory_auto; /* set jobs.memory_bytes to memory_permyriad of the effective limit */
+    bool gpus_auto; /* use as many GPUs as the driver reports */
+    /* whether jobs.memory_bytes is computed as memory_permyriad of the effective limit */
+    bool memory_auto;
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
     const char *socket; /* unix socket; NULL: STATE/sock */

@@ -34,7 +34,8 @@ struct executor_run; /* a job that was started and has not ended */
 /* The run folder of a job. It belongs to the job only if it is signed with ID. */
 struct executor_folder {
     const char *name; /* name within runs/ */
-    const char *id;   /* "" if the folder must not be signed, because an old ebb created it */
+    /* signature of the folder; "" if it must not be signed, because an old ebb created it */
+    const char *id;
 };
 
 /* Callbacks from the event loop, in this order: started (unless the job could not be started),

@@ -32,8 +32,8 @@ struct executor_cancel {
     bool wanted, is_sent;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
-    uint64_t asked_ns; /* when the cancel was requested */
-    uint64_t wake_ns;  /* when to send SIGCONT next, to a supervisor that may be stopped */
+    uint64_t asked_ns; /* time at which the cancel was requested */
+    uint64_t wake_ns; /* time at which to send SIGCONT again, to a supervisor that may be stopped */
 };
 
 struct executor_run {
@@ -42,7 +42,7 @@ struct executor_run {
     char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
 
     /* The process `ebb run --detached`, until it has exited: */
-    pid_t child;   /* 0 if an earlier server started the job */
+    pid_t child;   /* pid of that process; 0 if an earlier server started the job */
     int child_fd;  /* pidfd of CHILD; negative if it has exited, or the pidfd could not be opened */
     int stderr_fd; /* standard error of CHILD */
     struct loop_source *child_source;
@@ -63,7 +63,7 @@ struct executor_run {
 
     /* The control socket: */
     char control[EXECUTOR_PATH_MAX]; /* path of the control socket; "" if it is not known yet */
-    struct channel channel;          /* its fd is -1 while not connected */
+    struct channel channel; /* connection to the supervisor; its fd is -1 while not connected */
     struct loop_source *channel_source;
     /* delay before the next attempt to connect, and the time of that attempt */
     uint64_t wait_ns, retry_ns;

@@ -26,7 +26,7 @@ struct jobs_keep {
 
 /* Options of the jobs. The strings must outlive the jobs. */
 struct jobs_options {
-    const char *state_dir; /* absolute path; created with mode 0700 */
+    const char *state_dir; /* absolute path of the state folder, which is created with mode 0700 */
     unsigned slots;
     uint64_t memory_bytes; /* memory for all jobs together; 0 means no limit */
     unsigned gpus;

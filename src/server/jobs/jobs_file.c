@@ -38,7 +38,7 @@ struct jobs_file {
     int fd; /* -1: none */
     int folder;
     char temporary[NAME_MAX + 1];
-    int64_t before; /* only rows with smaller ids are left to write; 0 if all are */
+    int64_t before; /* rows with smaller ids are left to write; 0 if all rows are */
     unsigned ended; /* number of ended jobs written so far */
     bool has_all_rows;
     int error;
@@ -117,7 +117,7 @@ static int file_put_slice(struct jobs_file *f)
     struct store_filter filter = {
         .states = f->ended < ENDED_MAX ? 0 : JOB_ACTIVE, .before = f->before, .limit = SLICE_ROWS};
     struct err err;
-    f->has_all_rows = true; /* set to false again if another row follows */
+    f->has_all_rows = true; /* has_all_rows becomes false again if another row follows */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
     buf_clear(&f->text);
     jobs_plan(f->j); /* called here, because file_add_row must not call the store */
@@ -163,7 +163,7 @@ void jobs_file_check(struct jobs *j, uint64_t now_ns)
         j->is_file_due = false;
     if (!j->is_file_due || f->fd >= 0 || now_ns < f->next_ns)
         return;
-    j->is_file_due = false; /* later changes will be written to the next file */
+    j->is_file_due = false; /* changes from now on will be written to the next file */
     int r = file_begin(f);
     if (r < 0)
         file_fail(f, r);

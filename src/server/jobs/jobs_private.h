@@ -28,7 +28,7 @@ enum job_checkpoint { CHECKPOINT_UNANSWERED = 0, CHECKPOINT_UNDER_WAY, CHECKPOIN
 
 /* The state of a job that has been started. */
 struct job_live {
-    struct executor_run *run; /* NULL after the job has ended */
+    struct executor_run *run; /* the running job; NULL after it has ended */
     json_t *request;
     char folder[JOB_FOLDER_MAX];
     /* signature of the folder; "" if an ebb that did not sign created it */
@@ -37,7 +37,7 @@ struct job_live {
     uint64_t started_ns;                /* time of the wall clock; 0 if not started yet */
     uint64_t spawned_ns, start_took_ns; /* times of the monotonic clock; 0 if unknown */
     char reason[JOBS_SENTENCE_MAX];
-    bool is_alone;     /* no other job ran at the same time */
+    bool is_alone;     /* whether no other job ran at the same time */
     bool is_cancelled; /* the job was cancelled by request */
     unsigned changes;  /* number of state changes that the supervisor has reported */
     /* Values that the supervisor reported: */
@@ -45,7 +45,7 @@ struct job_live {
     enum job_checkpoint checkpoint; /* answer to the newest checkpoint request */
     char checkpoint_error[FACTS_TEXT];
     struct series spark;       /* series of the job's memory */
-    uint64_t published_ns;     /* when the job was last published */
+    uint64_t published_ns;     /* time at which the job was last published */
     bool has_news;             /* the facts have changed since published_ns */
     struct job_ending *ending; /* the end of the job, while it is not stored yet */
 };
@@ -121,14 +121,14 @@ struct jobs {
     struct jobs_file *file; /* NULL: no --job-file */
     bool is_file_due;       /* a job has changed since the last write of the job file began */
     bool is_unsettled;      /* a job has ended for which queued jobs may have waited */
-    bool is_unsure;         /* it is unknown whether some jobs still run */
+    bool is_unsure;         /* whether it is unknown if some jobs still run */
     uint64_t unsure_ns;
     unsigned ended; /* number of jobs that ended since the last malloc_trim */
 };
 
 /* ---- jobs_table.c: jobs that have not ended ---- */
 
-/* NULL if there is no such job, or it has ended */
+/* returns NULL if there is no such job, or it has ended */
 struct job *jobs_find(const struct jobs *j, int64_t id);
 int jobs_insert(struct jobs *j, struct job *job);
 void jobs_delete(struct jobs *j, struct job *job);
@@ -153,4 +153,5 @@ void jobs_vacate(struct jobs *j, struct job *job);
 
 /* Converts a row to JSON. JOB is the same job in memory, or NULL. */
 json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct job *job);
-json_t *jobs_job_json(struct jobs *j, const struct job *job); /* NULL if the store cannot be read */
+/* returns NULL if the store cannot be read */
+json_t *jobs_job_json(struct jobs *j, const struct job *job);

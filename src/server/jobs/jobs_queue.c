@@ -187,7 +187,7 @@ static void start_one(struct jobs *j, struct job *job)
     struct job_spec spec = {0};
     struct err why, err;
     int r = read_spec(j, job, &spec, &why);
-    if (r == -EINVAL) /* for example, if its working folder was removed */
+    if (r == -EINVAL) /* -EINVAL means, for example, that the working folder was removed */
         r = jobs_end_queued(j, job, JOB_FAILED, why.text, &err);
     else if (r == 0 && take_from_queue(j, job, &spec))
         jobs_launch(j, job, &spec);

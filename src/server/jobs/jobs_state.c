@@ -15,9 +15,10 @@
 #include "server/jobs/jobs_state.h"
 
 enum {
-    /* so many changes reported by a supervisor are each stored; later ones … */
+    /* number of state changes reported by a supervisor that are stored one by one */
     SOFT_EACH = 100,
-    SOFT_MAX = 1000,  /* … are stored at most once per second, and after this many not at all */
+    /* number of state changes that are stored at all, from SOFT_EACH on at most once per second */
+    SOFT_MAX = 1000,
     PUBLISH_MS = 100, /* minimum time between two verdicts that are published at once */
 };
 
@@ -335,7 +336,7 @@ bool jobs_sync_all(struct jobs *j)
         struct job *job = j->active[i - 1];
         if (job->is_dirty && !write_down(j, job)) {
             is_left = true;
-            break; /* the next write would fail as well */
+            break; /* writing the next change would fail as well */
         }
     }
     return is_left;

@@ -37,7 +37,8 @@ struct job_spec {
  * and the folder must exist. Unknown keys are errors. Returns 0, or -EINVAL with an error that
  * contains the key and the value. */
 int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
-void job_spec_fini(struct job_spec *spec); /* accepts a zeroed struct */
+/* frees what the request owns; accepts a zeroed struct */
+void job_spec_fini(struct job_spec *spec);
 /* The command line of `ebb` (run --detached --lock-fd N --run-dir=PATH … -- COMMAND…) and its
  * environment. Both end with NULL, and each is a single allocation that the caller frees. The
  * environment is the server's own without EBB_* and CUDA_VISIBLE_DEVICES, then the request's, then

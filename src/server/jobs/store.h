@@ -59,11 +59,12 @@ struct store_change {
     enum job_state state;
     const char *reason; /* reason of the state, or NULL */
     uint64_t at_ns;
-    uint64_t started_ns; /* 0 means at_ns of the first of running, checkpointing and stopping */
-    const char *run_dir; /* "" clears the column */
+    /* start time; 0 means at_ns of the first of running, checkpointing and stopping */
+    uint64_t started_ns;
+    const char *run_dir; /* name of the run folder; "" clears the column */
     const char *folder_id, *gpus, *memory_from, *end;
     uint64_t memory_bytes;
-    uint64_t ended_age_ns; /* set for a final state */
+    uint64_t ended_age_ns; /* age of the store, for a final state */
 };
 /* Changes the row and appends to the list of changes. A return to queued clears run_dir, folder_id,
  * gpus and started_ns. Returns 0, -ENOENT, or -EINVAL if STATE cannot follow the current state. */
