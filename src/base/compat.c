@@ -50,7 +50,7 @@ void compat_explicit_bzero(void *bytes, size_t len)
     __asm__ volatile(""
                      :
                      : "r"(bytes)
-                     /* makes the compiler assume that the zeros are read, so it cannot remove the
+                     /* the compiler must assume that the zeros are read, so it cannot remove the
                       * memset */
                      : "memory");
 }

@@ -243,7 +243,7 @@ static int make_one(const char *path)
     struct stat st;
     if (stat(path, &st) < 0)
         return r;
-    /* checked after every error: a read-only mount may return EROFS for an existing folder */
+    /* the folder is checked after every error: a read-only mount may return EROFS if it exists */
     if (S_ISDIR(st.st_mode))
         return 0;
     return r == -EEXIST ? -ENOTDIR : r;

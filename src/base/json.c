@@ -26,7 +26,7 @@ json_t *json_text(const char *s, size_t len)
         if (n > 0)
             buf_add(&clean, s + i, n);
         else
-            buf_add_str(&clean, "\xEF\xBF\xBD"); /* U+FFFD for each invalid byte */
+            buf_add_str(&clean, "\xEF\xBF\xBD"); /* each invalid byte becomes U+FFFD */
         i += n > 0 ? n : 1;
     }
     json_t *string = clean.failed ? NULL : json_stringn_nocheck(buf_str(&clean), clean.len);
@@ -164,7 +164,7 @@ int json_refuse(struct err *err, const char *key, const json_t *value, const cha
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
     size_t len = text ? strlen(text) : 0;
     size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
-    /* do not cut in the middle of a character */
+    /* avoids a cut in the middle of a UTF-8 character */
     while (n > 0 && n < len && (text[n] & 0xC0) == 0x80)
         n--;
     err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "", why);

@@ -42,7 +42,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret)
     return 0;
 }
 
-static locale_t c_locale; /* (locale_t)0 if out of memory */
+static locale_t c_locale; /* the C locale, or (locale_t)0 if out of memory */
 
 __attribute__((constructor)) static void c_locale_make(void)
 {

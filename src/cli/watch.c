@@ -56,7 +56,7 @@ static const struct option_desc watch_table[] = {
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct watch_options, json),
                .help = "print one JSON object per line for each sample, and one for the summary"),
     OPTION_ROW(0, "no-unique", FLAG, NULL, offsetof(struct watch_options, no_unique),
-               .help = "do not read unique memory"),
+               .help = "do not measure unique memory"),
     OPTION_ROW(0, "pss", FLAG, NULL, offsetof(struct watch_options, pss),
                .help = "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     {0},

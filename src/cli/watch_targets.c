@@ -81,9 +81,10 @@ static int take_training(struct watch_targets *t, const struct proc_root *root)
     if (count < 0) {
         status = cli_fail(2, &err);
     } else if (count == 0) {
-        status = cli_failf(2, "no training job found: no process that you may inspect has "
-                              "torch, jax or tensorflow mapped, uses a GPU or is a Python with "
-                              "a trainer on its command line; --pid PID watches any process");
+        status =
+            cli_failf(2, "no training job found: no process that you may inspect has "
+                         "torch, jax or tensorflow mapped, uses a GPU or is a Python with "
+                         "a training script on its command line; --pid PID watches any process");
     } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
         list_candidates(c, (size_t)count);
         status = 2;

@@ -512,8 +512,8 @@ static bool record_mark(struct engine *e, const struct mark *mark)
         return true;
     if (!e->is_thinning_reported)
         engine_report(e,
-                      "more than %d KiB/s of marks: the recording skips some steps (not epochs, "
-                      "evaluations and checkpoints), and counts them",
+                      "the job sends more than %d KiB/s of marks, so some steps are not recorded; "
+                      "epochs, evaluations and checkpoints are",
                       ENGINE_MARK_BYTES_PER_S / 1024);
     e->is_thinning_reported = true;
     return false;

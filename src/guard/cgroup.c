@@ -155,7 +155,7 @@ static void explain_place(const struct guard_place *p, int error, struct err *wh
     if (error == -EOPNOTSUPP)
         err_set(why, 0, "cgroup: %s does not delegate its memory controller", guard_place_name(p));
     else
-        err_set(why, 0, "cgroup: no group can be made below %s: %s", guard_place_name(p),
+        err_set(why, 0, "cgroup: cannot create a group below %s: %s", guard_place_name(p),
                 strerror(-error));
 }
 

@@ -144,7 +144,8 @@ static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 static bool is_of_command(const struct checkpoint *c, struct proc_tree *tree,
                           const struct proc_node *n)
 {
-    /* limits the climb, because parents are read at different times and may form a cycle */
+    /* maximum depth of the climb, because parents are read at different times and may form a
+     * cycle */
     enum { DEPTH_MAX = 64 };
 
     for (int i = 0; c->command_pid != 0 && n && i < DEPTH_MAX; i++) {
@@ -323,7 +324,7 @@ int checkpoint_request(struct checkpoint *c, uint64_t now_ns, struct mark_receiv
                        struct proc_tree *tree, char why[CHECKPOINT_TEXT_MAX])
 {
     int ways = 0;
-    (void)checkpoint_is_possible(c, marks, why); /* called only because it sets WHY */
+    (void)checkpoint_is_possible(c, marks, why); /* this call is needed only because it sets WHY */
     c->awaits_file = false;
     c->started_ns = c->done_ns = 0;
     c->ack = LADDER_NO_ACK;

@@ -16,7 +16,7 @@
 #include "proc/tree.h"
 
 struct checkpoint_options {
-    int signo;           /* 0: no signal */
+    int signo;           /* signal that requests a checkpoint, or 0 */
     const char *command; /* command for /bin/sh -c, or NULL */
     /* path of a file that appears or changes when the checkpoint is written, or NULL */
     const char *done;
@@ -35,7 +35,7 @@ struct checkpoint_peer {
 struct checkpoint {
     struct checkpoint_options options;
     uint64_t id;                                /* id of the last request; 0 if there was none */
-    uint64_t requested_ns, started_ns, done_ns; /* 0: not yet */
+    uint64_t requested_ns, started_ns, done_ns; /* time of the last request, or 0 */
     bool is_open; /* a checkpoint was requested, and is neither written nor failed yet */
     enum ladder_ack ack;
     int by_socket, by_signal; /* number of ranks to which the request was sent in this way */

@@ -103,7 +103,7 @@ static enum cause cause_by_output(const struct death_facts *f, const struct deat
     char name[WORDS_SIGNAL_MAX];
     bool is_bus_error = signal_of(f->status) == SIGBUS;
     if (r->sign != DEATH_SHM && is_bus_error && f->shm_full) {
-        snprintf(text, DEATH_TEXT, "/dev/shm was full: crashed: SIGBUS");
+        snprintf(text, DEATH_TEXT, "/dev/shm was full: crashed with SIGBUS");
         return CAUSE_SHM_FULL;
     }
     if (r->sign == DEATH_NO_SIGN)
@@ -153,7 +153,7 @@ static void add_other_kill(const struct kills *k, const char *reason, char text[
     if (k->group)
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s of the job: %s",
                  (unsigned long long)count, plural, reason);
-    else if (k->above) /* this counter may include processes of other jobs */
+    else if (k->above) /* the counter of an ancestor cgroup may include processes of other jobs */
         snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s: %s",
                  (unsigned long long)count, plural, reason);
     else

@@ -23,8 +23,9 @@ enum death_sign {
     DEATH_PYTHON,   /* an uncaught exception */
     DEATH_CUDA_OOM, /* a GPU is out of memory */
     DEATH_MEMORY,   /* MemoryError, std::bad_alloc, "Cannot allocate memory" */
-    DEATH_SHM,      /* /dev/shm is full: a bus error in a worker, or "No space left" on torch_… */
-    DEATH_WORKER,   /* the output contains "DataLoader worker (pid N) is killed by signal: …" */
+    /* /dev/shm is full: the output has a bus error in a worker, or "No space left" on torch_… */
+    DEATH_SHM,
+    DEATH_WORKER, /* the output contains "DataLoader worker (pid N) is killed by signal: …" */
 };
 
 struct death_reading {
@@ -91,7 +92,7 @@ struct death_facts {
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
     const char *limit_where; /* cgroup with the effective limit, not escaped, or NULL */
-    uint64_t limit_bytes;    /* limit of that cgroup; 0 if unknown */
+    uint64_t limit_bytes;    /* limit of the cgroup LIMIT_WHERE; 0 if unknown */
 };
 
 /* Describes the cause in one line without a full stop: "killed by the kernel: its cgroup was out of

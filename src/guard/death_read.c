@@ -231,7 +231,7 @@ struct found_cause {
     char text[2 * DEATH_LINE];
     size_t len;
     int rank;
-    size_t after_bytes; /* size of the other output that followed */
+    size_t after_bytes; /* number of bytes of other output that followed */
 };
 
 struct open_traceback {

@@ -15,7 +15,8 @@
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
 enum {
-    PRESSURE_MORE_S = 35, /* includes the 5 s that pressure must last to count */
+    /* how long high pressure lasts until the job is stopped, including the 5 s until it counts */
+    PRESSURE_MORE_S = 35,
     UNNEEDED_MOST = 2,
     UNNEEDED_PACE = 6
 };
@@ -197,8 +198,8 @@ static void ladder_rest(struct turn *t, bool is_saving)
         l->over_ns = t->in->now_ns;
     if (ladder_seconds(l->over_ns, t->in->now_ns) < LADDER_CALM_S)
         return;
-    stand_down(t, l->done_ns != 0 ? ": the trigger is over, the checkpoint was not needed"
-                                  : ": the trigger is over");
+    stand_down(t, l->done_ns != 0 ? ": no trigger holds any more, and the checkpoint was not needed"
+                                  : ": no trigger holds any more");
 }
 
 static void remember_used(struct turn *t)

@@ -40,15 +40,16 @@ enum ladder_trigger {
 };
 const char *ladder_trigger_name(enum ladder_trigger trigger);
 
-/* Settings of the guard. A value of 0 means the default, which is in brackets. */
+/* Settings of the guard. A value of 0 means the default. */
 struct ladder_rules {
-    /* headroom below which the level trigger holds [ladder_default_reserve] */
+    /* headroom below which the level trigger holds (default: ladder_default_reserve) */
     uint64_t reserve_bytes;
-    double margin_s;     /* margin added to the time for a step and a checkpoint [2] */
-    double checkpoint_s; /* assumed duration of a checkpoint until one has been measured [10] */
-    double wait_s;       /* maximum wait for an acknowledgement [600] */
-    double grace_s;      /* time between SIGTERM and the kill [10] */
-    /* threshold for the share of time in which all processes stalled, 0 to 1 [0.3] */
+    double margin_s; /* margin added to the time for a step and a checkpoint (default 2) */
+    /* assumed duration of a checkpoint until one has been measured (default 10) */
+    double checkpoint_s;
+    double wait_s;  /* maximum wait for an acknowledgement (default 600) */
+    double grace_s; /* time between SIGTERM and the kill (default 10) */
+    /* threshold for the share of time in which all processes stalled, 0 to 1 (default 0.3) */
     double pressure;
     /* disabled triggers; no_forecast also disables the trigger of the pace */
     bool no_forecast, no_level, no_pressure;
@@ -116,8 +117,8 @@ struct ladder {
     unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     uint64_t mark_bytes[2];      /* memory in use at the last request or checkpoint, per gauge */
-    bool is_steady[2];           /* memory was steady within the reserve … */
-    uint64_t steady_headroom[2]; /* … and this was its headroom */
+    bool is_steady[2];           /* whether memory was steady within the reserve, per gauge */
+    uint64_t steady_headroom[2]; /* headroom at which memory was steady, per gauge */
     double slow_pace[2];         /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 */
     struct ladder_past {
         uint64_t t_ns, used_bytes;

@@ -144,10 +144,11 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
 {
     struct reflex *r = map_pages(page_up(sizeof *r));
     if (!r)
-        return err_set(err, -errno, "no memory for the guard: %s", strerror(errno));
+        return err_set(err, -errno, "cannot allocate memory for the guard: %s", strerror(errno));
     int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_fd < 0) {
-        int r_event = err_set(err, -errno, "no eventfd for the guard: %s", strerror(errno));
+        int r_event =
+            err_set(err, -errno, "cannot create an eventfd for the guard: %s", strerror(errno));
         munmap(r, page_up(sizeof *r));
         return r_event;
     }
@@ -177,7 +178,7 @@ static bool is_retired(int fd)
 
 static int retired(int fd)
 {
-    return -2 - fd; /* applying this twice yields the fd again */
+    return -2 - fd; /* retired(retired(fd)) is fd again */
 }
 
 static uint32_t phase_of(const struct reflex *r)

@@ -24,8 +24,8 @@ enum {
     /* maximum age of a reading of memory.stat while there is much headroom */
     REFLEX_STAT_MS = 1000,
     REFLEX_PACE_MS = 500,
-    REFLEX_PAST = 32,       /* number of readings for the growth rate … */
-    REFLEX_PAST_MS = 25,    /* … and the time between two readings for the growth rate */
+    REFLEX_PAST = 32,       /* number of past readings that are kept for the growth rate */
+    REFLEX_PAST_MS = 25,    /* time between two readings for the growth rate */
     REFLEX_TEXT_MAX = 8192, /* buffer size for memory.stat, which is about 2 KiB long */
 };
 

@@ -143,7 +143,8 @@ static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sen
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
     }
-    while (poll(fds, SENTINEL_STREAMS, 0) > 0) /* read the rest of the output */
+    /* the rest of the output is read after the job's exit */
+    while (poll(fds, SENTINEL_STREAMS, 0) > 0)
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
 }

@@ -18,10 +18,10 @@ struct restart_every {
 struct guard_settings {
     bool is_off; /* --no-guard; the cgroup, the cause of the end and leftovers are still handled */
     bool dry_run;
-    /* zeroed if not given; a percentage is a share of the effective limit */
+    /* --limit, zeroed if not given; a percentage is a share of the effective limit */
     struct quantity_size limit;
-    struct quantity_size reserve; /* a percentage is a share of LIMIT */
-    /* applies to each GPU; a percentage is a share of the GPU's memory */
+    struct quantity_size reserve; /* --reserve; a percentage is a share of LIMIT */
+    /* --gpu-limit for each GPU; a percentage is a share of the GPU's memory */
     struct quantity_size gpu_limit;
     /* rules of the ladder, except for reserve_bytes, which is computed from RESERVE later */
     struct ladder_rules rules;

@@ -58,8 +58,9 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns);
 
 /* How to recognise processes of a job whose supervisor and sentinel were both killed. */
 struct stray_signs {
-    const char *run_dir; /* value of EBB_RUN_DIR in their initial environment */
-    const char *cgroup;  /* name of the job's cgroup, from guard_cgroup_name, or "" */
+    /* value of EBB_RUN_DIR in the initial environment of the job's processes */
+    const char *run_dir;
+    const char *cgroup; /* name of the job's cgroup, from guard_cgroup_name, or "" */
 };
 
 /* Signals every living process that has one of the signs, and its descendants, but never the

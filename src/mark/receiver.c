@@ -199,7 +199,7 @@ static bool is_own_folder(int dirfd)
 
 static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth);
 
-/* Takes ownership of the fd. */
+/* Removes the content of the folder FD, and closes FD. */
 static void remove_content(struct removal *r, int fd, unsigned depth)
 {
     DIR *dir = fdopendir(fd);
@@ -393,7 +393,7 @@ int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_re
     struct mark_receiver *r = calloc(1, sizeof *r);
     int code;
     if (!r)
-        return err_set(err, -ENOMEM, "no memory to receive marks");
+        return err_set(err, -ENOMEM, "cannot receive marks: out of memory");
     r->fd = -1;
     r->uid = geteuid();
     r->fn = fn;
@@ -472,7 +472,7 @@ int mark_receiver_request(struct mark_receiver *r, const char *what, uint64_t id
     int len = snprintf(text, sizeof text, "%s=%" PRIu64 "\n", what, id);
     int reached = 0;
     size_t i = 0;
-    assert(len > 0 && (size_t)len < sizeof text && "a request is one short word");
+    assert(len > 0 && (size_t)len < sizeof text && "the request is longer than its buffer");
     while (i < r->peer_count) {
         int code = r->peers[i].is_worker ? 0 : ask_peer(r, &r->peers[i], text, (size_t)len);
 

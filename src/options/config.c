@@ -138,7 +138,7 @@ int options_config_parse(const struct options_config *c, char *text, size_t len,
 {
     int lines[OPTIONS_MAX] = {0};
     if (!config_is_text(text, len))
-        return err_set(err, -EINVAL, "%.200s is not a text file; its lines are like limit = 24G",
+        return err_set(err, -EINVAL, "%.200s is not a text file; write lines like limit = 24G",
                        c->file);
     AUTO_FREE void *scratch = calloc(1, c->values_size);
     if (!scratch)

@@ -47,7 +47,8 @@ struct option_desc {
     const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
     const char *help;     /* help text: one sentence without a full stop */
     const char *fallback; /* default value as a user would write it, or NULL */
-    /* bounds of a number (of a duration, in ms); both 0: no bounds; max 0: no upper bound */
+    /* bounds of a number (of a duration, in ms); if both are 0, there are none; if max is 0, no
+     * upper bound */
     int64_t min, max;
     size_t offset;       /* offset of the value in the struct of values */
     const char *heading; /* title of the group of options that starts here, or NULL */
@@ -83,7 +84,7 @@ const struct option_given *options_find(const struct options_given *given, const
  * with WHAT. Returns 0 or -errno. */
 int options_give(struct options_given *given, const struct option_desc *o, const char *what,
                  const char *text, void *values, struct err *err);
-/* Sets every option of TABLE that has a default to it. */
+/* Sets the options of TABLE that have a default to their defaults. */
 int options_fall_back(const struct option_desc *table, void *values, struct err *err);
 /* Finds the row called NAME. If there is none, returns NULL and an error that suggests a similar
  * name. */

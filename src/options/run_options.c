@@ -26,8 +26,8 @@ static int run_parse_pressure(const char *what, const char *text, void *at, stru
         return 0;
     }
     if (!strchr(text, '%'))
-        return err_set(err, -EINVAL, "%s: \"%.100s\" is not a share; write it like 30%% or off",
-                       what, text);
+        return err_set(err, -EINVAL,
+                       "%s: \"%.100s\" is not a percentage; write it like 30%% or off", what, text);
     int r = quantity_parse_size(what, text, &share, err);
     if (r == 0) {
         rules->no_pressure = false;
@@ -59,7 +59,7 @@ static int run_parse_signal(const char *what, const char *text, void *at, struct
     if (is_taken_signal(signo))
         return err_set(
             err, -EINVAL,
-            "%s: \"%.100s\" cannot be used as a request; give a signal that the job handles, "
+            "%s: \"%.100s\" cannot request a checkpoint; use a signal that the job handles, "
             "such as USR1",
             what, text);
     *(int *)at = signo;
@@ -164,7 +164,7 @@ const struct option_desc run_options_table[] = {
     OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
                .help = "print the summary as one line of JSON, on standard error"),
     OPTION_ROW(0, "config", PATH, "FILE", AT(config), LOCAL,
-               .help = "read the options below from FILE; the command line wins"),
+               .help = "read the options below from FILE; the command line takes precedence"),
     OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,
                .help = "return once the job has started"),
     OPTION_ROW(0, "lock-fd", INT, "N", AT(lock_fd), HIDDEN, .fallback = "-1", .min = -1,
@@ -177,7 +177,7 @@ const struct option_desc run_options_table[] = {
                .min = 50, .max = HOUR_MS,
                .help = "sample the job this often (default: every second, five times per second in "
                        "its first two minutes; for ebb submit, the server's setting)"),
-    FLAG("no-unique", no_unique, "do not read unique memory"),
+    FLAG("no-unique", no_unique, "do not measure unique memory"),
     FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     FLAG("no-shim", no_shim,
          "do not load the Python package into the job: only its own marks report steps and epochs"),
@@ -195,9 +195,11 @@ const struct option_desc run_options_table[] = {
                        "from 64M to 4G, and at most a fifth)"),
     OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
                .help = "memory limit on each GPU; N% is a share of the device's memory"),
-    OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
-               .max = DAY_MS,
-               .help = "act when the limit is forecast within a step, a checkpoint and this time"),
+    OPTION_ROW(
+        0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
+        .max = DAY_MS,
+        .help =
+            "act when the forecast reaches the limit within a step, a checkpoint and this time"),
     OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
                .fallback = "30%",
                .help = "act when all processes stall on memory for this share of the time"),
@@ -208,9 +210,9 @@ const struct option_desc run_options_table[] = {
                .parse = run_parse_signal,
                .help = "send this signal, such as USR1, to the ranks that handle it"),
     OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.checkpoint.command),
-               .help = "run this shell command; the checkpoint is written when it exits"),
+               .help = "run this shell command, which exits when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.checkpoint.done),
-               .help = "the checkpoint is written when this file appears or changes"),
+               .help = "file that appears or changes when the checkpoint is written"),
     OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),
                .fallback = "10s", .min = 1, .max = DAY_MS,
                .help = "assumed duration of a checkpoint until one was measured"),
@@ -277,8 +279,8 @@ static const struct clash clashes[] = {
      "disables them",
      {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
       "checkpoint-wait"}},
-    {"no-term", "is the time between SIGTERM and the kill", "disables one of them", {"grace"}},
-    {"no-kill", "is the time between SIGTERM and the kill", "disables one of them", {"grace"}},
+    {"no-term", "is the time between SIGTERM and the kill", "disables one of the two", {"grace"}},
+    {"no-kill", "is the time between SIGTERM and the kill", "disables one of the two", {"grace"}},
 };
 
 static int run_check_clash(const struct run_options *o, const struct options_given *given,

@@ -259,7 +259,7 @@ static int weigh_evidence(const struct tree_node *n, char *reasons, size_t size)
     }
     if (python && names_trainer(&n->pub.info)) {
         score += WEIGHT_TRAINER;
-        add_reason(reasons, size, "trainer on its command line");
+        add_reason(reasons, size, "training script on its command line");
     }
     /* a display server also has the GPU open, but computes nothing on it */
     bool computes = library || python || n->maps.cuda;

@@ -15,7 +15,8 @@ struct find_candidate {
     int score;          /* sum of the weights of all evidence; find.c has the weights */
     int32_t launcher;   /* pid of the launcher, 0 if none */
     size_t ranks; /* number of training processes that PROCESS, their launcher, started; else 1 */
-    /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; trainer on its command line" */
+    /* the evidence in words: "libtorch mapped; /dev/nvidia0 open; training script on its command
+     * line" */
     char reasons[256];
 };
 

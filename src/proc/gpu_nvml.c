@@ -33,7 +33,8 @@ struct nvml {
     int (*handle)(unsigned, nvml_device *);
     int (*name)(nvml_device, char *, unsigned);
     int (*memory)(nvml_device, struct nvml_memory *);
-    nvml_list_fn *compute, *graphics; /* each is NULL if the driver lacks the function */
+    /* functions that list processes; NULL if the driver lacks them */
+    nvml_list_fn *compute, *graphics;
     struct nvml_process list[GPU_PROCESS_MAX];
 };
 

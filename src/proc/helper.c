@@ -95,7 +95,7 @@ bool proc_helper_keeps(struct proc_helper *h, void *memory)
         return false;
     pthread_mutex_lock(&h->mutex);
     bool is_busy = h->fn;
-    assert((!is_busy || h->kept_count < KEPT_MAX) && "more blocks than KEPT_MAX");
+    assert((!is_busy || h->kept_count < KEPT_MAX) && "the helper keeps at most KEPT_MAX blocks");
     if (is_busy)
         h->kept[h->kept_count++] = memory;
     pthread_mutex_unlock(&h->mutex);

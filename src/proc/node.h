@@ -38,7 +38,7 @@ struct tree_node {
     uint32_t walk;  /* number of the last walk that read this process */
     bool names_due; /* the command line could not be read yet and is still due */
 
-    struct role_maps maps; /* evidence found in its mappings so far */
+    struct role_maps maps; /* evidence found in the process's mappings so far */
     uint64_t maps_due_ns, maps_gap_ns;
     uint64_t maps_size_bytes; /* size of the address space when maps was last read */
     size_t children;          /* number of living children in the tree */
@@ -59,7 +59,7 @@ struct tree_node {
     uint8_t unique_failures; /* consecutive failures */
 
     uint64_t anon_bytes; /* anonymous memory at the last read of statm */
-    bool fork_is_known;  /* fork_bytes is known; exec resets this */
+    bool fork_is_known;  /* whether fork_bytes is known; exec resets it */
     /* memory that the process may share with the one from which it was forked */
     uint64_t fork_bytes;
     uint64_t minor_faults; /* minor page faults at the last walk */
@@ -122,7 +122,7 @@ struct kin {
 
 /* Input and output of a read in the helper thread, which owns the struct while it is busy. */
 struct slow_read {
-    int fd; /* the helper closes it */
+    int fd; /* fd of the file to read, which the helper closes */
     ssize_t len;
     char text[PROCESS_CMDLINE_MAX];
     struct role_maps maps;

@@ -20,7 +20,7 @@
     X(UNIQUE, 6, "unique", "B")                                                                    \
     /* smaps_rollup: only on request, because reading it stalls the job */                         \
     X(PSS, 7, "pss", "B")                                                                          \
-    /* sum over all GPUs */                                                                        \
+    /* GPU memory of the process, summed over all GPUs */                                          \
     X(GPU, 8, "gpu", "B")                                                                          \
     /* pagemap: anonymous memory in transparent huge pages */                                      \
     X(HUGE, 9, "huge", "B")                                                                        \
@@ -52,7 +52,7 @@
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \
     X(USED, 1, "used", "B")                                                                        \
-    /* used by the processes of this job, according to the driver */                               \
+    /* GPU memory used by the processes of this job, according to the driver */                    \
     X(JOB, 2, "job", "B")                                                                          \
     /* live blocks of PyTorch's allocator: the minimum of the last half second */                  \
     X(ALLOCATED, 3, "allocated", "B")                                                              \

@@ -196,5 +196,7 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         any = settle_once(tree, now_ns);
     }
     tree->kin_dirty = false;
-    tree->role_stamp++; /* so that the next settling does not mistake these changes for its own */
+    /* the stamp is increased so that the next settling does not mistake these changes for its
+     * own */
+    tree->role_stamp++;
 }

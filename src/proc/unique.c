@@ -102,8 +102,8 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
-/* True if N may be a vfork child before its exec: its pages would be counted twice, for N and for
- * its parent. Also true if that is unknown. */
+/* True if N may be a vfork child before its exec, whose pages would be counted twice, for N and for
+ * its parent. Also true if unknown. */
 static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
 {
     enum { SAME_VM = 1 }; /* KCMP_VM; kcmp returns 0 if both processes have the same memory */
@@ -321,7 +321,7 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
     enum { AWAY_MS = 100 }; /* time between two checks of a busy helper */
     check_node(u);
     find_stale(u, now_ns);
-    /* called before the pause has ended, which limits our share of the CPU */
+    /* the function was called before the pause has ended; the pause limits our share of the CPU */
     if (now_ns < u->resume_ns) {
         *ret_next_ns = u->resume_ns;
         return 0;

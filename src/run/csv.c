@@ -65,7 +65,7 @@ struct csv_run {
 
 static int no_memory(const struct csv_run *c)
 {
-    return err_set(c->err, -ENOMEM, "no memory to hold the table %s", c->path);
+    return err_set(c->err, -ENOMEM, "out of memory while reading the table %s", c->path);
 }
 
 /* ---- marks ---- */
@@ -331,14 +331,16 @@ static int begin_table(struct csv_run *c, const struct csv_row *row)
     c->run->start_wall_ns = is_unix ? (uint64_t)llround(row->t_s * 1e6) * NS_PER_US : 0;
     c->run->table.is_by_step = !row->has_t;
     if (!row->has_t && c->options->has_until)
-        return err_set(c->err, -EINVAL,
-                       "%s has no time: use --until-step, or name its time with --time-column",
-                       c->path);
+        return err_set(
+            c->err, -EINVAL,
+            "%s has no time column; use --until-step, or name the column with --time-column",
+            c->path);
     if (!row->has_t && c->options->marks_path)
-        return err_set(c->err, -EINVAL,
-                       "%s has no time, so the marks of %s have no place in it: name its time "
-                       "with --time-column",
-                       c->path, c->options->marks_path);
+        return err_set(
+            c->err, -EINVAL,
+            "%s has no time column, so the marks in %s cannot be used; name the column with "
+            "--time-column",
+            c->path, c->options->marks_path);
     add_marks(c);
     return 0;
 }

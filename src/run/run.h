@@ -211,7 +211,7 @@ struct run {
     /* for runs read from a recording: */
     json_t *header; /* NULL: live */
     json_t *end;    /* content of the note "end", or NULL */
-    /* peak of the job as the engine recorded it; 0: use the maximum of JOB_MEMORY */
+    /* peak of the job as the engine recorded it; if 0, use the maximum of JOB_MEMORY */
     uint64_t peak_bytes;
     struct run_table table;
     bool is_cut;     /* reading stopped at until_ns or until_step before the end of the recording */

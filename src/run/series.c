@@ -12,7 +12,7 @@ enum { FIRST_CAP = 4 };
 
 void series_init(struct series *s, uint32_t most, uint64_t width_ns, uint64_t origin_ns)
 {
-    assert(most >= 2 && width_ns > 0 && "merging needs at least two buckets");
+    assert(most >= 2 && width_ns > 0 && "a series needs at least two buckets");
     *s = (struct series){.most = most, .width_ns = width_ns, .origin_ns = origin_ns};
 }
 

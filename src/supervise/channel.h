@@ -22,7 +22,7 @@ enum channel_type {
     CHANNEL_STARTED = 'S', /* a detached job has started; this is the last frame */
     CHANNEL_MESSAGE = 'n', /* a JSON object for the job server (docs/reference/api.md) */
     /* frames that the supervisor receives: */
-    CHANNEL_INPUT = 'i',   /* typed at the terminal */
+    CHANNEL_INPUT = 'i',   /* input typed at the terminal */
     CHANNEL_SIZE = 'w',    /* struct winsize */
     CHANNEL_SIGNAL = 's',  /* one byte, the number of a signal for the job */
     CHANNEL_REQUEST = 'r', /* a JSON object from the job server (docs/reference/api.md) */

@@ -38,7 +38,8 @@ struct job_guard {
     /* cgroup of the effective limit, relative to the cgroup root; "" if it is not a cgroup's
      * limit */
     char effective_dir[4096];
-    struct limit_fds effective_fds;           /* files of that cgroup, which the reflex reads */
+    /* files of the effective limit's cgroup, which the reflex reads */
+    struct limit_fds effective_fds;
     struct reflex_gauge gauge[REFLEX_GAUGES]; /* gauges as they are set in the reflex */
     bool has_left;                            /* some processes of the job are outside its cgroup */
     /* why the job has no cgroup, or one that does not count memory; "" if there is no problem */

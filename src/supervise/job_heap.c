@@ -31,7 +31,7 @@ enum { JUDGING_S = 10, JUDGINGS_PER_AGE = 20, JUDGING_PERMYRIAD = 20 };
 struct env_list {
     const char *variable;
     const char *separators;
-    const char *link; /* name of a link in the sockets' folder, for paths with such characters */
+    const char *link; /* name of a link in the sockets' folder, for paths that contain separators */
 };
 
 static const struct env_list python_path = {"PYTHONPATH", ":", "python"};
@@ -51,10 +51,11 @@ static int env_path(const struct mark_receiver *marks, const struct env_list *li
         return 0;
     }
     if (strpbrk(folder, list->separators))
-        return err_set(err, -EINVAL,
-                       "set XDG_RUNTIME_DIR or TMPDIR to a folder without spaces and colons in its "
-                       "path: %s cannot hold \"%s\"",
-                       list->variable, path);
+        return err_set(
+            err, -EINVAL,
+            "%s cannot contain the path \"%s\"; set XDG_RUNTIME_DIR or TMPDIR to a folder "
+            "without spaces and colons",
+            list->variable, path);
     snprintf(target, sizeof target, "%.*s", (int)(slash - path), path);
     snprintf(link, sizeof link, "%s/%s", folder, list->link);
     if (symlink(target, link) < 0)

@@ -49,7 +49,7 @@ const char *job_state_reason(const struct job *j)
     if (cause_by_text(n->cause))
         return cause_by_text(n->cause);
     if (is_stopping(j))
-        return n->exited ? "ending the processes it left behind" : NULL;
+        return n->exited ? "ending the remaining processes" : NULL;
     if (j->guard.checkpoint.is_open)
         return j->guard.is_requested ? "checkpoint requested by the user"
                                      : "checkpoint requested by the guard";

@@ -22,10 +22,11 @@ enum {
     TERMINAL_BYTES = 32 << 10,
     /* number of unwritten bytes of the log at which further output is not logged */
     LOG_BACKLOG = 4 << 20,
-    /* number of unwritten bytes of the log at which the job has to wait for the disk … */
+    /* number of unwritten bytes of the log at which the job has to wait for the disk */
     LOG_HIGH = 2 << 20,
-    LOG_LOW = 1 << 20,  /* … until the number has fallen to this … */
-    LOG_WAIT_MS = 1000, /* … but no longer than this time, because a disk may hang forever */
+    LOG_LOW = 1 << 20, /* number of unwritten bytes of the log at which the job continues */
+    /* maximum time for which the job waits for the disk, which may hang forever */
+    LOG_WAIT_MS = 1000,
 };
 
 /* Waits for output, unless client or log is behind, and for space if there is input.

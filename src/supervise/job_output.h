@@ -17,8 +17,8 @@ struct job_stream {
     /* for pipes: */
     bool is_large;
     int client_fd; /* pipe to the client, or -1 */
-    bool is_full;  /* the client's pipe is full … */
-    /* … and this event source waits for space in the client's pipe */
+    bool is_full;  /* the client's pipe is full */
+    /* event source that waits for space in the client's pipe */
     struct loop_source *room_source;
     bool is_by_channel; /* the rest of the stream is sent to the client over its channel */
 };

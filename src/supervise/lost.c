@@ -27,7 +27,7 @@ int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
     if (lock_fd < 0)
         return 0;
     if (lock_fd <= STDERR_FILENO || fcntl((int)lock_fd, F_SETFD, FD_CLOEXEC) < 0)
-        return err_set(err, -EBADF, "%s: --lock-fd %d: no such file is open", command,
+        return err_set(err, -EBADF, "%s: --lock-fd %d: the file descriptor is not open", command,
                        (int)lock_fd);
     return 0;
 }

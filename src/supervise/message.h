@@ -94,7 +94,8 @@ struct job_request {
     char reason[FACTS_TEXT];
     double grace_s;
 };
-json_t *job_request_json(const struct job_request *request); /* the caller owns it */
+/* returns a JSON object that the caller owns */
+json_t *job_request_json(const struct job_request *request);
 void job_request_read(const json_t *doc, struct job_request *ret);
 
 /* Converts a message to a JSON object owned by the caller. Returns NULL if out of memory. */

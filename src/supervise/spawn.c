@@ -215,7 +215,7 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         close_ends(&ends);
         return r;
     }
-    /* called in both parent and child, so that neither has to wait for the other */
+    /* setpgid is called in both parent and child, so that neither has to wait for the other */
     setpgid(pid, pid);
     close(ends.failure[1]);
     ends.failure[1] = -1;

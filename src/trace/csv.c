@@ -230,7 +230,7 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
     cell = field(t, c->step);
     row->has_step = cell.len > 0;
     if ((row->has_step || !row->has_t) && parse_step(cell, &row->step) < 0)
-        return bad_cell(t, "step", cell, " is not the number of a step", err);
+        return bad_cell(t, "step", cell, " is not a step number", err);
     cell = field(t, c->epoch);
     row->has_epoch = cell.len > 0;
     if (row->has_epoch &&

@@ -45,7 +45,7 @@ static int next_line(struct lines *l, struct err *err)
         return err_set(err, code, "cannot read %s: %s", l->name, strerror(-code));
     }
     if (l->line.failed)
-        return err_set(err, -ENOMEM, "no memory to read %s", l->name);
+        return err_set(err, -ENOMEM, "out of memory while reading %s", l->name);
     return c != EOF || l->line.len > 0;
 }
 
@@ -118,7 +118,7 @@ static int add_pair(const struct lines *l, struct buf *out, const char *key, con
     r = add_value(&alone, v);
     buf_add_byte(&alone, '\n');
     if (r == -ENOMEM || alone.failed) {
-        r = err_set(err, -ENOMEM, "no memory to read %s", l->name);
+        r = err_set(err, -ENOMEM, "out of memory while reading %s", l->name);
     } else if (r < 0 || mark_parse(alone.data, alone.len, &m) < 0) {
         char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
         r = err_set(err, -EBADMSG, "%s line %" PRIu64 ": invalid value of \"%.40s\": %.60s",
@@ -168,7 +168,7 @@ static int read_mark(const struct lines *l, json_t *object, struct buf *out, dou
     if (r < 0)
         return r;
     if (out->failed)
-        return err_set(err, -ENOMEM, "no memory to read %s", l->name);
+        return err_set(err, -ENOMEM, "out of memory while reading %s", l->name);
     if (mark_parse(out->data, out->len, ret) < 0)
         return bad(l, err, "longer than a mark can be (8192 bytes)");
     if (json_is_integer(pid) && json_integer_value(pid) > 0 && json_integer_value(pid) <= INT32_MAX)

@@ -55,7 +55,7 @@ static int add_field(struct csv_table *t, size_t offset, struct err *err)
     if (t->count == CSV_FIELDS_MAX)
         return refuse_record(t, err, "more than 4096 columns");
     if (t->text.failed || !ARRAY_ROOM(t->fields, t->count, t->cap))
-        return err_set(err, -ENOMEM, "no memory to read %s", t->name);
+        return err_set(err, -ENOMEM, "out of memory while reading %s", t->name);
     t->fields[t->count++] = (struct csv_field){offset, t->text.len - offset};
     return 0;
 }

@@ -59,6 +59,6 @@ int export_finish(struct export *e, int r, struct err *err)
         r = errno > 0 ? -errno : -EIO;
     buf_fini(&e->buf);
     if (r == -ENOMEM)
-        return err_set(err, r, "no memory to export the recording");
+        return err_set(err, r, "out of memory while exporting the recording");
     return r < 0 ? err_set(err, r, "cannot write the export: %s", strerror(-r)) : 0;
 }

@@ -33,7 +33,7 @@ int logs_close(struct logs *l, uint64_t wait_ns);
 
 /* One file of the log. */
 struct logs_piece {
-    int fd;         /* closed by the caller */
+    int fd;         /* fd of the piece, which the caller closes */
     uint64_t start; /* offset of the piece's first byte in the log */
     uint64_t bytes; /* current size of the piece */
 };

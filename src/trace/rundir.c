@@ -27,7 +27,7 @@ static int fail(struct err *err, int r, const char *path)
 {
     switch (r) {
     case -EEXIST:
-        return err_set(err, r, "run folder %s exists already; name another one or remove it", path);
+        return err_set(err, r, "run folder %s already exists; choose another or remove it", path);
     case -ENOTDIR:
         return err_set(err, r, "run folder %s cannot be created: a part of its path is a file",
                        path);

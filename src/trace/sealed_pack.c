@@ -87,7 +87,7 @@ static int count_columns(struct packer *p, struct cur records)
         c->field = field == RECORD_STALE_COLUMN ? SEALED_STALE_FIELD : field;
         c->at = at;
         at += c->count;
-        c->count = 0; /* counted again while the cells are filled in */
+        c->count = 0; /* the cells are counted again while they are filled in */
     }
     return e;
 }
@@ -158,7 +158,7 @@ static int compare_columns(const void *a, const void *b)
 static void put_gaps(struct packer *p, const struct column *c)
 {
     const uint32_t *ticks = p->ticks + c->at;
-    uint32_t before = UINT32_MAX; /* makes the distance of tick 0 equal to 1 */
+    uint32_t before = UINT32_MAX; /* with this start value the distance of tick 0 is 1 */
     for (uint32_t i = 0; i < c->count;) {
         uint32_t gap = ticks[i] - before, run = 1;
         while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)

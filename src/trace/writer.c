@@ -156,7 +156,7 @@ void writer_count_loss(struct trace_writer *w)
     if (w->error != 0)
         return;
     w->error = -ENOBUFS;
-    /* this write cannot fail, because the counter is at most 2 */
+    /* writing to the eventfd cannot fail, because its counter is at most 2 */
     (void)!write(sink_event_fd(w->sink), &one, sizeof one);
 }
 
@@ -433,7 +433,7 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
     if (r < 0) {
         free(w);
         return err_set(err, r,
-                       r == -EEXIST ? "%s exists already and is not overwritten"
+                       r == -EEXIST ? "%s already exists and is not overwritten"
                                     : "%s cannot be written: %s",
                        name, strerror(-r));
     }

@@ -89,12 +89,12 @@ def test_detached_run_refuses_existing_run_folder(guarded):
     (guarded.folder / "taken").mkdir()
     result = detach(guarded, "--run-dir", "taken", "--", "true")
     assert result.returncode == 125
-    assert "exists already" in result.stderr
+    assert "already exists" in result.stderr
 
 
 @pytest.mark.parametrize("fd", [1, 999])
 def test_invalid_lock_fd_is_refused(tmp_path, fd):
-    why = f"--lock-fd {fd}: no such file is open"
+    why = f"--lock-fd {fd}: the file descriptor is not open"
     refused(run_ebb("run", "--no-record", "--detached", "--lock-fd", fd, "--", "true"),
             f"run: {why}", 125)
     refused(run_ebb("sweep", "--lock-fd", fd, tmp_path), f"sweep: {why}")

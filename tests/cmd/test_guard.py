@@ -386,7 +386,7 @@ def test_job_is_not_restarted_after_segment_without_progress(guarded):
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
     assert (doc["guard"]["not_restarted"] ==
-            "segment 1 made no progress: it reached step 5, an earlier one 5")
+            "segment 1 made no progress: it reached step 5, an earlier segment step 5")
 
 
 def test_job_stopped_without_checkpoint_is_not_restarted(guarded):

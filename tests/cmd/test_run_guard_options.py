@@ -16,7 +16,7 @@ NO_UNIT = "has no unit; write it like 500ms, 10s or 5m"
 EVERY = "is not a time, number of steps or size; write it like 2h, 500steps or 20G"
 HOW_TO_WRITE_A_SIGNAL = "write it like USR1, SIGUSR2 or 10"
 NOT_CLOSED = "has a quote that is not closed, or ends in a backslash"
-TAKEN = "cannot be used as a request; give a signal that the job handles, such as USR1"
+TAKEN = "cannot request a checkpoint; use a signal that the job handles, such as USR1"
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def not_started(job):
     ("margin", "9d", '"9d" is too long; the maximum is 1d'),
     ("checkpoint-time", "10", f'"10" {NO_UNIT}'),
     ("checkpoint-wait", "8d", '"8d" is too long; the maximum is 7d'),
-    ("pressure", "30", '"30" is not a share; write it like 30% or off'),
-    ("pressure", "0.3", '"0.3" is not a share; write it like 30% or off'),
-    ("pressure", "OFF", '"OFF" is not a share; write it like 30% or off'),
+    ("pressure", "30", '"30" is not a percentage; write it like 30% or off'),
+    ("pressure", "0.3", '"0.3" is not a percentage; write it like 30% or off'),
+    ("pressure", "OFF", '"OFF" is not a percentage; write it like 30% or off'),
     ("pressure", "101%", f'"101%" {NOT_A_SHARE}'),
     ("pressure", "x%", f'"x%" {NOT_A_SIZE}'),
     ("checkpoint-signal", "USR3", f'unknown signal "USR3"; {HOW_TO_WRITE_A_SIGNAL}'),
@@ -139,8 +139,8 @@ def test_guard_option_without_value_is_refused(ebb, tmp_path, option):
     (["--no-checkpoint", "--checkpoint-done", "x"], f"--checkpoint-done {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-time", "1s"], f"--checkpoint-time {NO_CHECKPOINT}"),
     (["--no-checkpoint", "--checkpoint-wait", "1s"], f"--checkpoint-wait {NO_CHECKPOINT}"),
-    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables one of them"),
-    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables one of them"),
+    (["--grace", "2s", "--no-term"], f"--grace {HALF} --no-term disables one of the two"),
+    (["--grace", "2s", "--no-kill"], f"--grace {HALF} --no-kill disables one of the two"),
 ])
 def test_contradicting_guard_options_are_refused(job, arguments, sentence):
     assert refused(job(*arguments), f"run: {sentence}", status=125)
@@ -170,14 +170,14 @@ def test_consistent_guard_options_start_the_job(job, arguments):
     ("limit = 12X\n", f':1: limit: "12X" {NOT_A_SIZE}'),
     ("restart\ngrace = 5\n", f':2: grace: "5" {NO_UNIT}'),
     ("checkpoint-signal = KILL", f':1: checkpoint-signal: "KILL" {TAKEN}'),
-    ("pressure = x", ':1: pressure: "x" is not a share; write it like 30% or off'),
+    ("pressure = x", ':1: pressure: "x" is not a percentage; write it like 30% or off'),
     ("restart-every = 500", ':1: restart-every: "500" has no unit; write it like 2h, 500steps or '
                             "20G"),
     ("restart\nresume-args = 'a", f":2: resume-args: \"'a\" {NOT_CLOSED}"),
     ("limit\n", ":1: limit has no value; write it like limit = SIZE|N%"),
     ("restart = perhaps\n", ':1: restart: "perhaps" is neither yes nor no'),
     ("limit = 2G\nlimit = 3G\n", ":2: limit is already set in line 1"),
-    ("\0\1\2", " is not a text file; its lines are like limit = 24G"),
+    ("\0\1\2", " is not a text file; write lines like limit = 24G"),
     ("# x\n" * 20000, " is larger than 64 KiB, so it is not a config file"),
 ])
 def test_invalid_config_file_is_refused_before_job_starts(job, text, sentence):

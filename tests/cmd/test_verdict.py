@@ -195,7 +195,7 @@ def test_impossible_verdict_requests_are_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", path, "--until", "soon"), '--until "soon"')
     assert refused_with(ebb("verdict", path, "--until-step", "5"), "has no steps")
     assert refused_with(ebb("verdict", by_step, "--until", "5"), "--until-step")
-    assert refused_with(ebb("verdict", by_step, "--marks", marks), "has no time")
+    assert refused_with(ebb("verdict", by_step, "--marks", marks), "has no time column")
     assert refused_with(ebb("verdict", path, "--steps-per-epoch", "0"), "--steps-per-epoch")
     assert refused_with(ebb("verdict", path, "--column", "vram"), "vram", "--column")
     assert refused_with(ebb("verdict", path, "--group", "gpu"), "gpu", "--group")

@@ -288,7 +288,7 @@ def test_watch_lists_several_training_jobs_to_choose_from(ebb, quiet_machine, tr
     assert result.stdout == ""
     for process in (one, two):
         assert re.search(rf"^ *{process.pid} .*train_lora.py", result.stderr, re.M)
-    assert "trainer on its command line" in result.stderr
+    assert "training script on its command line" in result.stderr
     assert re.search(r"Choose one, .*ebb watch --pid \d+$", result.stderr, re.M)
 
 
@@ -300,7 +300,7 @@ def test_watch_finds_and_names_the_only_training_job(ebb, quiet_machine, trainer
     ticks, _ = ticks_of(result)
     assert ticks[0]["processes"][0]["pid"] == process.pid
     assert f"watching {process.pid} (" in result.stderr
-    assert "trainer on its command line" in result.stderr
+    assert "training script on its command line" in result.stderr
 
 
 # ---- bad input ----

@@ -99,7 +99,7 @@ static const char *check_headers(const struct head_check *c)
         return "control character in a header";
     for (size_t i = 0; i < SINGLES; i++) {
         if (c->count[i] > 1)
-            return "a header that must not be repeated is repeated";
+            return "a header that may appear only once is repeated";
     }
     if (c->count[LENGTH] && c->count[ENCODING])
         return "Content-Length and Transfer-Encoding exclude each other";

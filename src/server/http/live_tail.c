@@ -33,7 +33,7 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
 {
     struct live_tail *tail = tail_find(l, id);
     if (tail) {
-        /* reads to the current end of the log, so that the new viewer starts there, too */
+        /* the log is read to its current end, so that the new viewer starts there, too */
         live_tail_read(l, id);
         tail->watchers++;
         return tail;

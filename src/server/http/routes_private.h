@@ -55,7 +55,7 @@ struct routes {
     LIST_HEAD(, route_waiter) waiters;
     struct http_share waiting[2]; /* waiters on TCP, and waiters on the unix socket */
     struct loop_source *timer;    /* timer for the waiter that times out next */
-    uint64_t generation;          /* incremented whenever a job has changed */
+    uint64_t generation;          /* a number that is incremented whenever a job has changed */
     struct route_cached cache[ROUTES_CACHE];
 };
 

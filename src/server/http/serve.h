@@ -15,7 +15,7 @@ struct serve_options {
     bool memory_auto;
     uint32_t memory_permyriad;
     const char *listen; /* "127.0.0.1:7433", "[::1]:0", "none" */
-    const char *socket; /* unix socket; NULL: STATE/sock */
+    const char *socket; /* path of the unix socket; if NULL, STATE/sock */
     const char *const *hosts;
     bool no_auth; /* --no-auth, which is allowed only for loopback addresses */
     unsigned viewers_max, connections_max;

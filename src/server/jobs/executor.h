@@ -78,8 +78,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
 /* Repeats, after two seconds, a cancel that the supervisor has refused. */
 void executor_cancel_again(struct executor_run *run);
 int executor_checkpoint(struct executor_run *run);
-/* Opens the job's run folder. Returns an fd; -ENOENT if there is none; -errno if that is
- * unknown. */
+/* Opens the job's run folder. Returns an fd; -ENOENT if there is none; or another -errno. */
 int executor_open_folder(const struct executor *x, const struct executor_folder *folder);
 /* Returns 1 if a process holds the lock of job ID, 0 if none does, or -errno. */
 int executor_is_held(const struct executor *x, int64_t id);

@@ -21,7 +21,7 @@ enum {
     WAIT_MAX_MS = 2000,
     ANSWER_MS = 1000,  /* time from a cancel to the first SIGCONT */
     FRAMES_MAX = 1000, /* maximum number of frames per second; further frames wait in the socket */
-    BYTES_MAX = 2 << 20,   /* bytes per second */
+    BYTES_MAX = 2 << 20,   /* maximum number of bytes per second */
     FACTS_MAX = 512 << 10, /* maximum size of run.json while the job runs */
     UNSENT_MAX = 64 << 10,
 };
@@ -224,7 +224,8 @@ static bool is_ours(struct executor_run *run, int fd)
 static void connect_now(struct executor_run *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX, "a path fits");
+    _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX,
+                   "sun_path has room for every path");
     if (!run->control[0])
         read_facts(run);
     if (!run->control[0]) {

@@ -86,7 +86,7 @@ bool executor_sweep(struct executor_run *run);
 /* Opens or creates the lock and takes it. Returns an fd, -EBUSY if it is held, or -errno. */
 int executor_lock_take(const struct executor *x, int64_t id);
 int executor_lock_open(const struct executor *x, int64_t id); /* opens the lock without taking it */
-/* 1: held; 0: free; -errno. */
+/* Returns 1 if the lock is held, 0 if it is free, or -errno. */
 int executor_lock_is_held(int lock_fd);
 /* Reads the holder of the lock. Returns 0, -ENOENT if it is not written yet, or -EBADMSG. */
 int executor_lock_read(int lock_fd, struct executor_holder *ret);

@@ -17,8 +17,8 @@ int jobfile_put(struct buf *out, const json_t *job);
 /* One job of a file, owned by the reader and valid only during the callback. */
 struct jobfile_entry {
     const char *name;
-    enum job_state state;                        /* JOB_LOST if the status is unknown */
-    uint64_t submitted_ns, started_ns, ended_ns; /* times of the wall clock; 0 if unknown */
+    enum job_state state; /* state of the job; JOB_LOST if the status in the file is unknown */
+    uint64_t submitted_ns, started_ns, ended_ns; /* wall-clock times; 0 if unknown */
     json_t *request; /* request for job_spec_read; NULL if the file has no command */
 };
 typedef int jobfile_fn(void *user, const struct jobfile_entry *entry, struct err *err);

@@ -310,7 +310,7 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
     if (!job)
         return r;
     if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
-        return err_set(err, -EALREADY, "job %lld is not running, but %s", (long long)id,
+        return err_set(err, -EALREADY, "job %lld is %s, not running", (long long)id,
                        job_state_word(job->state));
     job->live->checkpoint = CHECKPOINT_UNANSWERED;
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;

@@ -36,7 +36,7 @@ struct jobs_options {
     uint64_t grace_ns;    /* default grace period of a cancel */
     const char *job_file; /* --job-file; NULL: none */
     const char *program;
-    uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
+    uint64_t files_max; /* soft limit of open files for the jobs; if 0, the server's own */
     /* how long after a cancel's grace period the supervisor is killed; 0 means 30 s */
     uint64_t force_ns;
 };
@@ -99,7 +99,8 @@ struct jobs_query {
     unsigned limit;
 };
 int jobs_list(struct jobs *jobs, const struct jobs_query *query, json_t **ret, struct err *err);
-enum job_state jobs_state(struct jobs *jobs, int64_t id); /* JOB_STATES if there is no such job */
+/* returns JOB_STATES if there is no such job */
+enum job_state jobs_state(struct jobs *jobs, int64_t id);
 /* Opens the run folder and writes its absolute path to ret_path. Returns an fd that the caller
  * owns, or -ENOENT. */
 int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size);
@@ -116,7 +117,7 @@ struct jobs_metrics {
     size_t counter_count;
     struct jobs_running {
         int64_t id;
-        uint64_t started_ns; /* time of the wall clock; 0 if unknown */
+        uint64_t started_ns; /* wall-clock time of the start; 0 if unknown */
         const struct job_facts *facts;
     } * running;
     size_t running_count;

@@ -120,7 +120,7 @@ static int file_put_slice(struct jobs_file *f)
     f->has_all_rows = true; /* has_all_rows becomes false again if another row follows */
     f->slice_until_ns = clock_mono_ns() + SLICE_MS * NS_PER_MS;
     buf_clear(&f->text);
-    jobs_plan(f->j); /* called here, because file_add_row must not call the store */
+    jobs_plan(f->j); /* jobs_plan is called here, because file_add_row must not call the store */
     int r = store_list(f->j->store, &filter, file_add_row, f, &err);
     if (r == 0)
         r = f->error < 0 ? f->error : f->text.failed ? -ENOMEM : 0;

@@ -51,7 +51,7 @@ static int take_queued(struct jobs *j, const json_t *request, struct err *err)
     int r = job_spec_read(request, j->cwd, &spec, err);
     if (r < 0)
         return r;
-    /* removed, because ids in "after" are those of the other server */
+    /* "after" is cleared, because its ids are those of the other server */
     json_object_set_new(spec.doc, "after", json_array());
     struct store_job row = {.state = JOB_QUEUED,
                             .name = spec.name,

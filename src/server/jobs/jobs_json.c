@@ -242,7 +242,7 @@ int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, stru
                                   .name = query->name,
                                   .before = query->before,
                                   .limit = l.limit + 1};
-    jobs_plan(j); /* called here, because list_row must not call the store */
+    jobs_plan(j); /* jobs_plan is called here, because list_row must not call the store */
     int r = store_list(j->store, &filter, list_row, &l, err);
     if (r < 0) {
         json_decref(l.list);

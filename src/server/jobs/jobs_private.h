@@ -34,8 +34,9 @@ struct job_live {
     /* signature of the folder; "" if an ebb that did not sign created it */
     char folder_id[JOB_FOLDER_ID_SIZE];
     uint64_t gpus;
-    uint64_t started_ns;                /* time of the wall clock; 0 if not started yet */
-    uint64_t spawned_ns, start_took_ns; /* times of the monotonic clock; 0 if unknown */
+    uint64_t started_ns; /* wall-clock time of the start; 0 if not started yet */
+    /* monotonic time of the spawn, and duration of the start; 0 if unknown */
+    uint64_t spawned_ns, start_took_ns;
     char reason[JOBS_SENTENCE_MAX];
     bool is_alone;     /* whether no other job ran at the same time */
     bool is_cancelled; /* the job was cancelled by request */
@@ -140,8 +141,8 @@ struct job_live *job_live_new(json_t *request); /* takes ownership of REQUEST */
 /* Chooses the name and the signature of the run folder of a job that is about to start. */
 int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live);
 bool job_has_folder(const struct jobs *j, const struct job *job);
-/* Opens the run folder if it is signed with FOLDER_ID. Returns an fd, -ENOENT, or -errno if that is
- * unknown. */
+/* Opens the run folder if it is signed with FOLDER_ID. Returns an fd, -ENOENT, or another
+ * -errno. */
 int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);
 void job_unlive(struct job *job); /* undoes job_live_new, because the job was not started */
 void job_free(struct job *job);

@@ -129,7 +129,7 @@ int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
         json_decref(request);
         return err_set(err, -EINVAL, "job %lld was imported without its command", (long long)id);
     }
-    /* removed, because the jobs for which the first run waited have ended */
+    /* "after" is cleared, because the jobs for which the first run waited have ended */
     json_object_set_new(request, "after", json_array());
     r = submit(j, request, id, ret, err);
     json_decref(request);

@@ -55,7 +55,8 @@ static int spec_read_command(struct spec_input *in, const char *key, const json_
         bytes += json_string_length(word) + 1;
     }
     if (json_string_length(json_array_get(v, 0)) == 0)
-        return json_refuse(in->err, key, v, "begins with an empty string; it must be the program");
+        return json_refuse(in->err, key, v,
+                           "begins with an empty string; the first string must be the program");
     if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
         return err_set(
             in->err, -EINVAL,

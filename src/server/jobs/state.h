@@ -5,7 +5,7 @@
 
 enum job_state {
     JOB_QUEUED,
-    JOB_STARTING, /* stored before any process is started */
+    JOB_STARTING, /* the state is stored before any process is started */
     JOB_RUNNING,
     JOB_CHECKPOINTING,
     JOB_STOPPING,

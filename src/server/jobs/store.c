@@ -94,7 +94,7 @@ int store_step(struct store *s, sqlite3_stmt *st, struct err *err)
 {
     errno = 0;
     int r = sqlite3_step(st);
-    /* stored here, because sqlite3_system_errno does not report a failed commit */
+    /* errno is stored here, because sqlite3_system_errno does not report a failed commit */
     s->errnum = errno;
     return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, err);
 }

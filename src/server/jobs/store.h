@@ -29,7 +29,7 @@ struct store_job {
     const char *run_dir; /* name of the folder in runs/, or NULL */
     /* signature of the folder; NULL if an ebb that did not sign created it */
     const char *folder_id;
-    uint64_t submitted_ns, started_ns, ended_ns; /* times of the wall clock; 0 if not yet */
+    uint64_t submitted_ns, started_ns, ended_ns; /* wall-clock times; 0 if not reached yet */
     uint64_t ended_age_ns; /* age of the store when the job ended (jobs_age_ns) */
     const char *end;       /* facts of an ended job as JSON (status, cause, memory, verdict, …) */
 };
@@ -73,9 +73,9 @@ int store_change(struct store *store, int64_t id, const struct store_change *cha
 int store_get(struct store *store, int64_t id, struct store_job *ret, struct err *err);
 
 struct store_filter {
-    unsigned states; /* bits, 1 << JOB_QUEUED | …; 0: all */
+    unsigned states; /* bits of the states to list, 1 << JOB_QUEUED | …; 0 means all */
     const char *name;
-    int64_t before; /* lists only smaller ids; 0 means all */
+    int64_t before; /* list only jobs with smaller ids; 0 means all */
     unsigned limit; /* 0: no limit */
     bool oldest_first;
 };

@@ -3,7 +3,7 @@
 
 /* Existing files contain the numbers of the states, so these must not change. */
 _Static_assert(JOB_QUEUED == 0 && JOB_SUCCEEDED == 5 && JOB_LOST == 8,
-               "states must keep their numbers");
+               "the numbers of states are stored and must not change");
 
 /* The index jobs_active makes it cheap to find the few active jobs among all. */
 static const char version_1[] = "CREATE TABLE jobs ("

@@ -664,7 +664,8 @@ static void oom_kill_of_a_worker_is_reported_with_its_consequence(void **state)
 static void shm_gpu_and_allocation_failures_have_their_own_kinds(void **state)
 {
     (void)state;
-    CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed: SIGBUS", .status = SIGBUS, .shm_full = true);
+    CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed with SIGBUS", .status = SIGBUS,
+          .shm_full = true);
     CAUSE(CAUSE_SIGNAL, "crashed: SIGBUS", .status = SIGBUS);
     CAUSE(CAUSE_STATUS, "exit status 1", .status = EXIT_1, .shm_full = true);
     CAUSE(CAUSE_SHM_FULL,

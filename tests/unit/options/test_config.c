@@ -216,7 +216,7 @@ static void binary_config_file_is_refused(void **state)
         AUTO_FILE struct file f = {0};
         assert_int_equal(parse_bytes(&f, wrong[i].bytes, wrong[i].len), -EINVAL);
         assert_string_equal(f.err.text,
-                            "guard.conf is not a text file; its lines are like limit = 24G");
+                            "guard.conf is not a text file; write lines like limit = 24G");
     }
     AUTO_FILE struct file f = {0};
     is_good(&f, "# café …\nlimit = 1G");

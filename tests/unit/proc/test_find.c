@@ -57,7 +57,7 @@ static void training_processes_are_listed_best_first_with_reasons(void **state)
     assert_int_equal(c[1].process.id.pid, 600);
     /* the shell is also an ancestor of ours, so it is not evidence */
     assert_int_equal(c[1].launcher, 0);
-    assert_string_equal(c[1].reasons, "trainer on its command line");
+    assert_string_equal(c[1].reasons, "training script on its command line");
     assert_true(c[0].score > c[1].score);
     proc_root_close(&root);
 }
@@ -94,7 +94,7 @@ static void ranks_of_one_torchrun_are_one_candidate(void **state)
     assert_int_equal(c[0].ranks, 2);
     assert_int_equal(c[0].rss_bytes, UINT64_C(3100) << 20);
     assert_string_equal(c[0].reasons, "2 ranks of torchrun; libtorch mapped; libcuda mapped; "
-                                      "trainer on its command line");
+                                      "training script on its command line");
     assert_int_equal(c[1].process.id.pid, 51); /* below a wrapper that does not train */
     assert_int_equal(c[1].launcher, 50);
     proc_root_close(&root);
@@ -304,7 +304,7 @@ static void live_python_trainer_is_found(void **state)
     struct trainer t;
     trainer_start(&t);
     trainer_stop(&t);
-    assert_non_null(strstr(t.found.reasons, "trainer on its command line"));
+    assert_non_null(strstr(t.found.reasons, "training script on its command line"));
     assert_true(t.found.rss_bytes > 0);
 }
 

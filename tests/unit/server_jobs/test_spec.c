@@ -94,7 +94,7 @@ static void invalid_request_error_names_key_and_value(void **state)
     refused("{\"command\":[\"a\",7]}", "command: 7 is not a string without NUL");
     refused("{\"command\":[\"a\\u0000b\"]}", "command: \"a\\u0000b\" is not a string without NUL");
     refused("{\"command\":[\"\"]}",
-            "command: [\"\"] begins with an empty string; it must be the program");
+            "command: [\"\"] begins with an empty string; the first string must be the program");
     refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a string of 1 to 128 bytes");
     refused("{\"command\":[\"x\"],\"cwd\":\"/nowhere\"}",
             "cwd: cannot use folder \"/nowhere\": No such file or directory");

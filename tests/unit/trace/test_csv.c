@@ -203,11 +203,9 @@ static void csv_invalid_time_step_or_epoch_is_an_error(void **state)
     assert_refused("t,rss\n,1\n", NULL, "f.csv line 2: time \"\" is not a number of seconds");
     assert_refused("t,rss\n12:30,1\n", NULL,
                    "f.csv line 2: time \"12:30\" is not a number of seconds");
-    assert_refused("t,rss,step\n1,1,x\n", NULL,
-                   "f.csv line 2: step \"x\" is not the number of a step");
-    assert_refused("t,rss,step\n1,1,-1\n", NULL,
-                   "f.csv line 2: step \"-1\" is not the number of a step");
-    assert_refused("step,rss\n,1\n", NULL, "f.csv line 2: step \"\" is not the number of a step");
+    assert_refused("t,rss,step\n1,1,x\n", NULL, "f.csv line 2: step \"x\" is not a step number");
+    assert_refused("t,rss,step\n1,1,-1\n", NULL, "f.csv line 2: step \"-1\" is not a step number");
+    assert_refused("step,rss\n,1\n", NULL, "f.csv line 2: step \"\" is not a step number");
     assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
 }
 
