@@ -131,8 +131,8 @@ static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device ha
     if (!list)
         return;
     int r = list(handle, &count, n->list);
-    /* NVML_ERROR_INSUFFICIENT_SIZE, if there are more processes than the array can hold, is an
-     * error, too */
+    /* NVML also fails (NVML_ERROR_INSUFFICIENT_SIZE) if there are more processes than the array can
+     * hold */
     if (r != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)

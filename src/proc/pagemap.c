@@ -408,7 +408,7 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
-        /* maps also ends if the address space no longer exists, so check that it does */
+        /* maps also ends if the address space no longer exists, so its existence is checked */
         return pread(s->pagemap_fd, s->entries, sizeof s->entries[0], 0) > 0 ? PAGEMAP_DONE
                                                                              : -ESRCH;
     return next_range(s, pace);

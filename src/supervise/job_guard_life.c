@@ -16,7 +16,7 @@ enum {
     SETTLE_MS = 300,      /* maximum wait for memory that is still being released */
     GPU_MS = 1500,        /* maximum wait for the next GPU reading, which comes once per second */
     GPU_LEAST = 16 << 20, /* smaller changes of GPU memory are not attributed to the job */
-    LARGE_JOB = 64 << 20, /* the release of memory is not awaited for smaller jobs */
+    LARGE_JOB = 64 << 20, /* ebb does not wait for the memory of smaller jobs to be released */
     /* A job may run near its limit for weeks, so only the first and the newest events are kept. */
     KEPT_MOST = 1000,
     KEPT_FIRST = 200,

@@ -18,7 +18,8 @@
 enum {
     NAME_BYTES = 40,
     FIND_TRIES = 4,
-    /* A limit, because the job can create any number of files in its folder. */
+    /* Maximum number of folder entries that are read, because the job can create any number of
+     * files. */
     ENTRIES_MAX = 1 << 16,
     FOREIGN_MAX = 2 * LOGS_PIECES,
 };

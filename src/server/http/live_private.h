@@ -93,7 +93,7 @@ extern struct live_times live_times;
 
 /* Makes a message. Takes ownership of DOC. Returns NULL if out of memory. */
 struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc);
-/* A message with the current state of a job, or that the job was removed. */
+/* A message with the current state of a job, or the message that the job was removed. */
 struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* Sends M to all viewers that subscribed to it, and drops the caller's reference. */

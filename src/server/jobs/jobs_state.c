@@ -301,8 +301,8 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     live->run = NULL;
     set_state(j, job, ending->state, ending->reason);
     live->ending = ending;
-    /* Computed from the monotonic duration if that is known, because the wall clock may have been
-     * set. */
+    /* The end time is computed from the monotonic duration if that is known, because the wall clock
+     * may have been set. */
     if (ending->duration_ns && live->started_ns) {
         uint64_t at_ns = live->started_ns + ending->duration_ns;
         job->changed_ns = at_ns > before_ns ? at_ns : before_ns;
