@@ -51,7 +51,7 @@ struct ladder_rules {
     double grace_s; /* time between SIGTERM and the kill (default 10) */
     /* threshold for the share of time in which all processes stalled, 0 to 1 (default 0.3) */
     double pressure;
-    /* disabled triggers; no_forecast also disables the trigger of the pace */
+    /* disabled triggers; no_forecast also disables LADDER_BY_PACE */
     bool no_forecast, no_level, no_pressure;
     bool no_warn, no_checkpoint, no_term, no_kill; /* disabled rungs */
 };

@@ -1,5 +1,5 @@
-/* Finds all limits that apply to a process: its ancestor cgroups', its rlimits, and the host's
- * memory. */
+/* Finds all limits that apply to a process: those of its ancestor cgroups, its rlimits, and the
+ * host's memory. */
 #include "proc/limit.h"
 
 #include <errno.h>

@@ -42,7 +42,7 @@ struct job_segment {
     unsigned left_behind;
     /* why the segment ended: set by job_set_cause, and at the end by death_cause */
     enum cause cause;
-    /* reason why the guard stopped it, or "cancelled: REASON"; "" if neither */
+    /* reason why the guard stopped the segment, or "cancelled: REASON"; "" if neither */
     char why[LADDER_WHY_MAX];
     int operator_signal; /* the last terminating signal that the user sent, or 0 */
     bool is_last;        /* the user stopped the job, so it is not restarted */

@@ -96,7 +96,7 @@ static void print_states(struct buf *out, const struct jobs_metrics *m)
 
 static const struct job_metric {
     const char *name, *help;
-    size_t has, at; /* offsets in struct job_facts */
+    size_t has, at; /* offsets of the has_… flag and of the value in struct job_facts */
     bool is_real;
 } job_metrics[] = {
     {"ebb_job_memory_bytes", "Memory of a running job, shared pages counted once.",

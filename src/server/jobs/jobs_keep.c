@@ -40,7 +40,7 @@ struct jobs_keeper {
     size_t folder_cap;
 };
 
-static const char age_key[] = "age_s"; /* name of the counter in the store that has its age */
+static const char age_key[] = "age_s"; /* name of the counter that stores the age of the store */
 
 /* ---- the store's age ---- */
 
