@@ -17,8 +17,7 @@ struct peak {
     bool is_charged;
     uint64_t usage_bytes, used_bytes; /* usage, and unreclaimable part of it, at the last reading */
     uint64_t charged_bytes;           /* peak of the unreclaimable memory */
-    /* Readings of the job's processes. */
-    /* highest lower bound of the tree, or the peak of a single process if that is higher */
+    /* highest lower bound of the process tree, or the peak of one process if that is higher */
     uint64_t resident_bytes;
     uint64_t bound_bytes;  /* like resident_bytes, but with unmeasured memory counted in full */
     uint64_t mapped_bytes; /* peak of the memory mapped from files */

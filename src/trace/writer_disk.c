@@ -12,8 +12,8 @@
 enum {
     /* size at which a block is full, because births and marks fill it as well as cells */
     BLOCK_BYTES = 512 * 1024,
-    /* Sizes at which the writer does not wait for the next flush. */
-    /* size at which a block ends in any case, not counting the list at its beginning */
+    /* size at which a block ends without waiting for the next flush, not counting the list at its
+     * beginning */
     BLOCK_BYTES_MAX = 2 * ROLL_BYTES,
     PART_BYTES = 256 * 1024, /* size at which a part is passed to the disk thread at once */
 };
