@@ -1,20 +1,20 @@
-/* Rises that are not new growth: memory returns to a level it had before, or falls back to the same
- * baseline. */
+/* Recognizes rises that are not new growth, because memory returns to a level it had before or
+ * falls back to the same baseline. */
 #include "verdict/judging.h"
 
 #include <math.h>
 #include <stdint.h>
 
 enum { HELD_SLOTS = 4 };
-/* Fraction of the window in which the baseline was level before it rose. */
+/* The baseline must have been level for this fraction of the window before it rose. */
 static const double LEVEL_PART = 0.4;
-/* Fraction of the rise: the baseline still counts as level. */
+/* A baseline that moved by at most this fraction of the rise counts as level. */
 static const double LEVEL_RISE = 0.25;
-/* Fraction of the rise above the earlier level: new growth. */
+/* Growth is new if it exceeds the earlier level by this fraction of the rise. */
 static const double ABOVE_PART = 0.25;
 
-/* The highest level of W before slot TO that was held for HELD_SLOTS and a twentieth of all
- * slots. */
+/* Returns the highest level of W before slot TO that lasted for HELD_SLOTS and for a twentieth
+ * of all slots. */
 static double held_before(const struct view *w, size_t to)
 {
     size_t slots = w->n / 20 > HELD_SLOTS ? w->n / 20 : HELD_SLOTS;
@@ -43,7 +43,7 @@ bool judge_returned_to_level(const struct view *w, double counts)
     return held > -HUGE_VAL && w->y[w->n - 1] - held <= ABOVE_PART * rise;
 }
 
-/* Is Y at least LEAST in all slots from x = FROM to slot TO? */
+/* Returns true if Y is at least LEAST in all slots from x = FROM to slot TO. */
 static bool stays_above(const struct view *w, double from, size_t to, double least)
 {
     for (size_t i = to + 1; i-- > 0 && w->x[i] >= from;)
@@ -62,9 +62,9 @@ bool judge_same_baseline(const struct view *w, double counts, double slope)
     if (last == 0)
         return false;
     low = w->y[--last];
-    /* Searches backwards from the last trough, across a rise that was released, for an earlier
-     * trough. A level passed on the way up does not qualify: no reading within the same distance
-     * before a trough is lower. */
+    /* Search backwards from the last trough, across a rise that was released, for an earlier
+     * trough. A level that memory only passed on its way up is not a trough: no reading within
+     * the same distance before a trough is lower. */
     for (i = last; i-- > 0;) {
         double apart = w->x[last] - w->x[i], tolerance = slope * apart;
         is_apart = is_apart || w->y[i] - low > counts;

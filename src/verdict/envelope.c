@@ -1,4 +1,4 @@
-/* Block minima in a fixed number of slots. */
+/* The low envelope of a series: block minima in a fixed number of slots. */
 #include "verdict/envelope.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static void slot_join(struct envelope_slot *a, const struct envelope_slot *b)
     a->excess = (float)(high - a->y);
 }
 
-/* Doubles the blocks until at most half the slots are used. A gap leaves blocks without readings,
- * so one doubling need not halve the count. */
+/* Doubles the block width until at most half the slots are used. A gap leaves blocks without
+ * readings, so one doubling does not always halve the number of used slots. */
 static void envelope_merge(struct envelope *e)
 {
     while (e->count > ENVELOPE_SLOTS / 2) {

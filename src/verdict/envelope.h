@@ -8,23 +8,24 @@
 enum { ENVELOPE_SLOTS = 128 };
 
 struct envelope_slot {
-    double x;     /* position of the minimum on the x axis */
-    double y;     /* the minimum, bytes */
-    float excess; /* highest reading of the block minus its minimum */
-    float t;      /* running time at X in seconds; unused where X is time itself */
+    double x;     /* x at which the block's minimum was read */
+    double y;     /* minimum of the block in bytes */
+    float excess; /* highest reading of the block minus its lowest, in bytes */
+    float t;      /* running time in seconds at the block's minimum; unused if the x axis is time */
 };
 
 struct envelope {
-    struct envelope_slot slot[ENVELOPE_SLOTS]; /* the last slot is still open */
+    struct envelope_slot slot[ENVELOPE_SLOTS]; /* the last used slot still accepts readings */
     double origin;                             /* x at which the first block starts */
     double width; /* block width on the x axis; 0 while each reading has a slot of its own */
     uint32_t count;
-    uint32_t level; /* doublings so far */
+    uint32_t level; /* how often the block width has been doubled */
 };
 
 /* Adds a reading at T seconds; X must not decrease. O(1) amortised: a merge touches every slot, but
  * frees at least half of them. */
 void envelope_push(struct envelope *e, double x, double t, double y);
 
-/* True if the open block has covered about half of its width, so that its minimum is comparable. */
+/* True if the open block has covered about half of its width, so that its minimum can be
+ * compared with those of complete blocks. */
 int envelope_last_is_ripe(const struct envelope *e, double x_now);

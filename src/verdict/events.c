@@ -1,4 +1,4 @@
-/* Jumps at marked events. */
+/* Detects jumps of memory at evaluations, checkpoints and epoch ends. */
 #include "verdict/events.h"
 
 #include <math.h>
@@ -10,39 +10,43 @@ enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A schedule (longer texts, larger batches, unfrozen layers) raises the baseline at a few epochs
  * only, so a running job must show one more epoch. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
-enum { FEW_JUMPS = 3 };  /* fewer jumps must be clearer: noise easily produces two */
-enum { SEEN_AFTER = 3 }; /* step ends required after the newest event before the event counts */
-/* Readings expected between two events. With fewer, the nearest reading on each side of an event is
- * used instead of the lowest of a few, and more events are required. With fewer still, a staircase
- * and a line look the same. */
+/* With at most this many jumps the evidence must be clearer: noise easily produces two. */
+enum { FEW_JUMPS = 3 };
+enum { SEEN_AFTER = 3 }; /* an event counts only after this many step ends have followed it */
+/* Readings expected between two events. If there are fewer than READINGS_APART, the nearest
+ * reading on each side of an event is used instead of the lowest of a few, and more events are
+ * required. If there are fewer than READINGS_CLOSE, a staircase cannot be told from a line. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double APART_AT_LEAST = 1.5;
-/* Even growth puts a share of itself at the readings around events. Of the rest of the growth,
- * BEYOND_EVEN must occur at events too. */
+/* Even growth also puts part of itself at the readings around events. BEYOND_EVEN is the
+ * fraction of the remaining growth that must occur at events. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
-/* Fraction of the mean jump: smaller moves are not jumps. */
+/* A move smaller than this fraction of the mean jump is not a jump. */
 static const double RISE_OVER_MEAN = 0.33;
-static const double STANDS_OUT = 1.6; /* times the median jump: larger jumps are clipped */
-static const double GOES_ON = 0.8;    /* part of the earlier jumps that the later ones must reach */
-/* Required length of the current run of jumps over the longest run that was released. */
+/* Jumps larger than this multiple of the median jump are clipped. */
+static const double STANDS_OUT = 1.6;
+static const double GOES_ON = 0.8; /* later jumps must reach this fraction of the earlier ones */
+/* The current run of jumps must be this many times as long as the longest run that was released. */
 static const double TIMES_LOST = 2.5;
 
-/* For growth that is known to be a leak: its jumps must be equivalent to at least this fraction of
- * all events in equal pieces, and exceed the share expected by chance by CHANCE_Z deviations. */
+/* These apply to growth that is known to be a leak. Its jumps must be equivalent to at least
+ * PIECES_PART of all events in equal pieces, and must exceed the share expected by chance by
+ * CHANCE_Z deviations. */
 static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
 
 enum { EVENT_KINDS = 3 };
 static const enum verdict_mark_kind KINDS[EVENT_KINDS] = {VERDICT_MARK_EVAL, VERDICT_MARK_SAVE,
                                                           VERDICT_MARK_EPOCH};
 
-/* The baseline on either side of an event. */
+/* The baseline before and after an event. */
 struct sides {
     double before, after;
 };
 
-/* Memory freed within a few step ends is not counted as added. A fall within NOISE is ignored. */
+/* Returns the baseline on both sides of event E. Memory freed within a few step ends after the
+ * event does not count as added. A fall smaller than NOISE is ignored. */
 static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
     double after = (double)(is_close ? e->after_first : e->after_low);
@@ -51,10 +55,10 @@ static struct sides sides_of(const struct verdict_event *e, bool is_close, doubl
     return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
-/* Bytes that an event added to the baseline. Memory may be released shortly before an event and
- * allocated again after it, as by a data loader that runs dry at the end of an epoch. If the level
- * before the event is lower than AFTER_PREVIOUS, the level after the previous event of its kind,
- * only growth above AFTER_PREVIOUS is new. */
+/* Returns the bytes that an event added to the baseline. Memory may be released shortly before
+ * an event and allocated again after it, as by a data loader that runs dry at the end of an
+ * epoch. So if the level before the event is lower than AFTER_PREVIOUS, the level after the
+ * previous event of the same kind, only growth above AFTER_PREVIOUS counts. */
 static double bytes_added(struct sides e, double after_previous, double noise)
 {
     double before = e.before;
@@ -68,8 +72,8 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one kind: the number kept and usable, the index after the last usable one, and the
- * readings from the first to the last. */
+/* The events of one kind: how many are stored and usable, the index after the last usable one,
+ * and the number of readings from the first to the last. */
 struct extent {
     unsigned kept, n, readings;
     uint32_t end;
@@ -92,8 +96,8 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
     return r;
 }
 
-/* Noise estimated from the movement between events, at most NOISE. Jumps only a few readings apart
- * look like noise, while between events nothing should change. */
+/* Estimates the noise from memory movements between events; returns at most NOISE. Jumps only a
+ * few readings apart look like noise, while between events nothing should change. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
                             uint32_t end, double noise)
 {
@@ -110,17 +114,20 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
     return n ? fmin(noise, fit_median(moved, n)) : noise;
 }
 
-/* Sums over the events of one kind, in order. */
+/* Totals over all events of one kind, in order of time. */
 struct jumps {
-    unsigned n;         /* number of events, one more than jumps */
-    unsigned run, lost; /* jumps since the last release, and the longest earlier run of jumps */
-    double first, last, last_but_one; /* the baseline after these events */
-    double later;                     /* all jumps but the first */
+    unsigned n; /* number of events, which is one more than the number of jumps */
+    /* Number of jumps since the last release, and in the longest run before it. */
+    unsigned run, lost;
+    /* The baseline after the first, the last and the last but one event. */
+    double first, last, last_but_one;
+    double later; /* sum of all jumps but the first, in bytes */
     double jump[VERDICT_EVENTS];
 };
 
-/* Adds an event. The first event and all growth before it prove nothing: a first evaluation loads
- * code and data that stay without being a leak, and most growth of a warm-up lies around it. */
+/* Adds an event to the totals. The first event and all growth before it prove nothing: the first
+ * evaluation loads code and data that stay without being a leak, and most growth of a warm-up
+ * occurs around it. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
     double jump;
@@ -128,7 +135,7 @@ static void take_event(struct jumps *k, struct sides s, double noise)
         k->first = k->last = k->last_but_one = s.after;
         return;
     }
-    /* More was freed than the previous event added: garbage collection, or a cleared cache. */
+    /* More was freed than the previous event added, as by garbage collection or a cleared cache. */
     if (k->n > 2 && k->last_but_one - s.before > RISE_OVER_NOISE * noise) {
         k->lost = k->run > k->lost ? k->run : k->lost;
         k->run = 0;
@@ -148,8 +155,8 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* True if four in five of the N jumps (all but one of four) and the last one exceed the noise. For
- * readings without noise, a jump must also reach a good part of the MEAN jump. */
+/* True if four in five of the N jumps (all but one of four) and the last jump exceed the noise.
+ * If the readings have no noise, a jump must also reach a good part of the MEAN jump. */
 static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
@@ -160,8 +167,9 @@ static bool jumps_exceed_noise(const double *jump, unsigned n, double mean, doub
     return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
 }
 
-/* Are the later half of the jumps about as large as the earlier half? Growth that levels off adds
- * less each time: a cache that evaluations fill, or holes they leave. Outliers are clipped. */
+/* Returns true if the later half of the jumps are about as large as the earlier half. Growth
+ * that levels off adds less each time, such as a cache that evaluations fill or holes in the
+ * heap that they leave. Outliers are clipped. */
 static bool jumps_continue(const double *jump, unsigned n, double noise)
 {
     double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
@@ -172,7 +180,7 @@ static bool jumps_continue(const double *jump, unsigned n, double noise)
     return late + RISE_OVER_NOISE * noise * sqrt(n) >= GOES_ON * early;
 }
 
-/* Number of events of KIND required for a verdict. */
+/* Returns the number of events of KIND required for a verdict. */
 static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_kind kind,
                               bool is_close)
 {
@@ -182,8 +190,9 @@ static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_
                                                                     : EVENTS_AT_LEAST;
 }
 
-/* Measures the bytes added by events of KIND and their share of all growth. False: too few events.
- * If events are close together, replaces NOISE by the noise between events. */
+/* Measures the bytes added by events of KIND and their share of all growth. Returns false if
+ * there are too few events. If events are close together, replaces NOISE by the noise between
+ * events. */
 static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind kind,
                           double *noise, struct jumps *k, struct events_steps *ret)
 {
@@ -199,7 +208,8 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     for (uint32_t i = 0; i < x.end; i++)
         if (is_usable(&v->events[i], kind))
             take_event(k, sides_of(&v->events[i], is_close, *noise), *noise);
-    /* Events no longer kept are assumed to have had jumps like the kept ones. */
+    /* Events that are no longer stored are assumed to have had the same jumps as the stored
+     * ones. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
     *ret = (struct events_steps){.kind = kind,
@@ -214,9 +224,9 @@ static bool measure_jumps(const struct verdict_series *v, enum verdict_mark_kind
     return true;
 }
 
-/* Do the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed chance? A leak
- * unrelated to events coincides with events as often as readings do (EVEN), and few pieces may all
- * coincide by chance. */
+/* Returns true if the jumps consist of enough equal pieces, (sum j)^2 / sum j^2, and exceed
+ * chance. A leak unrelated to events coincides with events as often as readings do (EVEN), and a
+ * few pieces may all coincide by chance. */
 static bool exceeds_chance(const double *jump, unsigned n, double share, double even)
 {
     double sum = 0, squares = 0;
@@ -228,7 +238,7 @@ static bool exceeds_chance(const double *jump, unsigned n, double share, double 
            (share - even) * sum >= CHANCE_Z * sqrt(even * (1 - even) * squares);
 }
 
-/* Do the jumps of one kind prove a leak by themselves? */
+/* Returns true if the jumps at events of one kind prove a leak by themselves. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
                      struct events_steps *ret)
 {
@@ -239,7 +249,7 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
                            ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
         !jumps_continue(k.jump, k.n - 1, noise))
         return false;
-    /* With few readings between events, each jump must be material. */
+    /* If few readings lie between events, each jump must be large enough to matter. */
     if (ret->is_close && median_of(k.jump, k.n - 1) < v->options.material_fraction * k.first)
         return false;
     return k.last > k.first && jumps_exceed_noise(k.jump, k.n - 1, ret->jump_bytes, noise) &&

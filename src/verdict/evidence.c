@@ -1,4 +1,4 @@
-/* Sentences for coded evidence. */
+/* Writes the sentences for evidence, which is stored as codes and numbers. */
 #include "verdict/verdict.h"
 
 #include <math.h>
@@ -23,13 +23,13 @@ const char *verdict_boundary_name(enum verdict_boundary at)
 
 enum { PART = 40 };
 
-/* A level, three significant digits. */
+/* Formats an amount of memory with three significant digits. */
 static const char *level_size(char out[PART], double bytes)
 {
     return text_size(out, bytes > 0 ? (uint64_t)fmin(bytes, 9e18) : 0);
 }
 
-/* A change, two significant digits. */
+/* Formats a change of memory with two significant digits. */
 static const char *change_size(char out[PART], double bytes)
 {
     return text_about_size(out, fabs(bytes));
@@ -44,7 +44,7 @@ static const char *rate_text(char out[PART], double bytes, double by_step)
     return out;
 }
 
-/* A length on the x axis, in steps or seconds. */
+/* Formats a length on the x axis, in steps or seconds. */
 static const char *span_text(char out[PART], double x, double by_step)
 {
     if (!isfinite(x) || x > 1e15)
@@ -118,7 +118,7 @@ static int level_text(char *out, size_t size, const struct verdict_evidence *e)
     }
 }
 
-/* Description of a model feature; "" if FEATURE is negative. */
+/* Returns the description of a model feature, or "" if FEATURE is negative. */
 static const char *reason_text(double feature)
 {
     return feature >= 0 && feature < MODEL_COUNT
@@ -187,7 +187,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         100 * v[0], v[1] >= 0 ? "; main reasons: " : "", reason_text(v[1]),
                         v[2] >= 0 ? "; " : "", reason_text(v[2]));
     case VERDICT_SAID_LATE:
-        if (v[2] > 1) /* the baseline before was that of a process that had just started */
+        if (v[2] > 1) /* the process had just started when its earlier baseline was read */
             return snprintf(
                 out, size,
                 "new growth for %s: too short, compared with the time before, to be judged",
@@ -261,7 +261,8 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
         int len =
             snprintf(out, size, "growth continued after the first epoch ended at %s %.0f: %s since",
                      v[3] != 0 ? "step" : "second", v[0], change_size(a, v[1]));
-        /* 0: memory did not grow within the epoch, so there is no rate to compare with */
+        /* v[2] is 0 if memory did not grow within the epoch, so that there is no rate to compare
+         * with */
         if (v[2] > 0 && len > 0 && (size_t)len < size)
             (void)snprintf(out + len, size - (size_t)len, ", at %.0f %% of the epoch's rate",
                            100 * v[2]);

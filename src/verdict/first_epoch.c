@@ -1,35 +1,45 @@
-/* Growth within the first epoch, and after it. */
+/* Judges growth within the first epoch and after it. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-enum { STEADY_POINTS = 6, THROUGH_POINTS = 10 }; /* readings required after the epoch */
-enum { CLEAN_POINTS = 3 };                       /* the same for a line without noise */
-/* Factor for the material growth once a second epoch is complete. */
+/* Number of readings required after the first epoch. */
+enum { STEADY_POINTS = 6, THROUGH_POINTS = 10 };
+/* Number of readings required after the epoch if growth is a line without noise. */
+enum { CLEAN_POINTS = 3 };
+/* The threshold for material growth is multiplied by this once a second epoch is complete. */
 static const double SECOND_EPOCH = 0.4;
-static const double END_Z = 2;       /* standard deviations to the upper bound of a slope */
-static const double END_PART = 0.3;  /* fraction of the earlier slope: slower growth has ended */
-static const double SOON_PART = 0.3; /* fraction of the epoch's growth rate: growth may continue */
-/* Fraction of the epoch's growth rate: faster growth is not a tail. */
+/* The upper bound of a slope lies this many standard deviations above it. */
+static const double END_Z = 2;
+/* Growth slower than this fraction of the earlier slope has ended. */
+static const double END_PART = 0.3;
+/* Growth faster than this fraction of the epoch's rate may continue. */
+static const double SOON_PART = 0.3;
+/* Growth faster than this fraction of the epoch's rate is not its tail. */
 static const double SOON_PACE = 0.6;
-/* Epochs after the first within which a decision is too early. */
+/* It is too early to decide until this many epochs have passed since the first. */
 static const double SOON_EPOCHS = 0.5;
-static const double GRACE_PART = 0.15; /* fraction of an epoch that must have followed */
-static const double THROUGH_CAP = 0.9; /* upper bound of the confidence */
-/* Growth rate after the epoch over the rate within it, or the inverse. */
+/* Fraction of an epoch that must have passed since the first one. */
+static const double GRACE_PART = 0.15;
+/* Highest confidence in a leak that continues through the end of the first epoch. */
+static const double THROUGH_CAP = 0.9;
+/* The growth rates within and after the epoch must agree within this factor. */
 static const double THROUGH_PACE = 0.75;
-static const double THROUGH_LATE = 0.7;  /* fraction of the epoch's growth rate required in the last
-                                            part of the readings after it … */
-static const double THROUGH_LAST = 0.35; /* … which is this fraction of them */
-/* Root mean square over rise: rougher growth may be a cache filling in steps. */
+/* Fraction of the epoch's growth rate required in the latest readings. */
+static const double THROUGH_LATE = 0.7;
+/* Fraction of the readings after the epoch that counts as the latest. */
+static const double THROUGH_LAST = 0.35;
+/* Largest root mean square of the residuals over the rise. Rougher growth may be a cache that
+ * fills in steps. */
 static const double THROUGH_ROUGHNESS = 0.04;
-static const double THROUGH_PART = 0.9; /* fraction of the window that one rise must cover */
-/* Maximum roughness of growth for which CLEAN_POINTS readings after the epoch are enough. */
+static const double THROUGH_PART = 0.9; /* fraction of the window that a single rise must cover */
+/* CLEAN_POINTS readings after the epoch are enough for growth of at most this roughness. */
 static const double CLEAN_ROUGHNESS = 0.02;
-static const double CLEAN_PACE = 0.85; /* growth rate after the epoch over the rate within it */
-/* Fraction of the growth that must remain without the largest jumps. */
+/* Smallest growth rate after the epoch, as a fraction of the rate within it. */
+static const double CLEAN_PACE = 0.85;
+/* Fraction of the growth that must remain after the largest jumps are removed. */
 static const double REST_PART = 0.3;
-/* Fraction of the growth after the epoch that the line must explain. */
+/* Fraction of the growth after the epoch that the fitted line must explain. */
 static const double OWN_PART = 0.5;
 
 void judge_first_epoch(struct judging *j)
@@ -81,13 +91,13 @@ void judge_first_epoch(struct judging *j)
     judging_conclude(j, VERDICT_FILLING, 0.9);
 }
 
-/* The readings after the first epoch. */
+/* The part of the series after the first epoch. */
 struct after {
     struct view w;
     struct shape s;
-    double epoch, beyond;   /* length of the epoch, and of the readings after it */
-    double slope_in, since; /* slope of the baseline within the epoch, and its growth since */
-    double expected;        /* growth expected since then at the epoch's growth rate */
+    double epoch, beyond;   /* length of the epoch and of the time after it, in units of x */
+    double slope_in, since; /* slope of the baseline within the epoch, and growth since the epoch */
+    double expected;        /* growth since the epoch if the epoch's rate had continued */
 };
 
 static void after_build(const struct judging *j, struct after *ret)
@@ -119,7 +129,7 @@ static double after_pace(const struct after *a)
     return a->expected > 0 ? a->since / a->expected : 1;
 }
 
-/* Upper bound of the slope of N readings, given their noise. */
+/* Returns the upper bound of the slope of N readings, given their noise. */
 static double slope_upper_bound(const double *x, const double *y, size_t n)
 {
     struct fit_sums sums;
@@ -132,10 +142,10 @@ static double slope_upper_bound(const double *x, const double *y, size_t n)
                          : HUGE_VAL;
 }
 
-/* Growth that is not significant has not necessarily ended. True if the baseline grew within the
- * epoch, has since grown by a good part of the expected amount, and is noisier than material
- * growth; false if the recent block minima (the last half, third or quarter) show that growth has
- * ended. */
+/* Growth that is not significant has not necessarily ended. Returns true if the baseline grew
+ * within the epoch, has since grown by a good part of the expected amount, and its noise exceeds
+ * material growth. Returns false if the recent block minima (the last half, third or quarter)
+ * show that growth has ended. */
 static bool may_continue(const struct judging *j, const struct after *a)
 {
     const struct view *w = &a->w;
@@ -153,9 +163,9 @@ static bool may_continue(const struct judging *j, const struct after *a)
     return true;
 }
 
-/* Growth must become material before its end is visible. True if memory kept growing at a good
- * part of the epoch's rate, but the expected growth is still too small to be distinguished from a
- * level. */
+/* Growth must become material before its end is visible. Returns true if memory kept growing at
+ * a good part of the epoch's rate, but the expected growth is still too small to be
+ * distinguished from a level. */
 static bool too_soon(const struct judging *j, const struct after *a)
 {
     double counts = j->v->options.material_fraction * a->w.low[0];
@@ -163,18 +173,18 @@ static bool too_soon(const struct judging *j, const struct after *a)
            a->beyond < SOON_EPOCHS * a->epoch && a->slope_in * a->epoch > counts;
 }
 
-/* Is slower growth after the epoch a separate rise, not the tail of one curve through both? It is
- * if no saturating curve fits both without an additional line, and the lower bound of that line
- * explains most of the growth since the epoch. */
+/* Returns true if slower growth after the epoch is a separate rise and not the tail of one curve
+ * through both parts. It is separate if no saturating curve fits both parts without an
+ * additional line, and the lower bound of that line explains most of the growth since the epoch. */
 static bool is_separate_rise(const struct judging *j, const struct after *a)
 {
     double part = (a->w.x[a->w.n - 1] - a->w.x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
     return j->s.needs_line && part * j->s.line_least > OWN_PART * a->since;
 }
 
-/* True if the end of the epoch left no trace: the epoch and the readings after it are one rise at
- * the same rate, also in the later part after the epoch. A cache filled within the epoch would have
- * stopped growing. Cleaner lines require fewer readings. */
+/* Returns true if the end of the epoch left no trace: the epoch and the readings after it form
+ * one rise at the same rate, which the latest readings still have. A cache filled within the
+ * epoch would have stopped growing. Cleaner lines require fewer readings. */
 static bool passes_through(const struct judging *j, const struct after *a)
 {
     const struct shape *s = &j->s;
@@ -196,13 +206,14 @@ static bool passes_through(const struct judging *j, const struct after *a)
            a->since > fmax(j->v->options.material_fraction * w->low[0], 2 * w->sigma);
 }
 
-/* Is the growth after the epoch, taken alone, a leak? K has its view and shape. The growth must be
- * significant, and either clearly not the tail of the first epoch, or as long as the epoch. */
+/* Returns true if the growth after the epoch, taken alone, is a leak. K holds the view and the
+ * shape of that growth. It must be significant, and must either clearly not be the tail of the
+ * first epoch or last as long as the epoch. */
 static bool is_leak(const struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;
     double pace = after_pace(a), elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-    /* Small or slow growth is enough if it is a straight line over a whole epoch. */
+    /* Small or slow growth is a leak if it is a straight line over a whole epoch. */
     bool little = a->since <= j->v->options.material_fraction * s->floor_first;
     bool plain = !s->chunky && s->sep.bic_line < fmin(s->sep.bic_power, s->sep.bic_end) + 2;
     bool own = is_separate_rise(j, a);
@@ -210,11 +221,12 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
         (pace < 0.15 && a->beyond < 2 * a->epoch && !(plain && !little && a->beyond >= a->epoch)) ||
         (pace < 0.6 && a->beyond < a->epoch) ||
         (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
-    /* One saturating curve fits both parts, or the rise bent within the epoch and is too recent. */
+    /* One saturating curve fits both parts, or the rise bent within the epoch and is too recent
+     * to judge. */
     bool slowing = (s->before != BEFORE_FLAT && j->s.may_end) ||
                    (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                     j->s.span < 0.4 * (j->w.now - j->began));
-    /* A few jumps caused most of the growth, and little remains without them. */
+    /* A few jumps caused most of the growth, and little growth remains without them. */
     bool jumps = s->chunky && s->rise < REST_PART * a->since;
 
     return judge_is_rise(k) && !jumps && !tail && !slowing && (plain || !little) &&
@@ -225,7 +237,7 @@ static bool is_leak(const struct judging *j, const struct judging *k, const stru
             judge_late_wait(k, 0.3 * a->epoch) == 0);
 }
 
-/* Have too few readings followed the epoch to decide that growth ended with it? */
+/* Returns true if too few readings followed the epoch to decide that growth ended with it. */
 static bool is_early(const struct judging *j, const struct after *a)
 {
     bool continues = a->expected > 0 && a->since > 0.3 * a->expected;
@@ -235,10 +247,11 @@ static bool is_early(const struct judging *j, const struct after *a)
         return true;
     if (!a->s.rising && too_soon(j, a))
         return true;
-    return a->w.n < STEADY_POINTS && continues; /* a table of few rows */
+    return a->w.n < STEADY_POINTS && continues; /* the series is a table with few rows */
 }
 
-/* Adds the reason why growth after the epoch is not judged a leak yet. K has its shape. */
+/* Adds the reason why growth after the epoch is not judged a leak yet. K holds the shape of that
+ * growth. */
 static void add_reason_open(struct judging *j, const struct judging *k, const struct after *a)
 {
     const struct shape *s = &a->s;
@@ -260,7 +273,7 @@ static void leave_undecided(struct judging *j)
     j->rate_from = j->epoch_end;
 }
 
-/* Judges growth after the epoch as a leak or as open. False: it is neither. */
+/* Judges growth after the epoch as leaking or undecided. Returns false if it is neither. */
 static bool judge_rise_after(struct judging *j, const struct after *a)
 {
     struct judging k = *j;

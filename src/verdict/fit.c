@@ -15,7 +15,7 @@ double fit_select(double *a, size_t n, size_t k)
         double pivot = a[lo + (hi - lo) / 2];
         size_t i = lo, j = hi;
         for (;;) {
-            /* The pivot stops both loops, which the analyzer does not see. */
+            /* The pivot stops both loops, which the static analyzer does not see. */
             while (a[i] < pivot) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
                 i++;
             while (pivot < a[j]) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
@@ -117,7 +117,7 @@ struct columns {
 /* Ordinary least squares with up to three columns, by Cholesky on the normal equations. */
 struct ols {
     size_t n, k;
-    double beta[3], rss, se_last; /* standard error of the last coefficient */
+    double beta[3], rss, se_last; /* se_last is the standard error of the last coefficient */
 };
 
 static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t k, struct ols *ret)
@@ -165,7 +165,7 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     ret->n = n;
     ret->k = k;
     ret->rss = rss;
-    ret->se_last = 1 / l[k - 1][k - 1]; /* to be multiplied by sigma */
+    ret->se_last = 1 / l[k - 1][k - 1]; /* has to be multiplied by sigma */
     return true;
 }
 
@@ -194,11 +194,12 @@ struct candidate {
     enum fit_shape shape;
     double param;
 };
-/* Saturating curves; times are fractions of the window. An exponential with a time constant beyond
- * about one window is indistinguishable from a line, so the grid stops there
- * (docs/internals/verdict.md, "What cannot be known"). */
+/* Largest time constant of a saturating exponential, as a fraction of the window. With a larger
+ * one the curve is indistinguishable from a line (docs/internals/verdict.md, "What cannot be
+ * known"). */
 static const double END_PARAM_MAX = 1.5;
-static const double RAMP_END_MAX = 0.93; /* the end of a ramp must be visible */
+/* A ramp must end before this fraction of the window, so that its end is visible. */
+static const double RAMP_END_MAX = 0.93;
 static const struct candidate ENDS[] = {
     {FIT_EXP, .04},  {FIT_EXP, .08}, {FIT_EXP, .13}, {FIT_EXP, .2},  {FIT_EXP, .3},
     {FIT_EXP, .45},  {FIT_EXP, .7},  {FIT_EXP, 1},   {FIT_EXP, 1.5}, {FIT_LOG, .003},
@@ -225,7 +226,8 @@ static double residual_rho(const struct columns *c, const double *y, const struc
     for (size_t i = 0; i < m->n; i++) {
         double e = y[i];
         for (size_t p = 0; p < m->k; p++)
-            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n are set */
+            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n elements
+             * are set */
             e -= m->beta[p] * c->col[p][i];
         den += e * e;
         if (i)
@@ -253,7 +255,7 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
 {
     struct ols m;
     if (!ols_solve(c, y, n, k, &m) || m.beta[1] <= 0)
-        return; /* a falling curve is not a warm-up */
+        return; /* a curve that falls is not a warm-up */
     if (m.rss < ret->rss) {
         ret->rss = m.rss;
         ret->c = g;
@@ -261,8 +263,8 @@ static void try_one(const struct columns *c, const double *y, size_t n, size_t k
     }
 }
 
-/* Refines the parameter between grid points, so that a curve does not lose to a line because the
- * grid is coarse. */
+/* Refines the parameter between grid points, so that a curve does not lose to a line only
+ * because the grid is coarse. */
 static void refine(struct columns *c, const double *u, const double *y, size_t n, size_t k,
                    struct best *ret)
 {
@@ -282,8 +284,8 @@ static void refine(struct columns *c, const double *u, const double *y, size_t n
     ret->rho = residual_rho(c, y, &ret->m);
 }
 
-/* Averages pairs of points if there are more than FIT_MAX / 2: the curves are smooth, and this
- * halves the work. */
+/* Averages pairs of points if there are more than FIT_MAX / 2. The curves are smooth, and half
+ * the points take half the time. */
 static size_t halve(const double *x, const double *y, size_t n, double *rx, double *ry)
 {
     size_t m = 0;
@@ -332,7 +334,7 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     refine(&c, u, y, n, 2, &end);
     refine(&c, u, y, n, 3, &both);
     refine(&c, u, y, n, 2, &power);
-    /* The least autocorrelated residuals give the effective number of points. */
+    /* The fit with the least autocorrelated residuals determines the effective number of points. */
     if (isfinite(both.rss))
         rho = fmin(rho, both.rho);
     if (isfinite(end.rss))

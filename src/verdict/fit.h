@@ -5,35 +5,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Prefix sums of (x, y): the line through any window takes O(1). Arrays of n + 1. */
-enum { FIT_MAX = 128 };
+enum { FIT_MAX = 128 }; /* largest number of points in a fit */
+/* Prefix sums of x and y, which give the line through any window in O(1). */
 struct fit_sums {
-    double x0, y0; /* subtracted from all points first, for precision */
+    double x0, y0; /* subtracted from all points before summing, for precision */
     double sx[FIT_MAX + 1], sy[FIT_MAX + 1], sxx[FIT_MAX + 1], sxy[FIT_MAX + 1], syy[FIT_MAX + 1];
 };
 
 struct fit_line {
     double slope;
     double at_end; /* value of the line at the last x of its window */
-    double rms;    /* root mean square of the residuals */
-    double span;   /* length of the window in x */
+    double rms;    /* root mean square of the line's residuals */
+    double span;   /* length of the fitted window in x */
 };
 
 void fit_sums_build(struct fit_sums *s, const double *x, const double *y, size_t n);
-/* The line through points FROM <= i < TO. All zero for fewer than 2 points or no span in x. */
+/* Fits a line to the points FROM <= i < TO. Returns zeros for fewer than 2 points or if all have
+ * the same x. */
 struct fit_line fit_sums_line(const struct fit_sums *s, const double *x, size_t from, size_t to);
 
-/* Lag-1 autocorrelation of the residuals of a line, clipped to [0, 0.95]. */
+/* Returns the lag-1 autocorrelation of a line's residuals, clipped to [0, 0.95]. */
 double fit_line_rho(const double *x, const double *y, size_t n, const struct fit_line *line);
-/* Effective number of independent points, n (1 - rho) / (1 + rho), at least 3. */
+/* Returns the effective number of independent points, n (1 - rho) / (1 + rho), at least 3. */
 double fit_effective(size_t n, double rho);
 
 enum fit_shape { FIT_NONE, FIT_EXP, FIT_LOG, FIT_RAMP, FIT_STEP, FIT_POWER };
 
-/* The fit of each family of curves. All slopes are per unit of x. */
+/* How well each family of curves fits. All slopes are per unit of x. */
 struct fit_separation {
     double n_eff;
-    double bic_flat, bic_line, bic_power, bic_end, bic_both; /* lower is better */
+    /* Bayesian information criterion of each family; lower is better. */
+    double bic_flat, bic_line, bic_power, bic_end, bic_both;
     enum fit_shape end_shape;
     double end_param;   /* parameter of the best saturating curve, as a fraction of the window */
     double power_param; /* exponent of the best power of time */
@@ -42,7 +44,8 @@ struct fit_separation {
     enum fit_shape both_shape;
     double both_param;
 };
-/* N <= FIT_MAX. FLOOR_RMS: smallest residual that any model is credited with. */
+/* Fits all families of curves to N <= FIT_MAX points. FLOOR_RMS is the smallest residual that
+ * any model is credited with. */
 void fit_separate(const double *x, const double *y, size_t n, double floor_rms,
                   struct fit_separation *ret);
 
@@ -54,9 +57,10 @@ struct fit_sen {
 bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, double z,
                    struct fit_sen *ret);
 
-/* The median of N values, 0 for none. Reorders VALUES. */
+/* Returns the median of N values, or 0 for none. Reorders VALUES. */
 double fit_median(double *values, size_t n);
-/* The K-th smallest value. Reorders A. */
+/* Returns the K-th smallest of N values. Reorders A. */
 double fit_select(double *a, size_t n, size_t k);
-/* Standard deviation of the noise from second differences, which no smooth trend affects. */
+/* Estimates the standard deviation of the noise from second differences, which smooth trends do
+ * not affect. */
 double fit_noise(const double *x, const double *y, size_t n);

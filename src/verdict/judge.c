@@ -48,12 +48,12 @@ double judging_seconds_per_step(const struct verdict_series *v, double from)
     double x = fmax(from, v->first_step);
     if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
         return 0;
-    if (!(v->last_step > x)) /* FROM is the current step: average over all steps */
+    if (!(v->last_step > x)) /* FROM is the current step, so the average over all steps is used */
         x = v->first_step;
     return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
 }
 
-/* Step or second at which the first epoch ended, if known. */
+/* Finds the step or second at which the first epoch ended, if it is known. */
 static void find_epoch_end(struct judging *j)
 {
     const struct verdict_series *v = j->v;
@@ -83,11 +83,13 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* Cuts start-up off the view. In a view by step training has already begun: a jump in the first
- * steps is still start-up, while growth over several steps is growth that ended. */
+/* Removes start-up from the view. In a view by step, training has already begun: a jump in the
+ * first steps still counts as start-up, while growth over several steps counts as growth that
+ * ended. */
 static void trim_startup(struct judging *j)
 {
-    static const double AT_ONCE = 0.5; /* fraction of the growth in a single move */
+    /* A single move of at least this fraction of the growth is a jump. */
+    static const double AT_ONCE = 0.5;
     struct view all = j->w;
     double largest = 0, grown;
     size_t cut;
@@ -119,7 +121,8 @@ static void note_input(struct judging *j)
         judging_add_evidence(j->r, VERDICT_SAID_BACKWARDS, (double)v->clock.dropped_back, 0, 0, 0);
 }
 
-/* Steps are the better x axis if there are enough and they have not stopped. */
+/* Returns true if steps are to be the x axis: there are enough of them, and they have not
+ * stopped. */
 bool judging_use_steps(const struct verdict_series *v)
 {
     double now = ((double)v->clock.last_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
@@ -130,8 +133,8 @@ bool judging_use_steps(const struct verdict_series *v)
     return now - v->last_step_s <= fmax(60, 0.25 * (now - v->first_step_s));
 }
 
-/* Smallest detectable rate: material growth over the window, or over the time since growth
- * stopped. */
+/* Sets the smallest detectable growth rate: material growth over the window, or over the time
+ * since growth stopped. */
 static void set_detectable(const struct judging *j)
 {
     struct verdict_result *r = j->r;

@@ -1,4 +1,4 @@
-/* Shared by the files that judge a series; private to src/verdict. */
+/* State and functions shared by the files that judge a series; private to src/verdict. */
 #pragma once
 
 #include <math.h>
@@ -14,86 +14,91 @@ struct judging {
     struct verdict_result *r;
     struct view w;
     struct shape s;
-    bool has_epoch_end; /* the end of the first epoch is known, in the view's units */
+    bool has_epoch_end; /* true if the end of the first epoch is known in the view's units */
     double epoch_end;   /* x */
     double rate_from;   /* x from which the rate is measured */
     double history;     /* x of the oldest reading considered */
     double began;       /* x at which the judged phase began, including start-up */
-    double fill;        /* bytes of even growth by step in the start-up part that was cut off … */
-    double fill_end;    /* … which ended at this x; 0: none */
+    double fill;        /* even growth by step during the removed start-up, in bytes */
+    double fill_end;    /* x at which the removed start-up ended, or 0 if none was removed */
     uint32_t phase;
-    struct verdict_interval
-        epoch_rate; /* bytes/step, set where whole epochs were compared (season.c) */
-    bool by_end;    /* decided because the job is over: no alarm */
+    /* epoch_rate is in bytes/step and set if whole epochs were compared (season.c). */
+    struct verdict_interval epoch_rate;
+    bool by_end; /* the word was decided only because the job is over, so there is no alarm */
 };
 
 void judging_add_evidence(struct verdict_result *r, enum verdict_evidence_code code, double a,
                           double b, double c, double d);
 void judging_conclude(struct judging *j, enum verdict_word word, double confidence);
-/* Seconds after the first sample on the caller's clock, which includes gaps. */
+/* Converts running time to seconds since the first sample on the caller's clock, which includes
+ * gaps. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s);
 
-/* Running seconds at which step X ended, interpolated between recorded steps. */
+/* Returns the running time in seconds at which step X ended, interpolated between recorded
+ * steps. */
 double judging_seconds_at_step(const struct verdict_series *v, double x);
-/* Recent seconds/step, counted from step FROM; 0: unknown. */
+/* Returns the recent seconds per step, counted from step FROM, or 0 if unknown. */
 double judging_seconds_per_step(const struct verdict_series *v, double from);
 
-/* Time since the end of the first epoch, in epochs; negative before it. */
+/* Returns the time since the end of the first epoch, in epochs; negative before it. */
 static inline double judging_beyond_epoch(const struct judging *j)
 {
     return (j->w.now - j->epoch_end) / fmax(1e-9, j->epoch_end - j->w.start);
 }
-/* Fraction of an epoch that must follow the first epoch before growth after it is judged. */
+/* Growth after the first epoch is judged once this fraction of another epoch has passed. */
 #define JUDGING_BEYOND 0.05
 
-/* Converts a step number, which may be out of range, from double. */
+/* Converts a step number from double; out-of-range values are clamped. */
 static inline uint64_t judging_step(double x)
 {
     return x > 0 ? (uint64_t)(x < 9e18 ? x : 9e18) : 0; /* NaN: 0 */
 }
 
-/* For memory that has stopped growing: stable, spiking or plateaued. CAP: upper bound of the
+/* Judges memory that has stopped growing as stable, spiking or plateaued. CAP is the highest
  * confidence. */
 void judge_level(struct judging *j, double cap);
-/* For growth without a known epoch end, which may be the first epoch or a warm-up. */
+/* Judges growth without a known epoch end, which may be the first epoch or a warm-up. */
 void judge_open(struct judging *j, double cap);
-/* For growth within the first epoch: filling, whatever the slope. */
+/* Judges growth within the first epoch as filling, whatever its slope. */
 void judge_first_epoch(struct judging *j);
-/* For growth after the first epoch. Returns false if too few readings have followed. */
+/* Judges growth after the first epoch. Returns false if too few readings have followed. */
 bool judge_after_epoch(struct judging *j);
 
-/* True if growth is certainly one line without a bend at the end of the first epoch, even where few
- * readings have followed. */
+/* Returns true if growth is certainly one line without a bend at the end of the first epoch,
+ * even if few readings have followed. */
 bool judge_unbent(const struct judging *j);
 
-/* Compares epochs where memory repeats with the epoch, if the other rules left the verdict open or
- * found a level baseline. */
+/* Compares whole epochs if memory repeats with the epoch and the other rules left the verdict
+ * open or found a level baseline. */
 void judge_season(struct judging *j);
 
-/* Did the baseline of W only return to an earlier level when it rose by more than COUNTS? */
+/* Returns true if every rise of W's baseline by more than COUNTS was a return to an earlier
+ * level. */
 bool judge_returned_to_level(const struct view *w, double counts);
-/* Was every rise of more than COUNTS released twice, down to the same baseline? SLOPE: growth
- * allowed between the two, in the view's units. */
+/* Returns true if every rise of more than COUNTS was released twice, down to the same baseline.
+ * SLOPE is the growth allowed between the two releases, per unit of x. */
 bool judge_same_baseline(const struct view *w, double counts, double slope);
 
-/* Is the straight part of the view large, significant, ongoing, and above earlier levels? */
+/* Returns true if the straight part of the view is large, significant, ongoing, and above
+ * earlier levels. */
 bool judge_is_rise(const struct judging *j);
-/* x at which a late rise will be judged; 0: it can be judged now. */
+/* Returns the x at which a late rise will be judged, or 0 if it can be judged now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
-/* For a job that is over and has no known epoch end: true if growth lasted until the end and was
- * decided. */
+/* Judges a job that is over and has no known epoch end. Returns true if growth lasted until the
+ * end and was decided. */
 bool judge_over(struct judging *j);
 
-/* Change a verdict because of another series: leave it open, drop evidence of one CODE, drop the
- * end of growth. */
+/* These change a verdict because of another series: they leave it open, drop evidence with one
+ * CODE, or drop the end of growth. */
 void result_leave_open(struct verdict_result *r);
 void result_drop(struct verdict_result *r, enum verdict_evidence_code code);
 void result_drop_end(struct verdict_result *r);
 
 bool judging_use_steps(const struct verdict_series *v);
 
-/* After the word is decided: rates, time to the limit, and the anytime-valid alarm. */
+/* These run after the word is decided and set the rates, the time to the limit, and the
+ * anytime-valid alarm. */
 void outlook_rates(struct judging *j);
 void outlook_oom(struct judging *j);
 void outlook_alarm(struct judging *j);

@@ -3,22 +3,27 @@
 
 #include <math.h>
 
-enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 }; /* readings required on either side */
-static const double KNOT_SURE = 6; /* standard deviations, as for the significance of a slope */
-/* Fraction of the epoch's slope: a fill that continues more slowly has stopped. */
+/* Readings required after and before the end of the epoch. */
+enum { KNOT_AFTER = 2, KNOT_BEFORE = 6 };
+static const double KNOT_SURE = 6; /* required difference of slopes in standard deviations */
+/* Growth slower than this fraction of the epoch's slope has stopped. */
 static const double KNOT_STOPS = 0.5;
-/* Growth rate after the epoch over the rate within it, or the inverse. */
+/* The growth rates within and after the epoch must agree within this factor. */
 static const double KNOT_PACE = 0.8;
-static const double KNOT_LATE = 0.7;     /* fraction of the epoch's growth rate required in the last
-                                            part of the readings after it … */
-static const double KNOT_LAST = 0.35;    /* … which is this fraction of them */
-static const double KNOT_SKIPPED = 0.25; /* fraction of the epoch's readings skipped as start-up */
-/* Root mean square over rise: rougher growth may be a cache filling in steps. */
+/* Fraction of the epoch's growth rate required in the latest readings. */
+static const double KNOT_LATE = 0.7;
+/* Fraction of the readings after the epoch that counts as the latest. */
+static const double KNOT_LAST = 0.35;
+/* Fraction of the epoch's readings that is skipped as start-up. */
+static const double KNOT_SKIPPED = 0.25;
+/* Largest root mean square of the residuals over the rise. Rougher growth may be a cache that
+ * fills in steps. */
 static const double KNOT_ROUGHNESS = 0.04;
-static const double KNOT_PART = 0.9;    /* fraction of the window that one rise must cover */
-static const double KNOT_BEYOND = 0.15; /* fraction of an epoch that must have followed */
+static const double KNOT_PART = 0.9; /* fraction of the window that a single rise must cover */
+/* Fraction of an epoch that must have passed since the first one. */
+static const double KNOT_BEYOND = 0.15;
 
-/* Two lines that meet at the knot, fitted to all readings together. */
+/* Two lines that meet at the end of the first epoch (the knot), fitted to all readings together. */
 struct knot {
     double before, after; /* slopes */
     double se;            /* standard error of AFTER - KNOT_STOPS * BEFORE */
@@ -48,8 +53,8 @@ static struct knot_sums sums_of(const struct view *w, size_t from, double at)
     return s;
 }
 
-/* Least squares of y = level + before U + after V. U V is 0 everywhere, so the level determines
- * both slopes. False: the readings do not determine them. */
+/* Fits y = level + before U + after V by least squares. U V is 0 everywhere, so the level
+ * determines both slopes. Returns false if the readings do not determine them. */
 static bool knot_fit(const struct view *w, size_t from, double at, double n_eff, struct knot *ret)
 {
     struct knot_sums s = sums_of(w, from, at);
@@ -57,7 +62,7 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     if (!(s.uu > 0) || !(s.vv > 0) || s.n <= 3)
         return false;
     free = s.n - s.u * s.u / s.uu -
-           s.v * s.v / s.vv; /* weight of the level after elimination of the slopes */
+           s.v * s.v / s.vv; /* weight of the level after the slopes are eliminated */
     if (!(free > 1e-9))
         return false;
     level = (s.y - s.u * s.uy / s.uu - s.v * s.vy / s.vv) / free;
@@ -65,19 +70,21 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     ret->after = (s.vy - s.v * level) / s.vv;
     rss = fmax(0, s.yy - level * s.y - ret->before * s.uy - ret->after * s.vy);
     variance = rss / (s.n - 3) * s.n / n_eff;
-    both = s.v / s.vv - KNOT_STOPS * s.u / s.uu; /* effect of the level's error on both slopes */
+    /* Effect of an error of the level on both slopes. */
+    both = s.v / s.vv - KNOT_STOPS * s.u / s.uu;
     ret->se = sqrt(variance * (1 / s.vv + KNOT_STOPS * KNOT_STOPS / s.uu + both * both / free));
     return true;
 }
 
-/* Does the last part of the readings after the knot, from index IN on, still have most of SLOPE? */
+/* Returns true if the latest of the readings after the knot, which start at index IN, still rise
+ * at most of SLOPE. */
 static bool slope_continues(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);
     size_t i = w->n - 1;
     while (i > in && w->x[i - 1] >= end - part)
         i--;
-    i -= i > in && i + 1 == w->n; /* one reading has no slope: use two */
+    i -= i > in && i + 1 == w->n; /* a single reading has no slope, so use two */
     return w->low[w->n - 1] - w->low[i] >= KNOT_LATE * slope * (end - w->x[i]);
 }
 

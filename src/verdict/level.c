@@ -4,11 +4,12 @@
 
 #include <math.h>
 
-/* Fraction of the baseline: more growth than this is not flat, even where noise hides its shape. */
+/* Growth of more than this fraction of the baseline is not flat, even where noise hides its
+ * shape. */
 static const double TOO_MUCH = 0.1;
 
-/* Sets the end of growth to a boundary near X: the end of the first epoch within TOLERANCE, or
- * another event within NEAR; otherwise to X. Returns the position. */
+/* Sets the end of growth to a boundary near X: the end of the first epoch if it is within
+ * TOLERANCE, or another event within NEAR; otherwise to X itself. Returns the position. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
     struct verdict_result *r = j->r;
@@ -37,7 +38,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         r->growth_ended.at = VERDICT_AT_STEP;
     if (j->w.by_step) {
         r->growth_ended.has_step = true;
-        at = round(at); /* the same number here and in the evidence sentence */
+        at = round(at); /* rounded here, so that the evidence sentence prints the same number */
         r->growth_ended.step = judging_step(at);
         if (!v->step_only && j->w.seconds_per_x > 0) {
             r->growth_ended.has_t = true;
@@ -52,7 +53,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     return at;
 }
 
-/* All growth came in the first steps. */
+/* Concludes that all growth occurred in the first steps. */
 static void filled_early(struct judging *j, double cap)
 {
     double near = j->fill_end - j->began;

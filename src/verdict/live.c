@@ -4,23 +4,24 @@
 #include <math.h>
 #include <string.h>
 
-static const double MIN_CONFIDENCE = 0.8; /* required confidence of the live heap's verdict */
+static const double MIN_CONFIDENCE = 0.8; /* required confidence of the verdict on the live heap */
 /* Fraction of the growth of resident memory that the live heap must explain. */
 static const double SHARE = 0.5;
-/* The same where the live heap shows that a leak occurs at events. */
+/* Fraction that the live heap must explain if it shows that a leak occurs at events. */
 static const double MOST = 0.7;
-/* Fraction of the resident baseline: live growth that counts. */
+/* Growth of the live heap counts from this fraction of the resident baseline on. */
 static const double MATERIAL = 0.025;
-static const double CONFIDENCE = 0.9; /* upper bound: two series were compared */
+static const double CONFIDENCE = 0.9; /* highest confidence, as the verdict compares two series */
 /* If the live verdict is nearly certain and both rates agree within SAME_PACE, less growth
  * counts. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
-/* For level resident memory with a growing live heap: least growth as a fraction of the resident
- * baseline, most confidence, and the fall of resident memory (over the live growth) that speaks
- * against a leak. */
+/* For level resident memory with a growing live heap: the least growth as a fraction of the
+ * resident baseline, the highest confidence, and the fall of resident memory, relative to the
+ * live heap's growth, that contradicts a leak. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
-/* Both rates in the same unit: per step if both are known per step, else per minute. */
+/* Finds both growth rates in the same unit: per step if both are known per step, else per
+ * minute. */
 static bool rates_of(const struct verdict_result *resident, const struct verdict_result *live,
                      double *ret_resident, double *ret_live, bool *ret_by_step)
 {
@@ -48,7 +49,7 @@ void result_leave_open(struct verdict_result *r)
     r->confidence = 0.5;
 }
 
-/* Takes the word of LIVE, a leak, with at most CONFIDENCE. */
+/* Copies the word from LIVE, which is a leak, with at most CONFIDENCE. */
 static void result_take_word(struct verdict_result *resident, const struct verdict_result *live,
                              double confidence)
 {
@@ -61,7 +62,7 @@ static void result_take_word(struct verdict_result *resident, const struct verdi
     resident->forecast.known = false;
 }
 
-/* For resident memory that is undecided and grows. */
+/* Applies the live heap's verdict to resident memory that is undecided and grows. */
 static void apply_open(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -97,8 +98,8 @@ void result_drop_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
-/* Is the growth rate of resident memory, although judged level, certainly at least half that of the
- * live heap? Then noise hides its growth. */
+/* Returns true if resident memory, although judged level, certainly grows at half the rate of
+ * the live heap or more, so that only noise hides its growth. */
 static bool resident_follows(const struct verdict_result *resident,
                              const struct verdict_result *live)
 {
@@ -109,10 +110,11 @@ static bool resident_follows(const struct verdict_result *resident,
                SHARE * live_rate;
 }
 
-/* For level resident memory with a live heap that grows into memory that was already resident: a
- * leak at the rate of the live heap, with two exceptions. If resident memory has fallen by much of
- * that growth, the heap was released after its last reading, unless the slope of resident memory
- * confirms the growth. If the live heap exceeds resident memory, the growth was never touched. */
+/* Handles level resident memory with a live heap that grows into memory that was already
+ * resident. This is a leak at the rate of the live heap, with two exceptions: if resident memory
+ * has fallen by much of that growth, the heap was released after its last reading, unless the
+ * slope of resident memory confirms the growth; and if the live heap exceeds resident memory,
+ * the growth was never touched. */
 static void apply_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
@@ -135,8 +137,8 @@ static void apply_hidden(struct verdict_result *resident, const struct verdict_r
                                                        by_step, growth, live->confidence}});
 }
 
-/* For a leak in both, where the live heap leaks at events. Between events it moves less than
- * resident memory, which batches and the allocator move too. */
+/* Handles a leak in both series where the live heap leaks at events. Between events the live
+ * heap moves less than resident memory, which batches and the allocator move too. */
 static void apply_events(struct verdict_result *resident, const struct verdict_result *live)
 {
     double resident_rate, live_rate;

@@ -1,4 +1,5 @@
-/* A mark as the verdict uses it. src/mark creates marks from messages of the job. */
+/* A mark (step, epoch, evaluation, …) as the verdict uses it. src/mark creates marks from
+ * messages of the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,13 +7,13 @@
 #include <stdint.h>
 
 enum verdict_mark_kind {
-    VERDICT_MARK_BEGIN = 0, /* training starts: samples before are start-up */
+    VERDICT_MARK_BEGIN = 0, /* training starts; samples before this mark are start-up */
     VERDICT_MARK_STEP,      /* the end of an optimizer step */
-    VERDICT_MARK_SUBSTEP,   /* a micro-batch: counted, not judged */
+    VERDICT_MARK_SUBSTEP,   /* a micro-batch, which is counted but not judged */
     VERDICT_MARK_EVAL,      /* the end of an evaluation */
     VERDICT_MARK_SAVE,      /* a checkpoint was written */
     VERDICT_MARK_EPOCH,     /* the end of an epoch */
-    VERDICT_MARK_END,       /* training is over: later samples are not judged */
+    VERDICT_MARK_END,       /* training is over; later samples are not judged */
     VERDICT_MARK_KINDS
 };
 const char *verdict_mark_name(enum verdict_mark_kind kind);

@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Natural logarithm of the wealth after N block minima Y. The test bets that each minimum is among
- * the largest so far, from every possible onset with equal prior weight. */
+/* Returns the natural logarithm of the wealth after N block minima Y. The test bets that each
+ * minimum is among the largest so far, from every possible onset with equal prior weight. */
 double martingale_log_wealth(const double *y, size_t n);
 
-/* The log wealth required for a false-alarm probability ALPHA over a whole run, after LEVEL
- * doublings of the block width and PHASE restarts. Each of them begins a new test, so ALPHA is
- * spread over all. */
+/* Returns the log wealth required for a false-alarm probability ALPHA over a whole run, after
+ * LEVEL doublings of the block width and PHASE restarts. Each doubling or restart begins a new
+ * test, so ALPHA is spread over all of them. */
 double martingale_log_threshold(double alpha, uint32_t level, uint32_t phase);

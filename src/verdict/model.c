@@ -1,16 +1,17 @@
-/* Features of the evidence, and the fitted weights. */
+/* Computes the model's features from the evidence, and holds the fitted weights. */
 #include "verdict/model.h"
 
 #include <math.h>
 #include <stddef.h>
 
-/* Growth of this fraction of all memory counts in full; less growth counts proportionally. */
+/* Growth of this fraction of all memory counts in full, and smaller growth in proportion. */
 static const double MATERIAL = 0.05, MATERIAL_LIVE = 0.02, MATERIAL_SITES = 0.01;
-static const double SMALLEST = 0.005, ROUGH_FACTOR = 8; /* for very even series */
-/* Log evidence is scaled by this: odds of e^6 are nearly certain. */
+/* A very even series counts from a growth of SMALLEST on. */
+static const double SMALLEST = 0.005, ROUGH_FACTOR = 8;
+/* Log evidence is divided by this, since odds of e^6 are nearly certain. */
 static const double EVIDENCE_SCALE = 6;
 
-/* Defines model_weights[2]: for a running job, and for a job that is over. */
+/* weights.inc defines model_weights[2], for a running job and for a job that is over. */
 #include "verdict/weights.inc"
 
 #define X(sym, name, sign, what) [MODEL_##sym] = {name, what},
@@ -34,13 +35,14 @@ static double at_most(double x, double most)
     return fmin(most, fmax(0, x));
 }
 
-/* A fraction of memory on a logarithmic scale: 0.1 % and 1 % differ as much as 10 % and 100 %. */
+/* Puts a fraction of memory on a logarithmic scale, where 0.1 % and 1 % differ as much as 10 %
+ * and 100 %. */
 static double share(double bytes, double all)
 {
     return bytes > 0 ? log1p(100 * bytes / all) / log(101) : 0;
 }
 
-/* Weight of the growth of T as a fraction of ALL, 0 to 1. */
+/* Returns the weight of T's growth as a fraction of ALL, from 0 to 1. */
 static double weight_of(const struct trend *t, double all, double material)
 {
     return t->known ? at_most(t->growth / all / material, 1) : 0;
@@ -61,7 +63,8 @@ static double steady(const struct trend *t, double all)
     return forecast(t, all) * fmax(0, 1 - t->fallen);
 }
 
-/* Growth of a very even series counts even if it is small, from SMALLEST on. */
+/* Returns 0 to 1: how even and lasting the growth of T is. In a very even series growth counts in
+ * full from SMALLEST on. */
 static double clean(const struct trend *t, double all)
 {
     return t->known && t->growth > 0

@@ -10,30 +10,31 @@
 
 /* Evidence from the heap profiler on one process. */
 struct model_sites {
-    bool known; /* there were enough profiler readings */
-    /* Growth, in bytes, since the middle and in the last quarter of the time, at call sites that
+    bool known; /* true if there were enough profiler readings */
+    /* Growth in bytes since the middle of the run and in its last quarter, at call sites that
      * free little of what they allocate and certainly hold more at the end than in the middle. */
     double grown, grown_late;
-    /* Sustained growth of such sites, in bytes: three times the least growth in any third of the
-     * second half (steady), or in any of the last three quarters (steady_long) of the time. */
+    /* Sustained growth in bytes at such call sites: three times the least growth in any third of
+     * the run's second half (steady), or in any of the run's last three quarters (steady_long). */
     double steady, steady_long;
-    struct trend kept;    /* live memory of sites that free little, over time … */
-    struct trend by_work; /* … and over the bytes that the process had allocated by then */
-    struct trend
-        settled; /* sum over all sites of the least live memory in each block of readings */
+    struct trend kept; /* live memory of call sites that free little, over time */
+    /* Live memory of call sites that free little, over the bytes allocated by the process. */
+    struct trend by_work;
+    /* settled sums, over all call sites, the least live memory in each block of readings. */
+    struct trend settled;
 };
 
 struct model_evidence {
-    struct trend resident;  /* resident memory that can leak */
-    struct trend live;      /* live heap as counted by the allocator */
-    struct trend container; /* the container of this process that gained the most bytes */
+    struct trend resident;  /* resident memory without the part that cannot leak */
+    struct trend live;      /* live heap as reported by the allocator */
+    struct trend container; /* the Python container of this process that gained the most bytes */
     struct model_sites sites;
-    bool is_over;   /* the job ended by itself */
-    bool is_worker; /* a data-loader or compile worker */
-    bool is_whole;  /* the job as a whole, not one process */
+    bool is_over;   /* true if the job ended by itself */
+    bool is_worker; /* true for a data-loader or compile worker */
+    bool is_whole;  /* true for the job as a whole, false for one process */
 };
 
-/* X(symbol, name, sign, description). Weights of sign '+' are fitted without negative values. */
+/* X(symbol, name, sign, description). The weights of features with sign '+' are never negative. */
 #define MODEL_FEATURES(X)                                                                          \
     X(FORECAST, "forecast", '+', "forecast growth of resident memory")                             \
     X(STEADY, "steady", '+', "forecast growth of resident memory without falls")                   \
@@ -77,11 +78,12 @@ struct model_evidence {
 enum model_feature { MODEL_FEATURES(X) MODEL_COUNT };
 #undef X
 const char *model_feature_name(enum model_feature feature);
-const char *model_feature_text(enum model_feature feature); /* what it measures */
+/* Returns a description of what the feature measures. */
+const char *model_feature_text(enum model_feature feature);
 
-/* False: resident memory has too few readings. */
+/* Computes the features of E. Returns false if resident memory has too few readings. */
 bool model_features(const struct model_evidence *e, double ret[MODEL_COUNT]);
-/* IS_OVER: the job ended by itself; otherwise growth may still end. CONTRIBUTIONS: what each
- * feature adds to the log-odds. */
+/* Returns the probability of a leak. IS_OVER means that the job ended by itself; otherwise
+ * growth may still end. CONTRIBUTIONS receives what each feature adds to the log-odds. */
 double model_probability(const double features[MODEL_COUNT], bool is_over,
                          double contributions[MODEL_COUNT]);

@@ -1,4 +1,4 @@
-/* Names the kind of leak: growth at events or between them. */
+/* Decides whether a leak is called leaking or stepping: growth between events or at events. */
 #include "verdict/judging.h"
 
 #include <math.h>

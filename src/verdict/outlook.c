@@ -1,4 +1,4 @@
-/* Rates, time to the limit and the alarm, after the word is decided. */
+/* Computes the rates, the time to the limit and the alarm after the word is decided. */
 #include "verdict/judging.h"
 
 #include <math.h>
@@ -6,10 +6,10 @@
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
 
-static const double RATE_Z = 2.2; /* nominal 97 %, wider than the intended 95 % */
+static const double RATE_Z = 2.2; /* half-width of a 97 % interval, wider than the intended 95 % */
 
-/* Uses the difference between whole epochs as the rate of a saw-tooth; its recent readings would
- * give the slope of the last tooth. */
+/* Uses the difference between whole epochs as the growth rate of a saw-tooth, because recent
+ * readings would give the slope of the last tooth. */
 static void rates_of_epochs(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -42,12 +42,13 @@ void outlook_rates(struct judging *j)
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
-        if (!by_step && j->w.by_step) /* after the last step there is no training rate */
+        if (!by_step && j->w.by_step) /* after the last step there is no growth rate per step */
             while (w.n > 3 && w.x[w.n - 1] > j->v->last_step_s + j->v->by_time.width)
                 w.n--;
         if (w.n < 3)
             continue;
-        /* For level memory the slope of the baseline, for growth that of the readings. */
+        /* For level memory use the slope of the baseline, for growing memory that of the
+         * readings. */
         y = j->r->leak == VERDICT_LEAK_NO ? w.low : w.y;
         fit_sums_build(&sums, w.x, y, w.n);
         line = fit_sums_line(&sums, w.x, 0, w.n);
@@ -61,11 +62,11 @@ void outlook_rates(struct judging *j)
         r->rate_bytes_per_min.known = false;
 }
 
-/* Inputs of the forecast, from the part of the view that the rate is measured on. */
+/* Inputs of the forecast, measured on the same part of the view as the rate. */
 struct ground {
-    double level;               /* present value of the line */
-    double peak_mid, peak_high; /* block maxima above the line: usual and highest */
-    double diffusion;           /* variance of the baseline about the line, per x */
+    double level;               /* value of the fitted line at the newest reading */
+    double peak_mid, peak_high; /* height of block maxima above the line: typical and highest */
+    double diffusion;           /* variance of the baseline about the line, per unit of x */
 };
 
 static bool find_ground(const struct judging *j, double slope, struct ground *g)
@@ -73,7 +74,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     enum { PIECES = 12 };
     const struct view *w = &j->w;
     double above[FIT_MAX], mid[FIT_MAX], piece = 0;
-    /* The highest reading of a block comes up to one block width after its lowest. */
+    /* The highest reading of a block may come up to one block width after its lowest. */
     double width = w->by_step ? j->v->by_step.width : j->v->by_time.width;
     size_t from = 0, m, last;
 
@@ -105,8 +106,8 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
     return true;
 }
 
-/* Widens the forecast for growth that is a power of time: it uses up ROOM later or sooner than the
- * present rate predicts. */
+/* Widens the forecast for growth that is a power of time, which uses up ROOM later or sooner
+ * than the present rate predicts. */
 static void bend_eta(const struct judging *j, double room, double unit_per_x,
                      struct forecast_oom *oom)
 {
@@ -120,9 +121,9 @@ static void bend_eta(const struct judging *j, double room, double unit_per_x,
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* First passage at RATE, which is per PER units; one x is UNIT_PER_X units. The interval is at
- * least as wide as the headroom over the interval of the rate, because both are printed side by
- * side. */
+/* Forecasts when the limit is reached at RATE, which is per PER units; one x is UNIT_PER_X
+ * units. The interval is at least as wide as the headroom divided by the interval of the rate,
+ * because both are printed side by side. */
 static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
@@ -139,8 +140,9 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
     return oom;
 }
 
-/* Time to the limit. A peak, not the baseline, gets the job killed. Seconds are computed from the
- * rate by time and steps from the rate by step, because the duration of a step is uncertain too. */
+/* Sets the time to the limit. The kernel kills a job at a peak, not at the baseline. Seconds are
+ * computed from the rate by time and steps from the rate by step, because the duration of a step
+ * is uncertain too. */
 void outlook_oom(struct judging *j)
 {
     struct verdict_result *r = j->r;
@@ -178,8 +180,8 @@ void outlook_oom(struct judging *j)
                          pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
-/* The test uses every block since its phase began, not the window of the shape: a window chosen by
- * the data would void its guarantee. */
+/* The test uses every block since its phase began, not only the window that the shape was found
+ * in: a window chosen by looking at the data would void its guarantee. */
 void outlook_alarm(struct judging *j)
 {
     const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;

@@ -1,34 +1,44 @@
-/* Decides growth of a job that is over: no later sample can separate the first epoch from a
+/* Judges growth of a job that is over, when no later sample can separate the first epoch from a
  * leak. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-static const double AT_LEAST_S = 15;  /* least duration of the growth */
-static const double LIFE_PART = 0.55; /* fraction of the job's life, including start-up */
+static const double AT_LEAST_S = 15; /* shortest growth in seconds that can be judged */
+/* Fraction of the job's life, including start-up, that growth must cover. */
+static const double LIFE_PART = 0.55;
 /* Fraction of the time after start-up that one rise must cover. */
 static const double WHOLE_PART = 0.9;
-static const double PACE = 0.7; /* fraction of the mean slope required in the last third */
-/* Fraction of the earlier half's slope required in the later half. */
+/* Fraction of the mean slope required in the last third of the rise. */
+static const double PACE = 0.7;
+/* Slope of the later half as a fraction of the earlier half's slope: at least this. */
 static const double EVEN_LATE = 0.85;
-static const double EVEN_CHANCE = 0.7; /* the same if no bend is visible: random steps are uneven */
-static const double EVEN_EARLY = 0.7;  /* the inverse: a leak may accelerate */
-static const double STEPS = 8;         /* smallest number of equal steps: fewer prove nothing */
-static const double CONFIDENCE = 0.65; /* a first epoch as long as the job cannot be excluded */
-static const double EXIT_S = 5;        /* longest time at the highest level during an exit */
-static const double EXIT_RAMP = 0.9;   /* and the smallest fraction of the window before it */
-/* Times the slope of the rise: the part before it was start-up. */
+/* Slope required of the later half if no bend is visible, since random steps are uneven. */
+static const double EVEN_CHANCE = 0.7;
+/* Slope required of the earlier half, as a leak may accelerate. */
+static const double EVEN_EARLY = 0.7;
+/* Smallest equivalent number of equal steps: fewer prove nothing. */
+static const double STEPS = 8;
+/* Highest confidence, since a first epoch as long as the job cannot be excluded. */
+static const double CONFIDENCE = 0.65;
+/* Longest time in seconds at the highest level during an exit. */
+static const double EXIT_S = 5;
+/* Smallest fraction of the window that the rise before an exit must cover. */
+static const double EXIT_RAMP = 0.9;
+/* The part before a rise was start-up if it is this many times as steep as the rise. */
 static const double STARTUP_SLOPE = 1.5;
-/* Or at most this fraction of it: growth began where start-up ended. */
+/* It was also start-up if it is at most this fraction as steep, so that growth began where it
+ * ended. */
 static const double STARTUP_GENTLER = 0.5;
-/* Fraction of the job's life that is compared, just before the rise. */
+/* Fraction of the job's life, just before the rise, that is compared with the rise. */
 static const double STARTUP_PART = 0.1;
-/* Start-up takes seconds even in a short job; these fractions of the job's life are tried. */
+/* Fractions of the job's life that are tried as start-up, which takes seconds even in a short
+ * job. */
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
-/* Does the later half grow as fast as the earlier half? Jumps, which the shape removes, are
- * included: one large jump belongs to start-up or to the end. */
+/* Returns true if the later half grows as fast as the earlier half. Jumps, which the shape
+ * removes, are included: one large jump belongs to start-up or to the end. */
 static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;
@@ -40,7 +50,7 @@ static bool is_even(const struct view *w, const struct shape *s)
     return late >= part * early && early >= EVEN_EARLY * late;
 }
 
-/* Growth that stopped only for the duration of an exit lasted to the end of the job. */
+/* Returns true if growth stopped only during the exit, so that it lasted to the end of the job. */
 static bool ended_during_exit(const struct judging *k)
 {
     const struct fit_separation *sep = &k->s.sep;
@@ -49,7 +59,7 @@ static bool ended_during_exit(const struct judging *k)
            (1 - sep->end_param) * span <= EXIT_S;
 }
 
-/* Is K's whole window one rise up to its end? */
+/* Returns true if K's whole window is one rise up to its end. */
 static bool is_one_rise(const struct judging *k, double life)
 {
     const struct shape *s = &k->s;
@@ -61,9 +71,9 @@ static bool is_one_rise(const struct judging *k, double life)
            (!s->may_end || ended_during_exit(k));
 }
 
-/* Was the part before K's window start-up: steeper than the window, or much gentler? A bending
- * curve is neither, because it is only slightly steeper before any cut. By step only steeper
- * counts, since imports come before the first step. */
+/* Returns true if the part before K's window was start-up, that is, steeper than the window or
+ * much gentler. A bending curve is neither, because it is only slightly steeper before any cut.
+ * By step only steeper counts, since imports come before the first step. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;

@@ -1,19 +1,25 @@
-/* Growth of the baseline while no epoch end is known. */
+/* Judges growth of the baseline while no epoch end is known. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-static const double T_AT_LEAST = 6; /* required t statistic of a slope */
-/* Required growth in standard deviations of the block minima. */
+static const double T_AT_LEAST = 6; /* smallest t statistic of a significant slope */
+/* Smallest significant growth, in standard deviations of the block minima. */
 static const double SPREADS_AT_LEAST = 4;
-static const double FAST_AT_LEAST_S = 40;    /* least duration of a late rise */
-static const double FAST_PART = 0.08;        /* and its smallest fraction of the time before it */
-static const double SETTLED_AT_LEAST_S = 15; /* smallest length of the level before a late rise */
-static const double SETTLED_PART = 0.2;      /* and its smallest fraction of the time before it */
-static const double FAST_OVER_FALL = 1.5;    /* required rise over the largest release so far */
-/* Largest roughness of a late rise: an S or a bow is a warm-up. */
+/* Shortest late rise in seconds that is judged at once. */
+static const double FAST_AT_LEAST_S = 40;
+/* Shortest late rise, as a fraction of the time before it. */
+static const double FAST_PART = 0.08;
+/* Shortest level stretch in seconds before a late rise. */
+static const double SETTLED_AT_LEAST_S = 15;
+/* Shortest level stretch before a late rise, as a fraction of the time so far. */
+static const double SETTLED_PART = 0.2;
+/* Required size of a rise relative to the largest release so far. */
+static const double FAST_OVER_FALL = 1.5;
+/* Largest roughness of a late rise. A rougher one, shaped like an S or a bow, is a warm-up. */
 static const double FAST_ROUGHNESS = 0.04;
-static const double SLOW_PART = 0.5; /* length of a slow late rise over all the time before it */
+/* Required length of a slow late rise relative to all the time before it. */
+static const double SLOW_PART = 0.5;
 /* Fraction of the mean slope required in the last sixth of a rise. */
 static const double FRESH_AT_LEAST = 0.33;
 
@@ -29,7 +35,7 @@ void judge_leaking(struct judging *j, double cap)
     judging_add_evidence(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
     j->rate_from = s->onset;
     if (s->before == BEFORE_NOTHING && s->sep.bic_power + 6 < s->sep.bic_line)
-        j->rate_from += 0.6 * s->span; /* growth bends: use the recent rate */
+        j->rate_from += 0.6 * s->span; /* growth bends, so the recent rate is used */
     j->r->onset_s = j->w.by_step ? 0 : judging_caller_seconds(j->v, s->onset);
     judging_conclude(j, VERDICT_LEAKING, confidence_of(s, cap));
 }
@@ -44,20 +50,21 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
-/* Was the baseline level for LENGTH before the onset? The shape was found without its largest
- * jumps, and removing them can turn the steps of a start-up into a level. */
+/* Returns true if the baseline was level for LENGTH before the onset. The shape was found
+ * without its largest jumps, and removing them can make the steps of a start-up look level. */
 static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to; /* the slot of the onset has already risen */
+           from = to; /* the slot of the onset has already grown */
     while (from > 0 && w->x[from - 1] >= w->x[to] - length)
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
 }
 
-/* Returns the x at which a rise after a level stretch will be judged, or 0 for now. A fast rise is
- * large compared with the baseline. A slow rise must last half as long as everything before it. */
+/* Returns the x at which a rise after a level stretch will be judged, or 0 if it can be judged
+ * now. A fast rise, large compared with the baseline, is judged early; a slow rise must last
+ * half as long as everything before it. */
 double judge_late_wait(const struct judging *j, double warmup_x)
 {
     const struct shape *s = &j->s;
@@ -78,7 +85,7 @@ double judge_late_wait(const struct judging *j, double warmup_x)
 }
 
 /* A decision on growth without a known epoch end: whether it may end, whether it is a leak, and
- * otherwise when it will be judged. */
+ * if undecided, when it will be judged. */
 struct open_rise {
     bool ends, leak;
     double wait;
@@ -121,7 +128,7 @@ static void add_reason_open(struct judging *j, const struct open_rise *r, double
         judging_add_evidence(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
 }
 
-/* Leaves the verdict undecided, or filling if steps are known. WAIT: x at which it will be
+/* Leaves the verdict undecided, or filling if steps are known. WAIT is the x at which it will be
  * decided. */
 static void leave_open(struct judging *j, double cap, double elapsed, double wait)
 {
@@ -147,9 +154,9 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
-/* Is growth in the last third small compared with the growth before and with all memory? The
- * comparison with all memory is needed because start-up in the window makes even a leak small
- * compared with the growth before. */
+/* Returns true if growth in the last third is small compared with both the earlier growth and
+ * all memory. Comparing with earlier growth is not enough: start-up in the window makes even a
+ * leak look small beside it. */
 static bool has_nearly_ended(const struct shape *s)
 {
     return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);
@@ -167,7 +174,7 @@ void judge_open(struct judging *j, double cap)
     bool is_rise = judge_is_rise(j);
     struct open_rise rise = {0};
     if (w->by_step && !j->v->step_only)
-        warmup_x *= 2; /* steps are known, so an epoch end may follow: wait longer */
+        warmup_x *= 2; /* steps are known, so an epoch end may follow; wait longer */
     if (is_rise)
         rise = open_rise_of(j, elapsed, warmup_x);
     if (rise.leak) {

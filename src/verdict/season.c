@@ -1,4 +1,4 @@
-/* A saw-tooth with the period of an epoch: finds whether the baseline below the teeth rises. */
+/* For a saw-tooth with the period of an epoch, finds whether the baseline below the teeth rises. */
 #include "verdict/season.h"
 
 #include <math.h>
@@ -17,41 +17,46 @@ enum {
 };
 /* Fraction of an epoch that both epochs of a pair must cover. */
 static const double PAIR_PART = 0.8;
-/* Fraction of an epoch: larger distances between readings are not interpolated. */
+/* Readings further apart than this fraction of an epoch are not interpolated. */
 static const double APART_PART = 0.34;
-/* Quantile of the differences that gives their spread. A high quantile, not the median: for teeth
- * with another period than the epoch most differences are alike too, but one or two in ten, at the
- * end of a tooth, are not. */
-static const double SPREAD_PART = 0.75,
-                    SPREAD_NORMAL =
-                        1.15; /* standard deviations at that quantile of a normal distribution */
-/* Largest spread of the differences, as a fraction of the plain spread. */
+/* Quantile of the differences that measures their spread. It is a high quantile and not the
+ * median: if the teeth have another period than the epoch, most differences are alike too, but
+ * one or two in ten, at the end of a tooth, are not. */
+static const double SPREAD_PART = 0.75;
+/* A fraction SPREAD_PART of a normal distribution lies within this many standard deviations. */
+static const double SPREAD_NORMAL = 1.15;
+/* Memory repeats with the epoch if the differences spread by at most this fraction of the plain
+ * spread. */
 static const double REPEATS = 0.2;
-static const double FALL_SPREADS = 1.5; /* smallest release within every epoch, in plain spreads */
-static const double OVER_SPREAD = 2;    /* spreads of the differences by which a pair must rise */
-static const double ALIKE = 0.5;        /* largest deviation from the typical pair */
-static const double GOES_ON = 0.85; /* part of the earlier rises that the later ones must reach */
-static const double RECENT_PART = 0.5; /* fraction of all pairs that must have risen in a row */
-/* Fraction of the rise that the lowest readings of the epochs must show and, for a leak, the
- * highest ones too: the whole tooth is lifted, not shifted. */
+/* Smallest release within every epoch, in units of the plain spread. */
+static const double FALL_SPREADS = 1.5;
+/* A pair must rise by this multiple of the spread of the differences. */
+static const double OVER_SPREAD = 2;
+/* Largest relative deviation of a pair from the typical pair. */
+static const double ALIKE = 0.5;
+static const double GOES_ON = 0.85; /* later rises must reach this fraction of the earlier ones */
+/* Fraction of all pairs that must have risen without interruption. */
+static const double RECENT_PART = 0.5;
+/* Fractions of the rise that the lowest readings of the epochs must show and, for a leak, the
+ * highest ones too: the whole tooth must move up, not sideways. */
 static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
-/* Fraction of a tooth: smaller growth of the baseline is ignored. */
+/* Growth of the baseline by less than this fraction of a tooth is ignored. */
 static const double TOOTH_PART = 0.25;
-static const double CONFIDENCE = 0.9; /* upper bound of the confidence in a leak */
+static const double CONFIDENCE = 0.9; /* highest confidence in a leak found by comparing epochs */
 static const double SAME_CONFIDENCE = 0.95;
 
-/* Epoch 0 is the newest; pair K compares epoch K with epoch K + 1, the one before it. */
+/* Epoch 0 is the newest. Pair K compares epoch K with its predecessor, epoch K + 1. */
 struct epochs {
-    size_t n; /* number of slots used */
+    size_t n; /* number of envelope slots in use */
     const struct envelope_slot *slot;
     double length, end;
     unsigned pairs;
     double step[PAIRS_MAX];
     double lowest[PAIRS_MAX + 1], highest[PAIRS_MAX + 1];
-    double fall; /* smallest release within an epoch */
+    double fall; /* smallest release within any epoch, in bytes */
 };
 
-/* Interpolates the reading at X. False: no reading nearby. */
+/* Interpolates the reading at X. Returns false if there is no reading nearby. */
 static bool read_at(const struct epochs *p, double x, double *ret)
 {
     size_t i = 1;
@@ -64,7 +69,7 @@ static bool read_at(const struct epochs *p, double x, double *ret)
     return true;
 }
 
-/* The slots of epoch K: from the returned index up to RET_END. */
+/* Returns the index of the first slot of epoch K, and in RET_END that after its last slot. */
 static size_t epoch_slots(const struct epochs *p, unsigned k, size_t *ret_end)
 {
     double to = p->end - k * p->length, from = to - p->length;
@@ -89,7 +94,7 @@ static size_t pair_differences(const struct epochs *p, unsigned k, double *out)
 }
 
 /* Sets the lowest and highest reading of epoch K and returns its largest fall. The last reading
- * before the epoch is included in the fall, since a tooth may end between the two. */
+ * before the epoch counts too, since a tooth may end between two epochs. */
 static double take_epoch(struct epochs *p, unsigned k)
 {
     size_t end, first = epoch_slots(p, k, &end);
@@ -105,8 +110,8 @@ static double take_epoch(struct epochs *p, unsigned k)
     return fall;
 }
 
-/* Compares all complete pairs. Returns the spread of the differences about the typical difference
- * of their pair. */
+/* Compares all complete pairs of epochs. Returns the spread of the differences about the typical
+ * difference of their pair. */
 static double take_pairs(struct epochs *p)
 {
     double differences[FIT_MAX], away[FIT_MAX];
@@ -132,7 +137,7 @@ static double take_pairs(struct epochs *p)
                : 0;
 }
 
-/* The spread of the same readings about a straight line, ignoring the epoch. */
+/* Returns the spread of the same readings about a straight line, which ignores the epochs. */
 static double plain_spread(const struct epochs *p)
 {
     double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
@@ -154,7 +159,7 @@ static double plain_spread(const struct epochs *p)
     return 1.4826 * fit_median(y, n);
 }
 
-/* Number of the newest pairs in a row that rose by about the same amount. */
+/* Counts the newest pairs that rose in a row by about the same amount. */
 static unsigned count_rising(const struct epochs *p, double least, double *ret_typical)
 {
     double newest[PAIRS_TO_RISE];
@@ -168,7 +173,7 @@ static unsigned count_rising(const struct epochs *p, double least, double *ret_t
     return rising;
 }
 
-/* Growth that levels off adds less with each epoch. */
+/* Returns true unless growth levels off, that is, adds less with each epoch. */
 static bool rises_continue(const double *step, unsigned n)
 {
     double early = 0, late = 0;
@@ -179,8 +184,9 @@ static bool rises_continue(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Are the newest RISING pairs a leak, or may they become one? The teeth must be at least as large
- * as the rise between them: otherwise it is a staircase, which has causes other than leaks. */
+/* Decides whether the newest RISING pairs are a leak or may become one. The teeth must be at
+ * least as large as the rise between them: otherwise memory is a staircase, which has causes
+ * other than leaks. */
 static enum season_course course_of_rise(const struct epochs *p, unsigned rising, double material,
                                          bool is_over)
 {
@@ -215,7 +221,7 @@ static void set_course(const struct epochs *p, double material, bool is_over, st
             ret->high = fmax(ret->high, p->step[i]);
         }
     }
-    /* The newest epoch is not higher than those before it. */
+    /* The newest epoch is no higher than the epochs before it. */
     if (ret->course == SEASON_UNCLEAR && most <= material)
         ret->course = SEASON_SAME;
 }
@@ -242,16 +248,16 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     return true;
 }
 
-/* Drops all evidence, which describes the noisy baseline of a saw-tooth. */
+/* Drops all evidence, because it describes the noisy baseline of a saw-tooth. */
 static void drop_evidence(struct verdict_result *r)
 {
     r->n_evidence = 0;
     r->growth_ended.known = r->forecast.known = false;
 }
 
-/* For epochs of equal height: they have no baseline that grew and stopped. Growth that came earlier
- * and stayed is a plateau. The lowest point of a tooth is not always sampled, so the baseline may
- * move slightly. */
+/* Sets the verdict for epochs of equal height, which have no baseline that grew and stopped.
+ * Growth that came earlier and stayed is a plateau. The lowest point of a tooth is not always
+ * sampled, so the baseline may move slightly. */
 static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;

@@ -1,5 +1,5 @@
-/* Memory that repeats with the epoch: compares step ends at the same position in consecutive
- * epochs. The differences cancel a saw-tooth with the period of an epoch. */
+/* Detects memory that repeats with the epoch, by comparing step ends at the same position in
+ * consecutive epochs. The differences cancel a saw-tooth with the period of an epoch. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,22 +7,25 @@
 #include "verdict/verdict.h"
 
 enum season_course {
-    SEASON_UNCLEAR, /* none of the following */
+    SEASON_UNCLEAR, /* memory fits none of the other cases */
     SEASON_SAME,    /* no epoch is higher than the previous one */
-    SEASON_OPEN, /* each recent epoch is higher by about the same amount, but there are too few for
-                    a leak */
-    SEASON_RISES /* enough epochs are higher by about the same amount */
+    /* Each recent epoch is higher by about the same amount, but there are too few epochs for a
+     * leak. */
+    SEASON_OPEN,
+    SEASON_RISES /* each recent epoch is higher by about the same amount, and there are enough for a
+                    leak */
 };
 
 struct season {
     enum season_course course;
-    unsigned pairs;   /* pairs of consecutive epochs compared; for a rise, the pairs that rose */
-    double step;      /* difference between consecutive epochs in bytes: typical, … */
-    double low, high; /* … smallest and largest over all pairs */
+    unsigned pairs;   /* number of pairs of consecutive epochs compared, or of those that rose */
+    double step;      /* typical difference between consecutive epochs in bytes */
+    double low, high; /* smallest and largest difference over all pairs, in bytes */
     double spread;    /* spread of the differences about the typical difference of their pair */
-    double fall;      /* smallest release within an epoch */
+    double fall;      /* smallest release within any epoch, in bytes */
     double from;      /* x at which the oldest compared epoch began */
 };
 
-/* False: memory does not repeat with the epoch, or there are too few epochs or step ends. */
+/* Compares epochs. Returns false if memory does not repeat with the epoch, or if there are too
+ * few epochs or step ends. */
 bool season_find(const struct verdict_series *v, struct season *ret);

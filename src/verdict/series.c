@@ -80,7 +80,7 @@ int verdict_init(struct verdict_series *v, const struct verdict_options *options
 
 static double running_s(const struct verdict_series *v, int64_t t_ns)
 {
-    /* Subtract as double: the difference of two int64_t may overflow. */
+    /* Subtracts as double, because the difference of two int64_t may overflow. */
     return ((double)t_ns - (double)v->clock.first_ns) * 1e-9 - v->clock.gap_s;
 }
 
@@ -96,7 +96,8 @@ static bool clock_accept(struct verdict_series *v, int64_t t_ns)
         v->clock.dropped_back++;
         if (++v->clock.back_run < CLOCK_SET_BACK_AFTER)
             return false;
-        v->clock.gap_s += dt; /* the clock was set back: continue from the last running time */
+        /* The clock was set back, so time continues from the last running time. */
+        v->clock.gap_s += dt;
         dt = 0;
     }
     v->clock.back_run = 0;
@@ -106,7 +107,7 @@ static bool clock_accept(struct verdict_series *v, int64_t t_ns)
     } else if (v->samples == 1) {
         v->clock.typical_dt_s = dt;
     } else {
-        /* Running median: moves up or down by a tenth. */
+        /* Update the running median, which moves up or down by a tenth. */
         v->clock.typical_dt_s *= dt > v->clock.typical_dt_s ? 1.1 : 1 / 1.1;
         if (v->clock.typical_dt_s < 1e-6)
             v->clock.typical_dt_s = 1e-6;
@@ -163,7 +164,7 @@ static void event_feed(struct verdict_event *e, float y)
     e->after_n++;
 }
 
-/* Adds a reading at a step end to the newest event of each kind. */
+/* Adds a reading at a step end to the newest event of each mark kind. */
 static void events_feed(struct verdict_series *v, double y)
 {
     bool is_fed[VERDICT_MARK_KINDS] = {false};
@@ -212,7 +213,7 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
     step_take(v, x, 0, y);
 }
 
-/* Drops half of the events when the table is full: every second one of each kind. */
+/* Drops every second event of each kind when the table is full. */
 static void events_thin(struct verdict_series *v)
 {
     uint32_t kept = 0, seen[VERDICT_MARK_KINDS] = {0};
@@ -248,11 +249,11 @@ static void mark_step(struct verdict_series *v, double t_s, const struct verdict
 {
     double step = m->has_step ? (double)m->step : v->last_step + 1;
     if (v->has_step && step < v->last_step)
-        return; /* a late datagram, or a mark of another rank */
+        return; /* the mark is a late datagram or comes from another rank */
     v->has_step = true;
     v->last_step = step;
     v->last_step_s = t_s;
-    /* A reading from before the previous step end says nothing about this step. */
+    /* A reading from before the previous step end does not describe this step. */
     if (v->samples == 0 || (double)v->samples == v->step_sampled)
         return;
     v->step_sampled = (double)v->samples;

@@ -1,4 +1,4 @@
-/* Sets the word from the probability of a leak given all evidence. */
+/* Decides the word from the probability of a leak given all evidence. */
 #include <math.h>
 
 #include "verdict/judging.h"
@@ -6,11 +6,13 @@
 /* Above LEAK_FROM and below NO_LEAK_UNTIL the probability decides. In between, the shape of
  * resident memory decides, with low confidence. */
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.3, OPEN_CONFIDENCE = 0.65;
-/* A running job is judged many times, and its growth may still end. */
+/* Probability required while a job runs, since it is judged many times and its growth may still
+ * end. */
 static const double RUNNING_LEAK_FROM = 0.98;
-/* Epochs: growth that ends with the job before this may be the first epoch filling a cache. */
+/* Growth of a job that ended before this many epochs may be the first epoch filling a cache. */
 static const double FIRST_EPOCH = 1.15;
-/* Upper bound where no epoch is known: a first epoch as long as the job cannot be excluded. */
+/* Highest confidence if no epoch is known, since a first epoch as long as the job cannot be
+ * excluded. */
 static const double NO_EPOCH_CONFIDENCE = 0.9;
 
 enum verdict_leak verdict_leak_of(double probability, bool is_over)
@@ -27,7 +29,8 @@ bool verdict_may_be_first_epoch(const struct trend *resident)
     return resident->epochs > 0 && resident->epochs < FIRST_EPOCH;
 }
 
-/* Adds the two features that contribute most to a leak; none if a leak is improbable. */
+/* Adds the two features that contribute most to a leak as evidence, or none if a leak is
+ * improbable. */
 static void add_reasons(struct verdict_result *r)
 {
     int best = -1, second = -1;
@@ -45,7 +48,7 @@ static void add_reasons(struct verdict_result *r)
                                                           .value = {r->probability, best, second}});
 }
 
-/* Time to the limit at R's rate, from the last reading. */
+/* Sets the time to the limit at R's rate, counted from the last reading. */
 static void set_oom(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit)
 {
@@ -88,8 +91,8 @@ static void set_no_leak(struct verdict_result *r, const struct verdict_series *v
     r->forecast.known = r->oom.known = r->alarm = false;
 }
 
-/* A leak found from the shape of resident memory stays a leak: small leaks are visible nowhere
- * else. */
+/* A leak found from the shape of resident memory stays a leak, because small leaks are visible
+ * nowhere else. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, double bytes_per_s)
 {
@@ -106,8 +109,7 @@ void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
     r->confidence = leak == r->leak && leak != VERDICT_LEAK_UNKNOWN
                         ? fmin(most, fmax(r->probability, 1 - r->probability))
                         : fmin(r->confidence, OPEN_CONFIDENCE);
-    result_drop(
-        r,
-        VERDICT_SAID_WEIGHED); /* a process that exited was weighed before and is weighed again */
+    /* A process that exited gets this evidence a second time, which replaces the first. */
+    result_drop(r, VERDICT_SAID_WEIGHED);
     add_reasons(r);
 }

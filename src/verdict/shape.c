@@ -1,4 +1,4 @@
-/* The shape of a window of the envelope. Sources and reasons: docs/internals/verdict.md. */
+/* Finds the shape of a window of the envelope. Sources and reasons: docs/internals/verdict.md. */
 #include "verdict/shape.h"
 
 #include <math.h>
@@ -6,15 +6,21 @@
 
 enum { STRAIGHT_POINTS = 6 };
 
-/* Fraction of the rise: a staircase of three steps has 0.096. */
+/* Largest deviation from a straight line, as a fraction of the rise. A staircase of three steps
+ * has 0.096. */
 static const double STRAIGHT_RMS = 0.12;
-static const double TIGHT_RMS = 0.02;       /* growth without noise or steps */
-static const double STRAIGHT_HALVES = 0.55; /* slope of one half over the other; e^-0.6 */
-static const double DECISIVE = 10;          /* difference in BIC that decides between two models */
-static const double CHUNKY_N_EFF = 20;      /* more effective points than this: noise, not steps */
-static const double N_EFF_FEW_ALL = 20;     /* the same for the whole window */
-static const double N_EFF_FEW = 12; /* with fewer effective points no curve can be selected */
-/* Fraction of the growth: smallest residual that any curve is credited with. */
+/* Largest deviation of growth without noise or steps, as a fraction of the rise. */
+static const double TIGHT_RMS = 0.02;
+/* Smallest slope of one half relative to the other; e^-0.6. */
+static const double STRAIGHT_HALVES = 0.55;
+static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
+/* With more effective points than this, uneven growth is noise, not steps. */
+static const double CHUNKY_N_EFF = 20;
+/* Smallest effective number of points in the whole window. */
+static const double N_EFF_FEW_ALL = 20;
+/* Smallest effective number of points with which a curve can be selected. */
+static const double N_EFF_FEW = 12;
+/* Smallest residual that any curve is credited with, as a fraction of the growth. */
 static const double MODEL_TRUST = 0.005;
 
 static double growth_since(const struct view *w, double x)
@@ -22,7 +28,7 @@ static double growth_since(const struct view *w, double x)
     return w->low[w->n - 1] - view_low_at(w, x);
 }
 
-/* Is the baseline from FROM on one straight rise? */
+/* Returns true if the baseline from FROM on is one straight rise. */
 static bool is_straight(const struct view *w, const struct fit_sums *s, size_t from,
                         double tolerance, struct fit_line *ret)
 {
@@ -31,7 +37,7 @@ static bool is_straight(const struct view *w, const struct fit_sums *s, size_t f
     struct fit_line a = fit_sums_line(s, w->x, from, half + 1);
     struct fit_line b = fit_sums_line(s, w->x, half, w->n);
     double rise = all.slope * all.span;
-    double slack = 0; /* change of the slope of one half that noise alone can cause */
+    double slack = 0; /* difference between the slopes of the halves that noise alone can cause */
     if (!(rise > 0) || all.rms > fmax(tolerance * rise, 1.5 * w->sigma))
         return false;
     slack = 2 * w->sigma * sqrt(24 / (double)(w->n - from)) / (0.5 * all.span);
@@ -72,8 +78,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
         from++;
     if (from + STRAIGHT_POINTS > w->n)
         return;
-    /* The longest straight part may include a stretch that does not belong to the rise. If a large
-     * part of it is much straighter than the whole, that part is the rise. */
+    /* The longest straight part may include a stretch that does not belong to the rise. If a
+     * large part of it is much straighter than the whole, the rise is only that part. */
     if (find_hinge(w, s, from, &line, &inner, &tight)) {
         from = inner;
         line = tight;
@@ -99,8 +105,8 @@ static void find_straight(const struct view *w, const struct fit_sums *s, struct
     r->rise = line.slope * line.span;
 }
 
-/* Significance of the straight part, from the block minima: the baseline is monotone by
- * construction and would overstate it. */
+/* Computes the significance of the straight part from the block minima. The baseline would
+ * overstate it, since it never falls by construction. */
 static void straight_significance(const struct view *w, struct shape *r)
 {
     size_t n = w->n - r->from, still = 0;
@@ -108,7 +114,7 @@ static void straight_significance(const struct view *w, struct shape *r)
     struct fit_sums s;
     struct fit_line line;
     double y[FIT_MAX], dev[FIT_MAX], rho, typical, sum = 0, squares = 0;
-    /* A transient spike is not evidence about the baseline: it is clipped to the usual excess. */
+    /* A short spike is not evidence about the baseline, so it is clipped to the usual excess. */
     for (size_t i = 0; i < n; i++)
         dev[i] = w->y[r->from + i] - w->low[r->from + i];
     typical = fit_median(dev, n);
@@ -183,7 +189,7 @@ static void describe_before(const struct view *w, const struct fit_sums *s, stru
     r->before = BEFORE_NOTHING;
     if (from < 2 || r->onset - w->start < 0.1 * r->span)
         return;
-    /* The stretch before the onset in which the baseline stays within the tolerance. */
+    /* Find the stretch before the onset in which the baseline stays within the tolerance. */
     level = w->low[from - 1];
     while (j > 0 && fabs(w->low[j - 1] - level) <= tolerance)
         j--;
@@ -200,11 +206,11 @@ static void describe_before(const struct view *w, const struct fit_sums *s, stru
     else
         r->before = BEFORE_GENTLER;
     if (r->before == BEFORE_STEEPER && r->flat_before * r->slope > 5 * tolerance)
-        r->before = BEFORE_FLAT; /* a steep start-up that ended long ago */
+        r->before = BEFORE_FLAT; /* the steep part is a start-up that ended long ago */
 }
 
-/* Does a saturating curve fit as well as a line, a power of time (if POWER_MAY_LEAK), or a
- * saturating curve plus a line? */
+/* Returns true if a saturating curve fits as well as a line, a power of time (if
+ * POWER_MAY_LEAK), or a saturating curve plus a line. */
 static bool may_end(const struct fit_separation *sep, bool power_may_leak)
 {
     double other = power_may_leak ? fmin(sep->bic_line, sep->bic_power) : sep->bic_line;
@@ -212,23 +218,23 @@ static bool may_end(const struct fit_separation *sep, bool power_may_leak)
            sep->bic_end < sep->bic_both + DECISIVE;
 }
 
-/* Growth in the last sixth of the straight part relative to its mean slope: about 1 while it
- * continues, 0 once it has stopped. */
+/* Returns the growth in the last sixth of the straight part relative to its mean slope: about 1
+ * while growth continues, 0 once it has stopped. */
 static double freshness(const struct view *w, const struct shape *r)
 {
     double end = w->x[w->n - 1], rise = w->low[w->n - 1] - w->low[r->from];
     return rise > 0 ? 6 * growth_since(w, end - (end - r->onset) / 6) / rise : 0;
 }
 
-/* Growth in steps is a random walk about its line: the residuals are not independent, and every
- * curve fits. True if neither a saturating curve nor a line is preferable. */
+/* Returns true if the points prefer neither a saturating curve nor a line. Growth in steps is a
+ * random walk about its line: the residuals are not independent, and every curve fits. */
 static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
     return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
-/* Decides such growth by its last steps: their share of the growth, minus the variation expected of
- * so few steps. */
+/* Returns true if growth in few steps is slowing: compares the rate of its last steps, RATIO, with
+ * the variation expected of so few steps. */
 static bool is_slowing(double ratio, double rises)
 {
     return ratio < fmax(0.3, fmin(0.6, 1 - 1.5 * sqrt(3 / fmax(rises, 1))));
@@ -262,8 +268,8 @@ static void separate(const struct view *w, struct shape *r)
     }
 }
 
-/* A single jump is not a leak, however large. Removes the largest jump of the baseline if it stands
- * out from all other moves; returns true if there was one. */
+/* Removes the largest jump of the baseline if it stands out from all other moves, because a
+ * single jump is not a leak, however large. Returns true if a jump was removed. */
 static bool remove_jump(struct view *w, double part)
 {
     double growth = w->low[w->n - 1] - w->low[0], top = 0, others;
@@ -339,8 +345,8 @@ bool shape_bend(const struct view *w, double *ret_x, double *ret_width)
         return false;
     fit_sums_build(&s, w->x, w->low, w->n);
     for (size_t k = 1; k + 1 < w->n; k++) {
-        /* The level is the mean of the readings after the bend; the line before it need not meet
-         * it. */
+        /* The level is the mean of the readings after the bend; the line before the bend need
+         * not meet the level there. */
         struct fit_line line = fit_sums_line(&s, w->x, 0, k);
         double m = (double)(w->n - k), mean = (s.sy[w->n] - s.sy[k]) / m;
         double rss = s.syy[w->n] - s.syy[k] - m * mean * mean;

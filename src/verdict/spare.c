@@ -1,18 +1,20 @@
-/* Decides growth of resident memory by malloc's own counts, if the live heap has stopped
+/* Explains growth of resident memory by the allocator's own counts, if the live heap has stopped
  * growing. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-enum { FIGURES = 6 };                      /* step ends with a heap count that are required */
+/* Number of step ends with a heap count that are required. */
+enum { FIGURES = 6 };
 static const double MIN_CONFIDENCE = 0.95; /* required confidence of the verdict on the live heap */
-/* Largest growth rate of the live heap, as a fraction of that of resident memory. */
+/* Largest growth rate of the live heap, as a fraction of the growth rate of resident memory. */
 static const double LIVE_RATE_MOST = 0.2;
-/* Fraction of the growth that live and free heap memory must explain. */
+/* Fraction of the growth that live and free heap memory together must explain. */
 static const double EXPLAINED = 0.7;
-static const double CONFIDENCE = 0.7; /* upper bound: the free heap may continue to grow */
+/* Highest confidence, as the free heap may continue to grow. */
+static const double CONFIDENCE = 0.7;
 
-/* The reading of W nearest to step X. */
+/* Returns the reading of W nearest to step X. */
 static double value_at(const struct view *w, double x)
 {
     size_t i = 0;
@@ -21,8 +23,8 @@ static double value_at(const struct view *w, double x)
     return w->y[i];
 }
 
-/* Change of V from step FROM to step TO; NAN: too few readings. Uses single readings, because the
- * free heap fluctuates and has no baseline. */
+/* Returns the change of V from step FROM to step TO, or NAN if there are too few readings. Uses
+ * single readings, because the free heap fluctuates and has no baseline. */
 static double change(const struct verdict_series *v, double from, double to)
 {
     struct view w;
@@ -37,8 +39,8 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
            live->rate_bytes_per_step.value <= LIVE_RATE_MOST * r->rate_bytes_per_step.value;
 }
 
-/* Uncertain growth ended together with that of the live heap. Growth that looked like a leak is not
- * one, but has not ended: open. */
+/* Sets the verdict. Growth that was uncertain is taken to have ended with that of the live heap.
+ * Growth that looked like a leak is not one but has not ended either, so it stays open. */
 static void conclude(struct verdict_result *r)
 {
     if (r->leak == VERDICT_LEAK_YES) {
@@ -66,14 +68,14 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
     view_trim_startup(&w);
     if (w.n < FIGURES)
         return;
-    /* The baseline has been rising since resident memory was lowest. */
+    /* The baseline has been growing since resident memory was lowest. */
     for (size_t i = 1; i < w.n; i++)
         lowest = w.y[i] <= w.y[lowest] ? i : lowest;
     from = w.x[lowest];
     grown = w.low[w.n - 1] - w.low[lowest];
     used = change(in_use, from, w.x[w.n - 1]);
     kept = change(spare, from, w.x[w.n - 1]);
-    if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* also if either is NAN */
+    if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* also true if either value is NAN */
         return;
     conclude(r);
     verdict_put_evidence_first(

@@ -1,7 +1,9 @@
-/* Holds back readings and decides whether they count. */
+/* Holds back the newest readings and decides whether they count. */
 #include "verdict/tail.h"
 
-static const double EXIT_FALL = 0.05; /* exits of the programs in zoo/ released 6 to 53 % */
+/* Memory falls by at least this fraction during an exit; exits of the programs in zoo/ released
+ * 6 to 53 %. */
+static const double EXIT_FALL = 0.05;
 
 static uint32_t place(const struct tail *tail, uint32_t i)
 {
@@ -19,8 +21,8 @@ void tail_feed(struct tail *tail, struct verdict_series *v)
     tail->count--;
 }
 
-/* The difference is computed as double, since the clock may have been set to any time. Where it was
- * set back, the series handles it. */
+/* The difference is computed as double, since the clock may have been set to any time. The
+ * series itself handles a clock that was set back. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns)
 {
     double held_ns = (tail->is_table ? TAIL_TABLE_S : TAIL_S) * 1e9;
@@ -57,8 +59,8 @@ static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint6
                                                                                   : lowest;
 }
 
-/* The lowest reading in the TAIL_S before held reading K, including readings passed on last;
- * UINT64_MAX: none. */
+/* Returns the lowest reading within TAIL_S before held reading K, including the readings passed
+ * on last, or UINT64_MAX if there is none. */
 static uint64_t lowest_before(const struct tail *tail, uint32_t k)
 {
     double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
@@ -70,8 +72,8 @@ static uint64_t lowest_before(const struct tail *tail, uint32_t k)
     return lowest;
 }
 
-/* Number of held readings before a fall that lasts to the end: from that index on all are lower
- * than all shortly before it, and the last by EXIT_FALL. */
+/* Returns the number of held readings before a fall that lasts to the end: all later readings
+ * are lower than all shortly before them, and the last one by EXIT_FALL. */
 static uint32_t count_before_fall(const struct tail *tail)
 {
     uint64_t highest = 0, last = 0;

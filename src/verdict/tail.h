@@ -1,5 +1,5 @@
-/* Holds back the newest readings of a series: a process that exits releases its memory for a second
- * or two, and these readings say nothing about its life. */
+/* Holds back the newest readings of a series: a process that exits releases its memory for a
+ * second or two, and readings from that time do not describe its life. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,33 +21,33 @@ struct tail {
     struct tail_reading held[TAIL_HELD]; /* ring buffer */
     uint32_t first, count;
     struct tail_reading
-        fed[TAIL_FED]; /* the readings passed on last, to detect a fall; ring buffer */
+        fed[TAIL_FED]; /* ring buffer of the readings passed on last, to detect a fall */
     uint32_t n_fed;
-    bool is_table; /* readings are held for TAIL_TABLE_S, not TAIL_S */
+    bool is_table; /* true if readings are held for TAIL_TABLE_S instead of TAIL_S */
 };
 
 /* Holds back the reading. Passes on to V the readings that are older than TAIL_S (TAIL_TABLE_S), or
  * that no longer fit. The newest reading is always held. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
-/* Must the oldest held reading be passed on before a reading at T_NS is added? */
+/* Returns true if the oldest held reading must be passed on before a reading at T_NS is added. */
 bool tail_is_due(const struct tail *tail, int64_t t_ns);
 
 /* Passes the oldest held reading on to V, if there is one. */
 void tail_feed(struct tail *tail, struct verdict_series *v);
 
-/* The process is known to live on, because it sent a mark: passes all held readings on to V. Call
- * it before verdict_mark. */
+/* Passes all held readings on to V, because the process sent a mark and so is known to live on.
+ * Call it before verdict_mark. */
 void tail_release(struct tail *tail, struct verdict_series *v);
 
-/* The process has exited: drops the held readings, at most half of all readings of the process. */
+/* Drops the held readings of a process that has exited, but at most half of all its readings. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* A table has ended, and the process may have ended with it. If the held readings end in a fall
- * (all below the readings of the TAIL_S before, the last by more than 5 %), that fall is taken for
- * the exit and dropped. All other readings are passed on. The last TAIL_FED readings passed on are
- * compared too. */
+/* Handles the end of a table, with which the process may have ended. If the held readings end in
+ * a fall (all below the readings of the TAIL_S before, the last by more than 5 %), that fall is
+ * taken for the exit and dropped. All other readings are passed on. The last TAIL_FED readings
+ * passed on are compared too. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
-/* Would tail_end drop all held readings? */
+/* Returns true if tail_end would drop all held readings. */
 bool tail_all_falls(const struct tail *tail);

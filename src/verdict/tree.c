@@ -1,4 +1,4 @@
-/* The verdict on a process tree: the process that grows, and the memory of flat processes. */
+/* Judges a process tree: finds the process that grows, and the memory of flat processes. */
 #include "verdict/verdict.h"
 
 #include <math.h>
@@ -6,12 +6,13 @@
 
 enum { RANK_GROWS = 3 };
 
-/* Fraction of a process's growth that must be unshared for its rate to be added to that of another:
- * shared pages would count twice. */
+/* The rate of a process is added to that of another only if this fraction of its growth is
+ * unshared, because shared pages would count twice. */
 static const double OWN_PART = 0.5;
-static const double LITTLE = 0.05; /* fraction of all memory, or of the process's own */
+/* Growth below this fraction of all memory, or of the process's own, is ignored. */
+static const double LITTLE = 0.05;
 
-/* Severity of a word; larger is worse. */
+/* Returns the severity of a word; larger is worse. */
 static int rank_of(enum verdict_word word)
 {
     switch (word) {
@@ -48,7 +49,7 @@ static void add_cost(struct verdict_tree_result *t, const struct verdict_member 
     while (i < t->n_flat && t->flat[i].role != m->role)
         i++;
     if (i == VERDICT_TREE_ROLES)
-        i--; /* the last role also collects those that do not fit */
+        i--; /* the last role also collects processes of roles that do not fit */
     if (i == t->n_flat) {
         t->n_flat++;
         t->flat[i].role = m->role;
@@ -71,7 +72,7 @@ static void sort_costs(struct verdict_tree_result *t)
         }
 }
 
-/* Growth of the baseline of an undecided process. */
+/* Returns the growth of the baseline of an undecided process. */
 static double open_growth(const struct verdict_member *m)
 {
     const struct verdict_result *r = m->result;
@@ -80,7 +81,7 @@ static double open_growth(const struct verdict_member *m)
                : 0;
 }
 
-/* Do all undecided processes together grow too little to matter? */
+/* Returns true if all undecided processes together grow too little to matter. */
 static bool is_little_open(const struct verdict_member *members, size_t n, double total)
 {
     double sum = 0;
@@ -89,16 +90,16 @@ static bool is_little_open(const struct verdict_member *members, size_t n, doubl
     return sum < LITTLE * total;
 }
 
-/* Is a process left out of the tree's verdict? Small undecided processes are, and workers that will
- * be replaced, since their memory will be released. */
+/* Returns true if a process does not count in the tree's verdict: a small undecided process, or
+ * a worker that will be replaced, whose memory will be released. */
 static bool is_left_out(const struct verdict_member *m, bool is_little)
 {
     return m->is_replacement ||
            (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
-/* Is A worse than B? Compares the word, then growth, then size, so that the order of the processes
- * does not matter. */
+/* Returns true if A is worse than B. Compares the word, then growth, then size, so that the
+ * order of the processes does not matter. */
 static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
 {
     int rank_a = rank_of(a->result->word), rank_b = rank_of(b->result->word);
@@ -112,8 +113,8 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
     return a->result->confidence > b->result->confidence;
 }
 
-/* The member that decides: the worst of those that count, else the worst of all. N: none is
- * alive. */
+/* Returns the index of the process that decides: the worst of those that count, else the worst
+ * of all; N if no process is alive. */
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t counted = n, any = n;
@@ -155,8 +156,9 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole may grow although no process does: shared memory, or more and more processes. Where
-     * a process grows, its own verdict shows best whether growth occurs at events. */
+    /* The whole tree may grow although no process does, through shared memory or a growing
+     * number of processes. If a process grows, its own verdict shows best whether growth occurs
+     * at events. */
     if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
         verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;
@@ -183,7 +185,7 @@ static void add_rate(struct verdict_interval *sum, const struct verdict_interval
     sum->high += rate->high;
 }
 
-/* Rate ONE as a fraction of rate ALL. */
+/* Returns rate ONE as a fraction of rate ALL. */
 static double part_of(const struct verdict_interval *one, const struct verdict_interval *all)
 {
     return one->known && all->value > 0 && one->value > 0 ? one->value / all->value : 1;

@@ -1,4 +1,4 @@
-/* The trend of a window of the envelope. */
+/* Computes the trend of a window of the envelope. */
 #include "verdict/trend.h"
 
 #include <math.h>
@@ -8,12 +8,13 @@
 #include "verdict/judging.h"
 
 enum { SLOTS_AT_LEAST = 6 };
-/* Fraction of the growth: smallest residual that any curve is credited with. */
+/* Smallest residual that any curve is credited with, as a fraction of the growth. */
 static const double TRUST = 0.005;
-static const double RESOLUTION = 1e-4;  /* and the same as a fraction of the baseline */
-static const double EVIDENCE_MOST = 30; /* natural logarithm: more evidence is certain anyway */
+static const double RESOLUTION = 1e-4; /* smallest residual as a fraction of the baseline */
+/* Log evidence is capped here, where it is practically certain. */
+static const double EVIDENCE_MOST = 30;
 
-/* Growth rate in the last PART of the window over the mean growth rate. */
+/* Returns the growth rate in the last PART of the window relative to the mean growth rate. */
 static double late_pace(const struct view *w, double part, double growth)
 {
     double end = w->x[w->n - 1], span = end - w->x[0];
@@ -21,7 +22,8 @@ static double late_pace(const struct view *w, double part, double growth)
                       : 0;
 }
 
-/* Growth forecast for another window of the same length, for a curve that has grown by GROWTH. */
+/* Returns the growth forecast for another window of the same length, for a curve that has grown
+ * by GROWTH. */
 static double curve_next(enum fit_shape shape, double param, double growth)
 {
     switch (shape) {
@@ -39,7 +41,7 @@ static double curve_next(enum fit_shape shape, double param, double growth)
     return 0;
 }
 
-/* Computes the evidence for each curve family and the average of their forecasts. */
+/* Computes the evidence for each family of curves and the average of their forecasts. */
 static void weigh_shapes(const struct view *w, struct trend *r)
 {
     struct fit_separation sep;
@@ -98,7 +100,8 @@ static void measure_epoch(const struct view *w, double start, double end, struct
     if (!r->known || !(epoch > 0))
         return;
     r->epochs = fmax(0, w->now - start) / epoch;
-    double from = fmax(w->x[0], start + epoch / 4); /* skip the jump at the start of training */
+    /* The jump at the start of training is skipped. */
+    double from = fmax(w->x[0], start + epoch / 4);
     double within = (view_low_at(w, end) - view_low_at(w, from)) / fmax(end - from, 1e-9);
     double after = (w->low[w->n - 1] - view_low_at(w, end)) / fmax(last - end, 1e-9);
     if (last > end && from < end)

@@ -1,5 +1,5 @@
-/* The trend of one series as numbers: input of the verdict model. All values except bytes and
- * seconds are dimensionless, so scaling all bytes does not change them. */
+/* The trend of one series as numbers, which are the input of the verdict model. All values
+ * except bytes and seconds are dimensionless, so scaling all bytes does not change them. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,28 +9,31 @@ struct verdict_series;
 struct view;
 
 struct trend {
-    bool known; /* false: too few readings; no other field is valid */
+    bool known; /* false if there are too few readings; then no other field is valid */
     bool by_step;
     double slots;   /* number of envelope blocks */
-    double seconds; /* length of the window; 0: unknown */
-    double base;    /* bytes: the baseline at the beginning … */
-    double growth;  /* … and its growth by the end */
-    /* Growth in the last part of the window relative to an even rate: 1 while growth continues, 0
-     * once it has stopped. */
+    double seconds; /* length of the window in seconds, or 0 if unknown */
+    double base;    /* baseline at the start of the window in bytes */
+    double growth;  /* growth of the baseline over the window in bytes */
+    /* Growth in the last third and sixth of the window relative to an even rate: 1 while growth
+     * continues, 0 once it has stopped. */
     double third, sixth;
-    double forecast; /* forecast growth over another window of this length, bytes, averaged over all
-                        curve families */
-    double lasting;  /* log evidence for continuing growth over growth that ends */
-    double rough;    /* deviation from a straight line, over the growth */
-    double net;      /* growth over the sum of all movements, up and down */
-    double fallen;   /* largest fall below a maximum, over the growth */
-    double epochs;   /* length of the window in epochs; 0: unknown */
-    double pace;     /* growth rate after the first epoch over that within it; 1: unknown */
-    double events;   /* part of the growth that came at evaluations, checkpoints and epoch ends */
+    /* Forecast growth over another window of this length in bytes, averaged over all families of
+     * curves. */
+    double forecast;
+    double lasting; /* log evidence for continuing growth against growth that ends */
+    double rough;   /* deviation from a straight line, as a fraction of the growth */
+    double net;     /* growth as a fraction of the sum of all movements, up and down */
+    double fallen;  /* largest fall below a maximum, as a fraction of the growth */
+    double epochs;  /* length of the window in epochs, or 0 if unknown */
+    /* Growth rate after the first epoch relative to the rate within it, or 1 if unknown. */
+    double pace;
+    /* Fraction of the growth that occurred at evaluations, checkpoints and epoch ends. */
+    double events;
 };
 
-/* The trend of a series, by step where it has steps. */
+/* Computes the trend of a series, by step if it has steps. */
 void trend_of(const struct verdict_series *v, struct trend *ret);
-/* The trend of N <= FIT_MAX readings at ascending X. EPOCH: epoch length in units of X; 0:
- * unknown. */
+/* Computes the trend of N <= FIT_MAX readings at ascending X. EPOCH is the epoch length in units
+ * of X, or 0 if unknown. */
 void trend_of_points(const double *x, const double *y, size_t n, double epoch, struct trend *ret);

@@ -1,12 +1,13 @@
-/* A process tree that grows although none of its processes does: shared pages become private. */
+/* Checks for a process tree that grows although none of its processes does, because shared pages
+ * become private. */
 #include "verdict/judging.h"
 
 #include <math.h>
 
-/* Fraction of the growth of the whole that the summed processes must show too. */
+/* The summed processes must show at least this fraction of the tree's growth. */
 static const double FOLLOWS = 0.4;
 
-/* Growth of V's baseline between two times of its clock. */
+/* Returns the growth of V's baseline between two times of its clock. */
 static double rise_between(const struct verdict_series *v, double from_ns, double to_ns)
 {
     struct view w;

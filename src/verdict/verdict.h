@@ -1,6 +1,6 @@
-/* One series of memory readings in, one verdict out: leaking, filling, warmed up, or not yet
- * known. Pure: no I/O, no clock, no allocation. The same code judges a live process, a recording,
- * a table by step, a process tree, a GPU and a call site. The mathematics is in
+/* Turns one series of memory readings into one verdict: leaking, filling, warmed up, or not yet
+ * known. Pure: no I/O, no clock, no allocation. The same code judges a live process, a
+ * recording, a table by step, a process tree, a GPU and a call site. The mathematics is in
  * docs/internals/verdict.md. */
 #pragma once
 
@@ -25,27 +25,30 @@ enum verdict_word {
 const char *verdict_word_name(enum verdict_word word);
 
 enum verdict_leak { VERDICT_LEAK_UNKNOWN = 0, VERDICT_LEAK_NO, VERDICT_LEAK_YES };
-/* Yes for leaking and stepping, no for stable, spiking and plateaued, unknown for the others. */
+/* Returns yes for leaking and stepping, no for stable, spiking and plateaued, and unknown for
+ * the other words. */
 enum verdict_leak verdict_word_leak(enum verdict_word word);
 
-/* Zero selects the default in brackets. */
+/* Options of a series. Zero selects the default in brackets. */
 struct verdict_options {
     double alpha; /* probability of a false alarm over a whole run, (0, 1) [0.01] */
     /* Growth from the start without a known epoch end is judged after this time. [840] */
     double warmup_s;
-    uint64_t warmup_steps;    /* the same for a table that has steps only [200] */
+    /* The equivalent of warmup_s in steps, for a table without times. [200] */
+    uint64_t warmup_steps;
     double material_fraction; /* growth below this fraction of the baseline is noise [0.025] */
     /* A late rise is judged at once when it exceeds this fraction of the baseline, otherwise when
      * it has lasted half as long as the time before it. [0.2] */
     double late_rise;
-    uint64_t steps_per_epoch; /* given by the user; marks may replace it */
-    bool zero_is_memory;      /* otherwise 0 means that the process has exited */
+    uint64_t steps_per_epoch; /* set by the user; marks may replace it */
+    /* A reading of 0 is valid; otherwise it means that the process has exited. */
+    bool zero_is_memory;
 };
 
 /* An evaluation, a checkpoint or an epoch end, with the memory before and after it. */
 struct verdict_event {
     double step;
-    float t_s; /* running time of the series */
+    float t_s; /* running time of the series in seconds */
     /* Bytes at step ends. Before the event: the lowest of the last three, and the last one. After
      * the event, up to the next of its kind: the first, the lowest of the second to fourth, and the
      * lowest of the first eight. At the first step end the event may still be in progress, and some
@@ -54,7 +57,7 @@ struct verdict_event {
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of step ends read before the event */
     uint8_t kind;
-    uint8_t after_n; /* number of step ends read after it, up to eight */
+    uint8_t after_n; /* number of step ends read after the event, up to eight */
     uint8_t sampled; /* sample count of the series at the event, modulo 256 */
     bool has_before;
 };
@@ -62,32 +65,32 @@ struct verdict_event {
 enum { VERDICT_EVENTS = 40, VERDICT_RECENT = 3 };
 
 struct verdict_clock {
-    int64_t first_ns, last_ns; /* on the caller's clock */
-    double gap_s;              /* total length of gaps, excluded from the running time */
+    int64_t first_ns, last_ns; /* first and last sample on the caller's clock */
+    double gap_s;              /* total length of gaps in seconds, excluded from the running time */
     double typical_dt_s;       /* running median of the sampling interval */
     uint64_t dropped_back, gaps;
-    uint64_t back_run; /* consecutive samples older than their predecessor */
+    uint64_t back_run; /* number of consecutive samples older than their predecessor */
 };
 
-/* Allocated by the caller; may be copied, since it holds no pointers. All fields are private. */
+/* Allocated by the caller. It holds no pointers and may be copied. All fields are private. */
 struct verdict_series {
     struct verdict_options options;
-    struct envelope by_time; /* x: seconds of running time since the first sample */
-    struct envelope by_step; /* x: steps; y: the reading at the end of a step */
+    struct envelope by_time; /* x is the running time in seconds since the first sample */
+    struct envelope by_step; /* x is the step number, y the reading at the end of the step */
     struct verdict_event events[VERDICT_EVENTS];
     uint32_t n_events;
-    uint32_t
-        events_seen[VERDICT_MARK_KINDS]; /* all events, including those no longer in events[] */
+    /* events_seen counts all events, including those no longer in events[] */
+    uint32_t events_seen[VERDICT_MARK_KINDS];
     struct verdict_clock clock;
     double last_bytes;
-    double min_bytes, peak_bytes, mean_bytes; /* of judged samples */
-    double recent[VERDICT_RECENT];            /* the last values at step ends */
+    double min_bytes, peak_bytes, mean_bytes; /* over all judged samples */
+    double recent[VERDICT_RECENT];            /* the newest readings at step ends */
     uint64_t samples;
     double begin_s, begin_step;
-    double worked_s; /* running time at which work ended; 0: unknown */
+    double worked_s; /* running time in seconds at which work ended, or 0 if unknown */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
-    double step_sampled; /* sample count at the last recorded step */
+    double step_sampled; /* number of samples at the last recorded step */
     uint64_t steps_per_epoch, examples, batch, max_steps;
     uint32_t n_recent, steps_taken;
     bool has_begin, has_end, has_first_epoch, has_step, step_only, is_over;
@@ -97,10 +100,10 @@ _Static_assert(sizeof(struct verdict_series) <= 8192, "a series must fit in 8 KB
 /* Starts an empty series. OPTIONS may be NULL. Returns 0, or -EINVAL for an option out of range. */
 int verdict_init(struct verdict_series *v, const struct verdict_options *options);
 
-/* Adds a reading at T_NS, on any clock that moves forward. An older reading than the last is
- * counted and dropped; after eight in a row the clock is assumed to have been set back, and the
- * series continues from there. A gap much longer than the sampling interval is excluded from the
- * running time. Never fails. */
+/* Adds a reading at T_NS, on any clock that moves forward. A reading older than the last is
+ * counted and dropped; after eight of them in a row the clock is assumed to have been set back,
+ * and the series continues from there. A gap much longer than the sampling interval is excluded
+ * from the running time. Never fails. */
 void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Adds a reading of a table that has steps but no times. Do not mix with verdict_update. */
@@ -110,29 +113,30 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
  * ignored for a table by step. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
 
-/* The job ended by itself: no more evidence will come. Growth from the start that would otherwise
- * stay open is decided if it was even and lasted to the end. Do not call it for a job that was
- * stopped, killed or cut off, whose growth may have been about to end. */
+/* Records that the job ended by itself, so no more evidence will come. Growth from the start
+ * that would otherwise stay open is decided if it was even and lasted to the end. Do not call it
+ * for a job that was stopped, killed or cut off, whose growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
 
-/* For such a job: its process was still working at T_NS, on the clock of verdict_update, and exited
- * soon after. Later samples are part of the exit and are ignored. */
+/* For a job that ended by itself: its process was still working at T_NS, on the clock of
+ * verdict_update, and exited soon after. Later samples are part of the exit and are ignored. */
 void verdict_work_ended(struct verdict_series *v, int64_t t_ns);
 
-/* The limit that the series is compared with. Not known: no forecast of when it is reached. */
+/* The limit that the series is compared with. If it is unknown, there is no forecast of when it
+ * is reached. */
 struct verdict_limit {
     bool known;
-    uint64_t limit_bytes; /* the effective limit */
-    uint64_t other_bytes; /* used by other processes under the same limit */
+    uint64_t limit_bytes; /* effective limit in bytes */
+    uint64_t other_bytes; /* memory of other processes under the same limit, in bytes */
 };
 
 struct verdict_interval {
     bool known;
-    double value, low, high; /* high may be INFINITY */
+    double value, low, high; /* an estimate with its interval; high may be INFINITY */
 };
 
 enum verdict_boundary {
-    VERDICT_AT_NONE = 0, /* no boundary nearby */
+    VERDICT_AT_NONE = 0, /* growth ended near no known boundary */
     VERDICT_AT_STEP,
     VERDICT_AT_FIRST_EPOCH,
     VERDICT_AT_EPOCH,
@@ -141,50 +145,64 @@ enum verdict_boundary {
     VERDICT_AT_BEGIN,
     VERDICT_BOUNDARIES
 };
-/* "step", "the end of the first epoch", "an evaluation", … */
+/* Returns the boundary's name: "step", "the end of the first epoch", "an evaluation", … */
 const char *verdict_boundary_name(enum verdict_boundary at);
 
-/* Evidence as a code with numbers; verdict_evidence_text writes the sentence. The comments list
- * value[]. */
+/* Evidence is stored as a code with numbers, for which verdict_evidence_text writes the
+ * sentence. The comment beside each code lists its numbers, value[0] first. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
-    VERDICT_SAID_EMPTY,         /* - */
-    VERDICT_SAID_FEW,           /* samples, needed */
-    VERDICT_SAID_BASELINE,      /* first, last bytes, growth fraction */
-    VERDICT_SAID_FLAT,          /* residual growth bytes, flat for seconds or steps, by_step */
-    VERDICT_SAID_ENDED,         /* x at which growth ended, by_step, boundary, growth bytes */
-    VERDICT_SAID_RESIDUAL,      /* residual slope per minute or step, by_step, growth since bytes */
-    VERDICT_SAID_GROWS,         /* duration, by_step, growth bytes */
-    VERDICT_SAID_SATURATING,    /* -  a curve that ends fits as well as one that does not */
-    VERDICT_SAID_SLOWING,       /* slope of the last third over the mean slope */
-    VERDICT_SAID_FIRST_EPOCH,   /* step, epoch end step, bytes per step, bytes per example or 0 */
-    VERDICT_SAID_CEILING,       /* ceiling bytes, limit bytes or 0, fits 0/1 */
+    VERDICT_SAID_EMPTY,    /* - */
+    VERDICT_SAID_FEW,      /* samples, needed */
+    VERDICT_SAID_BASELINE, /* baseline at the start and now in bytes, growth fraction */
+    VERDICT_SAID_FLAT,     /* residual growth in bytes, length of the flat stretch, by_step */
+    VERDICT_SAID_ENDED,    /* x at which growth ended, by_step, boundary, growth in bytes */
+    /* Residual slope per minute or step, by_step, growth since then in bytes. */
+    VERDICT_SAID_RESIDUAL,
+    VERDICT_SAID_GROWS, /* duration of the growth, by_step, growth in bytes */
+    /* No numbers: a curve that ends fits as well as one that does not. */
+    VERDICT_SAID_SATURATING,
+    VERDICT_SAID_SLOWING, /* slope of the last third relative to the mean slope */
+    /* Step, step at which the epoch ends, bytes per step, bytes per example or 0. */
+    VERDICT_SAID_FIRST_EPOCH,
+    /* Highest level expected in bytes, limit in bytes or 0, 1 if it fits. */
+    VERDICT_SAID_CEILING,
     VERDICT_SAID_EPOCH_UNKNOWN, /* step, bytes per step */
-    VERDICT_SAID_EPOCH_JUST_ENDED, /* first epoch end, x at which it is known, by_step */
-    VERDICT_SAID_AFTER_EPOCH,      /* epoch end step, growth since bytes, slope ratio */
-    VERDICT_SAID_TAIL,  /* growth since the epoch over the growth expected at the epoch's rate */
-    VERDICT_SAID_EARLY, /* duration of the growth, required duration (seconds or steps), by_step */
-    VERDICT_SAID_LATE,  /* onset x, duration, growth fraction, by_step */
-    VERDICT_SAID_EVENT_STEPS,  /* mark kind, events, jump bytes each, share of growth */
-    VERDICT_SAID_SPIKES,       /* spike height bytes, how often */
-    VERDICT_SAID_NOISE,        /* growth, noise */
-    VERDICT_SAID_MARTINGALE,   /* wealth, threshold */
-    VERDICT_SAID_NO_MARKS,     /* - */
-    VERDICT_SAID_NO_EPOCH,     /* - */
-    VERDICT_SAID_GAPS,         /* count, seconds */
-    VERDICT_SAID_BACKWARDS,    /* count */
-    VERDICT_SAID_OVER,         /* steps are known 0/1 */
-    VERDICT_SAID_LIVE_GROWS,   /* live rate per step or minute, by_step, ratio to the rate of RSS,
-                                  confidence */
-    VERDICT_SAID_LIVE_HIDDEN,  /* live rate per step or minute, by_step, growth bytes, confidence */
-    VERDICT_SAID_SPARE,        /* growth of resident memory, of the live heap, of the free heap */
-    VERDICT_SAID_SEGMENT,      /* segment, its word, rate per step or minute or 0, by_step */
-    VERDICT_SAID_DETECTABLE,   /* rate per step or minute, by_step */
-    VERDICT_SAID_WEIGHED,      /* probability, indexes of the two strongest features, or -1 */
-    VERDICT_SAID_EPOCHS_RISE,  /* bytes from one epoch to the next, epochs, bytes released within
-                                  each, spread */
-    VERDICT_SAID_EPOCHS_EQUAL, /* epochs, bytes released within each */
-    VERDICT_SAID_PEAK_OOM,     /* headroom bytes, eta low, eta high (s or steps), by_step */
+    /* End of the first epoch, x at which the verdict will be known, by_step. */
+    VERDICT_SAID_EPOCH_JUST_ENDED,
+    /* Step at which the epoch ended, growth since then in bytes, slope ratio. */
+    VERDICT_SAID_AFTER_EPOCH,
+    /* Growth since the epoch relative to the growth expected at the epoch's rate. */
+    VERDICT_SAID_TAIL,
+    /* Duration of the growth and required duration (seconds or steps), by_step. */
+    VERDICT_SAID_EARLY,
+    VERDICT_SAID_LATE,        /* x at which growth began, duration, growth fraction, by_step */
+    VERDICT_SAID_EVENT_STEPS, /* kind of mark, number of events, bytes per jump, share of growth */
+    VERDICT_SAID_SPIKES,      /* height of the spikes in bytes, number of spikes */
+    VERDICT_SAID_NOISE,       /* growth, noise */
+    VERDICT_SAID_MARTINGALE,  /* wealth, threshold */
+    VERDICT_SAID_NO_MARKS,    /* - */
+    VERDICT_SAID_NO_EPOCH,    /* - */
+    VERDICT_SAID_GAPS,        /* count, seconds */
+    VERDICT_SAID_BACKWARDS,   /* count */
+    VERDICT_SAID_OVER,        /* 1 if steps are known, else 0 */
+    /* Growth rate of the live heap per step or minute, by_step, ratio to the rate of RSS,
+     * confidence. */
+    VERDICT_SAID_LIVE_GROWS,
+    /* Growth rate of the live heap per step or minute, by_step, growth in bytes, confidence. */
+    VERDICT_SAID_LIVE_HIDDEN,
+    /* Growth of resident memory, of the live heap and of the free heap, in bytes. */
+    VERDICT_SAID_SPARE,
+    VERDICT_SAID_SEGMENT,    /* segment number, its word, rate per step or minute or 0, by_step */
+    VERDICT_SAID_DETECTABLE, /* smallest detectable rate per step or minute, by_step */
+    /* Probability of a leak, indexes of the two strongest features or -1. */
+    VERDICT_SAID_WEIGHED,
+    /* Growth from one epoch to the next in bytes, number of epochs, bytes released within each,
+     * spread. */
+    VERDICT_SAID_EPOCHS_RISE,
+    VERDICT_SAID_EPOCHS_EQUAL, /* number of epochs, bytes released within each */
+    /* Headroom in bytes, low and high estimate of the time to the limit (s or steps), by_step. */
+    VERDICT_SAID_PEAK_OOM,
     VERDICT_EVIDENCE_CODES
 };
 enum { VERDICT_EVIDENCE = 10, VERDICT_TEXT_MAX = 240 };
@@ -196,18 +214,20 @@ struct verdict_evidence {
 struct verdict_result {
     enum verdict_word word;
     enum verdict_leak leak;
-    double confidence;    /* 0 to 1: that LEAK is right, or the word where leak is unknown */
-    bool has_probability; /* the model weighed all evidence */
-    double probability;   /* that it leaks … */
-    double contributions[MODEL_COUNT]; /* … and what each feature adds to its log-odds */
-    bool alarm;        /* it leaks, and the anytime-valid test agrees at OPTIONS.alpha */
-    double log_wealth; /* natural logarithm of the wealth of that test */
+    /* Probability, 0 to 1, that LEAK is right, or the word if LEAK is unknown. */
+    double confidence;
+    bool has_probability;              /* true if the model has weighed all evidence */
+    double probability;                /* probability that the series leaks */
+    double contributions[MODEL_COUNT]; /* what each feature adds to the log-odds of a leak */
+    /* It leaks, and the anytime-valid test agrees at the false-alarm probability ALPHA. */
+    bool alarm;
+    double log_wealth; /* natural logarithm of the wealth of the anytime-valid test */
     struct verdict_interval rate_bytes_per_min;
     struct verdict_interval rate_bytes_per_step;
     bool has_floor;
     double floor_first_bytes, floor_last_bytes;
-    double highest_floor_bytes;    /* highest block minimum */
-    double peak_bytes, mean_bytes; /* of the samples since training began */
+    double highest_floor_bytes;    /* highest block minimum in bytes */
+    double peak_bytes, mean_bytes; /* over the samples since training began */
     struct {
         bool known, has_t, has_step;
         double t_s; /* seconds after the first sample on the caller's clock */
@@ -218,31 +238,34 @@ struct verdict_result {
         bool known, has_ceiling, has_step, has_t;
         double ceiling_bytes;
         uint64_t decided_at_step;
-        double decided_at_s;      /* seconds after the first sample */
-        bool has_fits, fits;      /* whether the ceiling is below the limit */
+        double decided_at_s; /* time of the decision in seconds after the first sample */
+        /* FITS is true if the highest expected level is below the limit. */
+        bool has_fits, fits;
         double bytes_per_example; /* 0: unknown */
     } forecast;
     struct {
         bool known, has_t, has_step;
         double limit_bytes;
-        double eta_s_low, eta_s_high;       /* from the last sample; high may be INFINITY */
-        double eta_step_low, eta_step_high; /* steps after the last one */
+        /* Seconds from the last sample to the limit; high may be INFINITY. */
+        double eta_s_low, eta_s_high;
+        double eta_step_low, eta_step_high; /* steps from the last step to the limit */
     } oom;
-    /* Where there is no leak: the smallest growth rate that would have been detected, bytes; 0:
+    /* The smallest growth rate in bytes that would have been detected, if there is no leak; 0 if
      * unknown. */
     double detectable_per_min, detectable_per_step;
-    double onset_s;               /* leaking: start of the growth, seconds after the first sample */
-    enum verdict_mark_kind event; /* stepping: the kind of event at which memory grows */
+    /* If leaking, the start of the growth in seconds after the first sample. */
+    double onset_s;
+    enum verdict_mark_kind event; /* if stepping, the kind of event at which memory grows */
     uint64_t samples;
     uint32_t n_evidence;
     struct verdict_evidence evidence[VERDICT_EVIDENCE];
 };
 
-/* Judges the samples so far. V is not changed and may take more samples. LIMIT may be NULL. */
+/* Judges the samples so far. V is not changed and may receive more samples. LIMIT may be NULL. */
 void verdict_judge(const struct verdict_series *v, const struct verdict_limit *limit,
                    struct verdict_result *ret);
 
-/* Inserts E before the other evidence of R. */
+/* Inserts E before all other evidence of R. */
 void verdict_put_evidence_first(struct verdict_result *r, const struct verdict_evidence *e);
 /* Writes the sentence for E, NUL-terminated, truncated to SIZE. Returns OUT. */
 char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidence *e);
@@ -266,36 +289,38 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
 
-/* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
- * only a nearly certain leak changes them. BYTES_PER_S: rate of a leak that is not visible in
- * resident memory; 0: unknown. */
+/* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job
+ * runs, only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that is not
+ * visible in resident memory, or 0 if unknown. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
                     const struct verdict_limit *limit, double bytes_per_s);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
-/* Did the job end so early that its growth may be the first epoch filling a cache? */
+/* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);
 
-/* R is a leak of WHOLE, the memory of a process tree with every page counted once; SUMMED counts
- * each process in full. Shared pages that become private by a write add to WHOLE only, until all
- * are copied. R becomes undecided if SUMMED does not grow as well. */
+/* Checks R, a leak of WHOLE, which is the memory of a process tree with every page counted once,
+ * against SUMMED, which counts each process in full. Shared pages that become private by a write
+ * add to WHOLE only, until all are copied. R becomes undecided if SUMMED does not grow as well. */
 void verdict_check_unshared(struct verdict_result *r, const struct verdict_series *whole,
                             const struct verdict_series *summed);
 
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {
     const struct verdict_result *result;
-    int role; /* any number; processes with the same role share one cost */
+    int role; /* any number; the memory of processes with the same role is reported together */
     double rss_bytes;
     bool has_unique, alive;
-    bool is_replacement; /* a worker that will be replaced: left out of the verdict */
+    /* True for a worker that will be replaced, which does not count in the verdict. */
+    bool is_replacement;
     double unique_bytes;
 };
 
-/* Memory of the flat processes of one role. */
+/* Total memory of the flat processes of one role. */
 struct verdict_cost {
     int role;
     size_t count;
-    double rss_bytes, unique_bytes; /* unique: of the processes where it is known */
+    /* unique_bytes covers only processes whose unique memory is known. */
+    double rss_bytes, unique_bytes;
     size_t unique_known;
 };
 
@@ -305,19 +330,20 @@ struct verdict_tree_result {
     enum verdict_leak leak;
     double confidence;
     bool has_grower;
-    size_t grower;  /* index of the fastest-growing member, if any grows */
-    size_t growers; /* number of members that leak or fill */
-    struct verdict_cost flat[VERDICT_TREE_ROLES]; /* large but flat: overhead, largest first */
+    size_t grower;  /* index of the fastest-growing process, if any grows */
+    size_t growers; /* number of processes that leak or fill */
+    /* Memory of flat processes by role, largest first. */
+    struct verdict_cost flat[VERDICT_TREE_ROLES];
     size_t n_flat;
 };
 
-/* The verdict on a process tree from its N members and, if not NULL, the verdict on the memory of
- * the whole tree. The order of the members does not matter, except that the first of equals is
+/* Judges a process tree from its N members and, if not NULL, the verdict on the memory of the
+ * whole tree. The order of the members does not matter, except that the first of equals is
  * named. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
 
-/* R is the verdict on the leaking member GROWER of N. Adds the rates of other leaking members whose
- * growth is unshared, and shortens the time to the limit accordingly. */
+/* Adds to R, the verdict on the leaking member GROWER of N, the rates of other leaking members
+ * whose growth is unshared, and shortens the time to the limit accordingly. */
 void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
                       struct verdict_result *r);

@@ -1,4 +1,4 @@
-/* Verdicts as JSON, and back. */
+/* Writes verdicts as JSON and reads them back. */
 #include "verdict/verdict_json.h"
 
 #include <math.h>
@@ -62,7 +62,8 @@ static json_t *forecast_json(const struct verdict_result *r)
                                           : json_null());
 }
 
-/* The contribution of each feature to the log-odds of a leak; zero contributions are omitted. */
+/* Returns what each feature adds to the log-odds of a leak; features that add nothing are
+ * omitted. */
 static json_t *contributions_json(const struct verdict_result *r)
 {
     json_t *o = json_object();
@@ -168,7 +169,7 @@ bool verdict_read_count(const json_t *o, const char *key, uint64_t *ret)
     return true;
 }
 
-/* The index of the name at KEY among COUNT names, or 0. */
+/* Returns the index of the name at KEY among COUNT names, or 0 if it is missing or unknown. */
 static int read_name(const json_t *o, const char *key, int count, const char *name_of(int i))
 {
     const char *text = json_string_value(json_object_get(o, key));
@@ -203,7 +204,7 @@ static struct verdict_interval read_interval(const json_t *o, const char *key)
     return i;
 }
 
-/* {"low", "high"}; a missing upper end is infinite. */
+/* Reads {"low", "high"} at KEY; a missing upper end is infinite. */
 static bool read_range(const json_t *o, const char *key, double *low, double *high)
 {
     const json_t *of = json_object_get(o, key);

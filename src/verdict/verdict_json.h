@@ -1,12 +1,12 @@
-/* A verdict as JSON, in one form everywhere. Unknown values and infinite ends are null. */
+/* Converts a verdict to JSON, in one form everywhere. Unknown values and infinite ends are null. */
 #pragma once
 
 #include <jansson.h>
 
 #include "verdict/verdict.h"
 
-/* V rounded to nine digits: more than the accuracy of any value, and the same however it is
- * printed. */
+/* Rounds V to nine digits, which is more than the accuracy of any value and prints the same
+ * everywhere. */
 double verdict_rounded(double v);
 
 /* Adds only "verdict", "confidence" and the rates to O. */
@@ -15,8 +15,8 @@ void verdict_read_word(const json_t *o, struct verdict_result *r);
 
 /* Adds all of R except "evidence", which verdict_result_json adds as sentences. */
 void verdict_json_add(json_t *o, const struct verdict_result *r);
-json_t *verdict_result_json(const struct verdict_result *r); /* NULL: out of memory */
-/* Reads the integer at KEY. False: missing, negative or not an integer. */
+json_t *verdict_result_json(const struct verdict_result *r); /* Returns NULL if out of memory. */
+/* Reads the integer at KEY. Returns false if it is missing, negative or not an integer. */
 bool verdict_read_count(const json_t *o, const char *key, uint64_t *ret);
-/* Reads all except the evidence. Missing and mistyped values are unknown. */
+/* Reads a verdict without its evidence. Missing and mistyped values become unknown. */
 void verdict_read(const json_t *o, struct verdict_result *r);

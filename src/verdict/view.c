@@ -1,25 +1,28 @@
-/* The part of an envelope that is judged, and its confirmed baseline. */
+/* Builds the view, the part of an envelope that is judged, with its confirmed baseline. */
 #include "verdict/shape.h"
 
 #include <math.h>
 
-/* A rise is confirmed once it exceeds the largest release by this factor. */
+/* A rise is confirmed once it exceeds the largest release so far by this factor. */
 static const double FALL_MARGIN = 1.5;
-/* Or once it has lasted this many times as long as the longest rise that was released. */
+/* A rise is also confirmed once it has lasted this many times as long as the longest rise that
+ * was released. */
 static const double TIMES_OPEN = 2.5;
-/* Fraction of the largest release by which a spike rises at once. */
+/* A spike rises at once by at least this fraction of the largest release. */
 static const double SPIKE_PART = 0.5;
-/* Fraction of the baseline, and multiple of the noise: smaller rises are not spikes (as in
- * level.c). */
+/* Rises smaller than this fraction of the baseline or this multiple of the noise are not spikes
+ * (as in level.c). */
 static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
-/* Fraction of the time so far: a level held this long is not a spike. */
+/* A level that lasted for this fraction of the time so far is not a spike. */
 static const double HELD_PART = 0.05;
 
-enum { EXIT_BEFORE = 3 };             /* slots that an exit is compared with */
-static const double EXIT_S = 10;      /* exits of the programs in zoo/ took up to 6.3 s */
-static const double EXIT_PART = 0.15; /* and at most this fraction of a process's life */
-static const double EXIT_FALL = 0.05; /* as in tail.c */
-/* Fraction of a process's life that may be skipped if the end of its work is known. */
+enum { EXIT_BEFORE = 3 }; /* number of slots that an exit is compared with */
+/* Longest exit in seconds; exits of the programs in zoo/ took up to 6.3 s. */
+static const double EXIT_S = 10;
+static const double EXIT_PART = 0.15; /* longest exit as a fraction of the process's life */
+/* Memory falls by at least this fraction during an exit, as in tail.c. */
+static const double EXIT_FALL = 0.05;
+/* Fraction of a process's life that may be skipped at its end if the end of its work is known. */
 static const double EXIT_KNOWN = 0.25;
 
 /* All slots considered, including the history before the window. */
@@ -28,8 +31,8 @@ struct track {
     double x[FIT_MAX], y[FIT_MAX];
 };
 
-/* How long the level lost at slot FALL had lasted: the time since memory was last near the trough
- * LOW that it fell to. */
+/* Returns how long the level lost at slot FALL had lasted: the time since memory was last near
+ * the trough LOW that it fell to. */
 static double track_raised_for(const struct track *t, size_t fall, size_t low, double largest_fall)
 {
     size_t j = fall;
@@ -38,8 +41,8 @@ static double track_raised_for(const struct track *t, size_t fall, size_t low, d
     return t->x[fall] - t->x[j > 0 ? j - 1 : 0];
 }
 
-/* The last trough after a fall of at least half the largest, and the longest rise that was
- * released. */
+/* Finds the last trough after a fall of at least half the largest fall, and the longest rise
+ * that was released. */
 static size_t track_trough(const struct track *t, double largest_fall, double *ret_longest)
 {
     size_t trough = 0, low = 0, fall = 0;
@@ -67,8 +70,9 @@ static size_t track_trough(const struct track *t, double largest_fall, double *r
     return trough;
 }
 
-/* The last slot before a spike that is still open at the end of T: a sudden rise of at least LEAST,
- * similar to earlier spikes and not longer than those. T->n: none. */
+/* Returns the last slot before a spike that is still open at the end of T, or T->n if there is
+ * none. The spike is a sudden rise of at least LEAST, similar to earlier spikes and no longer
+ * than those. */
 static size_t track_before_spike(const struct track *t, size_t trough, double largest_fall,
                                  double longest, double least)
 {
@@ -81,9 +85,9 @@ static size_t track_before_spike(const struct track *t, size_t trough, double la
                : t->n;
 }
 
-/* Sets low[i] = min over j >= i of y[j]. If the present rise may still be released, judging by
- * earlier ones, the baseline is capped from the last trough on. FIRST: index of the window's first
- * slot in T. */
+/* Sets low[i] to the minimum of y[j] over j >= i. If the present rise may still be released,
+ * judging by earlier rises, the baseline is capped from the last trough on. FIRST is the index
+ * of the window's first slot in T. */
 static void view_set_baseline(struct view *w, const struct track *t, size_t first)
 {
     double high = t->y[0], low = t->y[t->n - 1], longest, since;
@@ -118,7 +122,8 @@ static void view_set_baseline(struct view *w, const struct track *t, size_t firs
     trough = trough > first ? trough - first : 0;
     for (size_t i = trough; i < w->n; i++)
         w->low[i] = fmin(w->low[i], w->low[trough]);
-    /* A short unconfirmed end is cut off: flattened, it would look like the end of growth. */
+    /* A short unconfirmed end is removed, because it would look like the end of growth if it
+     * were flattened. */
     if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
         w->n = trough + 1;
 }
@@ -151,8 +156,9 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
-/* If the end of a process's work is known, skips later slots, unless they span more time than any
- * exit takes: then the process was sampled too rarely. Returns the number of slots left of N. */
+/* Returns the number of slots, of N, up to the end of the process's work, if that is known. If
+ * the later slots span more time than any exit takes, the process was sampled too rarely, and
+ * all N remain. */
 static size_t slots_before_end_of_work(const struct verdict_series *v, const struct envelope *e,
                                        size_t n)
 {
@@ -164,9 +170,9 @@ static size_t slots_before_end_of_work(const struct verdict_series *v, const str
     return left;
 }
 
-/* The last readings of a job that is over are its exit if they are lower than all shortly before
- * them and fall far enough: on a busy machine the held-back readings (tail.c) do not cover it.
- * Returns the number of slots left of N. */
+/* Returns the number of slots, of N, before the exit of a job that is over. The last readings
+ * are its exit if they are lower than all shortly before them and fall far enough; on a busy
+ * machine the held-back readings (tail.c) do not cover the whole exit. */
 static size_t slots_before_exit(const struct envelope *e, size_t n)
 {
     size_t left = n;
@@ -187,9 +193,9 @@ static size_t slots_before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
-/* Spikes shorter than a block are visible only in its highest reading. Is the last of the N slots
- * such a spike, cut short by the end of the samples? At least two earlier spikes must have been as
- * high. */
+/* Returns true if the last of the N slots contains a spike that the end of the samples cut
+ * short. A spike shorter than a block is visible only in the block's highest reading. At least
+ * two earlier spikes must have been as high. */
 static bool ends_in_spike(const struct envelope *e, size_t n)
 {
     double top = 0, second = 0, jump;
@@ -267,7 +273,8 @@ void view_trim_startup(struct view *w)
     for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
         double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
         double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
-        /* Cuts where the ratio of slopes is largest; a tail of the start-up may remain. */
+        /* Remove the front where the ratio of slopes is largest; a tail of the start-up may
+         * remain. */
         if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
             best = front / fmax(rest, 1e-12);
             cut = k;
