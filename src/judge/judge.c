@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 
-enum {
-    HOLD_S = 60
-}; /* pause of the job's series after the exit of a process that was most of the job */
+/* The job's series pauses for so many seconds after the exit of a process that was most of the
+ * job. */
+enum { HOLD_S = 60 };
 
 /* ---- one series ---- */
 
@@ -61,7 +61,7 @@ struct judge_series *judge_series_new_figure(const struct judge *j)
 
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes)
 {
-    if (bytes == 0) /* no memory: the process has exited, or not started */
+    if (bytes == 0) /* a process without memory has exited or has not started */
         return;
     if (!s->has_first) {
         s->has_first = true;
@@ -82,7 +82,8 @@ void judge_series_exit(struct judge_series *s)
         tail_drop(&s->tail, &s->series);
 }
 
-/* Training that restarts in the same process is judged from the start. */
+/* Passes a mark to a series. Training that restarts in the same process is judged from the
+ * start. */
 static void series_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
                         const struct verdict_mark *mark)
 {
@@ -174,7 +175,8 @@ static void entity_forget(struct judge *j, struct run_entity *e)
 
 /* ---- the limit ---- */
 
-/* Memory of the job: the reading of the tree if there is one, else the sum over its processes. */
+/* Returns the memory of the job: the reading of the tree if there is one, else the sum over its
+ * processes. */
 static uint64_t job_bytes(const struct judge *j)
 {
     struct run_entity *const *living;
@@ -191,7 +193,7 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
     struct verdict_limit l = {.known = j->has_limit, .limit_bytes = j->limit_bytes};
     uint64_t used = j->has_used ? j->used_bytes : job_bytes(j);
     if (j->options.has_limit && !j->options.limit.is_percent) {
-        /* the job's own cgroup: no other process is charged to it */
+        /* the limit is the job's own cgroup, to which no other process is charged */
         l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
         used = job_bytes(j);
     } else if (j->options.has_limit) {
@@ -203,8 +205,8 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
 
 /* ---- processes ---- */
 
-/* Only the largest exited processes keep their series. P has just exited and is not in the list
- * yet. */
+/* Drops the series of all but the largest exited processes. P has just exited and is not in the
+ * list yet. */
 static void limit_dead(struct judge *j, struct run_entity *p)
 {
     struct run_entity *least = p;
@@ -221,7 +223,8 @@ static void limit_dead(struct judge *j, struct run_entity *p)
         entity_forget(j, least);
 }
 
-/* A large process exited: the newest readings of the job and its GPUs were part of that exit. */
+/* Drops the newest readings of the job and its GPUs when a large process exits, because they
+ * were part of that exit. */
 static void drop_exit_readings(struct judge *j)
 {
     size_t at = 0;
@@ -231,8 +234,8 @@ static void drop_exit_readings(struct judge *j)
         judge_series_exit(judge_known(e)->series);
 }
 
-/* Was P, which has exited, most of the job? Not if its parent continues: a worker may look as large
- * as its parent, because it shares its pages. */
+/* Returns true if P, which has exited, was most of the job. It was not if its parent continues:
+ * a worker may look as large as its parent, because it shares its pages. */
 static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = judge_find_pid(j, p->parent);
@@ -248,8 +251,8 @@ static void process_died(struct judge *j, struct run_entity *p)
     struct run_entity *const *living;
     struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
-    /* Processes that exited young are dropped even if an update judged them while they lived: a
-     * recording does not show when updates were made. */
+    /* Processes that exited young are dropped even if an update judged them while they lived,
+     * because a recording does not show when updates were made. */
     bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
     if (j->has_leader && j->leader == p->id)
         j->has_leader = false;
@@ -350,8 +353,8 @@ static void judge_mark(struct judge *j, const struct mark *mark)
 
 /* ---- segments ---- */
 
-/* The job was restarted. Judging the last segment now makes the result independent of the times of
- * earlier updates, which are not in a recording. */
+/* Judges the last segment when the job is restarted. Doing it now makes the result independent
+ * of the times of earlier updates, which are not in a recording. */
 static void judge_segment(struct judge *j)
 {
     struct run_entity *e;

@@ -1,4 +1,4 @@
-/* Figures in bytes that the job reports: one series each, which ends with its process. */
+/* Judges figures in bytes that the job reports, each as a series that ends with its process. */
 #include "judge/judge_model.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 static const struct {
     const char *name, *label;
-    bool is_host; /* counts towards the memory limit of the host */
+    bool is_host; /* true if the figure counts towards the memory limit of the host */
 } known[] = {
     {"heap_live_bytes", "heap (live)", true},
     {"pinned_host_bytes", "pinned host memory", true},
@@ -33,7 +33,7 @@ const char *judge_figure_label(const struct run_entity *figure)
     return i < KNOWN ? known[i].label : figure->name;
 }
 
-/* Estimated bytes of a container of the job that gains entries. */
+/* Returns true if the figure is the estimated size of a container of the job that gains entries. */
 static bool is_container(const char *name)
 {
     return strncmp(name, CONTAINER, sizeof CONTAINER - 1) == 0;
@@ -46,7 +46,8 @@ static bool is_memory(const char *name)
     return is_container(name) || (len > unit_len && strcmp(name + len - unit_len, unit) == 0);
 }
 
-/* Is there room for one more series? Drops that of a figure whose process has exited. */
+/* Returns true if there is room for one more series, after dropping the series of a figure whose
+ * process has exited if necessary. */
 static bool make_room(const struct judge *j)
 {
     struct run_entity *e, *dead = NULL;
@@ -77,8 +78,8 @@ void judge_figure_sample(struct judge *j, struct run_entity *e)
         judge_series_feed(j, a->series, e->last.v[0]);
 }
 
-/* Free heap memory and containers are not judged: their growth is part of the process's, which
- * is. */
+/* Judges a figure. Free heap memory and containers are not judged themselves, because their
+ * growth is part of the process's growth. */
 static void judge_figure(const struct judge *j, const struct run_entity *e)
 {
     size_t i = known_at(e->name);

@@ -7,9 +7,11 @@
 #include "judge/judge_model.h"
 #include "profile/held.h"
 
-enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
+/* Longest time in seconds from the start of a process to its first sample. */
+enum { FIRST_SAMPLE_S = 10 };
 
-/* The profiler's readings of P. A process that called exec has several; the last one counts. */
+/* Returns the profiler's readings of P. A process that called exec has several lists; the last
+ * one counts. */
 static const struct held *held_of(const struct judge *j, const struct run_entity *p)
 {
     const struct held *found = NULL;
@@ -22,7 +24,7 @@ static const struct held *held_of(const struct judge *j, const struct run_entity
     return found;
 }
 
-/* Readings of a process after its work was done are part of its exit. */
+/* Ends each series when its process finished its work; later readings are part of the exit. */
 static void end_work(struct judge *j)
 {
     struct run_entity *e;
@@ -33,7 +35,7 @@ static void end_work(struct judge *j)
         if (!found)
             continue;
         verdict_work_ended(&s->series, (int64_t)found->worked_ns);
-        if (e->is_dead && s->is_judged) /* judged at its exit; more is known now */
+        if (e->is_dead && s->is_judged) /* it was judged at its exit, but more is known now */
             judge_series_judge(s, &s->limit);
         last_ns = found->worked_ns > last_ns ? found->worked_ns : last_ns;
     }
@@ -80,7 +82,7 @@ bool judge_evidence(const struct judge *j, const struct run_entity *p, struct mo
     return ret->resident.known;
 }
 
-/* Growth at call sites in the later half of the time, bytes/s. */
+/* Returns the growth at call sites in the later half of the run, in bytes/s. */
 static double sites_pace(const struct model_evidence *e)
 {
     return e->sites.known && e->sites.kept.seconds > 0
@@ -143,7 +145,8 @@ void judge_settle_job(struct judge *j, const struct verdict_member *members, siz
     memcpy(r->contributions, most->contributions, sizeof r->contributions);
     for (size_t i = 0; i < r->n_evidence; i++)
         if (r->evidence[i].code == VERDICT_SAID_WEIGHED)
-            r->evidence[i] = most->evidence[0]; /* verdict_settle inserts it as the first */
+            /* verdict_settle inserts this evidence as the first. */
+            r->evidence[i] = most->evidence[0];
     enum verdict_leak leak = verdict_leak_of(most->probability, j->is_over);
     r->confidence = fmin(r->confidence, most->confidence);
     if (leak == VERDICT_LEAK_UNKNOWN || r->leak == leak || r->leak == VERDICT_LEAK_YES)

@@ -1,17 +1,19 @@
-/* All evidence on a process or the job, combined into a probability. */
+/* Combines all evidence on a process or the job into a probability. */
 #pragma once
 
 #include "judge/judge_private.h"
 
-/* The evidence on P, or on the job as a whole if P is NULL. False: too little. */
+/* Collects the evidence on P, or on the job as a whole if P is NULL. Returns false if there is
+ * too little. */
 struct model_evidence;
 bool judge_evidence(const struct judge *j, const struct run_entity *p, struct model_evidence *ret);
-/* Combines the verdict on this segment with those on earlier ones, which ran the same program. */
+/* Combines the verdict on this segment with those on earlier segments, which ran the same
+ * program. */
 void judge_join_segments(struct judge *j);
-/* The container of P that gained the most bytes; not known: P reports none. */
+/* Finds the container of P that gained the most bytes. RET is not known if P reports none. */
 void judge_container(const struct judge *j, const struct run_entity *p, struct trend *ret);
-/* Decides the verdicts on processes from all evidence: on every process if the job is over, only
- * nearly certain leaks while it runs. */
+/* Decides the verdicts on processes from all evidence: on every process if the job is over, but
+ * only for nearly certain leaks while it runs. */
 void judge_settle(struct judge *j);
 void judge_settle_whole(struct judge *j);
 /* Sets the job's probability of a leak to the highest of its MEMBERS and of the job as a whole. */

@@ -1,7 +1,7 @@
 /* Internals of the judge. judge.c observes the run, judge_tick.c takes readings, judge_update.c
- * makes the verdicts. judge_end.c handles the end of the job, judge_figures.c figures that the job
- * reports, judge_model.c all evidence combined, judge_replaced.c replaced workers, judge_table.c
- * tables. */
+ * makes the verdicts, judge_end.c handles the end of the job, judge_figures.c the figures that
+ * the job reports, judge_model.c the combined evidence, judge_replaced.c replaced workers, and
+ * judge_table.c tables. */
 #pragma once
 
 #include "judge/judge.h"
@@ -9,43 +9,47 @@
 #include "verdict/tail.h"
 
 enum {
-    JUDGE_AGE_S = 3,             /* processes that exit younger are not judged */
-    JUDGE_STATUS_PATIENCE_S = 3, /* longest wait for the first read of a process's status */
+    JUDGE_AGE_S = 3, /* processes that exit before this age are not judged */
+    /* Longest wait in seconds until the status of a new process is first read. */
+    JUDGE_STATUS_PATIENCE_S = 3,
 };
 
 struct judge_series {
     struct verdict_series series;
-    struct tail tail; /* newest readings: not judged yet, and dropped if the process exits now */
+    /* Newest readings, which are not judged yet and are dropped if the process exits now. */
+    struct tail tail;
     struct verdict_result result; /* valid when is_judged */
-    struct verdict_limit limit;   /* the limit it was judged against */
+    struct verdict_limit limit;   /* limit that the series was judged against */
     uint64_t first_ns, last_ns;   /* times of the first and newest reading; valid if has_first */
     uint64_t last_bytes;          /* value of the newest reading */
     bool has_first, has_ended, is_judged;
 };
 
-/* The judge's state for an entity: run_entity.observed. */
+/* The judge's state for an entity, stored in run_entity.observed. */
 struct judge_entity {
     struct judge_series *series; /* NULL: not judged */
-    enum verdict_word noted;     /* last word reported by judge_changes */
+    enum verdict_word noted;     /* verdict word that judge_changes reported last */
     /* processes only */
     bool has_rss, has_status, has_unique;
-    bool sends_steps; /* it reports steps, and follows only its own */
+    bool sends_steps; /* the process reports steps, and only its own marks apply to it */
     uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
     uint64_t file_moved_bytes; /* change of file_bytes between its last two readings */
     uint64_t status_rss_bytes; /* rss_bytes at the last reading of file_bytes */
-    struct judge_rows *rows;   /* tables only; else NULL */
-    unsigned gpu_field;        /* GPUs only: the field that its series is of */
+    struct judge_rows *rows;   /* rows of a table; NULL for other inputs */
+    unsigned gpu_field;        /* for a GPU, the field that its series is made of */
     /* figures only */
-    bool is_evidence; /* evidence for the verdict on its process, without a verdict of its own */
-    uint64_t exit_ns; /* last tick before its process exited */
+    /* The figure is evidence for the verdict on its process and has no verdict of its own. */
+    bool is_evidence;
+    uint64_t exit_ns; /* time of the last tick before its process exited */
 };
 
-/* State of one group of rows of a table. */
+/* State of one group of table rows. */
 struct judge_rows {
     struct mark_clock clock;
-    uint64_t steps_per_epoch, examples, batch; /* values last given to the series */
+    uint64_t steps_per_epoch, examples, batch; /* values last passed to the series */
     char phase[32];                            /* truncated */
-    /* Marks in the row of the oldest held reading; they count or are dropped with it. */
+    /* Marks in the row of the oldest held reading, which are passed on or dropped together with
+     * it. */
     struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
     int64_t held_ns;
@@ -60,12 +64,12 @@ struct judge_earlier {
 struct judge {
     struct judge_options options;
     struct run_observer observer;
-    struct run *run;                  /* NULL before the first item, and after the run was freed */
-    const struct run_entity **listed; /* set by judge_update: processes by peak, largest first */
+    struct run *run;                  /* NULL before the first item and after the run was freed */
+    const struct run_entity **listed; /* processes by peak, largest first; set by judge_update */
     size_t listed_count, listed_cap;
-    struct judge_series *whole; /* memory of the job, every page counted once */
+    struct judge_series *whole; /* memory of the job with every page counted once */
     struct judge_series
-        *summed; /* memory of the job, each process counted in full; NULL if there is no WHOLE */
+        *summed; /* memory of the job with each process counted in full; NULL if WHOLE is NULL */
     struct judge_tree tree;
     struct verdict_result own_result; /* verdict on the job in this segment alone */
     bool has_tree;
@@ -75,42 +79,44 @@ struct judge {
     enum verdict_word noted;
     struct mark_clock clock;
     bool has_leader;
-    uint32_t leader;     /* slot of the process whose steps are used for the job */
-    size_t series_count; /* series of living processes */
+    uint32_t leader;     /* slot of the process whose steps count for the whole job */
+    size_t series_count; /* number of series of living processes */
     uint64_t begun_ns;   /* first tick of this segment */
     bool has_begun, was_signalled, has_ended, is_over, is_closed;
-    struct held *held; /* readings of the heap profiler, on the run's clock */
+    struct held *held; /* readings of the heap profiler, with times on the run's clock */
     size_t held_count;
     bool has_limit, has_used;
     uint64_t limit_bytes, used_bytes;
-    struct verdict_limit whole_limit; /* the limit at the newest reading of WHOLE */
+    struct verdict_limit whole_limit; /* limit at the newest reading of WHOLE */
     uint64_t tree_peak_bytes, hold_until_ns;
 };
 
-/* The judge's state for E, created on first use. NULL: out of memory. */
+/* Returns the judge's state for E, created on first use, or NULL if out of memory. */
 struct judge_entity *judge_entity(struct run_entity *e);
-/* The judge's state for E; NULL: none. */
+/* Returns the judge's state for E, or NULL if it has none. */
 static inline struct judge_entity *judge_known(const struct run_entity *e)
 {
     return e->observed;
 }
-/* E's series if it has a reading, else NULL. */
+/* Returns E's series if it has a reading, else NULL. */
 struct judge_series *judge_series_of(const struct run_entity *e);
-/* Living processes, ordered by slot. */
+/* Returns the number of living processes, and in RET the processes ordered by slot. */
 size_t judge_living(const struct judge *j, struct run_entity *const **ret);
-/* Iterates over the living entities of KIND, then the exited ones. *AT starts at 0; NULL: end. */
+/* Iterates over the living entities of KIND, then over the exited ones. *AT starts at 0. Returns
+ * NULL at the end. */
 struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
 
-/* Empties the series. Its first epoch begins now. */
+/* Empties a series, so that its first epoch begins now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
-struct judge_series *judge_series_new(const struct judge *j); /* NULL: out of memory */
-/* For a figure that is younger than its process: its first epoch is the job's. */
+struct judge_series *judge_series_new(const struct judge *j); /* Returns NULL if out of memory. */
+/* Creates a series for a figure that is younger than its process; it shares the job's first
+ * epoch. */
 struct judge_series *judge_series_new_figure(const struct judge *j);
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes);
-/* The process or the job has exited: the newest readings were part of the exit. */
+/* Ends a series whose process or job has exited: the newest readings were part of the exit. */
 void judge_series_exit(struct judge_series *s);
 void judge_series_judge(struct judge_series *s, const struct verdict_limit *limit);
-/* The limit for an entity that uses OWN_BYTES of the job's memory. */
+/* Returns the limit for an entity that uses OWN_BYTES of the job's memory. */
 struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes);
 
 void judge_tick(struct judge *j);
@@ -119,26 +125,30 @@ void judge_row(struct judge *j, struct run_entity *e, int64_t t_ns, const struct
 void judge_row_mark(struct judge *j, struct run_entity *e, int64_t t_ns, const struct mark *mark);
 void judge_table_update(struct judge *j);
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len);
-/* P has lost its series: removes pointers to its result. */
+/* Removes all pointers to the result of P, which has lost its series. */
 void judge_unlist(struct judge *j, const struct run_entity *p);
 
 void judge_figure_sample(struct judge *j, struct run_entity *e);
 void judge_figures_judge(struct judge *j);
-void judge_figures_exit(struct judge *j, int32_t pid);           /* their process has exited */
-const char *judge_figure_label(const struct run_entity *figure); /* for example "heap (live)" */
-/* The live heap that P reports; NULL: none. */
+/* Ends the figures of process PID, which has exited. */
+void judge_figures_exit(struct judge *j, int32_t pid);
+/* Returns the display name of a figure, such as "heap (live)". */
+const char *judge_figure_label(const struct run_entity *figure);
+/* Returns the series of the live heap that P reports, or NULL. */
 const struct judge_series *judge_live_heap(const struct judge *j, const struct run_entity *p);
-/* Decides the verdict on P by the heap that P reports, if any. */
+/* Decides the verdict on P by the heap size that P reports, if any. */
 void judge_figures_apply(const struct judge *j, const struct run_entity *p);
-/* The same for the job, whose growth may be mostly that of P. */
+/* Decides the verdict on the job by the heap size that P reports, since the job's growth may be
+ * mostly that of P. */
 void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
 
 /* Removes the times at which verdicts will be decided, once the job has ended. */
 void judge_drop_forecasts(struct judge *j);
-/* Has P exited and been replaced by a process that its parent started for the same purpose? */
+/* Returns true if P has exited and its parent started another process for the same purpose. */
 bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
-/* Did P replace processes that have exited, without using more memory or living much longer? Then
- * it will be replaced too, and its memory released, so it is not evidence about the job. */
+/* Returns true if P replaced processes that have exited, without using more memory or living
+ * much longer. Then P will be replaced too and its memory released, so it is not evidence about
+ * the job. */
 bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
-/* Is T_NS recent enough to be part of the end of a job that ends now? */
+/* Returns true if T_NS is recent enough to be part of the end of a job that ends now. */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);

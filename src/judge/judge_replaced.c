@@ -1,17 +1,21 @@
-/* Processes that replace each other: workers that exit with an epoch and are started anew for the
- * next, or evaluations that run as separate programs. Their memory is released when they exit. */
+/* Recognizes processes that replace each other, such as workers that exit with an epoch and are
+ * started anew for the next, or evaluations that run as separate programs. Their memory is
+ * released when they exit. */
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
 enum {
-    OVERLAP_S = 5, /* longest overlap with the replacement, and at most half the life of the
-                      replaced process */
-    LONGER = 2,    /* times the longest earlier life: longer-lived processes are not replacements */
+    /* Longest overlap in seconds of a process with its replacement; also at most half the life
+     * of the replaced process. */
+    OVERLAP_S = 5,
+    /* A process that lives this many times longer than any before is not a replacement. */
+    LONGER = 2,
 };
 
-static const double HIGHER = 1.05; /* the same for memory */
+/* A process with this many times the memory of any before is not a replacement. */
+static const double HIGHER = 1.05;
 
-/* The parent of P, among living processes and exited ones that were judged. */
+/* Returns the parent of P, found among living processes and exited ones that were judged. */
 static const struct run_entity *parent_of(const struct judge *j, const struct run_entity *p)
 {
     struct run_entity *const *living;
@@ -26,8 +30,8 @@ static const struct run_entity *parent_of(const struct judge *j, const struct ru
     return NULL;
 }
 
-/* Is P a helper of a process that does the job's work? A restarted rank is not: it is the job
- * itself, like any process started by a launcher or a supervisor. */
+/* Returns true if P is a helper of a process that does the job's work. A restarted rank is not a
+ * helper: it is the job itself, like any process started by a launcher or a supervisor. */
 static bool is_helper(const struct judge *j, const struct run_entity *p)
 {
     const struct run_entity *parent = parent_of(j, p);
@@ -36,8 +40,8 @@ static bool is_helper(const struct judge *j, const struct run_entity *p)
     return p->info.role != ROLE_MAIN || parent->info.role == ROLE_MAIN;
 }
 
-/* Did P replace BEFORE, which exited about when P was born? False for two workers of one loader
- * that were born together. */
+/* Returns true if P replaced BEFORE, which exited about when P was born. Two workers of one
+ * loader that were born together do not replace each other. */
 static bool is_replaced_by(const struct run_entity *before, const struct run_entity *p)
 {
     uint64_t overlap_ns = (before->died_ns - before->execed_ns) / 2;

@@ -1,4 +1,5 @@
-/* Tables: each group of rows follows its own columns, or the marks in the file beside the table. */
+/* Judges tables, in which each group of rows follows its own columns or the marks in the file
+ * beside the table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ struct judge_entity *judge_group(const struct judge *j, struct run_entity *e)
     return a;
 }
 
-/* Passes on the oldest held reading, then the marks of its row. */
+/* Passes on the oldest held reading, then the marks in its row. */
 static void feed_held(struct judge_entity *a)
 {
     tail_feed(&a->series->tail, &a->series->series);
@@ -77,7 +78,7 @@ static void begin_group(struct judge_entity *a, int64_t t_ns)
         verdict_mark(&a->series->series, t_ns, &begin);
 }
 
-/* Passes on lengths from columns of the row, or given on the command line. */
+/* Passes on the epoch length from columns of the row or from the command line. */
 static void row_lengths(const struct judge *j, struct judge_entity *a, int64_t t_ns,
                         const struct csv_row *row)
 {
@@ -96,7 +97,7 @@ static void row_lengths(const struct judge *j, struct judge_entity *a, int64_t t
     verdict_mark(&a->series->series, t_ns, &facts);
 }
 
-/* Ends the previous phase if ROW has another one. */
+/* Ends the previous phase if ROW belongs to another phase. */
 static void row_phase(struct judge_entity *a, int64_t t_ns, const struct csv_row *row)
 {
     struct judge_rows *g = a->rows;
@@ -112,7 +113,7 @@ static void row_phase(struct judge_entity *a, int64_t t_ns, const struct csv_row
     g->phase[len] = '\0';
 }
 
-/* Converts the columns of ROW to marks; returns their number. */
+/* Converts the columns of ROW to marks and returns their number. */
 static size_t row_columns(struct judge_entity *a, const struct csv_row *row,
                           struct verdict_mark marks[MARK_CLOCK_MARKS])
 {
@@ -179,13 +180,14 @@ static void end_group(struct judge_entity *a, bool is_cut)
 {
     if (a->rows->n_held && (is_cut || !tail_all_falls(&a->series->tail)))
         feed_held(a);
-    if (is_cut) /* the end of a cut recording is unknown */
+    if (is_cut) /* if the recording was cut short, its real end is unknown */
         tail_release(&a->series->tail, &a->series->series);
     else
         tail_end(&a->series->tail, &a->series->series);
 }
 
-/* Processes of one job share its limit; other groups are independent. */
+/* Judges all groups of a table. Processes of one job share its limit; other groups are
+ * independent. */
 void judge_table_update(struct judge *j)
 {
     struct run_entity *e, *const *living;

@@ -1,5 +1,5 @@
-/* Takes the readings that are judged: memory of each process that can leak, and memory of the whole
- * job. */
+/* Takes the readings that are judged: the memory of each process that can leak, and the memory
+ * of the whole job. */
 #include "judge/judge_private.h"
 
 #include <stdlib.h>
@@ -9,17 +9,22 @@
 #include "base/clock.h"
 
 enum {
-    SERIES_AT_ONCE = 32,    /* processes that get a series at birth; later ones wait */
-    UNIQUE_AGE_S = 2,       /* the unique memory of a process older than this should be known … */
-    UNIQUE_PATIENCE_S = 30, /* … but after this long the job's memory is judged anyway */
+    /* This many processes get a series at birth; further ones have to wait. */
+    SERIES_AT_ONCE = 32,
+    /* Age in seconds from which the unique memory of a process should be known. */
+    UNIQUE_AGE_S = 2,
+    /* Age in seconds from which the job's memory is judged even if the unique memory of a process
+     * is unknown. */
+    UNIQUE_PATIENCE_S = 30,
 };
 
-/* Fraction of the memory that can leak: smaller changes do not require a new status. */
+/* Changes below this fraction of the memory that can leak do not require a new status. */
 static const double FILE_CHANGE = 0.025;
 
-/* True if files are being mapped or unmapped, and resident memory has changed since RssFile was
- * read: subtracting the old value would attribute the change to memory that can leak. False during
- * start-up, which maps libraries, because every reading helps to find its end. */
+/* Returns true if files are being mapped or unmapped, and resident memory has changed since
+ * RssFile was read: subtracting the old value would attribute the change to memory that can
+ * leak. Returns false during start-up, which maps libraries, because every reading helps to find
+ * its end. */
 static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
     double most = FILE_CHANGE * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
@@ -28,8 +33,8 @@ static bool is_mapping(const struct judge *j, const struct judge_entity *p)
            fabs((double)p->rss_bytes - (double)p->status_rss_bytes) > most;
 }
 
-/* Resident memory that can leak: excludes mapped page cache (RssFile), includes swapped-out memory
- * (VmSwap). */
+/* Returns the resident memory that can leak: without mapped page cache (RssFile), with
+ * swapped-out memory (VmSwap). */
 static uint64_t leakable(const struct judge_entity *p)
 {
     uint64_t file = p->has_status ? p->file_bytes : 0;
@@ -119,9 +124,9 @@ static void sample_gpu(struct judge *j, struct run_entity *e)
 
 /* ---- the job ---- */
 
-/* Is the lower bound of the job's memory usable? Until the unique memory of older processes is
- * known, it is the memory of the largest process alone, and its later correction would look like
- * growth. */
+/* Returns true if the lower bound of the job's memory is usable. Until the unique memory of
+ * older processes is known, the bound is the memory of the largest process alone, and its later
+ * correction would look like growth. */
 static bool is_lower_bound_usable(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
@@ -134,8 +139,9 @@ static bool is_lower_bound_usable(const struct judge *j, struct run_entity *cons
     return true;
 }
 
-/* Memory of all processes that can leak, with shared pages counted once. Libraries and data files
- * mapped by several processes are the same pages, so only the largest file part is subtracted. */
+/* Returns the memory of all processes that can leak, with shared pages counted once. Libraries
+ * and data files mapped by several processes are the same pages, so only the largest file part
+ * is subtracted. */
 static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *const *living,
                                    size_t n)
 {
@@ -151,7 +157,7 @@ static uint64_t bytes_counted_once(const struct judge *j, struct run_entity *con
     return (low > file ? low - file : 0) + swap;
 }
 
-/* Is the job's memory known at this tick? */
+/* Returns true if the job's memory is known at this tick. */
 static bool is_whole_known(const struct judge *j, struct run_entity *const *living, size_t n)
 {
     bool has_charge = run_was_read(j->run, &j->run->job, JOB_CHARGE);
@@ -168,9 +174,9 @@ static bool is_whole_known(const struct judge *j, struct run_entity *const *livi
     return true;
 }
 
-/* Adds a reading of the job's memory that can leak: the charge of its cgroup, if it has one. A
- * second series counts shared pages in each process, and adds what the kernel charges beyond
- * them. */
+/* Adds a reading of the job's memory that can leak, taken from its cgroup if it has one. A
+ * second series counts shared pages in each process and adds the memory that the kernel charges
+ * beyond them. */
 static void feed_whole(struct judge *j)
 {
     struct run_entity *const *living;
@@ -196,7 +202,8 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* With too many processes, the smallest judged one loses its series to one twice its size. */
+/* If there are too many processes, takes the series of the smallest judged process for one twice
+ * its size. */
 static void replace_smallest(struct judge *j)
 {
     struct run_entity *const *living, *least = NULL, *largest = NULL;
@@ -229,8 +236,9 @@ void judge_tick(struct judge *j)
     if (!j->has_begun)
         j->begun_ns = j->run->tick_ns;
     j->has_begun = true;
-    if (n) /* otherwise memory charged to the job has been released, and the reading is not its
-              limit */
+    /* Once no process is left, the memory charged to the job has been released, and a limit read
+     * now does not apply to it. */
+    if (n)
         sample_limit(j);
     for (size_t i = 0; i < n; i++)
         if (list[i]->last_ns == j->run->tick_ns)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-/* Processes that exited within this time before the end are part of it. */
+/* Processes that exited within this time before the end of the job are part of its end. */
 enum { JUST_DIED_S = 10 };
 
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
@@ -14,8 +14,8 @@ bool judge_is_just_now(const struct judge *j, uint64_t t_ns)
     return t_ns + JUST_DIED_S * NS_PER_S >= j->run->tick_ns;
 }
 
-/* Does process P represent the job? It does while it lives, if it exited at the end of the job, or
- * if it was most of the job. */
+/* Returns true if process P represents the job: while it lives, if it exited at the end of the
+ * job, or if it was most of the job. */
 static bool represents_job(const struct judge *j, const struct run_entity *p)
 {
     uint64_t run_ns = j->run->tick_ns - j->run->first_tick_ns;
@@ -56,7 +56,7 @@ static bool list_processes(struct judge *j)
     return true;
 }
 
-/* Sets the verdict on the job. Returns the index of the member whose numbers it uses, or N. */
+/* Sets the verdict on the job. Returns the index of the process whose numbers it uses, or N. */
 static size_t tree_result(const struct verdict_member *members, size_t n,
                           const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
                           struct verdict_result *ret)
@@ -138,7 +138,8 @@ static void series_end(struct judge_series *s, bool is_cut)
         tail_end(&s->tail, &s->series);
 }
 
-/* A table does not record exits: its last rows may be the exit of a process. */
+/* Handles the end of a table, which does not record exits: its last rows may be the exit of a
+ * process. */
 static void imported_end(struct judge *j)
 {
     struct run_entity *const *living;

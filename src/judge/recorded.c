@@ -1,4 +1,4 @@
-/* Reads a recorded run: one pass over the recording, observed by the judge and the marks. */
+/* Reads a recorded run in one pass, observed by the judge and the marks. */
 #include "judge/recorded.h"
 
 #include <errno.h>
@@ -70,8 +70,8 @@ int recorded_read(const char *path, const struct run_settings *settings,
                  err);
     if (r < 0)
         return r;
-    ret->run->observers =
-        judge_observer(ret->judge); /* MARKS is part of RET, which the caller may move */
+    /* The observer of the marks is part of RET, which the caller may move. */
+    ret->run->observers = judge_observer(ret->judge);
     set_profile_readings(ret);
     judge_update(ret->judge);
     r = judge_verdicts(ret->judge, &ret->verdicts);

@@ -1,5 +1,5 @@
-/* A recorded run, read in one pass: its model, its verdicts, its marks, and run.json if it exists.
- * The input of `ebb verdict`, diagnose, report, heap and of the summary of `ebb run`. */
+/* A recorded run, read in one pass: its model, verdicts and marks, and run.json if it exists.
+ * `ebb verdict`, diagnose, report, heap and the summary of `ebb run` work on it. */
 #pragma once
 
 #include <jansson.h>
@@ -15,22 +15,23 @@
 struct folder_heaps;
 
 struct recorded {
-    const char *path;    /* borrowed: a run folder, or a recording alone */
-    struct run *run;     /* NULL: the recording could not be read */
-    struct judge *judge; /* judge_result gives the verdicts on the entities of the run */
+    const char *path;    /* path of a run folder or of a recording alone; borrowed */
+    struct run *run;     /* NULL if the recording could not be read */
+    struct judge *judge; /* pass it to judge_result for the verdicts on the run's entities */
     struct verdicts verdicts;
     struct marks marks;
-    bool has_outcome;           /* run.json was read */
+    bool has_outcome;           /* true if run.json was read */
     struct outcome outcome;     /* zeroed if run.json was not read */
-    json_t *run_json;           /* the document itself; NULL: none */
+    json_t *run_json;           /* the parsed run.json, or NULL */
     struct folder_heaps *heaps; /* see recorded_heaps */
     struct err trouble;         /* why an existing run.json could not be read, or "" */
 };
 
-/* SETTINGS (NULL: run_settings_read) and OPTIONS (NULL: defaults) are copied. Returns -errno with a
- * sentence on failure; RET then has run.json alone, and must be freed in any case. */
+/* Reads the run at PATH. SETTINGS (default: run_settings_read) and OPTIONS may be NULL and are
+ * copied. Returns -errno with a message on failure; RET then holds only run.json, and must be
+ * freed in any case. */
 int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);
-/* The heap histories of the run folder, read on first use. */
+/* Returns the heap histories of the run folder, which are read on first use. */
 const struct folder_heaps *recorded_heaps(const struct recorded *r);
 void recorded_fini(struct recorded *r); /* accepts a zeroed struct */

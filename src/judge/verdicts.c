@@ -1,4 +1,4 @@
-/* Makes verdicts as plain data from the judge. */
+/* Copies the judge's verdicts into plain data. */
 #include "judge/verdicts.h"
 
 #include <assert.h>
@@ -67,11 +67,11 @@ static int judged_set_result(struct judged *a, const struct verdict_result *resu
     return a->reasons ? 0 : -ENOMEM;
 }
 
-/* The group of a table that is not one job may be a number that is not a pid. */
+/* Sets the process of A. In a table that is not one job, the number of a group may not be a pid. */
 static int judged_set_process(struct judged *a, const struct judge *j, const struct run_entity *p)
 {
     const struct judge_entity *known = judge_known(p);
-    assert(known); /* the judge has a state for every process it lists */
+    assert(known); /* the judge has state for every process that it lists */
     a->has_role = !known->rows;
     a->pid = p->info.id.pid;
     a->has_pid = a->has_role || (j->run && j->run->table.is_job && a->pid > 0);
@@ -99,13 +99,13 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    if (run_peak(j->run)) /* samples of the verdict begin later than the run, and miss peaks between
-                             them */
+    if (run_peak(j->run)) /* the samples of the verdict begin later than the run and miss peaks
+                             between them */
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;
 }
 
-/* Appends the name of E and its verdict. */
+/* Appends E's name and its verdict to LIST. */
 static int verdicts_add(struct judged_list *list, const struct judge *j, const struct run_entity *e)
 {
     const struct judge_series *s = judge_known(e)->series;

@@ -1,4 +1,4 @@
-/* Writes the verdicts on a run as JSON, and reads them. */
+/* Writes the verdicts on a run as JSON and reads them back. */
 #include "judge/verdicts.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static json_t *costs_json(const struct verdicts *v)
     return list;
 }
 
-/* pid, name and role of a process; a table may not have them. */
+/* Returns pid, name and role of a process, as far as a table has them. */
 static json_t *identity_json(const struct judged *a)
 {
     json_t *o = json_pack("{s:o}", "name", json_text0(a->name));
@@ -142,7 +142,7 @@ static enum process_role read_role(const json_t *o)
     return ROLE_OTHER;
 }
 
-/* Copies a string; NULL if V is not one. Returns 0 or -ENOMEM. */
+/* Copies the string V, or sets *RET to NULL if V is not a string. Returns 0 or -ENOMEM. */
 static int read_text(const json_t *v, char **ret)
 {
     const char *text = json_string_value(v);
