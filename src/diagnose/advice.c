@@ -1,4 +1,4 @@
-/* Advice: only measures that the evidence supports, with numbers of this run. */
+/* Advice, limited to measures that the evidence supports, with numbers of this run. */
 #include "diagnose/advice.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A planned restart uses this fraction of the limit, and leaves the rest for spikes within a
- * step. */
+/* A planned restart happens at this fraction of the limit, which leaves the rest for spikes
+ * within a step. */
 static const double restart_share = 0.8;
 static const double least_share = 0.15;
 
@@ -40,8 +40,6 @@ __attribute__((format(printf, 2, 3))) static void effect(struct advice *a, const
     va_end(ap);
 }
 
-/* ---- one hypothesis each ---- */
-
 static const char *about_of(struct sizes *s, double bytes)
 {
     return text_about_size(s->text[0], bytes);
@@ -70,7 +68,7 @@ static const char *no_leak_text(const struct question *q)
 }
 
 /* Most caches that fill during the first epoch hold decoded images; the call site shows whether
- * this one does. */
+ * this cache does. */
 static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;
@@ -99,8 +97,8 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
         effect(a, "saves %s", about_of(&s, h->share * q->total));
 }
 
-/* The growing container to bound. Containers of libraries are skipped, since the user cannot change
- * them. */
+/* Returns the growing container to bound. Containers of libraries are skipped, since the user
+ * cannot change them. */
 static const struct kept *program_container(const struct facts *f)
 {
     const struct kept_list *kept = kept_of(&f->kept, f->main->id.pid);
@@ -138,8 +136,8 @@ static void advise_graph(const struct question *q, const struct hypothesis *h, s
                        h->site ? "at " : "", site_text(place, h), h->site ? ", " : ""));
 }
 
-/* Names the object to release, "__main__.history[14]['batch']", if the census found a path to
- * it. */
+/* Names the object to release, such as "__main__.history[14]['batch']", if the census found a
+ * path to it. */
 static void advise_census(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     const json_t *one = json_array_get(json_object_get(q->f->census_last, "largest"), 0);
@@ -294,9 +292,7 @@ static void advise(const struct question *q, const struct hypothesis *h, struct 
     }
 }
 
-/* ---- the run as a whole ---- */
-
-/* Advice for finishing within the limit despite the leak. */
+/* Adds advice on how to finish within the limit despite the leak. */
 static void advise_restart(const struct question *q, enum hypothesis_id because, struct list *l)
 {
     const struct facts *f = q->f;
@@ -325,7 +321,8 @@ static void advise_cleanup(const struct question *q, enum hypothesis_id because,
         c->count, about_of(&s, fmax(0, c->freed_bytes)), c->cost_s / span * 100);
 }
 
-/* One piece of advice per cause is enough: the first one that names the line. */
+/* Returns true if the advice for H's cause is already given. One piece of advice per cause is
+ * enough: the first one that names the line. */
 static bool is_covered(const struct list *l, const struct hypothesis *h)
 {
     bool is_general = h->id == HYPOTHESIS_TENSORS || h->id == HYPOTHESIS_PYTHON_OBJECTS ||
@@ -346,7 +343,8 @@ static bool is_covered_by_fill(const struct question *q, const struct hypothesis
            first->site == h->site && !program_container(q->f);
 }
 
-/* Retained memory between live blocks is a symptom if the memory that stays alive is known. */
+/* Returns true if retained memory between live blocks is only a symptom, because the memory that
+ * stays alive is known. */
 static bool is_symptom(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                        const struct hypothesis *h)
 {
@@ -363,7 +361,7 @@ static bool is_symptom(const struct question *q, const struct hypothesis ranked[
     return kept_of(&q->f->kept, q->f->main->id.pid);
 }
 
-/* Advice for growth that no measurement explains. */
+/* Adds advice for growth that no measurement explains. */
 static void advise_measuring(const struct question *q, const struct hypothesis *first,
                              struct list *l)
 {
@@ -387,7 +385,8 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         const struct hypothesis *h = &ranked[i];
         bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
-        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* nothing to do about it */
+        if (h->id == HYPOTHESIS_MAPPED_FILES &&
+            i > 0) /* there is nothing to do about mapped files */
             continue;
         if (is_worth && h->share >= least_share && !is_covered(&l, h) &&
             !is_symptom(q, ranked, h) && !is_covered_by_fill(q, &ranked[0], h))

@@ -6,11 +6,13 @@
 enum { ADVICE_MAX = 6, ADVICE_TEXT = 400 };
 struct advice {
     enum hypothesis_id because;
-    char what[ADVICE_TEXT];   /* "decode on demand: ebb.data.LazyImages(paths, budget=…)" */
-    char effect[ADVICE_TEXT]; /* "saves 8.7 GiB"; "" if this run did not measure it */
+    /* Advice, such as "decode on demand: ebb.data.LazyImages(paths, budget=…)". */
+    char what[ADVICE_TEXT];
+    /* Effect, such as "saves 8.7 GiB", or "" if this run did not measure it. */
+    char effect[ADVICE_TEXT];
 };
 
-/* Advice on the likely hypotheses, using only numbers that this run measured. Returns their
- * count. */
+/* Collects advice on the likely hypotheses, using only numbers that this run measured. Returns
+ * the number of entries. */
 size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPOTHESIS_COUNT],
                    struct advice ret[ADVICE_MAX]);

@@ -15,7 +15,7 @@
 
 enum { DIAGNOSIS_FORMAT = 1, ABSENT_MAX = 64 };
 
-/* ---- values; when out of memory they are left out, and *FAILED is set ---- */
+/* ---- values: on lack of memory they are omitted and *FAILED is set ---- */
 
 static char *copied(const char *s, bool *failed)
 {
@@ -46,7 +46,8 @@ static bool set_thousandths(double v, double *ret)
 
 /* ---- verdict and process ---- */
 
-/* "process 4711 python (main): leaking, from 405 MiB to 806 MiB, +1.64 MiB/step" */
+/* Returns a sentence such as "process 4711 python (main): leaking, from 405 MiB to 806 MiB,
+ * +1.64 MiB/step". */
 static char *verdict_sentence(const struct question *q, bool *failed)
 {
     const struct facts_process *p = q->f->main;
@@ -233,7 +234,8 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
                 add_absent(ret, ret->hypotheses[i].absent[k], failed);
 }
 
-/* Memory that is judged did not grow; what the allocator reserves for it did. */
+/* Returns true if allocated GPU memory did not grow, but the memory that the allocator reserves
+ * for it did. */
 static bool names_fragments(const struct diagnosis *d)
 {
     const struct diagnosis_hypothesis *h = d->n_hypotheses ? d->hypotheses : NULL;

@@ -1,5 +1,6 @@
 /* The diagnosis of a run as plain data for the views: where the memory is (the ledger), every
- * hypothesis with its evidence, and advice (docs/internals/diagnose.md). Strings are raw. */
+ * hypothesis with its evidence, and advice (docs/internals/diagnose.md). Strings are not
+ * escaped. */
 #pragma once
 
 #include <jansson.h>
@@ -39,7 +40,7 @@ struct diagnosis_ledger {
     bool has_start_s, has_now_s, has_rss_start_bytes, has_rss_now_bytes, has_named_growth_share;
     double start_s, now_s;
     int64_t rss_start_bytes, rss_now_bytes;
-    double named_growth_share; /* fraction of the growth of RSS, 0 to 1 */
+    double named_growth_share; /* fraction of the growth of RSS that is attributed, 0 to 1 */
     struct diagnosis_part *parts;
     size_t n_parts;
 };
@@ -49,19 +50,20 @@ struct diagnosis_hypothesis {
     enum hypothesis_word word;
     bool has_log_odds, has_share, has_site;
     double log_odds, share;
-    char **pro, **contra, **absent; /* sentences of evidence */
+    /* Sentences of evidence for and against, and on missing measurements. */
+    char **pro, **contra, **absent;
     size_t n_pro, n_contra, n_absent;
-    char *decide; /* what would decide it; NULL if it is decided */
+    char *decide; /* measurement that would decide the hypothesis, or NULL if it is decided */
     struct diagnosis_site site;
 };
 
 struct diagnosis_advice {
-    char *because; /* key of the hypothesis */
+    char *because; /* key of the hypothesis that the advice is for */
     char *what;
-    char *effect; /* NULL: this run did not measure it */
+    char *effect; /* NULL if this run did not measure the effect */
 };
 
-/* A container that gains entries. */
+/* A Python container that gains entries. */
 struct diagnosis_container {
     char *name, *type, *text;
     uint64_t added, bytes;
@@ -87,15 +89,17 @@ struct diagnosis {
     size_t n_advice;
     struct diagnosis_container *kept_by;
     size_t n_kept_by;
-    char **absent; /* sentences on what was not measured */
+    char **absent; /* sentences on missing measurements */
     size_t n_absent;
 };
 
 /* Returns 0, or -ENOMEM with a message in ERR; on error RET is unchanged. */
 int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err);
 void diagnosis_fini(struct diagnosis *d);          /* accepts a zeroed struct */
-json_t *diagnosis_json(const struct diagnosis *d); /* NULL: out of memory */
-/* The part kept in run.json: the verdict sentence, the first hypothesis and the advice. */
+json_t *diagnosis_json(const struct diagnosis *d); /* Returns NULL if out of memory. */
+/* Returns the part that run.json holds: the verdict sentence, the first hypothesis and the
+ * advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);
-/* Reads either document; any part may be missing. Returns 0 or -ENOMEM. */
+/* Reads a document written by either of these functions; any part may be missing. Returns 0 or
+ * -ENOMEM. */
 int diagnosis_read(const json_t *doc, struct diagnosis *ret, struct err *err);

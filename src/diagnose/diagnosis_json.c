@@ -1,4 +1,4 @@
-/* Converts the diagnosis to JSON and back, by tables of fields. */
+/* Converts the diagnosis to JSON and back, using tables of fields. */
 #include "diagnose/diagnosis.h"
 
 #include "base/codec.h"

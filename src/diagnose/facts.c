@@ -18,9 +18,9 @@ static const double warm_share = 0.1;
  * is start-up too. */
 static const double settled_share = 0.97, early_share = 0.4;
 static const double library_bytes = 1 << 20;
-/* A process whose memory has fallen below this fraction of its recent maximum is exiting. */
+/* A process whose memory fell below this fraction of its recent maximum is exiting. */
 static const double exit_share = 0.95;
-/* Resident memory that differs by less than this is unchanged. */
+/* Readings of resident memory that differ by less than this count as equal. */
 static const double alike_bytes = 1 << 20;
 
 /* ---- marks ---- */
@@ -72,7 +72,7 @@ static int facts_take_marks(struct facts *f, const struct marks *marks, struct e
     return 0;
 }
 
-/* ---- the two moments ---- */
+/* ---- the start and the end of the comparison ---- */
 
 static double first_of(const struct facts *f, enum verdict_mark_kind kind)
 {
@@ -90,7 +90,7 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     return (double)NAN;
 }
 
-/* The last time before END_S at which S had not yet fallen into the exit. */
+/* Returns the last time before END_S at which S had not yet fallen because of the exit. */
 static double before_exit(const struct facts_series *s, double end_s)
 {
     double most = facts_max(s, end_s - EXIT_S, end_s), found = end_s;
@@ -100,7 +100,7 @@ static double before_exit(const struct facts_series *s, double end_s)
     return found;
 }
 
-/* The time of the first reading of S at or after T_S; T_S if there is none. */
+/* Returns the time of the first reading of S at or after T_S, or T_S if there is none. */
 static double reading_after(const struct facts_series *s, double t_s)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -120,8 +120,8 @@ static double resident_without_files(const struct facts_process *p, double t_s)
     return facts_at(&p->field[SAMPLE_RSS], t_s) - (isnan(file) ? 0 : file);
 }
 
-/* When the program had loaded its libraries, at most UNTIL_S. Loading a library adds anonymous
- * memory as well as file pages; mapping data adds file pages only. */
+/* Returns the time at which the program had loaded its libraries, at most UNTIL_S. Loading a
+ * library adds anonymous memory as well as file pages; mapping data adds file pages only. */
 static double loaded_s(const struct facts_process *p, double from_s, double until_s)
 {
     const struct facts_series *file = &p->field[SAMPLE_FILE];
@@ -138,8 +138,8 @@ static double loaded_s(const struct facts_process *p, double from_s, double unti
     return found;
 }
 
-/* The end of start-up for a program without marks, which looks like growth: when its libraries are
- * loaded or, if growth ended early, when it ended. */
+/* Returns the end of start-up for a program without marks, whose start-up looks like growth:
+ * when its libraries are loaded or, if growth ended early, when growth ended. */
 static double settled_s(const struct facts_process *p, double from_s, double to_s)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -154,8 +154,8 @@ static double settled_s(const struct facts_process *p, double from_s, double to_
     return found <= until_s ? found : loaded;
 }
 
-/* Chooses the two moments that are compared. Growth counts from the end of the first step, which
- * allocates gradients and optimizer state. */
+/* Chooses the two moments that are compared. Growth counts from the end of the first step,
+ * because the first step allocates gradients and optimizer state. */
 static void facts_choose_moments(struct facts *f)
 {
     const struct facts_process *p = f->main;
@@ -180,7 +180,8 @@ static void facts_choose_moments(struct facts *f)
 
 /* ---- queries ---- */
 
-/* The times of the readings at or before T_S and after it; NAN: none. */
+/* Finds the times of the last reading at or before T_S and of the first one after it; NAN if
+ * there is none. */
 static void neighbours(const struct facts_series *s, double t_s, double *ret_before_s,
                        double *ret_after_s)
 {
@@ -202,8 +203,8 @@ double facts_field_s(const struct facts_process *p, enum sample_process_field fi
     return isnan(before_s) ? after_s : isnan(after_s) ? before_s : t_s;
 }
 
-/* The fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had happened at
- * T_S. If memory did not change: 0 or 1, whichever time is nearer. */
+/* Returns the fraction, 0 to 1, of the change of resident memory from FROM_S to TO_S that had
+ * happened by T_S. If memory did not change, returns 0 or 1, whichever time is nearer. */
 static double fraction_of_change(const struct facts_series *rss, double from_s, double to_s,
                                  double t_s)
 {

@@ -1,11 +1,11 @@
-/* The censuses of the main process: the first one after training began, and the last. */
+/* Reads two censuses of the main process: the first one after training began, and the last. */
 #include <stdio.h>
 
 #include "base/buf.h"
 #include "diagnose/facts_private.h"
 #include "trace/census.h"
 
-/* A census of the known format, or NULL. */
+/* Reads a census of the known format. Returns NULL on error. */
 static json_t *facts_census(const char *path)
 {
     json_t *doc = census_file_read(path, NULL);

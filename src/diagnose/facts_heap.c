@@ -1,4 +1,4 @@
-/* The heap of the main process at the two moments, by call site. */
+/* Reads the heap of the main process at the two compared moments, by call site. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* The fraction of the time between the moments that may be given up for a reading at all, and for a
- * better one. */
+/* Fractions of the time between the two moments that may be given up to get a heap reading at
+ * all, and to get a better one. */
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
-/* The same for short runs, up to SHORT_S seconds: the heap is read every two seconds, and otherwise
- * memory at the end would be compared with a much older heap reading. */
+/* The fraction for short runs, up to SHORT_S seconds: the heap is read every two seconds, and
+ * otherwise memory at the end would be compared with a much older heap reading. */
 static const double short_share = 0.55;
 static const double short_s = 4;
 static const double much_less = 0.9;
@@ -29,7 +29,8 @@ static uint64_t moment_ns(const struct facts *f, double t_s)
     return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* The reading at or before T_NS, else the first, among those that growth is judged by. */
+/* Returns the reading at or before T_NS, else the first, among the readings that growth is
+ * judged by. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
     size_t n = profile_working(p), at = 0;
@@ -63,9 +64,9 @@ static double held_at(const struct facts *f, const struct profile_reading *r)
     return profile_live_at(r) + rss_at(f, r);
 }
 
-/* Of the readings from FROM_S to TO_S, the one nearest to NEAR_S, which is one of the two. If live
- * or resident memory is much lower at another reading, that one: a batch or an evaluation in
- * progress is not growth. NULL: none. */
+/* Returns the reading nearest to NEAR_S, which is either FROM_S or TO_S, among the readings from
+ * FROM_S to TO_S. If live or resident memory is much lower at another reading, returns that one,
+ * because a batch or an evaluation in progress is not growth. NULL if there is none. */
 static const struct profile_reading *settled_reading(const struct facts *f, const struct profile *p,
                                                      double from_s, double to_s, double near_s)
 {
@@ -117,7 +118,7 @@ static void put_starts(struct facts_heap *h, const size_t *rows, const struct pr
     }
 }
 
-/* HELD: scratch buffer, one number per row. */
+/* Sets the least live bytes of each row. HELD is a scratch buffer with one number per row. */
 static void put_floor(struct facts_heap *h, const size_t *rows, const struct profile_reading *r,
                       double *held)
 {
@@ -131,7 +132,7 @@ static void put_floor(struct facts_heap *h, const size_t *rows, const struct pro
         h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
 }
 
-/* Judges the rows of P up to UNTIL_NS (0: all of it); OF is the verdict on that memory. */
+/* Judges the rows of P up to UNTIL_NS (0 for all of it). OF is the verdict on that memory. */
 static int judge_rows(const struct facts *f, const struct profile *p,
                       const struct facts_verdict *of, uint64_t until_ns, struct names **ret_names,
                       struct growth *ret, struct err *err)
@@ -164,9 +165,9 @@ static int judge_sites(const struct facts *f, struct facts_heap *h, struct err *
     return r;
 }
 
-/* Bytes of one site: all, allocated by malloc, small Python objects, and what Python adds to those
- * by rounding up to 16 bytes. A call stack always allocates in the same way, so all samples ever
- * kept are used. */
+/* Bytes of one call site: all, allocated by malloc, in small Python objects, and added by Python
+ * to those when it rounds up to 16 bytes. A call stack always allocates in the same way, so all
+ * samples ever kept are used. */
 struct kinds {
     double all, of_malloc, of_python, rounding;
 };
@@ -184,7 +185,7 @@ static void add_kind(struct kinds *k, const struct profile_sample *one)
         profile_weight_objects(one->size, one->interval) * (double)(-one->size % SMALL_ALIGNMENT);
 }
 
-/* Indexed by site; the caller frees it. NULL: out of memory. */
+/* Returns an array indexed by call site, which the caller frees, or NULL if out of memory. */
 static struct kinds *kinds_new(const struct profile *p)
 {
     struct kinds *kinds = calloc(p->n_sites ? p->n_sites : 1, sizeof *kinds);
@@ -195,7 +196,7 @@ static struct kinds *kinds_new(const struct profile *p)
     return kinds;
 }
 
-/* Live bytes at R by kind. A site without samples counts as malloc. */
+/* Returns the live bytes at R by kind. A call site without samples counts as malloc. */
 static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
                              const struct profile_reading *r)
 {
@@ -212,7 +213,7 @@ static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
     return sum;
 }
 
-/* HELD: scratch buffer, one number per row. */
+/* Sets the mapped fraction of each row. HELD is a scratch buffer with one number per row. */
 static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, double *held)
 {
     const struct profile_snapshot *s = profile_snapshot_at(h->profile, t_ns);
@@ -242,8 +243,8 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
     return &p->readings[best];
 }
 
-/* A slow allocator reports its count rarely: the sampled growth of malloc's live bytes from its
- * nearest count to T_S. OF_MALLOC: sampled live bytes at T_S. */
+/* Returns the sampled growth of malloc's live bytes from the allocator's nearest count to T_S,
+ * because a slow allocator reports its count rarely. OF_MALLOC is the sampled live bytes at T_S. */
 static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
                        double t_s, double of_malloc)
 {
@@ -264,7 +265,8 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
         return err_set(err, -1, "out of memory");
     for (uint32_t site = 0; site < p->n_sites; site++) {
         int32_t row = h->growth.row_of_site[site];
-        rows[site] = row < 0 ? h->growth.count : (size_t)row; /* count: the site has no row */
+        /* A call site without a row gets the number of rows. */
+        rows[site] = row < 0 ? h->growth.count : (size_t)row;
     }
     put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));
     for (size_t i = 0; i < h->growth.count; i++)
@@ -276,7 +278,7 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
     return 0;
 }
 
-/* Empty memory in Python's arenas at R: neither live objects nor rounding. */
+/* Returns the empty memory in Python's arenas at R, without live objects and rounding. */
 static double spare_of(const struct profile_reading *r, const struct kinds *kinds)
 {
     double used = kinds->of_python + kinds->rounding;
@@ -323,7 +325,7 @@ static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
     return 0;
 }
 
-/* True if both moments have the same heap reading although memory changed between them. */
+/* Returns true if both moments have the same heap reading although memory changed between them. */
 static bool has_one_reading(const struct facts *f, const struct profile *p)
 {
     const struct facts_series *rss = &f->main->field[SAMPLE_RSS];
@@ -346,7 +348,8 @@ static void set_why_not(struct facts *f, const json_t *run_json, bool has_histor
                       : err->text);
 }
 
-/* Of the GPU on which most is reserved beyond what was ever allocated at once. */
+/* Reads reserved and allocated memory of the GPU on which most is reserved beyond what was ever
+ * allocated at once. */
 static void facts_read_reserved(const struct folder_heaps *heaps, struct facts_gpu *ret)
 {
     double most_spare = -HUGE_VAL;

@@ -1,13 +1,14 @@
-/* Resident bytes in malloc's heaps at a moment, from page counts, each of which takes seconds. */
+/* Computes the resident bytes in malloc's heaps at a moment from page counts, each of which
+ * takes seconds. */
 #include <math.h>
 
 #include "diagnose/facts.h"
 
-/* Counts that differ by less do not show how the heaps grew relative to the process. */
+/* Page counts that differ by less do not show how the heaps grew relative to the process. */
 static const double apart_bytes = 1 << 20;
 
 /* One page count: all unshared pages of the process, and those in malloc's heaps. While memory
- * grows a count belongs to no exact moment, but both numbers cover the same pages. */
+ * grows, a count belongs to no exact moment, but both numbers cover the same pages. */
 struct count {
     bool is_known;
     double unique, heap;
@@ -27,9 +28,9 @@ static double anonymous_at(const struct facts_process *p, double t_s)
            (isnan(shmem) ? 0 : shmem);
 }
 
-/* File pages that the process has written to are unshared, but not anonymous to the kernel. Their
- * number hardly changes; a count that lags behind growth shows fewer, so the largest difference is
- * used. */
+/* Returns the bytes of file pages that the process has written to. They are unshared, but not
+ * anonymous to the kernel. Their number hardly changes; a count that lags behind growth shows
+ * fewer, so the largest difference is used. */
 static double written_files(const struct facts *f)
 {
     const struct facts_process *p = f->main;
@@ -42,7 +43,7 @@ static double written_files(const struct facts *f)
     return most;
 }
 
-/* Growth of the heaps per byte of growth of the process, 0 to 1. */
+/* Returns the growth of the heaps per byte of growth of the process, 0 to 1. */
 static double slope_of(struct count a, struct count b)
 {
     if (!a.is_known || fabs(b.unique - a.unique) < apart_bytes)
@@ -55,7 +56,7 @@ double facts_heap_pages(const struct facts *f, double t_s)
     const struct facts_process *p = f->main;
     const struct facts_series *s = &p->field[SAMPLE_UNIQUE];
     struct count before = {0}, last = {0};
-    bool is_past = false; /* the last two counts are around T_S, or before it */
+    bool is_past = false; /* true if the last two counts are around T_S or before it */
     for (size_t i = 0; i < s->count && !is_past; i++) {
         struct count one = count_at(p, i);
         if (!one.is_known)

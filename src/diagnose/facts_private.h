@@ -1,4 +1,4 @@
-/* How facts are gathered, one file for each source; private to facts*.c. */
+/* Functions that gather facts, one file for each source; private to facts*.c. */
 #pragma once
 
 #include "diagnose/facts.h"
@@ -10,4 +10,5 @@ int facts_take_run(struct facts *f, const struct recorded *recorded);
 void facts_take_verdicts(struct facts *f, const struct verdicts *verdicts);
 void facts_read_heap(const struct recorded *recorded, struct facts *f);
 void facts_read_gpu(const struct recorded *recorded, struct facts *f);
-void facts_read_census(const char *folder, struct facts *f); /* of the main process */
+/* Reads the censuses of the main process. */
+void facts_read_census(const char *folder, struct facts *f);

@@ -1,4 +1,5 @@
-/* Facts from the run: the processes of its last segment, their signals, the job's figures. */
+/* Reads facts from the run: the processes of its last segment, their signals, and the job's
+ * figures. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "diagnose/facts_private.h"
 #include "judge/recorded.h"
 
-/* Each bucket of a series gives its minimum, its maximum and its last reading. */
+/* Each bucket of a series yields its minimum, its maximum and its last reading. */
 enum { POINTS_PER_BUCKET = 3 };
 
 static double facts_seconds(uint64_t ns)
@@ -45,7 +46,7 @@ static void points_add(struct points *p, uint64_t from_ns, struct series_point p
     p->v[p->count++] = (double)point.v;
 }
 
-/* The points of S from FROM_NS on. */
+/* Copies the points of S from FROM_NS on. */
 static struct facts_series points_take(struct points *room, const struct series *s,
                                        uint64_t from_ns)
 {
@@ -99,7 +100,7 @@ static void facts_take_header(struct facts *f, const struct run *run)
     f->is_damaged = trace_is_damaged(&run->damage);
 }
 
-/* The limit: set by the user, else the newest reading, else the one found at the start. */
+/* Finds the limit: set by the user, else the newest reading, else the limit at the start. */
 static void facts_take_limit(struct facts *f, const struct recorded *r)
 {
     const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");
@@ -120,7 +121,7 @@ static double reserved_growth(const struct run_entity *gpu)
                                                   : (double)-INFINITY;
 }
 
-/* The GPU whose reserved memory grew most; NULL: none is known by PyTorch. */
+/* Returns the GPU whose reserved memory grew most, or NULL if PyTorch reported none. */
 static const struct run_entity *gpu_that_reserves(struct run_entity *const *gpus, size_t n)
 {
     const struct run_entity *best = NULL;

@@ -1,4 +1,4 @@
-/* Queries on a series. */
+/* Answers queries about a series. */
 #include <math.h>
 
 #include "diagnose/facts.h"
@@ -16,7 +16,7 @@ double facts_at(const struct facts_series *s, double t_s)
     return found;
 }
 
-/* The index of the reading nearest to T_S, or the number of readings if there is none. */
+/* Returns the index of the reading nearest to T_S, or the number of readings if there is none. */
 static size_t nearest(const struct facts_series *s, double t_s)
 {
     size_t found = s->count;

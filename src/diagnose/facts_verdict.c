@@ -29,7 +29,7 @@ static struct facts_process *facts_find(const struct facts *f, const struct judg
     return NULL;
 }
 
-/* Prefers the training process, then the one with the higher peak. */
+/* Prefers the training process, then the process with the higher peak. */
 static bool is_better(const struct facts_process *p, const struct facts_process *best)
 {
     bool trains = p->role == ROLE_MAIN, best_trains = best && best->role == ROLE_MAIN;
@@ -40,7 +40,7 @@ static bool is_better(const struct facts_process *p, const struct facts_process 
     return p->peak_bytes > best->peak_bytes;
 }
 
-/* Growth of RSS in the second half of the process's life. */
+/* Returns the growth of RSS in the second half of the process's life. */
 static double late_growth(const struct facts_process *p)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -50,8 +50,8 @@ static double late_growth(const struct facts_process *p)
     return facts_max(rss, middle_s, last_s) - facts_at(rss, middle_s);
 }
 
-/* Workers are often too young to be judged. If the training process is flat, picks the data-loader
- * worker that clearly grows most, if there is one. */
+/* Returns the data-loader worker that clearly grows most, if the training process is flat.
+ * Workers are often too young to be judged. */
 static const struct facts_process *growing_worker(const struct facts *f)
 {
     const struct facts_process *best = NULL;

@@ -1,4 +1,4 @@
-/* The growth to explain, the list of hypotheses, and their order. */
+/* Defines the growth to explain, the list of hypotheses, and their order. */
 #include "diagnose/hypothesis.h"
 
 #include <math.h>
@@ -10,32 +10,34 @@
 #include "base/number.h"
 #include "diagnose/hypothesis_private.h"
 
-/* Growth below this fraction of the memory at the start, or below so many bytes, is noise. */
+/* Growth below this fraction of the memory at the start, or below material_bytes, is noise. */
 static const double material_share = 0.025;
 static const double material_bytes = 4 << 20;
-/* Growth that has ended matters only by its size: this fraction of the memory at the start, or of
- * the headroom. */
+/* Growth that has ended matters only from this fraction of the memory at the start, or of the
+ * headroom, on. */
 static const double ended_share = 0.1;
-/* A call site keeps memory if it still holds this fraction of its growth; it explains growth if it
- * holds this fraction of it. */
+/* A call site keeps memory alive if it still has this fraction of its growth, and explains
+ * growth if it has this fraction of all growth. */
 static const double kept_share = 0.5;
-/* Memory that one line allocated in the first steps and still holds is diagnosed from these sizes
- * on, since every program allocates some. */
+/* Memory that one line allocated in the first steps and that is still live is diagnosed from
+ * these sizes on, since every program allocates some. */
 static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
-/* Growth seems to have ended if at most this fraction of it came in the second half of the time. */
+/* Growth seems to have ended if at most this fraction of it occurred in the second half of the
+ * time. */
 static const double tail_share = 0.25;
-/* A baseline that rises by less than this fraction of another one does not follow it. */
+/* A baseline that grows by less than this fraction of another baseline's growth does not follow
+ * it. */
 static const double going_share = 0.3;
 /* Log-odds of a hypothesis before any evidence: about one in four. */
 static const double prior = -1;
 
-/* Does the growth that a hypothesis explains end by itself? The verdict "leaking" rules out
- * hypotheses whose growth ends, and a verdict of no leak those whose growth continues. */
+/* Whether the growth that a hypothesis explains ends by itself. The verdict "leaking" rules out
+ * hypotheses whose growth ends, and a verdict of no leak rules out those whose growth continues. */
 enum course { EITHER, ENDS, GOES_ON };
 
-/* WORTH: how specific the cause is. Of two hypotheses that explain the same growth, the more
- * specific one comes first: "Python objects" is true of most leaks and helps with few. */
+/* WORTH measures how specific the cause is. Of two hypotheses that explain the same growth, the
+ * more specific one comes first: "Python objects" is true of most leaks and helps with few. */
 static const struct {
     hypothesis_test *test;
     double worth;
@@ -125,8 +127,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Does row I still hold what it gained, not only at this moment? If memory certainly keeps growing,
- * the row must keep growing too. */
+/* Returns true if row I keeps its growth, not only at this moment. If memory certainly keeps
+ * growing, the row must keep growing too. */
 static bool row_keeps_growth(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;
@@ -213,7 +215,8 @@ struct floors baselines_of(const struct question *q)
         return r;
     r.live = floor_growth(f, &live->series);
     r.held = spare ? held_growth(f, &live->series, &spare->series) : (double)NAN;
-    r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]); /* includes all memory of malloc */
+    /* Anonymous memory includes all memory of malloc. */
+    r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]);
     if (isnan(r.memory))
         r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
     double kept = 0;
@@ -223,8 +226,8 @@ struct floors baselines_of(const struct question *q)
     return r;
 }
 
-/* Growth of the memory charged to the job's cgroup, else of its processes with shared pages counted
- * once. */
+/* Returns the growth of the memory charged to the job's cgroup, else of its processes with
+ * shared pages counted once. */
 static double tree_growth(const struct facts *f)
 {
     double charge = facts_growth(&f->charge, f->start_s, f->now_s);
@@ -242,7 +245,8 @@ bool is_worth_diagnosing(const struct question *q, double bytes)
     return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
 }
 
-/* Has growth ended? By the verdict or, if that is undecided, by the second half of the time. */
+/* Returns true if growth has ended according to the verdict or, if that is undecided, according
+ * to the second half of the time. */
 static bool has_growth_ended(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
@@ -251,7 +255,7 @@ static bool has_growth_ended(const struct question *q)
     return q->base + q->growth - middle < tail_share * q->growth;
 }
 
-/* Does one call site hold most of the growth, and enough to diagnose? */
+/* Returns true if one call site holds most of the growth, and enough to diagnose. */
 static bool is_held_by_one_site(const struct question *q)
 {
     double kept = 0;
@@ -269,8 +273,8 @@ static double least_between(const struct question *q, double from_s, double to_s
     return least;
 }
 
-/* Is memory higher at the second moment only because of a peak in progress? Then its baseline has
- * not risen. */
+/* Returns true if memory is higher at the second moment only because of a peak in progress, so
+ * that its baseline has not grown. */
 static bool is_peak_in_progress(const struct question *q)
 {
     double start_s = q->f->start_s, now_s = q->f->now_s, middle_s = (start_s + now_s) / 2;
@@ -419,8 +423,8 @@ static void weigh(struct hypothesis *h)
         h->decide[0] = '\0';
 }
 
-/* A hypothesis that cannot be tested may be true: it comes before those with evidence against
- * them. */
+/* Returns the sort key. A hypothesis that cannot be tested may be true, so it comes before those
+ * with evidence against them. */
 static double score(const struct hypothesis *h)
 {
     double odds = 1 / (1 + exp(-h->log_odds));
@@ -446,7 +450,7 @@ static bool has_support(const struct hypothesis *h)
     return false;
 }
 
-/* The diagnosis explains the verdict and never contradicts it. */
+/* Adjusts H to the verdict: the diagnosis explains the verdict and never contradicts it. */
 static void follow_verdict(const struct question *q, struct hypothesis *h)
 {
     enum verdict_word word = q->f->job.word;

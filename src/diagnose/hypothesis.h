@@ -5,7 +5,7 @@
 #include "diagnose/facts.h"
 #include "diagnose/ledger.h"
 
-/* X(symbol, key, code, title): JSON uses the key, `ebb explain` the code. */
+/* X(symbol, key, code, title). The key is used in JSON, the code by `ebb explain`. */
 #define HYPOTHESES(X)                                                                              \
     X(LAUNCHER, "launcher", "launcher-watched", "a launcher was watched instead of the job")       \
     X(WORKERS, "workers", "large-workers", "workers are large, but do not grow")                   \
@@ -41,44 +41,49 @@ const char *hypothesis_key(enum hypothesis_id id);
 const char *hypothesis_code(enum hypothesis_id id);
 const char *hypothesis_title(enum hypothesis_id id);
 
-/* CANNOT_TEST: nothing that would show it was measured. */
+/* CANNOT_TEST means that no measurement for or against the hypothesis exists. */
 enum hypothesis_word { RULED_OUT, UNLIKELY, POSSIBLE, LIKELY, NEARLY_CERTAIN, CANNOT_TEST };
-extern const char *const hypothesis_words[]; /* indexed by enum hypothesis_word; ends with NULL */
+/* Words indexed by enum hypothesis_word; the last element is NULL. */
+extern const char *const hypothesis_words[];
 
 enum evidence_side { EVIDENCE_FOR, EVIDENCE_AGAINST, EVIDENCE_ABSENT };
 enum { EVIDENCE_MAX = 8, EVIDENCE_TEXT = 240 };
 struct evidence {
     enum evidence_side side;
-    double weight;            /* change of the log-odds; 0 for ABSENT */
-    char text[EVIDENCE_TEXT]; /* a sentence with the numbers; names in it are raw */
+    double weight;            /* change of the log-odds, or 0 for missing measurements (ABSENT) */
+    char text[EVIDENCE_TEXT]; /* a sentence with the numbers; names in it are not escaped */
 };
 
 struct hypothesis {
     enum hypothesis_id id;
     enum hypothesis_word word;
     double log_odds;
-    bool is_opposed; /* its growth would end, but the verdict is a leak; or the reverse */
-    double share;    /* part of the growth that it would explain, 0 to 1 */
+    /* The growth it explains would end although the verdict is a leak, or the reverse. */
+    bool is_opposed;
+    double share; /* fraction of the growth that the hypothesis would explain, 0 to 1 */
     struct evidence evidence[EVIDENCE_MAX];
     size_t n_evidence;
-    char decide[EVIDENCE_TEXT];    /* what would decide it; "" if it is decided */
-    const struct growth_row *site; /* the call site that it names, or NULL */
+    /* Measurement that would decide the hypothesis, or "" if it is decided. */
+    char decide[EVIDENCE_TEXT];
+    const struct growth_row *site; /* call site that the hypothesis names, or NULL */
 };
 
-/* The growth to be explained. */
+/* The growth that is to be explained. */
 struct question {
     const struct facts *f;
     const struct ledger *l;
     enum verdict_word word; /* verdict on the main process; undecided if it was not judged */
-    double growth; /* of the main process, including swap, excluding file cache; NAN: unknown */
-    double tree_growth; /* of the whole job, every page counted once; NAN: unknown */
-    double total;       /* the larger of the two, at least 0: the growth to explain */
-    double base;        /* memory of the main process at the start */
-    double room;        /* headroom: limit minus base; NAN: no limit is known */
-    bool has_grown;     /* more than noise and, if growth has ended, large enough to diagnose */
-    bool is_growing;    /* has_grown, and growth is not known to have ended */
+    /* Growth of the main process, with swap and without file cache; NAN if unknown. */
+    double growth;
+    double tree_growth; /* growth of the whole job, every page counted once; NAN if unknown */
+    /* The growth to explain: the larger of growth and tree_growth, at least 0. */
+    double total;
+    double base;     /* memory of the main process at the start of the comparison */
+    double room;     /* headroom: limit minus base; NAN if no limit is known */
+    bool has_grown;  /* growth exceeds noise and, if it has ended, is large enough to diagnose */
+    bool is_growing; /* has_grown is true and growth is not known to have ended */
 };
 void question_make(const struct facts *f, const struct ledger *l, struct question *ret);
 
-/* Tests all hypotheses and sorts them: the one that explains most of the growth first. */
+/* Tests all hypotheses and sorts them, the one that explains most of the growth first. */
 void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT]);

@@ -8,7 +8,7 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
-/* Of the growth: if the live heap grew by less, the growth is free memory. */
+/* If the live heap grew by less than this fraction of the growth, the growth is free memory. */
 static const double free_share = 0.3;
 
 static int64_t steps_between(const struct question *q)
@@ -18,8 +18,8 @@ static int64_t steps_between(const struct question *q)
 
 /* ---- accumulation ---- */
 
-/* The median over all steps of how far memory rises within a step and falls by its end. NAN: too
- * few readings. */
+/* Returns the median over all steps of how far memory rises within a step and falls by its end,
+ * or NAN if there are too few readings. */
 static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };
@@ -76,7 +76,7 @@ void test_accumulation(const struct question *q, struct hypothesis *h)
 
 struct events {
     size_t count, spikes, recovered;
-    double jumps;   /* total growth that stayed */
+    double jumps;   /* total growth at events that was not released */
     double highest; /* highest spike */
 };
 
@@ -88,8 +88,8 @@ static double previous_step(const struct facts *f, size_t at)
     return (double)NAN;
 }
 
-/* Memory after an event at T_S: the lower of the first two readings. If there is none before
- * training ended, the memory then. */
+/* Returns the memory after an event at T_S: the lower of the first two readings. If there is
+ * none before training ended, returns the memory at that time. */
 static double memory_after_event(const struct question *q, double t_s)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
@@ -137,7 +137,7 @@ static struct events events_of(const struct question *q)
     return e;
 }
 
-/* Does most of the growth come in the few steps with an evaluation or a checkpoint? */
+/* Returns true if most of the growth comes in the few steps with an evaluation or a checkpoint. */
 static bool is_tied(const struct question *q, const struct events *e)
 {
     double share = share_of(q, e->jumps), steps = (double)steps_between(q);
@@ -145,7 +145,8 @@ static bool is_tied(const struct question *q, const struct events *e)
     return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
 }
 
-/* Growth at events of which nothing stays alive: the allocator retains it. */
+/* Tests for growth at events of which nothing stays alive, because the allocator retains the
+ * memory. */
 static bool test_freed_at_events(const struct question *q, struct hypothesis *h,
                                  const struct events *e)
 {
@@ -228,8 +229,8 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         return;
     }
     if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
-        h->share =
-            e.count > 0 ? share_of(q, e.jumps) : 1; /* the share that was measured at events */
+        /* The share measured at events, or all if there are none. */
+        h->share = e.count > 0 ? share_of(q, e.jumps) : 1;
         evidence_add(h, EVIDENCE_FOR, STRONG + FAIR,
                      "the baseline rises at each %s and stays up (verdict "
                      "\"stepping\")",

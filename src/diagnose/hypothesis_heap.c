@@ -9,7 +9,7 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* Containers that gained at least this fraction of what the first one did are named. */
+/* Containers are named if they gained at least this fraction of what the first one gained. */
 static const double kept_share = 0.3;
 
 /* ---- the census ---- */
@@ -20,7 +20,7 @@ static double number(const json_t *o, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-/* The time at which STEP ended; NAN: no mark. */
+/* Returns the time at which STEP ended, or NAN if there is no mark. */
 static double time_of_step(const struct facts *f, double step)
 {
     for (size_t i = 0; i < f->n_marks; i++)
@@ -29,7 +29,8 @@ static double time_of_step(const struct facts *f, double step)
     return (double)NAN;
 }
 
-/* Growth of memory between the two censuses, the most that they can explain. NAN: unknown. */
+/* Returns the growth of memory between the two censuses, which is the most that they can
+ * explain, or NAN. */
 static double growth_between_censuses(const struct question *q)
 {
     double from = time_of_step(q->f, number(q->f->census_first, "step"));
@@ -37,7 +38,7 @@ static double growth_between_censuses(const struct question *q)
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
-/* Do two censuses cover growth? Adds evidence if they do not. */
+/* Returns true if two censuses cover the growth. Adds evidence if they do not. */
 static bool census_covers_growth(const struct question *q, struct hypothesis *h, double *ret_growth)
 {
     const struct facts *f = q->f;
@@ -65,7 +66,7 @@ static bool census_covers_growth(const struct question *q, struct hypothesis *h,
     return true;
 }
 
-/* A single jump is evidence against objects that pile up. */
+/* Adds a single jump as evidence against objects that pile up. */
 static void weigh_once(const struct question *q, struct hypothesis *h)
 {
     if (q->has_grown && !q->is_growing && came_at_once(q))
@@ -110,7 +111,7 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
 /* ---- tensors ---- */
 
 struct tensors {
-    double bytes, count;             /* on the host */
+    double bytes, count;             /* tensors in host memory */
     double graph_bytes, graph_count; /* non-leaf tensors that require grad */
 };
 
@@ -133,8 +134,9 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
         t->count += count;
         if (!json_is_true(json_object_get(row, "requires_grad")) ||
             json_is_true(json_object_get(row, "is_grad")) ||
-            json_is_true(
-                json_object_get(row, "is_leaf"))) /* a copy of the model requires grad, too */
+            json_is_true(json_object_get(
+                row,
+                "is_leaf"))) /* copies of the model's parameters require grad too, but are leaves */
             continue;
         t->graph_bytes += bytes;
         t->graph_count += count;
@@ -164,7 +166,7 @@ void test_tensors(const struct question *q, struct hypothesis *h)
 
 /* ---- the graph ---- */
 
-/* Number of live autograd nodes, such as "AddmmBackward0". */
+/* Returns the number of live autograd nodes, such as "AddmmBackward0". */
 static double node_count(const json_t *census)
 {
     double count = 0;
@@ -179,15 +181,16 @@ static double node_count(const json_t *census)
     return count;
 }
 
-/* A library with torch's kernels; libtorch_python only wraps tensors as Python objects. */
+/* Returns true for a library with torch's kernels; libtorch_python only wraps tensors as Python
+ * objects. */
 static bool is_torch(const char *lib)
 {
     return lib && !strstr(lib, "libtorch_python") &&
            (strstr(lib, "libtorch") || strstr(lib, "libc10"));
 }
 
-/* A frame of torch's libraries on the call path of ROW's largest site means that an operation of
- * torch allocated it. */
+/* Returns true if a frame of torch's libraries is on the call path of ROW's largest site, which
+ * means that an operation of torch allocated it. */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 {
     const struct profile *p = heap->profile;
@@ -219,8 +222,8 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         evidence_add(h, EVIDENCE_FOR, FAIR, "live autograd nodes (…Backward0): %+.0f", nodes);
 }
 
-/* Tensors saved by the graph are owned by C++: a census does not see them, the heap profile
- * does. */
+/* Adds evidence from the call site. Tensors saved by the graph are owned by C++: a census does
+ * not see them, the heap profile does. */
 static void weigh_graph_site(const struct question *q, struct hypothesis *h, double whole)
 {
     char place[PLACE_MAX];
@@ -275,8 +278,8 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
-/* Is most of the growth in other processes, which this heap profile does not cover? Adds evidence
- * if it is. */
+/* Returns true if most of the growth is in other processes, which this heap profile does not
+ * cover, and adds that as evidence. */
 static bool is_in_other_processes(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -317,7 +320,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                      change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        bool is_worker = q->f->main->role == ROLE_DATA_WORKER; /* one of several similar workers */
+        /* The process is one of several similar workers. */
+        bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
         h->site = row;
@@ -341,8 +345,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 
 /* ---- retention ---- */
 
-/* Weight of the evidence for retention: growth that sampling may have missed is assumed to be
- * live. */
+/* Returns the weight of the evidence for retention. Growth that sampling may have missed is
+ * assumed to be live. */
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
@@ -352,8 +356,8 @@ static double retention_weight(const struct question *q, double beside)
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
-/* Growth of retained memory, at most that of the allocator's own count of free memory: the rest was
- * free at the start too, but not resident. */
+/* Returns the growth of retained memory, at most that of the allocator's own count of free
+ * memory, because the rest was already free at the start but not resident. */
 static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
@@ -394,8 +398,8 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
 }
 
-/* Tests retention by baselines. False: they do not show it, or measured retained memory did not
- * grow. */
+/* Tests retention by comparing baselines. Returns false if they do not show it, or if measured
+ * retained memory did not grow. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);

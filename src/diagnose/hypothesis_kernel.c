@@ -6,7 +6,7 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double part_least_bytes = 8 << 20;
-/* Fraction of the growth that no process maps, from which on tmpfs files explain the growth. */
+/* If no process maps this fraction of the growth, files in a tmpfs explain it. */
 static const double UNMAPPED_SHARE = 0.5;
 
 /* Compares the growth of one kind of memory with all growth: the larger its share, the stronger the
@@ -65,7 +65,7 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
-    } else if (grown > part_least_bytes && pinned > grown / 2) { /* the driver pins shared pages */
+    } else if (grown > part_least_bytes && pinned > grown / 2) { /* drivers pin shared pages */
         evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR,
                      "shared memory grew by %s, of which %s is pinned for a GPU",
                      size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
@@ -110,8 +110,9 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
-/* Memory pools and compiled code are allocated in the first steps. As on the host, growth that has
- * ended is diagnosed from a tenth of the memory at the start on, and not if the verdict is flat. */
+/* Returns true if growth on the GPU has stopped. Memory pools and compiled code are allocated in
+ * the first steps. As on the host, growth that has ended is diagnosed from a tenth of the memory
+ * at the start on, and not if the verdict is flat. */
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_heap.job, f->start_s);
@@ -119,14 +120,14 @@ static bool gpu_has_stopped(const struct facts *f, double grown)
            !(f->gpu.word == VERDICT_PLATEAUED && grown > 0.1 * had);
 }
 
-/* The GPU leaks, and the host does not. */
+/* Returns true if the GPU leaks and the host does not. */
 static bool is_worse_on_gpu(const struct facts *f)
 {
     return f->gpu.is_known && f->gpu.leak == VERDICT_LEAK_YES &&
            !(f->job.is_known && f->job.leak == VERDICT_LEAK_YES);
 }
 
-/* The first call site whose GPU memory surely grows; NULL: none. */
+/* Returns the first call site whose GPU memory certainly grows, or NULL. */
 static const struct growth_row *gpu_keeper(const struct facts *f)
 {
     const struct growth *g = &f->gpu_heap.growth;
@@ -177,10 +178,11 @@ void test_gpu(const struct question *q, struct hypothesis *h)
                      size_of(&s, 1, q->total));
 }
 
-/* Smaller growth of reserved memory is common in the first steps of any program. */
+/* Growth of reserved memory below this size is common in the first steps of any program. */
 static const double reserved_least_bytes = 64 << 20;
 
-/* The allocator had to reserve the peak of allocated memory, with blocks rounded up. */
+/* Returns true if the allocator had to reserve this much for the peak of allocated memory, with
+ * blocks rounded up. */
 static bool is_reserved_needed(const struct facts_gpu *g)
 {
     return !isnan(g->reserved_bytes) && g->reserved_bytes < 1.2 * g->most_allocated_bytes;
@@ -226,7 +228,7 @@ void test_gpu_fragments(const struct question *q, struct hypothesis *h)
 
 /* ---- huge pages ---- */
 
-/* Compares the growth in huge pages that has no other name with all growth. */
+/* Compares growth in huge pages that is not otherwise attributed with all growth. */
 static void weigh_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -243,7 +245,7 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
 }
 
-/* Without a count of huge pages: memory that is not live may be in them. */
+/* Guesses without a count of huge pages: memory that is not live may be in them. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;

@@ -1,75 +1,78 @@
-/* How a hypothesis is tested: as a sum of weighted evidence. Private to hypothesis*.c. */
+/* Functions that test hypotheses, each as a sum of weighted evidence; private to hypothesis*.c. */
 #pragma once
 
 #include "base/text.h"
 #include "diagnose/hypothesis.h"
 
-/* Weights in log-odds. DECIDES alone rules a hypothesis out, or makes it nearly certain. */
+/* Weights of evidence in log-odds. DECIDES alone rules a hypothesis out or makes it nearly
+ * certain. */
 enum { WEAK = 1, FAIR = 2, STRONG = 4, DECIDES = 9 };
 
 void evidence_add(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt,
                   ...) __attribute__((format(printf, 4, 5)));
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Growth above noise that has ended and is too small to diagnose. */
+/* Returns true for growth above noise that has ended and is too small to diagnose. */
 bool has_grown_a_little(const struct question *q);
 /* Adds evidence against H: memory did not grow, or grew too little to diagnose. */
 void evidence_add_no_growth(const struct question *q, struct hypothesis *h, double weight);
 
-/* Buffers for sizes in sentences. */
+/* Buffers for the sizes in a sentence. */
 struct sizes {
     char text[6][TEXT_SIZE_MAX];
 };
 const char *size_of(struct sizes *s, size_t place, double bytes);   /* "98.0 MiB" */
 const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 MiB" */
 
-/* Is growth of BYTES that has ended large enough to diagnose: a tenth of the process's memory, or
- * of the headroom? */
+/* Returns true if growth of BYTES that has ended is large enough to diagnose: a tenth of the
+ * process's memory, or of the headroom. */
 bool is_worth_diagnosing(const struct question *q, double bytes);
-/* Does WORD mean that memory keeps growing? */
+/* Returns true if WORD means that memory keeps growing. */
 bool is_leak(enum verdict_word word);
-/* BYTES as a fraction of the growth to explain, or of all memory if there was no growth; 0 to 1. */
+/* Returns BYTES as a fraction, 0 to 1, of the growth to explain, or of all memory if there was
+ * no growth. */
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
 double main_growth(const struct question *q, enum sample_process_field field);
-/* Growth of the figure NAME of the main process between the two moments; NAN: unknown. */
+/* Returns the growth of the main process's figure NAME between the two moments, or NAN. */
 double figure_growth(const struct question *q, const char *name);
-/* Memory that can leak at T_S: resident memory without file cache, plus swap. NAN: unknown. */
+/* Returns the memory that can leak at T_S: resident memory without file cache, plus swap; or
+ * NAN. */
 double leakable_at(const struct question *q, double t_s);
-/* "train.py:41 (collate)", raw; or "train.py:41 (plot) through backend_agg.py:71 (draw)" if a
- * library allocates for the program. */
+/* Size of a place such as "train.py:41 (collate)", unescaped, or "train.py:41 (plot) through
+ * backend_agg.py:71 (draw)" if a library allocates for the program. */
 enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* Growth of the memory charged to the job beyond that of its processes, if it is most of the
- * growth: files in /dev/shm or another tmpfs. Else 0. */
+/* Returns by how much more the memory charged to the job grew than that of its processes, if
+ * that is most of the growth: files in /dev/shm or another tmpfs. Otherwise returns 0. */
 double unmapped_growth(const struct question *q);
-/* Growth of the live heap in the ledger; NAN: not counted. */
+/* Returns the growth of the live heap in the ledger, or NAN if it was not counted. */
 double heap_growth(const struct question *q);
 
-/* The call site with the most growth among those that keep what they allocate; its growth in
- * RET_GROWN. NULL: none. */
+/* Returns the call site with the most growth among those that keep their allocations, or NULL,
+ * and its growth in RET_GROWN. */
 const struct growth_row *keeping_site(const struct question *q, double *ret_grown);
-/* Growth of such call sites on other lines of the same function of the program, and the number of
- * these lines. */
+/* Returns the growth of call sites on other lines of the same function that keep their
+ * allocations, and the number of these lines. */
 double keeping_sites_beside(const struct question *q, const struct growth_row *row,
                             size_t *ret_lines);
 
-/* Did most of the growth come within a step or two? */
+/* Returns true if most of the growth came within a step or two. */
 bool came_at_once(const struct question *q);
 
-/* Was ROW's memory allocated by an operation of torch? */
+/* Returns true if an operation of torch allocated ROW's memory. */
 bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row);
-/* Was ROW's memory allocated by torch's compiler, or by a function that the compiler called? */
+/* Returns true if torch's compiler, or a function that it called, allocated ROW's memory. */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
 
-/* Changes of baselines. Live memory varies with batches and with the garbage collector, so the
+/* Changes of baselines. Live memory varies with batches and the garbage collector, so the
  * minimum in the second half of the time is compared with the minimum in the first. */
 struct floors {
-    /* Growth of the baselines of the live heap, of all memory that the allocator holds (live and
-     * free, by its own count), and of resident memory. */
+    /* Growth of three baselines: of the live heap, of all memory that the allocator holds (live
+     * and free, by its own count), and of resident memory. */
     double live, held, memory;
-    /* The baseline of resident memory rose, but that of the live heap did not, and no call site
-     * keeps much: small Python objects are not in the allocator's count. */
+    /* True if the baseline of resident memory grew, but that of the live heap did not, and no
+     * call site keeps much: small Python objects are not in the allocator's count. */
     bool is_freed;
 };
 struct floors baselines_of(const struct question *q); /* NAN: not read */

@@ -1,4 +1,5 @@
-/* Hypotheses about which process has the memory: launchers, workers, memory shared between them. */
+/* Hypotheses about which process holds the memory: launchers, workers, and memory shared between
+ * them. */
 #include <math.h>
 #include <string.h>
 
@@ -9,9 +10,9 @@
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
-enum { piled_least = 3 }; /* number of processes more than at the start */
+enum { piled_least = 3 }; /* processes pile up if there are this many more than at the start */
 
-/* A recording made from a table has no roles. */
+/* Returns true if the roles of processes are known; a recording made from a table has none. */
 static bool knows_roles(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_processes; i++)
@@ -69,7 +70,7 @@ static bool grows(const struct facts_verdict *v)
     return v->is_known && v->leak == VERDICT_LEAK_YES;
 }
 
-/* Time from its first to its last reading. */
+/* Returns the time from P's first to its last reading. */
 static double life_s(const struct facts_process *p)
 {
     const struct facts_series *rss = &p->field[SAMPLE_RSS];
@@ -96,7 +97,7 @@ static struct workers workers_at(const struct facts *f, double t_s)
     return w;
 }
 
-/* The workers at the time when their total RSS was highest. */
+/* Returns the workers at the time when their total RSS was highest. */
 static struct workers workers_of(const struct facts *f)
 {
     struct workers best = {0};
@@ -114,7 +115,7 @@ static struct workers workers_of(const struct facts *f)
 static void weigh_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
     struct sizes s;
-    /* where nothing grows, users see the sum of RSS, whether shared or not */
+    /* if nothing grows, users see the sum of RSS, whether shared or not */
     double all = fmax(q->base + q->growth, 0) + w->rss;
     h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
@@ -153,8 +154,8 @@ void test_workers(const struct question *q, struct hypothesis *h)
 
 struct unsharing {
     size_t count;
-    double unique, rss; /* growth over their lives */
-    double given;       /* memory inherited at birth */
+    double unique, rss; /* growth of all workers over their lives */
+    double given;       /* memory that the workers inherited at birth */
 };
 
 static double life_growth(const struct facts_series *s)
@@ -179,7 +180,8 @@ static double most_growth(const struct facts_series *s)
     return most - first;
 }
 
-/* A forked process has its parent's memory from the beginning, all of it shared. */
+/* Returns true if P was forked: then it has its parent's memory from the beginning, all of it
+ * shared. */
 static bool is_forked(const struct facts *f, const struct facts_process *p)
 {
     double first = facts_at(&p->field[SAMPLE_RSS], p->born_s);
@@ -240,8 +242,8 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
 
 /* ---- compiling ---- */
 
-/* Files of the compiler, except eval_frame.py, which is also on the stack when compiled code
- * runs. */
+/* Returns true for files of the compiler, except eval_frame.py, which is also on the stack when
+ * compiled code runs. */
 static bool is_compiler(const char *file)
 {
     return file && !strstr(file, "/_dynamo/eval_frame.py") &&
@@ -290,7 +292,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
     } else {
         evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", heap->why_not);
     }
-    if (workers == 0) /* not every backend uses them */
+    if (workers == 0) /* not every backend uses compile workers */
         evidence_add(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
                      "there is no compile worker among %zu process%s", q->f->n_processes,
                      q->f->n_processes == 1 ? "" : "es");
@@ -300,10 +302,10 @@ void test_compile(const struct question *q, struct hypothesis *h)
 
 /* ---- processes that pile up ---- */
 
-/* Processes other than the main one that were alive at T_S, and their unique memory; if it was not
- * counted, their RSS, part of which may be shared. */
+/* The processes besides the main one that were alive at T_S, and their unique memory. If it was
+ * not counted, their RSS is used, part of which may be shared. */
 struct pile {
-    size_t count, late; /* late: born in the second half of the time */
+    size_t count, late; /* LATE counts those born in the second half of the time */
     double bytes;
 };
 

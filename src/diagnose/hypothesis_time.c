@@ -7,12 +7,13 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A jump lasts from the first to the second of these fractions of its height; if it takes more than
- * JUMP_STEPS steps, it is gradual growth. */
+/* A jump lasts from the first to the second of these fractions of its height. If it takes more
+ * than JUMP_STEPS steps, it is gradual growth. */
 static const double jump_begun = 0.1, jump_done = 0.8;
-static const double jump_share = 0.7; /* of the growth: most of it */
+static const double jump_share = 0.7; /* A jump explains the growth if it is this fraction of it. */
 enum { JUMP_STEPS = 2 };
-static const double touched_least = 0.5; /* of the growth */
+/* First writes explain the growth if they are this fraction of it. */
+static const double touched_least = 0.5;
 
 /* ---- nothing grows ---- */
 
@@ -44,14 +45,14 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 enum { POINTS = 41, WINDOW = 2 };
 
-/* A rise that stayed: all memory after it is above all memory before. */
+/* A rise that was not released: all memory after it is above all memory before it. */
 struct jump {
     double bytes, from_s, to_s;
     int64_t steps;
     bool is_most;
 };
 
-/* Memory between the two moments, and the minimum from each point on. */
+/* Memory between the two compared moments, and the minimum from each point on. */
 struct course {
     double t_s[POINTS], v[POINTS], after[POINTS];
 };
@@ -83,7 +84,7 @@ static void rise_between(const struct question *q, const struct course *c, doubl
         *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
 }
 
-/* The largest jump within a twentieth of the time, or within one step that took longer. */
+/* Returns the largest jump within a twentieth of the time, or within one step that took longer. */
 static struct jump largest_jump(const struct question *q)
 {
     struct course c = course_of(q);
@@ -102,8 +103,8 @@ static struct jump largest_jump(const struct question *q)
     return best;
 }
 
-/* Number of steps that J took. A rise between one reading and the next, or the one after, counts as
- * immediate, however many steps were in between. */
+/* Returns the number of steps that J took. A rise between one reading and the next or the second
+ * next counts as immediate, however many steps lie between them. */
 static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
@@ -128,7 +129,8 @@ static int64_t steps_of_jump(const struct question *q, const struct jump *j)
     return 0;
 }
 
-/* A cache or loaded data is live memory: adds evidence against H if the growth is free memory. */
+/* Adds evidence against H if the growth is free memory, because a cache or loaded data is live
+ * memory. */
 static void test_is_live(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = baselines_of(q);
@@ -211,7 +213,7 @@ void test_data_load(const struct question *q, struct hypothesis *h)
 
 /* ---- the first epoch ---- */
 
-/* When the first epoch ended; NAN: not yet, or its length is unknown. */
+/* Returns when the first epoch ended, or NAN if it has not ended or its length is unknown. */
 static double first_epoch_end(const struct facts *f)
 {
     for (size_t i = 0; i < f->n_marks; i++) {
@@ -224,8 +226,8 @@ static double first_epoch_end(const struct facts *f)
     return (double)NAN;
 }
 
-/* When half of the steps from START_S to END_S were completed. Steps instead of time: a machine
- * that slows down must not look like growth that slows down. */
+/* Returns when half of the steps from START_S to END_S were completed. Steps are used instead of
+ * time because a machine that slows down must not look like growth that slows down. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
 {
     int64_t first = -1, last = -1;
@@ -243,7 +245,8 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
     return (start_s + end_s) / 2;
 }
 
-/* A cache grows by the same amount for each example; a warm-up grows by less and less. */
+/* Tests whether growth is even: a cache grows by the same amount for each example, a warm-up by
+ * less and less. */
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
     struct sizes s;
@@ -319,8 +322,8 @@ static void test_grew_beyond(const struct question *q, struct hypothesis *h, dou
                      verdict_word_name(q->word));
 }
 
-/* Memory allocated earlier that is only now written to: growth ends when all of it has been
- * written. */
+/* Tests whether memory that was allocated earlier is only now written to. Such growth ends when
+ * all of it has been written. */
 static bool test_first_written(const struct question *q, struct hypothesis *h)
 {
     char place[PLACE_MAX];

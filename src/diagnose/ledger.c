@@ -1,16 +1,16 @@
-/* The ledger: RSS at each of the two moments is divided into entries, the best-known first. No
- * entry gets more than is left. */
+/* The ledger divides RSS at each of the two moments into entries, the best-known first. No entry
+ * gets more than is left. */
 #include "diagnose/ledger_private.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Growth of RSS below this is not divided into named and unnamed. */
+/* Growth of RSS below this is not divided into attributed and unattributed growth. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
-/* Blocks of this size become resident page by page, when first written to. All unnamed growth is
- * attributed to such blocks if at least this fraction of it was allocated and not resident at the
- * start. */
+/* Blocks of this size become resident page by page, when first written to. All unattributed
+ * growth is assigned to such blocks if at least this fraction of it was allocated and not
+ * resident at the start. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
 /* Largest ratio of live memory to the resident part of the heaps that contain it. */
@@ -38,12 +38,12 @@ struct moment {
     bool is_start;
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
-    double used, spare; /* the allocator's own counts of live and free memory; NAN: unknown */
-    double missing;     /* part of SPARE that exceeds the remaining RSS */
+    double used, spare; /* the allocator's own counts of live and free memory, or NAN */
+    double missing;     /* part of SPARE that exceeds the RSS left to assign */
     bool has[LEDGER_KINDS];
 };
 
-/* Assigns BYTES to KIND, at most what is left of RSS. */
+/* Assigns BYTES to KIND, but at most what is left of RSS. */
 static void take(struct moment *m, enum ledger_kind kind, double bytes)
 {
     double got = fmin(positive(bytes), m->left);
@@ -61,7 +61,7 @@ static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
     return figure ? facts_near(&figure->series, t_s)
-                  : (double)NAN; /* the job reports it at the end of a step */
+                  : (double)NAN; /* the job reports pinned memory at the end of a step */
 }
 
 static double census_bytes(const json_t *census, const char *key)
@@ -70,8 +70,8 @@ static double census_bytes(const json_t *census, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
-/* Growth of pinned memory since memory was last read by kind, which happens less often than the job
- * reports it. */
+/* Returns the growth of pinned memory since memory was last read by kind, which happens less
+ * often than the job reports pinned memory. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
     double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
@@ -90,17 +90,19 @@ static void take_shared(const struct facts *f, struct moment *m)
     if (!isnan(shmem))
         take(m, LEDGER_SHARED,
              shmem + (pinned > 0 ? pinned_since(f, m) - m->amount[LEDGER_PINNED] : 0));
-    if (f->main->role == ROLE_DATA_WORKER && !isnan(unique)) /* still shared with its parent */
+    if (f->main->role == ROLE_DATA_WORKER &&
+        !isnan(unique)) /* a data-loader worker still shares memory with its parent */
         take(m, LEDGER_SHARED, m->left - unique);
     else if (!isnan(stacks))
         take(m, LEDGER_STACKS, stacks);
 }
 
-/* Sets the allocator's counts of live and free memory, which come from one call and are therefore
- * consistent. NAN: unknown. */
+/* Sets the allocator's counts of live and free memory, or NAN. Both come from one call and are
+ * therefore consistent. */
 static void set_allocator_counts(const struct facts *f, struct moment *m)
 {
-    bool is_worker = f->main->role == ROLE_DATA_WORKER; /* its counts include its parent's memory */
+    /* A worker's allocator counts include its parent's memory. */
+    bool is_worker = f->main->role == ROLE_DATA_WORKER;
     m->used = is_worker ? (double)NAN : figure_at(f, "heap_live_bytes", m->t_s);
     m->spare = is_worker ? (double)NAN : figure_at(f, "heap_free_bytes", m->t_s);
 }
@@ -112,9 +114,10 @@ static double shared_of(const struct moment *m)
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
 }
 
-/* Drivers map pinned memory as shared memory: the kernel does not count it as anonymous, but the
- * profiler sees the mapping. A mapped row is taken for shared if its growth does not fit into the
- * growth of anonymous memory, but does fit into that of shared memory. */
+/* Finds rows that map shared memory. Drivers map pinned memory as shared memory: the kernel does
+ * not count it as anonymous, but the profiler sees the mapping. A mapped row is taken for shared
+ * if its growth does not fit into the growth of anonymous memory but does fit into that of
+ * shared memory. */
 static void find_shared_rows(const struct facts *f, const struct moment *start,
                              const struct moment *now, struct ledger *l)
 {
@@ -131,7 +134,7 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     }
 }
 
-/* Names the line with the most growth of shared memory. */
+/* Names the line whose shared memory grew most. */
 static void name_shared(const struct facts *f, struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
@@ -146,8 +149,9 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 
 /* ---- the heap ---- */
 
-/* All live memory on the heap. The allocator's own count, if there is one, replaces the sampled
- * estimate of malloc's memory and its error; small Python objects and mappings are sampled. */
+/* Returns all live memory on the heap. The allocator's own count, if there is one, replaces the
+ * sampled estimate of malloc's memory and its error; small Python objects and mappings are
+ * sampled. */
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
@@ -159,8 +163,9 @@ static double live_at(const struct facts *f, const struct ledger *l, const struc
     return is_exact ? m->used + drift + sampled - of_malloc : sampled;
 }
 
-/* If more was allocated at the start than can be resident, the excess was untouched, and is assumed
- * to be untouched still: otherwise it would look like growth. */
+/* Assigns the sampled heap. If more was allocated at the start than can be resident, the excess
+ * was untouched and is assumed to be untouched still, because otherwise it would look like
+ * growth. */
 static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
@@ -183,8 +188,8 @@ static void take_counted(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-/* Resident pages of malloc's heaps that hold no live memory, whatever the allocator counts. NAN:
- * unknown, or live memory is elsewhere because another allocator is in use. */
+/* Returns the resident pages of malloc's heaps that hold no live memory, whatever the allocator
+ * counts, or NAN if unknown or if live memory is elsewhere because another allocator is in use. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
     double pages = facts_heap_pages(f, m->t_s);
@@ -200,7 +205,7 @@ static double kept_pages(const struct facts *f, const struct moment *m, bool is_
     return positive(pages - inside);
 }
 
-/* Memory retained by the allocator: by page counts if there is one at both moments, else by the
+/* Assigns memory retained by the allocator: by page counts if both moments have one, else by the
  * allocator's count. */
 static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
                           struct moment *now)
@@ -220,8 +225,8 @@ static void take_retained(const struct facts *f, struct ledger *l, struct moment
     }
 }
 
-/* Empty memory in Python's arenas. It is sampled, so it may be off by a page; used only if counted
- * at both moments. */
+/* Assigns empty memory in Python's arenas. It is sampled and may be off by a page, so it is used
+ * only if counted at both moments. */
 static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
 {
     if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN too */
@@ -230,8 +235,8 @@ static void take_arenas(const struct facts *f, struct moment *start, struct mome
     take(now, LEDGER_ARENAS, f->heap.now_spare);
 }
 
-/* Live bytes of row I allocated before the start in large blocks, whose pages become resident only
- * when first written to. */
+/* Returns the live bytes of row I that were allocated before the start in large blocks, whose
+ * pages become resident only when first written to. */
 static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 {
     const struct growth_row *row = &f->heap.growth.rows[i];
@@ -240,8 +245,8 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
     return is_large && !ledger_is_shared_row(l, i) ? held : 0;
 }
 
-/* Memory that was allocated but not resident at the start has been written to since. How much else
- * was untouched is unknown, but it cannot exceed the large blocks. */
+/* Assigns memory that was allocated but not resident at the start and has been written to since.
+ * How much else was untouched is unknown, but it cannot exceed the large blocks. */
 static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
                          struct moment *now)
 {
@@ -253,7 +258,7 @@ static void take_touched(const struct facts *f, const struct ledger *l, const st
         take(now, LEDGER_TOUCHED, fmin(risen, large));
 }
 
-/* Names the largest of these blocks. */
+/* Names the call site with the largest blocks written to since the start. */
 static void name_touched(const struct facts *f, const struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
@@ -265,8 +270,9 @@ static void name_touched(const struct facts *f, const struct ledger *l, struct l
     }
 }
 
-/* The first byte written to a huge page makes the whole page resident, most of it never allocated.
- * Unnamed memory up to the size of the huge pages may be in them; its growth is at most theirs. */
+/* Assigns memory in huge pages. The first byte written to a huge page makes the whole page
+ * resident, most of it never allocated. Unattributed memory up to the size of the huge pages may
+ * be in them; its growth is at most theirs. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
     double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
@@ -308,8 +314,8 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
                is_worker ? 0 : now->left, now->left);
 }
 
-/* The lower bound of an entry: 0 if it was not measured directly. Retained memory that exceeds RSS
- * is not resident. */
+/* Returns the lower bound of an entry, which is 0 if it was not measured directly. Retained
+ * memory that exceeds RSS is not resident. */
 static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
     if (kind == LEDGER_RETAINED)
@@ -330,7 +336,8 @@ static int by_growth(const void *a, const void *b)
     return (x->now_bytes < y->now_bytes) - (x->now_bytes > y->now_bytes);
 }
 
-/* Entries that shrank offset those that grew, so only the unexplained part is unnamed. */
+/* Returns the attributed fraction of the growth. Entries that shrank offset those that grew, so
+ * only the unexplained part is unattributed. */
 static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;

@@ -1,10 +1,10 @@
-/* Where the resident memory of the growing process is, now and at the start. Entries are resident
- * bytes, with bounds if they are estimates, and add up to RSS. */
+/* Divides the resident memory of the growing process, now and at the start, into entries.
+ * Entries are resident bytes, with bounds if they are estimates, and add up to RSS. */
 #pragma once
 
 #include "diagnose/facts.h"
 
-/* X(symbol, word, sentence) */
+/* X(symbol, word, sentence) for each kind of entry. */
 #define LEDGER_ENTRIES(X)                                                                          \
     X(HEAP_SITE, "heap", "live, allocated at this call site")                                      \
     X(HEAP_OTHER, "heap, other sites", "live, allocated elsewhere")                                \
@@ -31,38 +31,44 @@ const char *ledger_text(enum ledger_kind kind);
 enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
 struct ledger_entry {
     enum ledger_kind kind;
-    const struct growth_row *site; /* for HEAP_SITE; for PINNED and SHARED if known */
-    double start_bytes, now_bytes, low_bytes, high_bytes; /* low and high are bounds of now */
+    const struct growth_row *site; /* call site of HEAP_SITE, and of PINNED and SHARED if known */
+    /* low_bytes and high_bytes are bounds of now_bytes. */
+    double start_bytes, now_bytes, low_bytes, high_bytes;
     double growth_bytes;
 };
 
 struct ledger {
     bool is_known;
-    double start_s, now_s; /* the two moments */
+    double start_s, now_s; /* the two compared moments, in seconds */
     double rss_start_bytes, rss_now_bytes;
-    struct ledger_entry entries[LEDGER_MAX]; /* most growth first; UNEXPLAINED last */
+    /* The entry with the most growth first, UNEXPLAINED last. */
+    struct ledger_entry entries[LEDGER_MAX];
     size_t count;
-    double named_growth_share; /* part of the growth of RSS that is named, 0 to 1; NAN if RSS did
-                                  not grow */
-    bool knows_retained; /* RETAINED was measured: by heap pages, or by the allocator's own count */
-    bool is_by_pages;    /* RETAINED was measured by heap pages */
+    /* Attributed fraction of the growth of RSS, 0 to 1; NAN if RSS did not grow. */
+    double named_growth_share;
+    /* True if RETAINED was measured by heap pages or by the allocator's own count. */
+    bool knows_retained;
+    bool is_by_pages; /* true if RETAINED was measured by heap pages */
     struct ledger_scale {
         double start, growth, now;
-    } scale;                     /* resident bytes per sampled byte; private to ledger*.c */
-    double untouched_bytes;      /* bytes allocated but not resident at the start, lower bound */
-    bool is_shared[GROWTH_ROWS]; /* the row maps shared memory, which is not part of the heap */
+    } scale; /* resident bytes per sampled byte; private to ledger*.c */
+    /* Lower bound of the bytes allocated but not resident at the start. */
+    double untouched_bytes;
+    /* True for a row that maps shared memory, which is not part of the heap. */
+    bool is_shared[GROWTH_ROWS];
 };
 
-/* Compares the last moment with the first after training began. Entries never exceed RSS. */
+/* Compares the last moment with the first one after training began. The entries never add up to
+ * more than RSS. */
 void ledger_make(const struct facts *f, struct ledger *ret);
-/* The growth of entries of KIND; 0 if there are none. */
+/* Returns the growth of all entries of KIND, or 0 if there are none. */
 double ledger_growth(const struct ledger *l, enum ledger_kind kind);
-/* Growth of the live heap, by the best available count. */
+/* Returns the growth of the live heap, by the best available count. */
 double ledger_live_growth(const struct ledger *l);
-/* Growth of row I of the heap profile. */
+/* Returns the growth of row I of the heap profile. */
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
-/* The call site of pinned, shared or first-written memory; NULL: unknown. */
+/* Returns the call site of pinned, shared or first-written memory, or NULL if unknown. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
-/* Growth of memory retained by allocators: empty Python arenas, plus malloc's retained memory if it
- * was measured, else all unexplained memory. */
+/* Returns the growth of memory retained by allocators: empty Python arenas, plus malloc's
+ * retained memory if it was measured, else all unexplained memory. */
 double ledger_beside_growth(const struct ledger *l);

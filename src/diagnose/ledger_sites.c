@@ -1,4 +1,5 @@
-/* The ledger's entries for call sites: their sampled bytes, scaled to what is resident. */
+/* Computes the ledger's entries for call sites: their sampled bytes, scaled to the resident
+ * part. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +26,8 @@ double ledger_shared_rows(const struct facts *f, const struct ledger *l, bool is
     return sum;
 }
 
-/* Live bytes of row I at each moment, scaled so that all rows add up to the heap. */
+/* Returns the live bytes of row I at one of the moments, scaled so that all rows add up to the
+ * heap. */
 static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
 {
     return s->start * f->heap.start_bytes[i];
@@ -37,8 +39,8 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
     return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
 }
 
-/* The sampling error at the start persists. Growth is scaled to fit the heap, at most twofold, and
- * a remaining excess is taken from all rows. */
+/* Scales the rows. The sampling error at the start persists: growth is scaled to fit the heap,
+ * at most twofold, and a remaining excess is subtracted from all rows. */
 static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
                                       double has)
 {
