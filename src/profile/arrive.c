@@ -1,4 +1,5 @@
-/* The listening socket, and one short exchange per connection. */
+/* The socket on which profiled processes connect and send their heap table; one short exchange
+ * per connection. */
 #include "profile/arrive.h"
 
 #include <errno.h>
@@ -18,9 +19,11 @@
 
 enum {
     BACKLOG = 256,
-    WAITING_MAX = 64, /* connections that have not sent their table yet */
-    ACCEPT_MAX = 64,  /* per iteration of the loop: a flood must not starve the sampling */
-    /* Extra descriptors that a sender may attach; the kernel closes those that do not fit. */
+    WAITING_MAX = 64, /* most connections that have not sent their table yet */
+    /* Most connections accepted per iteration of the loop, so that a flood does not starve the
+     * sampling. */
+    ACCEPT_MAX = 64,
+    /* Extra descriptors that a sender may attach; the kernel closes any beyond these. */
     SURPLUS_FDS = 4,
 };
 #define SILENCE_NS (5 * NS_PER_S)
@@ -79,7 +82,8 @@ static int take_fd(struct msghdr *msg)
     return kept;
 }
 
-/* Returns 1 and a descriptor, 0 if nothing has arrived yet, or -EBADMSG: not a table. */
+/* Returns 1 and a descriptor, 0 if nothing has arrived yet, or -EBADMSG if the message is not a
+ * table. */
 static int receive_table(int socket_fd, int *ret_fd)
 {
     union {
@@ -162,7 +166,7 @@ static int welcome(struct arrive *a, int fd, int32_t pid)
         a->refused++;
     }
     a->waiting[a->count++] = v;
-    on_visitor(v, fd, EPOLLIN); /* most have sent their table already */
+    on_visitor(v, fd, EPOLLIN); /* most processes have sent their table by now */
     return 0;
 }
 
@@ -176,7 +180,9 @@ static void on_listener(void *user, int listener, uint32_t events)
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
                 loop_change_fd(a->source,
-                               0); /* until the next tick: the loop would spin otherwise */
+                               /* Stop listening until the next tick, as the loop would spin
+                                * otherwise. */
+                               0);
             return;
         }
         if (!is_permitted(a, fd, &pid) || welcome(a, fd, pid) < 0) {
@@ -198,7 +204,7 @@ static int listen_at(struct arrive *a, const char *path)
     memcpy(a->address.sun_path, path, len + 1);
     if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
         int r = -errno;
-        a->address.sun_path[0] = '\0'; /* someone else's socket: do not remove it */
+        a->address.sun_path[0] = '\0'; /* the socket belongs to someone else: do not remove it */
         return r;
     }
     if (chmod(path, 0600) < 0 || listen(a->fd, BACKLOG) < 0)

@@ -1,5 +1,5 @@
-/* The socket that receives tables. The kernel identifies the sender, who must be our user (or root,
- * or we are root). Private to collect.c. */
+/* The socket that receives heap tables from profiled processes. The kernel identifies the
+ * sender, which must run as our user or as root, unless we are root. Private to collect.c. */
 #pragma once
 
 #include <stdint.h>
@@ -8,14 +8,15 @@ struct arrive;
 struct err;
 struct loop;
 
-/* PID sent the descriptor FD, which is closed after this returns. */
+/* Called when PID has sent the descriptor FD, which is closed after this returns. */
 typedef void arrive_fn(void *user, int32_t pid, int fd);
 
 /* Creates the socket at PATH, accessible only to its owner. */
 int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, struct arrive **ret,
                struct err *err);
-void arrive_free(struct arrive *a); /* NULL is fine; removes the socket */
+void arrive_free(struct arrive *a); /* removes the socket; A may be NULL */
 /* Closes connections that have sent nothing for a while. */
 void arrive_tick(struct arrive *a, uint64_t now_ns);
-/* Connections without a valid table: other users, invalid data, time-outs, too many at once. */
+/* Returns the number of connections without a valid table: other users, invalid data, time-outs,
+ * too many at once. */
 uint64_t arrive_refused(const struct arrive *a);

@@ -1,4 +1,4 @@
-/* Decides when each process is read, and which processes get a file. */
+/* Decides when each process's heap is read, and which processes get a file. */
 #include "profile/collect.h"
 
 #include <errno.h>
@@ -31,10 +31,10 @@ enum {
 #define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 #define FIGURES_NS NS_PER_S
-/* Reading the figures takes at most this part of the time: 1/200. */
+/* Reading the figures takes at most 1/200 of the time. */
 enum { FIGURES_SHARE = 200 };
 
-/* Progress of a process or of the job, from marks. */
+/* Progress of a process or of the job, derived from marks. */
 struct pace {
     bool has_step, has_epoch;
     int64_t step;
@@ -45,13 +45,14 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    int pidfd; /* negative: none; the caller of collect_gone then reports the exit */
+    int pidfd; /* negative if there is none; the caller of collect_gone then reports the exit */
     struct loop_source *source;
-    struct store_writer *writer; /* NULL: no file, or already closed */
-    char name[48];               /* name of the file; "": none */
+    struct store_writer *writer; /* NULL if there is no file or it is already closed */
+    char name[48];               /* name of the history file, or "" */
     uint64_t file_bytes;
-    uint64_t first_ns, reading_ns; /* when it connected, and when it was last read (0: not yet) */
-    struct pace pace;              /* from its own marks */
+    /* Time at which the process connected, and time of its last reading (0 before the first). */
+    uint64_t first_ns, reading_ns;
+    struct pace pace; /* progress according to the process's own marks */
     bool is_wanted;
     enum store_why why;
     double live_bytes;
@@ -61,7 +62,8 @@ struct process {
     struct profile_gpu gpus[HEAP_GPUS];
     uint64_t gpus_used, gpu_failures;
     bool has_gpu_numbers;
-    uint8_t gpu_number[HEAP_GPUS]; /* the driver's number, by the number that the process uses */
+    /* The driver's number of each GPU, indexed by the number that the process uses. */
+    uint8_t gpu_number[HEAP_GPUS];
 };
 
 enum trouble_kind { TROUBLE_DISK, TROUBLE_TABLE, TROUBLE_MANY, TROUBLE_KINDS };
@@ -77,8 +79,9 @@ struct collect {
     int dirfd;
     struct process *living[COLLECT_TABLES];
     size_t count, turn;
-    struct process *gone[COLLECT_FILES]; /* exited processes with files */
-    size_t gone_count, files; /* files: of living and exited processes, at most COLLECT_FILES */
+    struct process *gone[COLLECT_FILES]; /* exited processes that have a file */
+    /* Number of files of living and exited processes, at most COLLECT_FILES. */
+    size_t gone_count, files;
     struct pace pace;
     uint64_t not_followed, without_file;
     struct trouble troubles[TROUBLE_KINDS];
@@ -152,7 +155,8 @@ static bool make_room_for_file(struct collect *c)
     return true;
 }
 
-/* The job's first process has a table from its start on, which may be empty. */
+/* Returns true if the process has samples. The job's first process has a table from its start
+ * on, which may be empty. */
 static bool has_samples(const struct process *p)
 {
     struct profile_cost cost;
@@ -202,7 +206,8 @@ static double look_total(const struct look *look)
     return bytes;
 }
 
-/* A process that has exited has no pagemap, so its last measurement is kept. */
+/* Measures large blocks. A process that has exited has no pagemap, so its last measurement is
+ * kept. */
 static void measure_large(struct process *p)
 {
     char path[32];
@@ -240,8 +245,8 @@ static void report_figures(struct process *p, uint64_t now_ns)
     p->figures_cost_ns = clock_mono_ns() - begin;
 }
 
-/* CUDA_VISIBLE_DEVICES="2,3" makes GPU 2 the process's GPU 0. A name instead of a number is not
- * followed: then the numbers are the process's own. */
+/* Reads the GPU numbers of a process. CUDA_VISIBLE_DEVICES="2,3" makes GPU 2 the process's GPU
+ * 0. If it contains a name instead of a number, the process's own numbers are used. */
 static void read_gpu_numbers(struct process *p)
 {
     char path[32], environment[64 << 10];
@@ -344,7 +349,8 @@ static void want(struct process *p, enum store_why why)
     p->is_wanted = true;
 }
 
-/* Starts after the process that was read last, so that every process gets its turn. */
+/* Takes due readings. Starts after the process that was read last, so that every process gets
+ * its turn. */
 static void take_wanted(struct collect *c, uint64_t now_ns)
 {
     uint64_t begin = clock_mono_ns();
@@ -424,7 +430,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
         struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
         if (!is_sender && pace_of(p) != &c->pace)
             continue;
-        bool is_begun = is_sender && e.is_first; /* growth is measured from the first step */
+        bool is_begun = is_sender && e.is_first; /* growth is measured from the first step on */
         if (is_begun || (e.is_epoch && p->reading_ns > 0))
             want(p, STORE_EPOCH);
         else if (e.is_step && due_for(p, mark->t_ns) > 0)
@@ -433,7 +439,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
     take_wanted(c, mark->t_ns);
 }
 
-/* ---- arrival and exit ---- */
+/* ---- connecting and exiting ---- */
 
 static struct process *find_living(const struct collect *c, int32_t pid, size_t *ret_at)
 {
@@ -445,7 +451,8 @@ static struct process *find_living(const struct collect *c, int32_t pid, size_t 
     return NULL;
 }
 
-/* The table is complete, however the process exited. The file is closed once it is on disk. */
+/* Takes the last reading of a process that has exited. Its table is complete, however the
+ * process exited. The file is closed once it is on disk. */
 static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
 {
     struct process *p = c->living[at];
@@ -505,7 +512,7 @@ static void collect_add(struct collect *c, int32_t pid, struct look *look, uint6
     c->living[c->count++] = p;
     if (is_gone)
         finish_process(c, c->count - 1, now_ns);
-    else if (p->pidfd >= 0) /* if that fails, collect_gone reports the exit */
+    else if (p->pidfd >= 0) /* if there is no pidfd, collect_gone reports the exit */
         loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
 }
 
@@ -528,7 +535,7 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- requests ---- */
 
-/* Processes without a file are only read if none has a file. */
+/* Refreshes the requested processes. Processes without a file are only read if none has a file. */
 static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
                            uint64_t deadline)
 {

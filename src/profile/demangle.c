@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* From libsupc++. Unlike __cxa_demangle it allocates nothing, so it can be interrupted: a name of a
- * hundred bytes can expand to gigabytes. */
+/* A function of libsupc++. Unlike __cxa_demangle it allocates nothing and can be interrupted,
+ * which matters because a name of a hundred bytes can expand to gigabytes. */
 int __gcclibcxx_demangle_callback(const char *mangled,
                                   void (*callback)(const char *text, size_t len, void *arg),
                                   void *arg);
@@ -29,7 +29,7 @@ static void take_part(const char *text, size_t len, void *arg)
         longjmp(part->enough, 1);
 }
 
-/* Cuts the text without splitting a character. */
+/* Truncates the text without splitting a UTF-8 character. */
 static void cut(struct buf *out, size_t start)
 {
     while (out->len > start && ((unsigned char)out->data[out->len - 1] & 0x80U))
@@ -56,7 +56,7 @@ void demangle(struct buf *out, const char *name)
         cut(out, start);
 }
 
-/* Returns the position after the bracket that closes the one at S, or the end. */
+/* Returns the position after the bracket that closes the one at S, or the end of the string. */
 static const char *skip_brackets(const char *s)
 {
     unsigned depth = 0;
@@ -70,7 +70,8 @@ static const char *skip_brackets(const char *s)
     return s;
 }
 
-/* The brackets in "operator<", "operator()" and "operator new[]" are part of the name. */
+/* Skips an operator's name: the brackets in "operator<", "operator()" and "operator new[]" are
+ * part of it. */
 static const char *skip_operator(const char *s)
 {
     s += strlen("operator");

@@ -22,7 +22,7 @@ int export_no_memory(struct err *err)
     return err_set(err, -ENOMEM, "not enough memory to export the profile");
 }
 
-/* Returns at least 0, also for NAN. */
+/* Rounds V to a whole number; negative values and NAN become 0. */
 static uint64_t whole(double v)
 {
     return (uint64_t)number_to_i64(fmax(v, 0));
@@ -74,7 +74,7 @@ size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[EXPORT_
 
 /* ---- collapsed stacks ---- */
 
-/* Names must not contain the format's separator. */
+/* Appends a name without the format's separator. */
 static void add_name(struct buf *out, const char *s)
 {
     size_t start = out->len;
@@ -142,7 +142,7 @@ int profile_export_collapsed(const struct profile *p, struct names *names, FILE 
 /* ---- speedscope: each frame once, each stack as a list of frame numbers ---- */
 
 struct speedscope {
-    struct numbers known; /* maps the address of a name to the frame's number */
+    struct numbers known; /* maps the address of a name to the number of its frame */
     json_t *frames, *samples, *weights;
     uint64_t total;
 };

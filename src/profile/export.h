@@ -1,5 +1,5 @@
-/* Exports a profile for other tools. Write errors remain in ferror(OUT) for the caller; other
- * results are 0, -ENOMEM, or -ENODATA if there is no reading. */
+/* Exports a profile for other tools. Write errors are left in ferror(OUT) for the caller; the
+ * functions return 0, -ENOMEM, or -ENODATA if there is no reading. */
 #pragma once
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 struct err;
 
-/* Writes gzipped protobuf: alloc_objects, alloc_space, inuse_objects, inuse_space (the default). */
+/* Writes gzipped protobuf for pprof with alloc_objects, alloc_space, inuse_objects and
+ * inuse_space (the default). */
 int profile_export_pprof(const struct profile *p, struct names *names, FILE *out, struct err *err);
 /* Writes live bytes as "outer;inner BYTES" lines. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,

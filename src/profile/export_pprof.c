@@ -33,7 +33,7 @@ enum {
     MAPPING_LIMIT = 3,
     MAPPING_FILE = 5,
     MAPPING_BUILD_ID = 6,
-    /* The first of four flags: functions, file names, lines, inlined frames. */
+    /* The first of four flags, for functions, file names, lines and inlined frames. */
     MAPPING_HAS_FIRST = 7,
     MAPPING_HAS_LAST = 10,
     LOCATION_ID = 1,
@@ -52,7 +52,7 @@ struct pprof {
     const struct profile *profile;
     struct names *names;
     struct buf out;
-    struct texts strings; /* string 0 must be "" */
+    struct texts strings; /* string 0 must be "", as pprof requires */
     struct numbers locations, functions;
     struct buf message, inner, clean; /* reused */
 };
@@ -93,7 +93,7 @@ static void add_type(struct pprof *pp, unsigned field, const char *type, const c
     add_bytes(&pp->out, field, pp->inner.data, pp->inner.len);
 }
 
-/* Returns the id (number + 1) of KEY in MAP; *ret_new: it was added now. */
+/* Returns the id (number + 1) of KEY in MAP, and in *ret_new whether it was added now. */
 static uint64_t id_of(struct pprof *pp, struct numbers *map, uint64_t key, bool *ret_new)
 {
     uint32_t number;
@@ -168,7 +168,7 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     struct buf ids = {0}, m = {0};
     size_t n = export_stack(pp->profile, site, nodes);
     if (n == 0 && pp->profile->n_nodes > 0)
-        nodes[n++] = 0; /* the root, which names samples without a stack */
+        nodes[n++] = 0; /* the root, which stands for samples without a stack */
     while (n-- > 0)     /* innermost first */
         buf_add_varint(&ids, location_id(pp, nodes[n]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
@@ -184,7 +184,7 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
     buf_fini(&m);
 }
 
-/* Returns one past the highest address that a stack has in MODULE (counted from 1). */
+/* Returns the highest address plus 1 that any stack has in MODULE (counted from 1). */
 static uint64_t module_end(const struct profile *p, uint64_t module)
 {
     uint64_t end = 1;

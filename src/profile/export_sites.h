@@ -1,17 +1,19 @@
-/* Shared by the exports: the final values of each site, and its stack. Private to profile/. */
+/* The final values of each call site and its stack, shared by the exports. Private to profile/. */
 #pragma once
 
 #include "profile/export.h"
 
 struct export_site {
-    uint64_t live_bytes, live_objects;           /* at the last reading */
-    uint64_t allocated_bytes, allocated_objects; /* at the last reading that includes the site */
+    uint64_t live_bytes, live_objects; /* values at the last reading */
+    /* Values at the last reading that includes the call site. */
+    uint64_t allocated_bytes, allocated_objects;
 };
 
-/* Returns one entry per site of P; the caller frees them. -ENODATA: no reading, or -ENOMEM. */
+/* Returns one entry per call site of P, which the caller frees; or -ENODATA if there is no
+ * reading, or -ENOMEM. */
 int export_sites(const struct profile *p, struct export_site **ret, struct err *err);
-/* Stores the nodes of SITE's stack, outermost first, and returns their number. Stacks deeper than
- * EXPORT_DEPTH lose their outermost frames. */
+/* Stores the nodes of SITE's stack, outermost first, and returns their number. Stacks deeper
+ * than EXPORT_DEPTH lose their outermost frames. */
 enum { EXPORT_DEPTH = 1024 };
 size_t export_stack(const struct profile *p, uint32_t site, uint32_t ret[EXPORT_DEPTH]);
 int export_no_memory(struct err *err);

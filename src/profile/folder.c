@@ -73,13 +73,14 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
     return 0;
 }
 
-/* NULL: the process used no GPU. */
+/* Returns the host or the GPU part of a profile, or NULL if the process used no GPU. */
 static struct profile *profile_part(const struct folder_heap *h, enum folder_memory memory)
 {
     return memory == FOLDER_GPU ? h->profile->gpu : h->profile;
 }
 
-/* The history before an exec is over. */
+/* Returns true if P is the better of two histories of a process: the newer one, as the history
+ * before an exec is over. */
 static bool is_better(const struct profile *p, const struct profile *than)
 {
     if (p->pid == than->pid && p->start_ns != than->start_ns)
@@ -117,7 +118,7 @@ void folder_each(const char *path, folder_heap_fn *fn, void *user)
     closedir(dir);
 }
 
-/* Takes over H; keeps the first error, for a folder without any readable history. */
+/* Takes ownership of H. Keeps the first error, for a folder without any readable history. */
 static void keep_heap(void *user, struct folder_heap *h, int error, const struct err *why)
 {
     struct folder_heaps *all = user;

@@ -1,4 +1,4 @@
-/* Live bytes and growth by call site, estimated from samples: only growth beyond chance counts. */
+/* Live bytes and growth by call site, estimated from samples. Only growth beyond chance counts. */
 #include "profile/growth.h"
 
 #include <errno.h>
@@ -11,12 +11,14 @@
 #include "profile/tally.h"
 
 static const double z95 = 1.96;
-/* A change of less than a tenth of a site's live bytes is usually within the sampling error. */
+/* A change of less than a tenth of a call site's live bytes is usually within the sampling
+ * error. */
 static const double material_fraction = 0.1;
-/* A row that grew in the last sixth of the time by at least this fraction of an even rate still
- * grows. */
+/* A row still grows if it grew in the last sixth of the time by at least this fraction of an
+ * even rate. */
 static const double GOES_ON = 0.3;
-static const double FOLLOWS_CONFIDENCE = 0.65; /* of a row that follows the job's verdict */
+/* Confidence of a row that takes over the job's verdict. */
+static const double FOLLOWS_CONFIDENCE = 0.65;
 
 /* ---- the verdicts ---- */
 
@@ -42,7 +44,7 @@ static int begin_series(struct tally *row)
     return row->series ? verdict_init(row->series, &options) : -ENOMEM;
 }
 
-/* Selects the relevant rows and starts a series for each. */
+/* Selects the relevant rows and starts a memory series for each. */
 static int choose_rows(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
@@ -78,7 +80,8 @@ static uint64_t row_bytes(double bytes)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* A reading is taken right after the mark it belongs to, so marks are fed first. */
+/* Passes readings and marks to the series. A reading is taken right after the mark it belongs
+ * to, so marks come first. */
 static void feed(struct tallies *t, struct names *names, struct tally **rows, size_t n)
 {
     const struct profile *p = t->p;
@@ -93,7 +96,7 @@ static void feed(struct tallies *t, struct names *names, struct tally **rows, si
     feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
 }
 
-/* Rows that others were merged into are judged again. */
+/* Merges small rows, and judges rows again that others were merged into. */
 static int merge_and_judge(struct tallies *t, struct names *names, struct tally **rows, size_t *n)
 {
     size_t merged = merge_small(t, names, rows, n);
@@ -136,7 +139,7 @@ static void put_ages(const struct aged *list, size_t n, double half_s, struct gr
     }
 }
 
-/* ROW_OF maps a tally to its row in the result, or TALLY_NONE. */
+/* Computes the ages of live memory. ROW_OF maps a tally to its row in the result, or TALLY_NONE. */
 static int ages(const struct tallies *t, const int32_t *row_of, struct growth *g)
 {
     const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
@@ -175,8 +178,8 @@ static double sure_growth(const struct growth_row *row)
     return sure > 0 ? sure : 0;
 }
 
-/* Returns 0: leaks, 1: may leak, 2: does not leak. A leak that is small compared to the largest
- * growth is not ranked first. */
+/* Returns 0 for a row that leaks, 1 for one that may leak, 2 for one that does not. A leak that
+ * is small compared to the largest growth is not ranked first. */
 static int rank(const struct growth_row *row, double largest_growth)
 {
     double sure = sure_growth(row);
@@ -204,8 +207,8 @@ static int by_row_growth(const void *a, const void *b)
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
 }
 
-/* A row has few readings of its own, so it follows the job's verdict: growth that has not ended is
- * part of the job's leak, and no row leaks if the job does not. */
+/* Adjusts a row's verdict to the job's, as a row has few readings of its own: growth that has
+ * not ended is part of the job's leak, and no row leaks if the job does not. */
 static void follow_job(struct growth_row *row, const struct verdict_series *series,
                        enum verdict_leak job_leak)
 {
@@ -274,7 +277,7 @@ static void put_places(const struct tallies *t, struct names *names, const int32
     }
 }
 
-/* Called after the rows were sorted. Overwrites ROW_OF. */
+/* Maps each call site to its row. Called after the rows were sorted; overwrites ROW_OF. */
 static int map_sites(const struct tallies *t, int32_t *row_of, struct growth *ret)
 {
     ret->row_of_site = calloc(t->p->n_sites + 1, sizeof *ret->row_of_site);

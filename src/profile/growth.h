@@ -1,4 +1,4 @@
-/* Live bytes and growth by call site, with a verdict on each. */
+/* Computes live bytes and growth by call site, with a verdict on each. */
 #pragma once
 
 #include "profile/names.h"
@@ -21,31 +21,31 @@ struct growth_mark {
 };
 
 struct growth_options {
-    /* LOCATION: file and line of names_of_site; PROGRAM: the innermost function in the user's own
-     * files */
+    /* LOCATION groups by the file and line of names_of_site, PROGRAM by the innermost function
+     * in the user's own files */
     enum growth_by by;
-    /* With LOCATION: a line of a library becomes one row per user function that called it, as one
-     * caller may keep what another frees. In addition, growing lines that are small compared to the
-     * total growth are merged into one row if the same user function called them: a figure that is
-     * never closed is one leak, even if a hundred lines of a library allocated it. Rows are not
-     * merged with since, diff or survivors. */
+    /* If grouped by LOCATION: splits a line of a library into one row per user function that
+     * called it, as one caller may keep what another frees. In addition, growing lines that are
+     * small compared to the total growth are merged into one row if the same user function
+     * called them: a figure that is never closed is one leak, even if a hundred lines of a
+     * library allocated it. Rows are not merged together with since, diff or survivors. */
     bool minds_program;
-    bool has_since; /* only memory allocated after this step */
+    bool has_since; /* count only memory allocated after since_step */
     int64_t since_step;
-    bool has_diff;      /* the change between two steps */
-    bool has_survivors; /* allocated before from_step and live at to_step */
+    bool has_diff;      /* compute the change from from_step to to_step */
+    bool has_survivors; /* count only memory allocated before from_step and live at to_step */
     int64_t from_step, to_step;
-    /* The verdict on the job, from all evidence, which the rows must not contradict. Unknown: rows
-     * are judged by themselves. */
+    /* The verdict on the job, from all evidence, which the rows must not contradict. If it is
+     * unknown, rows are judged by themselves. */
     enum verdict_leak job_leak;
-    uint64_t until_ns;               /* use only data up to this time; 0: all */
-    const struct growth_mark *marks; /* in time order; borrowed */
+    uint64_t until_ns;               /* data after this time is ignored; 0 for no limit */
+    const struct growth_mark *marks; /* marks in time order; borrowed */
     size_t n_marks;
 };
 
 enum { GROWTH_PROGRAM_MAX = 4, GROWTH_PLACES_MAX = 3 };
 
-/* One of the lines merged into a row. */
+/* One of the source lines merged into a row. */
 struct growth_place {
     const struct name *name;
     double growth_bytes, live_bytes;
@@ -54,44 +54,46 @@ struct growth_place {
 /* A row: one call site, or all call sites with the same key. */
 struct growth_row {
     const struct name *name;   /* to display */
-    const struct name *native; /* innermost C function below it; NULL: none */
-    /* names_program_of_site: the user's function and its callers */
+    const struct name *native; /* innermost C function called below NAME, or NULL */
+    /* the user's function and its callers, from names_program_of_site */
     const struct name *program[GROWTH_PROGRAM_MAX];
     size_t n_program;
-    uint32_t site; /* the site that grew most, or has the most live bytes if none grew; its stack is
-                      shown */
-    int gpu;       /* -1: host memory */
+    /* The call site that grew most, or has the most live bytes if none grew; its stack is shown. */
+    uint32_t site;
+    int gpu; /* -1: host memory */
     size_t sites;
-    size_t n_places; /* number of merged lines, and those that grew most; 0: not merged */
+    /* Number of merged lines, or 0 if the row is not merged; PLACES holds those that grew most. */
+    size_t n_places;
     struct growth_place places[GROWTH_PLACES_MAX];
     double live_bytes, live_low, live_high; /* 95 % bounds */
     double live_objects;
     double allocated_bytes;
-    double age_s; /* median age of its live bytes */
-    /* The baseline at the end minus the baseline at the start, or at the first step if there are
-     * steps; or the requested difference. */
+    double age_s; /* median age of the row's live bytes */
+    /* The growth: the baseline at the end minus the baseline at the start, or at the first step
+     * if there are steps; or the requested difference. */
     double growth_bytes;
-    double growth_sigma;   /* standard deviation due to sampling */
-    double survivor_bytes; /* allocated in the first half of the run and live at its end */
+    double growth_sigma;   /* standard deviation of growth_bytes due to sampling */
+    double survivor_bytes; /* bytes allocated in the first half of the run and live at its end */
     struct verdict_result verdict;
 };
 
 struct growth {
-    struct growth_row *rows; /* leaks, then possible leaks, then the rest; each by growth */
+    /* Leaks first, then possible leaks, then the rest; each group by growth. */
+    struct growth_row *rows;
     size_t count;
-    int32_t *row_of_site;                   /* by site of the profile; -1: no row */
-    double live_bytes, live_low, live_high; /* of all sites */
+    int32_t *row_of_site;                   /* row of each call site of the profile, or -1 */
+    double live_bytes, live_low, live_high; /* totals of all call sites */
     double allocated_bytes;
     double span_s;
-    /* How long before the last reading this state was; 0: at the last reading. */
+    /* Time in seconds from this state to the last reading; 0 at the last reading. */
     double before_end_s;
     bool has_steps;
     int64_t first_step, last_step;
 };
 
-/* Computes the rows that ever had live bytes, at most GROWTH_ROWS: those with the most growth or
- * live bytes. Returns 0, -ENOMEM, or -ENODATA with an error if there is no reading or the requested
- * steps are unknown. */
+/* Computes the rows that ever had live bytes, at most GROWTH_ROWS, preferring those with the
+ * most growth or live bytes. Returns 0, -ENOMEM, or -ENODATA with a message if there is no
+ * reading or the requested steps are unknown. */
 enum { GROWTH_ROWS = 512 };
 int growth_of(const struct profile *p, struct names *names, const struct growth_options *options,
               struct growth *ret, struct err *err);

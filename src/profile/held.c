@@ -1,4 +1,4 @@
-/* Turns live memory by call site into series that the verdict's model weighs. */
+/* Turns live memory by call site into trends for the verdict's model. */
 #include "profile/held.h"
 
 #include <math.h>
@@ -9,11 +9,11 @@
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
-/* A site that frees at most this fraction of what it allocates keeps it: its memory does not come
- * and go with every batch, and each sample of it is drawn only once. */
+/* A call site that frees at most this fraction of its allocations keeps them: its memory does
+ * not come and go with every batch, and each sample of it is drawn only once. */
 static const double KEEPS = 0.2;
 enum { READINGS_AT_LEAST = 9, POINTS = FIT_MAX / 2 };
-/* Settled memory is measured per block of readings. */
+/* Settled memory is the minimum over each block of BLOCK readings. */
 enum { BLOCK = 3, BLOCKS_AT_LEAST = 6, BLOCKS_MOST = 24 };
 
 static bool is_kept(const struct profile_held *h)
@@ -21,7 +21,7 @@ static bool is_kept(const struct profile_held *h)
     return h->freed_bytes <= KEEPS * h->allocated_bytes;
 }
 
-/* Returns the first reading after fraction PART of the time up to reading LAST. */
+/* Returns the first reading after the fraction PART of the time up to reading LAST. */
 static const struct profile_reading *reading_after(const struct profile *p, size_t last,
                                                    double part)
 {
@@ -53,7 +53,8 @@ static void measure_grown(const struct profile *p, size_t n, struct model_sites 
     }
 }
 
-/* Sums three times the smallest growth between four readings over the sites that keep memory. */
+/* Returns the sum, over the call sites that keep their allocations, of three times the smallest
+ * growth between four readings. */
 static double steady_growth(const struct profile_reading *const at[4])
 {
     double sum = 0;
@@ -96,7 +97,8 @@ static void trend_of_many(const double *x, const double *y, size_t n, struct tre
     trend_of_points(low_x, low_y, m, 0, ret);
 }
 
-/* Fits trends, by time and by bytes allocated, to the memory of sites that keep it at the end. */
+/* Fits trends, by time and by bytes allocated, to the memory of call sites that keep their
+ * allocations. */
 static bool measure_kept(const struct profile *p, size_t n, struct model_sites *ret)
 {
     const struct profile_reading *end = &p->readings[n - 1];
@@ -114,7 +116,7 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
             kept[i] += keeps[r->held[k].site] ? r->held[k].live_bytes : 0;
             work[i] += r->held[k].allocated_bytes;
         }
-        if (i) /* readings omit sites without live bytes, so their sum may drop */
+        if (i) /* readings omit call sites without live bytes, so the sum may drop */
             work[i] = fmax(work[i], work[i - 1]);
     }
     trend_of_many(x, kept, n, &ret->kept);
@@ -122,8 +124,9 @@ static bool measure_kept(const struct profile *p, size_t n, struct model_sites *
     return true;
 }
 
-/* Sums over all sites the minimum of their live bytes in the readings FROM <= i < TO, so that
- * memory that is freed in between does not count. LEAST and SEEN have room for every site. */
+/* Returns the sum over all call sites of the minimum of their live bytes in the readings FROM <=
+ * i < TO, so that memory that is freed in between does not count. LEAST and SEEN have room for
+ * every call site. */
 static double settled_in(const struct profile *p, size_t from, size_t to, double *least,
                          uint32_t *seen)
 {
@@ -169,7 +172,7 @@ void held_sites(const struct profile *p, size_t n, struct model_sites *ret)
     ret->known = measure_kept(p, n, ret) && measure_settled(p, n, ret);
 }
 
-/* Returns the number of readings up to UNTIL_NS that show P at work. */
+/* Returns the number of readings up to UNTIL_NS before P began to exit. */
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
     size_t n = p->is_ended ? profile_at_work(p) : p->n_readings;

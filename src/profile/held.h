@@ -1,4 +1,5 @@
-/* Growth in the profiler's readings of a run's processes: evidence for the verdict. */
+/* Measures growth in the heap profiler's readings of a run's processes, as evidence for the
+ * verdict. */
 #pragma once
 
 #include "profile/profile.h"
@@ -8,15 +9,15 @@ struct folder_heaps;
 
 struct held {
     int32_t pid;
-    uint64_t start_ns;  /* start of its table */
-    uint64_t worked_ns; /* time of the last reading that shows the process at work */
+    uint64_t start_ns;  /* time at which the process's heap table was created */
+    uint64_t worked_ns; /* time of the last reading before the process began to exit */
     struct model_sites sites;
 };
 
-/* Computes the evidence from the first N readings. */
+/* Computes the model's evidence from the first N readings. */
 void held_sites(const struct profile *p, size_t n, struct model_sites *ret);
-/* Returns one entry per process. Readings taken after UNTIL_NS (CLOCK_MONOTONIC) are ignored. The
- * caller frees the list; NULL: there is none. */
+/* Returns one entry per process, or NULL if there is none. Readings taken after UNTIL_NS
+ * (CLOCK_MONOTONIC) are ignored. The caller frees the list. */
 struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count);
-/* Likewise for the run folder PATH, with one history in memory at a time. */
+/* Does the same as held_list for the run folder PATH, with one history in memory at a time. */
 struct held *held_read(const char *path, uint64_t until_ns, size_t *ret_count);

@@ -1,4 +1,4 @@
-/* Containers of the job that keep growing, as reported by the Python package: they keep the
+/* Containers of the job that keep growing, as reported by the Python package. They keep the
  * allocations of a call site alive. */
 #pragma once
 
@@ -12,20 +12,21 @@ struct mark;
 enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 24 };
 
 struct kept {
-    char name[KEPT_NAME_MAX]; /* "cache of a __main__.Features"; not sanitised, as all text from the
-                                 job */
+    /* Such as "cache of a __main__.Features"; not escaped, like all text from the job. */
+    char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict" */
-    double added;             /* entries added since the previous report … */
-    double bytes;             /* … and an upper bound of their size */
-    bool is_library;          /* belongs to an installed package or the standard library */
+    double added;             /* number of entries added since the previous report */
+    double bytes;             /* upper bound of the size of the added entries */
+    /* True if it belongs to an installed package or the standard library. */
+    bool is_library;
 };
 
-/* The last report of one process. */
+/* The last report of growing containers from one process. */
 struct kept_list {
     int32_t pid;
-    int64_t since_step, step; /* steps of the previous and of this report; -1: unknown */
+    int64_t since_step, step; /* step of the previous report and of this one, or -1 if unknown */
     struct kept at[KEPT_MAX];
-    size_t count; /* 0: nothing grew significantly */
+    size_t count; /* 0 if nothing grew significantly */
 };
 
 struct kept_lists {
@@ -33,14 +34,15 @@ struct kept_lists {
     size_t count;
 };
 
-/* Takes one mark; marks of other kinds and invalid ones are ignored. */
+/* Adds one mark; marks of other kinds and invalid ones are ignored. */
 void kept_take(struct kept_lists *l, const struct mark *mark);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
-/* Writes "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB
- * at most"; not sanitised. */
+/* Writes a sentence such as "cache of a __main__.Features (dict): 76 entries more at step 40
+ * than at step 21, 19.0 MiB at most"; it is not escaped. */
 enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 160 };
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i);
-/* Returns the array that `ebb heap` and `ebb diagnose` show. L may be NULL. */
+/* Returns the containers as the JSON array that `ebb heap` and `ebb diagnose` show. L may be
+ * NULL. */
 json_t *kept_json(const struct kept_list *l);

@@ -1,4 +1,4 @@
-/* Reads a table that another, untrusted process writes. */
+/* Reads a heap table that another, untrusted process writes. */
 #include "profile/look.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-/* The compiler may read a plain field twice; the other process may write in between. */
+/* Reads a field exactly once. The compiler may read a plain field twice, and the other process
+ * may write in between. */
 #define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
 #define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define LOAD_ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
@@ -23,11 +24,12 @@ enum { INTERVAL_UNIT = 64, KIND_MASK = 15 };
 enum { PAGE_BYTES = 4096, OWN_MAPPING_BYTES = 128 << 10 };
 enum { LARGE_MAX = 16, PROBES = 256, PROBE_PAGES = 512 };
 #define LARGE_BYTES (UINT64_C(64) << 20)
-/* Bits of a pagemap entry. */
+/* Bits of an entry in /proc/PID/pagemap. */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
 
-/* Only a memfd on plain pages that cannot shrink is safe to map: no read of it raises SIGBUS. */
+/* Checks that FD is safe to map: only a memfd on plain pages that cannot shrink never raises
+ * SIGBUS when read. */
 static int check_file(int fd, struct err *err)
 {
     struct stat st;
@@ -70,8 +72,8 @@ int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
     int r = check_file(fd, err);
     if (r < 0)
         return r;
-    /* If the table is smaller than expected, only its header is read. The header exists, and seals
-     * are permanent. */
+    /* If the table is smaller than expected, only its header is read. The header exists, and
+     * seals are permanent. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap's table: %s", strerror(errno));
@@ -103,8 +105,8 @@ static uint32_t at_most(uint32_t n, uint32_t max)
     return n < max ? n : max;
 }
 
-/* Each section refers only to sections that were complete before it, so the counts are read from
- * the last to the first. */
+/* The counts are read from the last section to the first, because each section refers only to
+ * sections that were complete before it. */
 void look_counts(const struct look *l, struct look_counts *ret)
 {
     const struct heap_header *h = &l->table->header;
@@ -128,8 +130,8 @@ static bool is_large(uint32_t kind, uint64_t size)
            (kind != HEAP_KIND_SHARED && kind != HEAP_KIND_GPU && size > LARGE_BYTES);
 }
 
-/* Scales a sample to the resident part of its block, without changing the probability of being
- * drawn. */
+/* Scales a sample to the resident part of its block, without changing the probability that the
+ * sample was drawn. */
 static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile_sample *s)
 {
     for (size_t i = 0; i < l->n_large; i++) {
@@ -144,7 +146,7 @@ static void scale_to_resident(const struct look *l, uint64_t ptr, struct profile
     }
 }
 
-/* Returns false if the entry is empty, being written, or invalid. */
+/* Reads one entry. Returns false if it is empty, being written, or invalid. */
 static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t sites,
                        struct profile_sample *ret)
 {
@@ -172,8 +174,8 @@ static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t
     return true;
 }
 
-/* Returns the resident and swapped bytes of a block; for a large block, estimated from PROBES parts
- * of it. */
+/* Returns the resident and swapped bytes of a block. For a large block they are estimated from
+ * PROBES parts of it. */
 static uint64_t resident_bytes(int pagemap_fd, uint64_t ptr, uint64_t size)
 {
     uint64_t entries[PROBE_PAGES], first = ptr / PAGE_BYTES, pages = size / PAGE_BYTES;
@@ -241,7 +243,8 @@ uint64_t look_allocated_bytes(const struct look *l)
     return LOAD(l->table->header.allocated_bytes);
 }
 
-/* Sorts by site, in place and in linear time. NEXT and END have one zeroed element per site. */
+/* Sorts the samples by call site, in place and in linear time. NEXT and END have one zeroed
+ * element per call site. */
 static void order(struct profile_sample *samples, size_t count, uint32_t *next, uint32_t *end,
                   uint32_t sites)
 {
@@ -288,9 +291,9 @@ int look_live_read(const struct look *l, struct look_live *ret)
     return 0;
 }
 
-/* glibc gives large blocks mappings of their own. Such a block starts after a header of 16 bytes,
- * or at offset 64 in torch, which aligns to 64 bytes. A block inside the heap has these offsets
- * only by chance. */
+/* Returns true if glibc gave the block a mapping of its own, as it does for large blocks. Such a
+ * block starts after a header of 16 bytes, or at offset 64 in torch, which aligns to 64 bytes. A
+ * block inside the heap has these offsets only by chance. */
 static bool has_own_mapping(const struct profile_sample *s, uint64_t ptr)
 {
     uint64_t offset = ptr % PAGE_BYTES;
@@ -307,7 +310,7 @@ static uint64_t inside_bytes(const struct look *l, const struct look_counts *cou
             (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
             sum += profile_weight_bytes(s.size, s.interval);
     }
-    return sum < 0x1p62 ? (uint64_t)sum : 0; /* 0 for an implausible sum from a corrupt table */
+    return sum < 0x1p62 ? (uint64_t)sum : 0; /* an implausible sum from a corrupt table becomes 0 */
 }
 
 void look_cost(const struct look *l, struct profile_cost *ret)
@@ -339,7 +342,7 @@ void look_cost(const struct look *l, struct profile_cost *ret)
         ret->drops[i] = LOAD(h->drops[i]);
 }
 
-/* False: empty, or being written. */
+/* Reads a failed request. Returns false if the entry is empty or being written. */
 static bool read_oom(const struct look *l, const struct heap_oom *o, struct profile_oom *ret)
 {
     uint32_t number = LOAD_ACQUIRE(o->number), gpu = LOAD(o->gpu);

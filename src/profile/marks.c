@@ -1,4 +1,4 @@
-/* An observer that collects the marks of a run. */
+/* Observes a run and collects its marks. */
 #include "profile/marks.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_ma
     kept->len = 0;
 }
 
-/* The total at the end of the run repeats earlier marks. */
+/* Adds a cleanup mark to the totals. The total at the end of the run is skipped, because it repeats
+ * earlier marks. */
 static void marks_add_cleanup(struct marks *m, const struct mark *mark)
 {
     if (mark->kind != MARK_OTHER || !mark_is(mark, "KIND", "cleanup") ||
@@ -68,7 +69,7 @@ static void marks_observe_mark(void *user, struct run *run, const struct mark *g
         marks_keep(m, &mark, mapped.kind);
 }
 
-/* A restarted job has new processes and new containers. */
+/* Forgets containers and cleanups when the job restarts, as it has new processes. */
 static void marks_observe_note(void *user, struct run *run, const char *kind, const char *text,
                                size_t len)
 {

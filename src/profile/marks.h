@@ -1,5 +1,5 @@
-/* The marks of a run: those used to judge growth at call sites, growing containers, and cleanups.
- * An observer collects them while the run is read. */
+/* The marks of a run that are used to judge growth at call sites, growing containers, and
+ * cleanups. An observer collects them while the run is read. */
 #pragma once
 
 #include <stddef.h>
@@ -21,14 +21,14 @@ struct marks {
     struct run_observer observer; /* for run_read */
     struct mark *at;              /* marks used by verdicts, without their text */
     size_t count, cap;
-    bool has_failed; /* out of memory */
+    bool has_failed; /* true after an allocation failed */
     struct kept_lists kept;
     struct marks_cleanup cleanup;
 };
 
 void marks_init(struct marks *m);
-void marks_fini(struct marks *m); /* accepts a zeroed one */
+void marks_fini(struct marks *m); /* accepts a zeroed struct */
 /* Returns the marks at or after SINCE_NS (monotonic): those of process PID if it sent steps,
- * otherwise all. The caller frees *RET. 0 or -ENOMEM. */
+ * otherwise all. The caller frees *RET. Returns 0 or -ENOMEM. */
 int marks_of(const struct marks *m, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
              size_t *ret_count, struct err *err);

@@ -1,4 +1,4 @@
-/* Names frames; each frame word is resolved once. */
+/* Resolves frames to names, each frame word only once. */
 #include "profile/names.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include "profile/pylines.h"
 #include "base/texts.h"
 
-/* The program's own files. Valid when zeroed: determined at the first use. */
+/* The program's own files, determined at the first use. A zeroed struct is valid. */
 struct program {
     bool is_known;
-    char *package; /* "…/site-packages/mypkg" if the program is an installed package; else NULL */
+    char *package; /* "…/site-packages/mypkg" if the program is an installed package, else NULL */
 };
 
 /* The frames that one frame word resolves to. */
@@ -29,7 +29,7 @@ struct names {
     const struct profile *profile;
     struct symbols *symbols;
     struct texts texts;
-    struct numbers by_frame; /* maps a frame word to an index of all */
+    struct numbers by_frame; /* maps a frame word to an index in ALL */
     struct named *all;
     size_t count, cap;
     struct program program;
@@ -40,7 +40,7 @@ static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(no mem
 
 /* ---- which files are the program's own ---- */
 
-enum { PACKAGES = 16 }; /* packages in which stacks begin; more are ignored */
+enum { PACKAGES = 16 }; /* number of packages counted as beginnings of stacks; more are ignored */
 
 /* Counts how many stacks begin in each package. */
 struct begun {
@@ -90,7 +90,8 @@ static void count_package(struct begun list[PACKAGES], const char *file)
     list[at].count++;
 }
 
-/* Returns true if no caller of NODE is in a package: the stack begins in the node's package. */
+/* Returns true if no caller of NODE is in a package, so that the stack begins in the node's
+ * package. */
 static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
@@ -315,8 +316,8 @@ static bool is_any(const struct name *name)
     return name;
 }
 
-/* Returns the innermost frame of SITE that WANTED accepts. Native frames are not resolved if only
- * Python frames are wanted, as their symbols may be in large files. */
+/* Returns the innermost frame of SITE that WANTED accepts. Native frames are not resolved if
+ * only Python frames are wanted, as their symbols may be in large files. */
 static const struct name *innermost(struct names *n, uint32_t site, bool python, wanted_fn *wanted)
 {
     const struct profile *p = n->profile;
@@ -349,7 +350,7 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-/* Appends ONE, a caller of the COUNT frames in RET; returns false if RET is full. */
+/* Appends ONE, a caller of the COUNT frames in RET. Returns false if RET is full. */
 static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
     const struct name *inner = *count ? ret[*count - 1] : NULL;

@@ -1,4 +1,4 @@
-/* Names of frames, and the choice of the frame to show first. */
+/* Resolves frames to names, and chooses the frame to show first. */
 #pragma once
 
 #include "profile/profile.h"
@@ -6,42 +6,41 @@
 
 struct names;
 
-/* UNKNOWN: in no module, or missing in the recording. */
+/* A frame is UNKNOWN if it is in no module or missing in the recording. */
 enum name_kind { NAME_PYTHON, NAME_NATIVE, NAME_UNKNOWN };
 
-/* A named frame. Texts are not sanitised (escape them before display) and live as long as the
- * names; equal texts may have different addresses. */
+/* A named frame. Texts are not escaped and live as long as the struct names; equal texts may
+ * have different addresses. */
 struct name {
     enum name_kind kind;
-    const char *function; /* never NULL: "libfoo.so+0x1234" if the name is unknown */
-    const char *file;     /* Python or C source file; NULL: unknown */
-    const char *lib;      /* base name of the module; NULL for Python */
+    const char *function; /* "libfoo.so+0x1234" if the name is unknown; never NULL */
+    const char *file;     /* Python or C source file, or NULL if unknown */
+    const char *lib;      /* base name of the module, or NULL for Python */
     uint32_t line;        /* 0: unknown */
-    bool is_allocator; /* malloc and related functions, operator new, the C++ library, allocators of
-                          the interpreter, c10 and numpy: never the cause */
+    /* True for malloc and related functions, operator new, the C++ library, and allocators of
+     * the interpreter, c10 and numpy, which are never the cause. */
+    bool is_allocator;
     bool is_inlined;
-    bool is_own; /* Python in the user's own files: see names_program_of_site */
+    bool is_own; /* true for Python code in the user's own files: see names_program_of_site */
 };
 
 /* Borrows P. */
 int names_new(const struct profile *p, const struct symbols_options *options, struct names **ret);
 void names_free(struct names *n); /* NULL is fine */
-/* Returns the number of frames of one node, innermost (inlined) first; at least one. */
+/* Returns the number of frames of one node, at least one, the innermost (inlined) first. */
 size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
-/* Returns the frame to show for a site: the innermost Python frame that is not plumbing, else the
- * innermost Python frame, else the innermost native frame that is not an allocator, else the
- * innermost frame. Never NULL.
- *
- * Plumbing is the standard library, framework code between the lines that people write (a module's
- * __call__, the fetching of a data loader), and packages that only compute for their caller (numpy,
- * PIL): names_known.c lists it. Other packages are not plumbing: if a collator of transformers
- * keeps what it allocates, it is the cause, not the user's line that called it.
- * names_program_of_site returns that line. */
+/* Returns the frame to show for a call site: the innermost Python frame that is not plumbing,
+ * else the innermost Python frame, else the innermost native frame that is not an allocator,
+ * else the innermost frame. Never NULL. Plumbing is the standard library, framework code between
+ * the lines that people write (a module's __call__, the fetching of a data loader), and packages
+ * that only compute for their caller (numpy, PIL): names_known.c lists it. Other packages are
+ * not plumbing: if a collator of transformers keeps what it allocates, the collator is the
+ * cause, not the user's line that called it. names_program_of_site returns that line. */
 const struct name *names_of_site(struct names *n, uint32_t site);
 /* Stores the Python frames in the user's own files (not in installed packages), innermost first,
  * and returns their number, at most MAX. A comprehension is replaced by its function, a recursive
  * function appears once, and the script's <module> only if it is innermost. If no file of the job
  * is the user's own, the package that was started (python -m, or a command) counts as such. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
-/* Returns the innermost native frame of the site that is not an allocator, or NULL. */
+/* Returns the innermost native frame of the call site that is not an allocator, or NULL. */
 const struct name *names_native_of_site(struct names *n, uint32_t site);

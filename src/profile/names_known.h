@@ -1,22 +1,25 @@
-/* Frames that are never the cause: allocators, and plumbing between the lines that people write.
- * Private to profile/. */
+/* Recognizes frames that are never the cause: allocators, and plumbing between the lines that
+ * people write. Private to profile/. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* FUNCTION is a demangled name or NULL, LIB the base name of its module or NULL. */
+/* Returns true for an allocator. FUNCTION is a demangled name or NULL, LIB the base name of its
+ * module or NULL. */
 bool known_allocator(const char *function, const char *lib);
-/* True for Python frames of the standard library, of framework internals, or without a file. */
+/* Returns true for Python frames of the standard library, of framework internals, or without a
+ * file. */
 bool known_plumbing(const char *function, const char *file);
-/* True for the standard library and installed packages: not the user's own. */
+/* Returns true for a file of the standard library or an installed package, which is not the
+ * user's own. */
 bool known_library(const char *file);
 /* For a file in an installed package, *ret_len is the length of the path up to the package:
  * "…/site-packages/mypkg" or "…/site-packages/mymodule.py". Returns false for other files. */
 bool known_package(const char *file, size_t *ret_len);
 /* Returns true for the wrapper script that an installer writes to run a package as a command. */
 bool known_wrapper(const char *function, const char *file, uint32_t line);
-/* True if INNER is a comprehension or generator expression in OUTER, its caller in the same file.
- * Before Python 3.11 its name does not include the function. */
+/* Returns true if INNER is a comprehension or generator expression in OUTER, its caller in the
+ * same file. Before Python 3.11 its name does not include the function. */
 bool known_comprehension(const char *inner, const char *outer);

@@ -1,4 +1,4 @@
-/* Weights of samples, and look-ups by time in a profile. */
+/* Computes the weights of samples, and finds readings in a profile by time. */
 #include "profile/profile.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ int profile_site_gpu(const struct profile *p, uint32_t site)
     return site < p->n_sites ? p->nodes[p->site_node[site]].gpu - 1 : -1;
 }
 
-/* Splits N entries of SIZE bytes that begin with their site: those of the host stay in AT, and the
- * others are returned in order, *RET_N of them. NULL: out of memory. */
+/* Splits N entries of SIZE bytes, each of which begins with its call site: those of the host
+ * stay in AT, and the *RET_N others are returned in order. Returns NULL if out of memory. */
 static void *take_gpu_entries(const struct profile *p, void *at, size_t *n, size_t size,
                               size_t *ret_n)
 {
@@ -157,7 +157,8 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
     }
     if (!step_before(p, &before))
         return false;
-    const struct profile_reading *a = &p->readings[before]; /* a reading whose step is below STEP */
+    /* The step of this reading is below STEP. */
+    const struct profile_reading *a = &p->readings[before];
     double part = ((double)step - (double)a->step) / ((double)b->step - (double)a->step);
     *ret_ns = a->t_ns + (uint64_t)(part * (double)(b->t_ns - a->t_ns));
     return true;
@@ -202,8 +203,8 @@ double profile_sure_growth(const struct profile_held *before, const struct profi
 
 static const double alike = 1.001;
 
-/* Returns the first reading of the exiting process, after which live bytes do not grow, or the last
- * reading if none is marked as exiting. */
+/* Returns the first reading of the exiting process, after which live bytes do not grow, or the
+ * last reading if none is marked as exiting. */
 static size_t first_ended(const struct profile *p)
 {
     size_t i = p->n_readings - 1;

@@ -1,6 +1,7 @@
 /* The heap profile of one process: its stacks, the live bytes of each call site at each reading,
- * and the live samples at the kept snapshots. Read from a live table or from heap.PID.ebbheap in a
- * run folder, with the same result. Ranking, rendering and export read this. */
+ * and the live samples at the kept snapshots. It is read from a live table or from
+ * heap.PID.ebbheap in a run folder, with the same result, and used by ranking, rendering and
+ * export. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 
 struct err;
 
-/* A checked range of profile.text. */
+/* A range of profile.text that was checked to be valid. */
 struct profile_text {
     const char *at; /* untrusted bytes, not terminated by NUL */
     size_t len;
@@ -29,13 +30,13 @@ struct profile_code {
     uint32_t first_line;
 };
 
-/* As in the table: a node's parent has a smaller index, the root is node 0, no node is deeper than
- * HEAP_STACK_MAX, and the module or code of its frame exists. */
+/* A frame of a stack, as in the heap table: a node's parent has a smaller index, the root is
+ * node 0, no node is deeper than HEAP_STACK_MAX, and the module or code of its frame exists. */
 struct profile_node {
     uint64_t frame; /* 0: unknown */
     uint32_t parent;
     uint16_t depth;
-    uint16_t gpu; /* the number of the GPU in its outermost frame, + 1; 0: host memory */
+    uint16_t gpu; /* GPU number in the outermost frame plus 1, or 0 for host memory */
 };
 
 /* Estimates for one call site at one reading. */
@@ -43,23 +44,24 @@ struct profile_held {
     uint32_t site; /* first: see profile_split */
     double live_bytes, live_objects;
     double live_variance;   /* variance of live_bytes */
-    double allocated_bytes; /* since the start; only grows */
+    double allocated_bytes; /* bytes allocated since the start; never decreases */
     double freed_bytes;
-    double allocated_objects; /* since the start */
+    double allocated_objects; /* number of objects allocated since the start */
 };
 
-/* A time at which every call site was read; in time order. Sites without live bytes are omitted,
- * except in the last reading, which has every site that ever allocated. */
+/* A time at which every call site was read. Readings are in time order. Call sites without live
+ * bytes are omitted, except in the last reading, which has every call site that ever allocated. */
 struct profile_reading {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     bool has_step;
-    bool is_ended;                   /* the process was exiting, after its work */
-    int64_t step;                    /* steps completed by then */
-    const struct profile_held *held; /* by site, ascending */
+    bool is_ended;                   /* true if the process had finished its work and was exiting */
+    int64_t step;                    /* number of steps completed by then */
+    const struct profile_held *held; /* entries by call site, ascending */
     size_t count;
-    uint64_t arena_bytes;  /* arenas mapped for small Python objects; 0: not counted */
-    uint64_t inside_bytes; /* estimated live bytes of malloc outside dedicated mappings; 0: not
-                              counted */
+    /* Bytes of arenas mapped for small Python objects, or 0 if not counted. */
+    uint64_t arena_bytes;
+    /* Estimated live bytes of malloc outside mappings of single blocks, or 0 if not counted. */
+    uint64_t inside_bytes;
 };
 
 /* A sample that was live at a snapshot. */
@@ -71,7 +73,8 @@ struct profile_sample {
     uint64_t born_ns;
 };
 
-/* All live samples at one time, for ages and survivors. The last snapshot is the newest state. */
+/* All live samples at one time, used for ages and survivors. The last snapshot is the newest
+ * state. */
 struct profile_snapshot {
     uint64_t t_ns;
     bool has_step;
@@ -80,28 +83,30 @@ struct profile_snapshot {
     size_t count;
 };
 
-/* The cost of the profiling library as measured by itself, up to the last reading. */
+/* The cost of the profiling library, measured by itself, up to the last reading. */
 struct profile_cost {
     uint64_t samples, ends, hook_ns, interval, base_interval;
     uint64_t drops[HEAP_DROP_KINDS];
     uint32_t python_version, python_state, python_small;
     uint32_t modules, codes, nodes, sites, live; /* entries used */
     uint32_t text_bytes;
-    uint64_t arena_bytes;  /* mapped for small Python objects, whether live or not */
-    uint64_t inside_bytes; /* as in struct profile_reading */
-    uint64_t gpu_interval; /* of GPU blocks; 0: unknown */
+    uint64_t arena_bytes;  /* bytes mapped for small Python objects, whether live or not */
+    uint64_t inside_bytes; /* the same as in struct profile_reading */
+    uint64_t gpu_interval; /* sampling interval of GPU blocks in bytes, or 0 if unknown */
 };
 
 /* The last report of PyTorch's allocator on one GPU. */
 struct profile_gpu {
-    uint64_t reports; /* blocks allocated and freed so far; 0: the GPU was not used */
+    /* Number of blocks allocated and freed so far, or 0 if the GPU was not used. */
+    uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    uint64_t low_bytes; /* the least allocated in the last quarter to half of a second */
+    uint64_t low_bytes; /* least memory allocated in the last quarter to half of a second */
 };
 
-/* A GPU request that failed, and the call sites with the most live bytes on that GPU then. */
+/* A GPU request that failed, and the call sites with the most live bytes on that GPU at that
+ * time. */
 struct profile_oom {
-    uint32_t number; /* 1 is the first of the process */
+    uint32_t number; /* counts from 1, the first failed request of the process */
     uint32_t gpu, site;
     uint64_t t_ns;
     uint64_t request_bytes, allocated_bytes, reserved_bytes;
@@ -114,15 +119,15 @@ struct profile_oom {
 
 struct profile {
     int32_t pid;
-    uint64_t start_ns; /* when the table was created */
+    uint64_t start_ns; /* time at which the heap table was created */
     bool is_ended;
     struct profile_module *modules;
     size_t n_modules;
     struct profile_code *codes;
     size_t n_codes;
-    struct profile_node *nodes; /* [0] is the root */
+    struct profile_node *nodes; /* [0] is the root of all stacks */
     size_t n_nodes;
-    uint32_t *site_node; /* by site; [0] is 0, the root */
+    uint32_t *site_node; /* node of each call site; [0] is 0, the root */
     size_t n_sites;
     struct profile_reading *readings;
     size_t n_readings;
@@ -130,51 +135,53 @@ struct profile {
     size_t n_snapshots;
     struct profile_cost cost;
     char *text;    /* contains every profile_text */
-    uint32_t refs; /* references in addition to the first */
-    /* The readings and snapshots above are of host memory. Those of GPUs are in this profile, which
-     * shares everything else; NULL: no GPU block was sampled. */
+    uint32_t refs; /* number of references besides the first */
+    /* The readings and snapshots above cover host memory. Those of GPUs are in this profile,
+     * which shares everything else; NULL if no GPU block was sampled. */
     struct profile *gpu;
-    struct profile *whole; /* of a GPU part: the profile that it belongs to */
+    struct profile *whole; /* for a GPU part, the profile that it belongs to */
     struct profile_gpu gpus[HEAP_GPUS];
-    struct profile_oom ooms[HEAP_OOMS]; /* by number, ascending */
+    struct profile_oom ooms[HEAP_OOMS]; /* failed GPU requests in order of their number */
     size_t n_ooms;
-    uint64_t oom_count; /* total; some are not kept */
+    uint64_t oom_count; /* total number of failed requests, of which some are not stored */
 };
 
-/* Frees each part separately, unless another reference exists. Accepts NULL. A GPU part stands for
- * the whole profile. */
+/* Releases one reference to the profile and its parts, and frees them after the last. P may be
+ * NULL. A GPU part stands for the whole profile. */
 void profile_free(struct profile *p);
 struct profile *
-profile_ref(struct profile *p); /* returns P; profile_free must be called once more */
+profile_ref(struct profile *p); /* returns P; profile_free must be called once more for it */
 
-/* The GPU of a site; -1: host memory. */
+/* Returns the GPU of a call site, or -1 for host memory. */
 int profile_site_gpu(const struct profile *p, uint32_t site);
-/* Moves the readings and snapshots of GPU sites into P->gpu. 0 or -ENOMEM. */
+/* Moves the readings and snapshots of GPU call sites into P->gpu. Returns 0 or -ENOMEM. */
 int profile_split(struct profile *p);
 
-/* 1 − exp(−size/interval), or 1 if the interval is 0; and the weights of a sample, 0 for a size of
- * 0. */
+/* The probability that a block is sampled, 1 − exp(−size/interval), or 1 if the interval is 0;
+ * and the weights of a sample, which are 0 for a size of 0. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
 
-/* Finds when STEP was completed; false: before the first or after the last reading. */
+/* Finds when STEP was completed. Returns false if that was before the first or after the last
+ * reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* Returns the number of readings before the process released its memory at the end. Readings are
- * excluded if they are from the last five seconds (or from the time since memory last grew, up to a
- * tenth of the process's life), the process exited by itself, and it had released a tenth or more
- * of its live bytes since before that time or since the previous reading. The last seconds are
- * those before the last reading at which the process was not exiting: exiting may take longer than
- * five seconds, with few readings. */
+ * excluded if they are from the last five seconds (or from the time since memory last grew, up
+ * to a tenth of the process's life), the process exited by itself, and it had released a tenth
+ * or more of its live bytes since before that time or since the previous reading. The last
+ * seconds are those before the last reading at which the process was not exiting, because
+ * exiting may take longer than five seconds, with few readings. */
 size_t profile_working(const struct profile *p);
-/* Returns how many of those readings show the process at work, not yet exiting. */
+/* Returns the number of readings that profile_working counts before the process began to exit. */
 size_t profile_at_work(const struct profile *p);
-/* The live bytes of all sites at R. */
+/* Returns the live bytes of all call sites at R. */
 double profile_live_at(const struct profile_reading *r);
-/* Returns the row of SITE in R, or NULL. *AT is the position in R; call with ascending sites. */
+/* Returns the entry of SITE in R, or NULL. *AT is the position in R; call it with ascending call
+ * sites. */
 const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
                                            uint32_t site);
-/* Returns the statistically certain growth of a site from BEFORE (NULL: nothing) to NOW. */
+/* Returns the statistically certain growth of a call site from BEFORE (NULL for nothing) to NOW. */
 double profile_sure_growth(const struct profile_held *before, const struct profile_held *now);
 /* Returns the last reading or snapshot at or before T_NS, or NULL. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);

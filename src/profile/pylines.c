@@ -1,4 +1,5 @@
-/* Parses Python's line tables: the pairs of 3.9 (lnotab) and 3.10, and the locations since 3.11. */
+/* Parses Python's line tables: the pairs of 3.9 (lnotab) and of 3.10, and the locations of 3.11
+ * and later. */
 #include "profile/pylines.h"
 
 #include <errno.h>
@@ -9,12 +10,13 @@ enum {
     VERSION_3_9 = 0x0309,
     VERSION_3_10 = 0x030a,
     VERSION_3_11 = 0x030b,
-    VERSION_LAST = 0x030e, /* later versions may have changed the format again */
+    /* Last supported version; later ones may have changed the format again. */
+    VERSION_LAST = 0x030e,
     CODE_UNIT_BYTES = 2,
     NO_LINE_3_10 = -128,
 };
 
-/* The interpreter stores lines as ints. */
+/* Checks the range of a line number, which the interpreter stores as an int. */
 static int line_of(int64_t line, uint32_t *ret)
 {
     if (line > INT32_MAX || line < INT32_MIN)
@@ -25,7 +27,7 @@ static int line_of(int64_t line, uint32_t *ret)
     return 0;
 }
 
-/* Pairs of address and line increments; the last line continues to the end of the code. */
+/* Parses pairs of address and line increments; the last line continues to the end of the code. */
 static int find_3_9(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
 {
     uint64_t address = 0;
@@ -41,7 +43,7 @@ static int find_3_9(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
     return line_of(line, ret);
 }
 
-/* Pairs of the length of a range and its line increment; a range may have no line. */
+/* Parses pairs of the length of a range and its line increment; a range may have no line. */
 static int find_3_10(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret)
 {
     uint64_t end = 0;
@@ -58,7 +60,7 @@ static int find_3_10(struct cur *c, int64_t line, uint32_t offset, uint32_t *ret
     return -ENODATA;
 }
 
-/* Six bits per byte, the lowest first; bit 6 is set if more follow. */
+/* Reads a number with six bits per byte, the lowest first; bit 6 is set if more bytes follow. */
 static uint32_t location_varint(struct cur *c)
 {
     uint64_t v = 0;

@@ -1,10 +1,11 @@
-/* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of append-only
- * blocks, each of which is intact or ignored: new modules, codes, texts, nodes and sites; a reading
- * (live bytes of each site, as changes since the last one); a snapshot (every live sample).
- * docs/reference/heap-format.md describes the format. The size hardly depends on the length of the
- * run: readings come every max(2 s, 1/500 of the run) and snapshots at most every 1/16 of it, so
- * that their number grows with the logarithm of the run's length; both become half as frequent with
- * every eighth of STORE_BYTES_MAX, and a file of that size only takes the last reading. */
+/* heap.PID.ebbheap: the history of one process's heap in the run folder. It consists of
+ * append-only blocks, each of which is intact or ignored: new modules, codes, texts, nodes and
+ * call sites; a reading (live bytes of each call site, as changes since the last one); a
+ * snapshot (every live sample). docs/reference/heap-format.md describes the format. The size
+ * hardly depends on the length of the run: readings are due every max(2 s, 1/500 of the run) and
+ * snapshots at most every 1/16 of it, so that their number grows with the logarithm of the run's
+ * length. Both become half as frequent with every eighth of STORE_BYTES_MAX, and to a file of
+ * that size only the last reading is added. */
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +16,8 @@
 struct store_writer;
 
 enum {
-    STORE_SNAPSHOTS = 64, /* in memory, per profile; of more, only every second, third, … is read */
+    /* Most snapshots in memory per profile; of more, only every second, third, … is read. */
+    STORE_SNAPSHOTS = 64,
     STORE_BYTES_MAX = 48 << 20,
 };
 
@@ -23,21 +25,22 @@ enum {
  * a file of SIZE_BYTES. */
 uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes);
 
-/* Creates NAME in DIRFD (-EEXIST: it exists) for LOOK, which must outlive the writer. A thread of
- * its own writes the file (trace/sink.h). */
+/* Creates NAME in DIRFD for LOOK, which must outlive the writer. Returns -EEXIST if NAME exists.
+ * A separate thread writes the file (trace/sink.h). */
 int store_create(int dirfd, const char *name, const struct look *look, struct store_writer **ret,
                  struct err *err);
 
 enum store_why {
-    STORE_DUE,   /* with a snapshot if live bytes have changed by 10 % since the last */
-    STORE_EPOCH, /* the end of an epoch or of the first step: with a snapshot */
-    STORE_ASKED, /* requested: as fresh as possible, with a snapshot, but without growing the file
-                    at every request */
-    STORE_LAST,  /* the process has exited: always a reading and a snapshot */
+    /* A reading is due; includes a snapshot if live bytes have changed by 10 % since the last. */
+    STORE_DUE,
+    STORE_EPOCH, /* the end of an epoch or of the first step; includes a snapshot */
+    /* A request for a fresh reading with a snapshot, without growing the file at every request. */
+    STORE_ASKED,
+    STORE_LAST, /* the process has exited; always a reading and a snapshot */
 };
-/* Takes a reading now. HAS_STEP is false if there are no marks. Returns the total of live bytes
- * (that of the last reading if nothing was read because the request came too soon). 0, -ENOMEM, or
- * -ENOBUFS if the disk is too slow; the next reading will then be a whole one. */
+/* Takes a reading now. HAS_STEP is false if there are no marks. Stores the total of live bytes;
+ * if the request came too soon, that of the last reading. Returns 0, -ENOMEM, or
+ * -ENOBUFS if the disk is too slow; the next reading will then not depend on earlier ones. */
 int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
                enum store_why why, double *ret_live_bytes);
 /* Waits at most WAIT_NS for the disk. Returns 0, -ETIMEDOUT, or the first error. */
@@ -45,7 +48,7 @@ int store_flush(struct store_writer *w, uint64_t wait_ns);
 /* Returns the first write error, or 0. */
 int store_error(const struct store_writer *w);
 uint64_t store_size_bytes(const struct store_writer *w);
-/* Returns 0, the first error, or -ETIMEDOUT. Accepts NULL. */
+/* Closes the file. Returns 0, the first error, or -ETIMEDOUT. W may be NULL. */
 int store_writer_close(struct store_writer *w, uint64_t wait_ns);
 
 /* Reads the whole file; damaged blocks are skipped and counted. Returns -EBADMSG if nothing is

@@ -1,5 +1,5 @@
-/* Encodes a table as blocks. Another process writes the table: each number is read once, and
- * checked when the file is read. */
+/* Encodes a heap table as blocks. Another process writes the table, so each number is read once,
+ * and checked when the file is read. */
 #include "profile/store_pack.h"
 
 #include <errno.h>
@@ -10,12 +10,13 @@
 #include "trace/block.h"
 #include "trace/pack.h"
 
-/* The compiler may read a plain field twice, and the other process may write in between. */
+/* Reads a field exactly once. The compiler may read a plain field twice, and the other process
+ * may write in between. */
 #define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
 
 _Static_assert(HEAP_KINDS <= 1 << 3, "a kind fits in three bits");
 
-/* Low memory use matters more than compression: the memory is taken from the job's machine. */
+/* Low memory use matters more than compression, because the job needs the memory of the machine. */
 static const struct pack_effort effort = {.level = 1, .window_log = 17, .table_log = 14};
 
 static void add_block(struct buf *out, struct block_head head, const struct buf *plain)
@@ -76,7 +77,7 @@ static void pack_code(struct buf *b, const struct heap_code *c)
     buf_add_varint(b, ONCE(c->first_line));
 }
 
-/* Returns 0 for a table whose counts decrease. */
+/* Returns the number of new entries, or 0 for a table whose counts decrease. */
 static uint32_t grown(uint32_t from, uint32_t now)
 {
     return now > from ? now : from;
@@ -150,8 +151,8 @@ static uint64_t round_u64(double v)
     return v < 0x1p63 ? (uint64_t)(v + 0.5) : (uint64_t)1 << 63;
 }
 
-/* Adds up the samples of SITE, which begin at *AT; advances *AT past them. All are of one device.
- */
+/* Sums the samples of SITE, which begin at *AT, and advances *AT past them. All are of one
+ * device. */
 static void sum_site(const struct look_live *live, uint32_t site, size_t *at,
                      struct store_site *ret, struct store_totals *totals)
 {
@@ -180,8 +181,8 @@ static void read_counters(const struct look *look, uint32_t site, struct store_s
     ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
 }
 
-/* Adds the changes of a site; GAP is the distance from the previous changed site. Returns whether
- * the site has changed. */
+/* Adds the changes of a call site; GAP is the distance from the previous changed one. Returns
+ * true if the call site has changed. */
 static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now,
                        const struct store_site *prev)
 {
@@ -300,7 +301,7 @@ void store_pack_snapshot(struct buf *out, struct look_live *live, const struct s
     buf_add_varint(&b, live->count);
     for (size_t i = 0; i < live->count; i++) {
         const struct profile_sample *s = &live->samples[i];
-        /* A time of birth in the future counts as now. */
+        /* A block that was allocated in the future has age 0. */
         uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
         buf_add_varint(&b, (uint64_t)(s->site - site) << store_kind_bits(moment.flags) | s->kind);
         buf_add_zigzag(&b, (int64_t)(age_ms - age));

@@ -1,5 +1,5 @@
-/* Encodes a table as the blocks of heap.PID.ebbheap. Private to store_write.c and store_read.c;
- * docs/reference/heap-format.md has the format. */
+/* Encodes a heap table as the blocks of heap.PID.ebbheap. Private to store_write.c and
+ * store_read.c; docs/reference/heap-format.md describes the format. */
 #pragma once
 
 #include "profile/look.h"
@@ -7,23 +7,24 @@
 struct buf;
 
 #define STORE_MAGIC "EBB-HEAP"
-/* From version 2 on, sites may be of GPU memory; an older reader would take them for the host's. */
+/* Since version 2, call sites may be of GPU memory; an older reader would take them for the
+ * host's. */
 enum { STORE_MAJOR = 2, STORE_MINOR = 0, STORE_MAJOR_OLDEST = 1 };
 
 enum store_block {
     STORE_HEAD = 1,     /* the process */
-    STORE_NEWS = 2,     /* additions to the table */
-    STORE_READING = 3,  /* live bytes of each site; seq counts readings */
-    STORE_SNAPSHOT = 4, /* every live sample */
-    STORE_GPUS = 5,     /* totals of each GPU and failed requests, with a reading */
+    STORE_NEWS = 2,     /* entries added to the table since the last reading */
+    STORE_READING = 3,  /* live bytes of each call site; seq counts readings */
+    STORE_SNAPSHOT = 4, /* all live samples */
+    STORE_GPUS = 5,     /* totals of each GPU and failed requests, written with a reading */
 };
 
-/* Flags of readings and snapshots. */
+/* Flags of readings and snapshots in the file. */
 enum {
     STORE_HAS_STEP = 1,
     STORE_IS_ENDED = 2,
-    STORE_IS_WHOLE = 4,  /* a reading that does not depend on the previous one */
-    STORE_WIDE_KIND = 8, /* a snapshot whose kinds take three bits instead of two */
+    STORE_IS_WHOLE = 4,  /* set for a reading that does not depend on the previous one */
+    STORE_WIDE_KIND = 8, /* set for a snapshot whose kinds take three bits instead of two */
 };
 
 static inline unsigned store_kind_bits(unsigned flags)
@@ -31,7 +32,7 @@ static inline unsigned store_kind_bits(unsigned flags)
     return flags & STORE_WIDE_KIND ? 3 : 2;
 }
 
-/* The fields of a site; a reading consists of their differences. */
+/* The fields of a call site; a reading consists of their differences. */
 enum store_field {
     STORE_LIVE_BYTES,
     STORE_LIVE_OBJECTS_X16,
@@ -45,7 +46,8 @@ struct store_site {
     uint64_t v[STORE_FIELDS];
 };
 
-/* The numbers of a struct profile_cost in the order of the file; its drops follow them. */
+/* The numbers of a struct profile_cost in the order of the file, which are followed by its
+ * drops. */
 #define STORE_COST(X)                                                                              \
     X(samples)                                                                                     \
     X(ends)                                                                                        \
@@ -77,22 +79,21 @@ struct store_moment {
 
 void store_pack_file_head(struct buf *out);
 void store_pack_head(struct buf *out, const struct look *look);
-/* Adds one block with the entries that the table has beyond DONE, and updates DONE. Adds nothing if
- * there are none. */
+/* Adds one block with the entries that the table has beyond DONE, if any, and updates DONE. */
 void store_pack_news(struct buf *out, const struct look *look, struct look_counts *done);
-/* Adds the totals of GPUs and the failed requests, if there are any. */
+/* Adds the totals of GPUs and the failed requests, if any. */
 void store_pack_gpus(struct buf *out, const struct look *look);
 struct store_totals {
     double host, gpu;
 };
-/* Adds all sites as changes to LAST, which becomes this reading. LIVE is sorted by site. Returns
- * the totals of live bytes. */
+/* Adds all call sites as changes to LAST, which becomes this reading. LIVE is sorted by call
+ * site. Returns the totals of live bytes. */
 struct store_last {
     struct store_site *sites; /* room for HEAP_SITES */
-    uint32_t count;           /* sites after these are all 0 */
+    uint32_t count;           /* number of elements in use; all further sites are 0 */
 };
 struct store_totals store_pack_reading(struct buf *out, const struct look *look,
                                        const struct look_live *live, const struct store_moment *at,
                                        uint64_t seq, struct store_last *last);
-/* Sorts LIVE by age within each site. */
+/* Adds a snapshot. Sorts LIVE by age within each call site. */
 void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at);

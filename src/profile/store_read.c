@@ -16,13 +16,14 @@
 #include "trace/scan.h"
 
 enum {
-    /* Of more rows or readings, only every second, third, … reading is kept. */
-    HELD_MAX = 1 << 20, /* rows in all readings */
+    /* Limits of a profile in memory. If there are more rows or readings, only every second,
+     * third, … reading is kept. */
+    HELD_MAX = 1 << 20, /* most rows in all readings together */
     READINGS_MAX = 1 << 14,
-    UNPACKED_MAX = 1 << 30, /* bytes of one file when unpacked; ebb never writes more */
+    UNPACKED_MAX = 1 << 30, /* most bytes of one file when decompressed; ebb never writes more */
 };
 
-/* Keeps every STRIDE-th item. */
+/* Selects every STRIDE-th item. */
 struct every {
     size_t stride, seen;
 };
@@ -30,12 +31,14 @@ struct every {
 struct reader {
     struct profile *p;
     size_t unpacked_bytes;
-    struct store_site *sites; /* one per HEAP_SITES: their state at the last reading */
-    uint64_t seq;             /* number of the last reading; 0: the next one must be a whole one */
+    /* HEAP_SITES elements: the state of each call site at the last reading. */
+    struct store_site *sites;
+    /* Number of the last reading, or 0 if the next one must not depend on it. */
+    uint64_t seq;
     struct store_moment last; /* time of the last reading */
     bool has_last;            /* SITES is valid */
-    bool is_last_kept;        /* the profile includes the last reading */
-    size_t held;              /* rows in all readings */
+    bool is_last_kept;        /* true if the profile includes the last reading */
+    size_t held;              /* number of rows in all readings */
     struct every readings, snapshots;
 };
 
@@ -62,7 +65,7 @@ static int read_head(struct reader *r, struct cur *c)
     return 0;
 }
 
-/* ---- additions to a table ---- */
+/* ---- entries added to a table ---- */
 
 static struct profile_text get_text(const struct profile *p, struct cur *c)
 {
@@ -134,7 +137,7 @@ static void get_nodes(struct profile *p, struct cur *c)
         uint64_t frame = cur_varint(c), parent = cur_varint(c);
         p->nodes[i].frame = frame;
         p->nodes[i].parent =
-            parent < i ? (uint32_t)parent : 0; /* an invalid parent becomes the root */
+            parent < i ? (uint32_t)parent : 0; /* an invalid parent is replaced by the root */
         at_least(&p->n_nodes, i + 1);
     }
 }
@@ -149,8 +152,9 @@ static void get_sites(struct profile *p, struct cur *c)
     }
 }
 
-/* P has zeroed room for the largest possible counts. Entries of a missing block stay 0: no name, at
- * the root. Returns 0 or -EBADMSG; entries that were valid before the error are kept. */
+/* Reads new entries into P, which has zeroed room for the largest possible counts. Entries of a
+ * missing block stay 0: no name, at the root. Returns 0 or -EBADMSG; entries that were valid
+ * before the error are kept. */
 static int read_news(struct profile *p, struct cur *c)
 {
     get_texts(p, c);
@@ -212,7 +216,7 @@ static struct store_moment get_moment(struct cur *c)
     return at;
 }
 
-/* A newer version may have more numbers and more drops. */
+/* Reads the cost. A newer version may have more numbers and more drops. */
 static void get_cost(struct cur *c, struct profile_cost *ret)
 {
     uint64_t n = cur_varint(c);
@@ -234,10 +238,10 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
         ret->python_state = HEAP_PYTHON_CHECK;
 }
 
-/* The list ends at a gap of 0. */
+/* Reads a list of changes, which ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
-    uint64_t site = UINT64_MAX; /* one before the first */
+    uint64_t site = UINT64_MAX; /* one before the first call site */
     for (;;) {
         uint64_t gap = cur_varint(c);
         if (c->bad || gap == 0)
@@ -277,13 +281,15 @@ static struct profile_held held_of(uint32_t site, const struct store_site *s)
     };
 }
 
-/* Adds the last reading from the state of the sites; with IS_ALL also sites without live bytes. */
+/* Adds the last reading from the state of the call sites; if IS_ALL, also call sites without
+ * live bytes. */
 static int keep_reading(struct reader *r, bool is_all)
 {
     size_t count = 0;
     for (size_t i = 0; i < r->p->n_sites; i++)
         count += site_holds(&r->sites[i], is_all);
-    if (!is_all && r->held + count > 2 * (size_t)HELD_MAX) /* the block headers announced fewer */
+    if (!is_all &&
+        r->held + count > 2 * (size_t)HELD_MAX) /* the block headers announced fewer rows */
         return 0;
     struct profile_held *held = calloc(count + 1, sizeof *held);
     if (!held)
@@ -316,7 +322,7 @@ static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
     r->seq = 0;
     if (c->bad || at.t_ns < r->last.t_ns)
         return -EBADMSG;
-    if (!follows) /* depends on a missing reading: not an error of this block */
+    if (!follows) /* the reading depends on a missing one, which is not an error of this block */
         return 0;
     if (is_whole)
         memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);
@@ -465,12 +471,12 @@ static int read_block(struct reader *r, const struct block_head *head, bool is_l
         return read_snapshot(r, is_last, &c);
     case STORE_GPUS:
         return read_gpus(r->p, &c);
-    default: /* added by a newer version */
+    default: /* a kind of block that a newer version added */
         return 0;
     }
 }
 
-/* The last reading has every site, so it replaces the reading without empty sites. */
+/* Replaces the last reading by one with every call site, including those without live bytes. */
 static int complete_last(struct reader *r)
 {
     struct profile *p = r->p;
@@ -523,7 +529,7 @@ static size_t last_snapshot(const struct scan *scan)
     return n;
 }
 
-/* Returns the number of usable blocks, or -ENOMEM. */
+/* Reads all blocks. Returns the number of usable ones, or -ENOMEM. */
 static ssize_t read_blocks(struct reader *r, int fd, const struct scan *scan,
                            struct store_damage *damage)
 {
@@ -577,7 +583,7 @@ static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
         return good < 0 ? err_set(err, -ENOMEM, "needs more memory than is available")
                         : err_set(err, -EBADMSG, "contains no readable block");
     }
-    /* Establishes the guarantees of profile.h for nodes and texts. */
+    /* Establish the guarantees of profile.h for nodes and texts. */
     check_tree(r.p);
     check_names(r.p);
     if (profile_split(r.p) < 0) {

@@ -1,4 +1,4 @@
-/* Writes the file of one process, and decides when a reading and a snapshot are due. */
+/* Writes the heap history of one process, and decides when a reading and a snapshot are due. */
 #include "profile/store.h"
 
 #include <errno.h>
@@ -16,13 +16,16 @@
 #include "trace/sink.h"
 
 enum {
-    QUEUE_BYTES = 6 << 20,  /* bytes that may wait for a slow disk: as much as the largest table */
-    READINGS_PER_RUN = 500, /* a reading is due after this fraction of the run */
-    ASKED_A_RUN = 2000,     /* asked for */
-    SNAPSHOTS_PER_RUN = 16, /* if live bytes have changed */
-    SNAPSHOTS_AT_LEAST = 4, /* if nothing has changed */
-    SNAPSHOTS_ASKED = 256,  /* asked for */
-    WHOLE_EVERY = 64, /* readings between whole ones; a damaged block loses at most this many */
+    /* Most bytes that may wait for a slow disk: as many as the largest table has. */
+    QUEUE_BYTES = 6 << 20,
+    READINGS_PER_RUN = 500, /* a reading is due after 1/500 of the run */
+    ASKED_A_RUN = 2000,     /* a requested reading is taken after 1/2000 of the run */
+    SNAPSHOTS_PER_RUN = 16, /* a snapshot is due after 1/16 of the run if live bytes have changed */
+    SNAPSHOTS_AT_LEAST = 4, /* a snapshot is due after 1/4 of the run if nothing has changed */
+    SNAPSHOTS_ASKED = 256,  /* a requested snapshot is taken after 1/256 of the run */
+    /* Every 64th reading does not depend on earlier ones; a damaged block loses at most this
+     * many. */
+    WHOLE_EVERY = 64,
     SIZE_STEP = STORE_BYTES_MAX / 8,
 };
 #define READING_NS (2 * NS_PER_S)
@@ -31,9 +34,10 @@ enum {
 struct store_writer {
     struct sink *sink;
     const struct look *look;
-    struct look_counts done; /* entries of the table that are in the file */
-    struct store_last last;  /* the last reading */
-    uint64_t seq, whole_seq; /* numbers of the last reading and of the last whole one; 0: none */
+    struct look_counts done; /* number of table entries that are in the file */
+    struct store_last last;  /* values of the last reading, from which changes are computed */
+    /* Numbers of the last reading and of the last one that does not depend on others, or 0. */
+    uint64_t seq, whole_seq;
     uint64_t size_bytes, losses;
     uint64_t reading_ns, snapshot_ns; /* 0: none */
     struct store_totals live;
@@ -58,7 +62,7 @@ static uint64_t since(uint64_t now_ns, uint64_t then_ns)
     return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* Creates the file with its header, which readers require. Returns the descriptor or -errno. */
+/* Creates the file with the header that readers require. Returns the descriptor or -errno. */
 static int make_file(int dirfd, const char *name)
 {
     struct buf head = {0};
@@ -79,7 +83,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err)
 {
     struct store_writer *w = calloc(1, sizeof *w);
-    if (w) /* pages are touched only as far as there are sites */
+    if (w) /* only the pages for existing call sites are touched */
         w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
     if (!w || !w->last.sites) {
         store_writer_close(w, 0);
@@ -96,7 +100,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
     return 0;
 }
 
-/* Data was lost, so the next reading must not depend on earlier ones. */
+/* Makes the next reading independent of earlier ones, because data was lost. */
 static void start_over(struct store_writer *w)
 {
     w->done = (struct look_counts){0};
@@ -143,7 +147,7 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
-    if (w->whole_seq == 0) /* harmless if the file already has one */
+    if (w->whole_seq == 0) /* harmless if the file already has a header block */
         store_pack_head(out, w->look);
     store_pack_news(out, w->look, &w->done);
     if (is_whole) {

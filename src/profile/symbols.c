@@ -13,7 +13,7 @@
 
 enum { ID_MAX = 32, MODULES_MAX = 1 << 16 };
 
-/* One module of the recording; its file is read at the first request. */
+/* One module of the recording; its file is read when first needed. */
 struct module {
     char *path;
     uint8_t id[ID_MAX];
@@ -93,7 +93,7 @@ static struct module *module_add(struct symbols *s, const char *path, size_t len
     return m;
 }
 
-/* A path that is too long becomes an empty one, which has no file. */
+/* Finds or adds a module. A path that is too long becomes an empty one, which has no file. */
 static struct module *module_of(struct symbols *s, const char *path, size_t len,
                                 const struct build_id *id)
 {
@@ -114,7 +114,8 @@ static void read_dwarf(struct symbols *s, struct module *m, const struct elf_fil
         dwarf_index_new(s->options.sysroot, &m->dwarf_file, &m->dwarf);
 }
 
-/* A stripped file and its debug file each have part of the information. */
+/* Reads the symbols of a module. A stripped file and its debug file each have part of the
+ * information. */
 static void read_module(struct symbols *s, struct module *m)
 {
     struct elf_file file = {-1, NULL}, debug = {-1, NULL};

@@ -8,7 +8,8 @@
 
 struct symbols;
 
-/* One function at an address; inlined ones come first. Texts live as long as the symbols. */
+/* One function at an address; inlined functions come first. Texts live as long as the struct
+ * symbols. */
 struct symbol {
     const char *function; /* NULL: unknown */
     const char *file;     /* NULL: unknown */
@@ -18,13 +19,13 @@ struct symbol {
 enum { SYMBOL_INLINE_MAX = 16 };
 
 struct symbols_options {
-    bool debuginfod;     /* may download debug information */
-    const char *sysroot; /* searched first, for a recording from another machine; NULL: none */
+    bool debuginfod;     /* debug information may be downloaded */
+    const char *sysroot; /* folder searched first, for a recording from another machine, or NULL */
 };
 int symbols_new(const struct symbols_options *options, struct symbols **ret);
 void symbols_free(struct symbols *s); /* NULL is fine */
 
 /* Resolves OFFSET from the base of the module with PATH (not terminated by NUL) and build-id; a
- * file with another build-id is ignored. Returns the number of symbols in RET; 0: unknown. */
+ * file with another build-id is ignored. Returns the number of symbols in RET, or 0 if unknown. */
 size_t symbols_find(struct symbols *s, const char *path, size_t path_len, const uint8_t *build_id,
                     size_t build_id_len, uint64_t offset, struct symbol ret[SYMBOL_INLINE_MAX]);

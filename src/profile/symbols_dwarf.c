@@ -1,4 +1,4 @@
-/* Functions, inlined functions and lines from DWARF. */
+/* Reads functions, inlined functions and lines from DWARF. */
 #include "profile/symbols_private.h"
 
 #include <dwarf.h>
@@ -10,13 +10,13 @@
 #include "base/array.h"
 
 enum {
-    NEST_MAX = 64, /* nesting of namespaces and blocks; real programs have less */
-    BACK_MAX = 8,  /* how many ranges back to search for one that contains the address */
+    NEST_MAX = 64, /* deepest nesting of namespaces and blocks; real programs have less */
+    BACK_MAX = 8,  /* number of preceding ranges to search for one that contains the address */
 };
 
 struct stretch {
     uint64_t start, end;
-    Dwarf_Off unit; /* offset of the unit's entry */
+    Dwarf_Off unit; /* offset of the compilation unit's entry */
 };
 
 struct dwarf_index {
@@ -34,7 +34,7 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Indexes the ranges of a unit from its entries, because not every compiler writes
+/* Indexes the address ranges of a unit from its entries, because not every compiler writes
  * .debug_aranges. */
 static int index_unit(struct dwarf_index *d, Dwarf_Die *unit)
 {
@@ -68,8 +68,8 @@ static int index_units(struct dwarf_index *d)
     return r;
 }
 
-/* libdw would open the shared part by the path in the file, and block on a FIFO there. The
- * installed file is attached instead; if none is installed, this DWARF is not read. */
+/* Attaches the installed file with shared debug information; if none is installed, this DWARF is
+ * not read. libdw would open the path in the file and block if it is a FIFO. */
 static int attach_alt(struct dwarf_index *d, const char *sysroot)
 {
     const char *name = NULL;
@@ -174,8 +174,8 @@ static bool step_down(const Dwarf_Die *parent, uint64_t address, Dwarf_Die *ret)
     return false;
 }
 
-/* Stores FUNCTION and the functions inlined into it at ADDRESS, outermost first; if there are too
- * many, drops the innermost. */
+/* Stores FUNCTION and the functions inlined into it at ADDRESS, outermost first. If there are
+ * too many, drops the innermost. */
 static size_t chain_of(const Dwarf_Die *function, uint64_t address,
                        Dwarf_Die ret[SYMBOL_INLINE_MAX])
 {
@@ -214,7 +214,7 @@ static void line_at(Dwarf_Die *unit, uint64_t address, struct texts *texts, stru
         ret->line = (uint32_t)number;
 }
 
-/* Finds the line of the call of INLINED, in the surrounding function. */
+/* Finds the line in the surrounding function that calls INLINED. */
 static void line_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct texts *texts,
                          struct symbol *ret)
 {

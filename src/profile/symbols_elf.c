@@ -10,8 +10,9 @@
 #include "base/array.h"
 
 enum {
-    NEST_MAX = 16,      /* how many functions back to search for one that contains the address */
-    ALIASES_MAX = 16,   /* names at one address to compare */
+    /* Number of preceding functions to search for one that contains the address. */
+    NEST_MAX = 16,
+    ALIASES_MAX = 16,   /* most names at one address that are compared */
     UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */
 };
 
@@ -22,7 +23,8 @@ static bool is_function(const GElf_Sym *sym)
            sym->st_name != 0;
 }
 
-/* Among functions with the same start, the largest comes last and is checked first. */
+/* Compares two functions by start address. Among functions with the same start, the largest
+ * comes last and is checked first. */
 static int by_start(const void *a, const void *b)
 {
     const struct elf_function *x = a, *y = b;
@@ -112,7 +114,7 @@ static size_t underscores(const char *name)
     return strspn(name, "_");
 }
 
-/* Prefers the name with the fewest leading underscores: malloc, not __libc_malloc. */
+/* Prefers the name with the fewest leading underscores, such as malloc over __libc_malloc. */
 bool elf_functions_find(const struct elf_functions *t, uint64_t address, char ret[ELF_NAME_MAX])
 {
     char other[ELF_NAME_MAX];

@@ -1,5 +1,6 @@
-/* Finds the files with symbols. The paths come from a recording, possibly from another machine or
- * an attacker: nothing is opened that could block, and files with another build-id are ignored. */
+/* Finds the files with symbols. The paths come from a recording, possibly from another machine
+ * or an attacker, so nothing is opened that could block, and files with another build-id are
+ * ignored. */
 #include "profile/symbols_private.h"
 
 #include <dlfcn.h>
@@ -33,7 +34,7 @@ static int elf_of_fd(int fd, struct elf_file *ret)
 int elf_file_open(const char *path, struct elf_file *ret)
 {
     struct stat st;
-    /* Opening a device may have side effects, so it is checked first. */
+    /* Opening a device may have side effects, so the file type is checked first. */
     if (stat(path, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
@@ -81,7 +82,7 @@ static bool find_id_note(Elf_Data *data, struct build_id *ret)
     return false;
 }
 
-/* libdw's own function for this would pull in its file finder. */
+/* Reads the build-id of a file. libdw's own function for this would pull in its file finder. */
 static bool read_id(const struct elf_file *f, struct build_id *ret)
 {
     size_t headers = 0;
@@ -169,7 +170,7 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     char whole[PATH_MAX];
     size_t len = strlen(path);
     if (path[0] != '/')
-        return -ENOENT; /* the vDSO, or a path relative to an unknown folder */
+        return -ENOENT; /* the path is that of the vDSO, or relative to an unknown folder */
     int r = open_in_roots(options->sysroot, path, id, ret);
     if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
         strcmp(path + len - sizeof deleted + 1, deleted) != 0)
@@ -218,7 +219,8 @@ static int open_linked(const char *root, const char *debug_root, const struct pr
     return n < 0 || (size_t)n >= sizeof whole ? -ENAMETOOLONG : open_checked(NULL, whole, id, ret);
 }
 
-/* Searches next to the module, in .debug next to it, and among installed debug files. */
+/* Searches for the debug file next to the module, in .debug next to it, and among installed
+ * debug files. */
 static int open_debuglink(const char *sysroot, const char *path, const struct build_id *id,
                           const struct elf_file *module, struct elf_file *ret)
 {
@@ -247,14 +249,15 @@ typedef void *debuginfod_begin_fn(void);
 typedef int debuginfod_find_fn(void *client, const unsigned char *id, int id_len, char **path);
 typedef void debuginfod_end_fn(void *client);
 
-/* dlsym returns an object pointer; POSIX guarantees that its bytes are the function's address. */
+/* Loads a function. dlsym returns an object pointer; POSIX guarantees that its bytes are the
+ * function's address. */
 static void load_function(void *library, const char *symbol, void *ret_function)
 {
     void *address = library ? dlsym(library, symbol) : NULL;
     memcpy(ret_function, &address, sizeof address);
 }
 
-/* Only on request: loads the debuginfod client, which uses $DEBUGINFOD_URLS. */
+/* Loads the debuginfod client, which uses $DEBUGINFOD_URLS; called only on request. */
 static int open_from_network(const struct build_id *id, struct elf_file *ret)
 {
     void *library = id->len ? dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;

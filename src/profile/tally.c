@@ -1,4 +1,4 @@
-/* Rows of call sites during the computation: their sites, and their live bytes at every reading. */
+/* Computes the rows: which call sites belong to each, and their live bytes at every reading. */
 #include "profile/tally.h"
 
 #include <errno.h>
@@ -10,9 +10,10 @@
 #include "base/array.h"
 #include "base/err.h"
 
-enum { FLOOR_SHARE = 10 /* a baseline is the minimum over 1/10 of the readings, at either end */ };
+/* A baseline is the minimum over the first or last tenth of the readings. */
+enum { FLOOR_SHARE = 10 };
 
-/* ---- the row of a site ---- */
+/* ---- the row of a call site ---- */
 
 static void put_key(struct buf *out, const char *place, const char *function, uint64_t number,
                     const struct name *own)
@@ -21,7 +22,7 @@ static void put_key(struct buf *out, const char *place, const char *function, ui
                number, own ? own->function : "", own && own->file ? own->file : "");
 }
 
-/* Appends the key of SITE: sites with equal keys share a row. */
+/* Appends the key of SITE. Call sites with equal keys share a row. */
 static void put_row_key(const struct growth_options *o, struct names *names, uint32_t site, int gpu,
                         struct buf *out)
 {
@@ -79,7 +80,7 @@ int tallies_init(struct tallies *t)
     return 0;
 }
 
-/* Returns the row of SITE, created at first use. */
+/* Finds the row of SITE, which is created at first use. */
 static int row_for_site(struct tallies *t, struct names *names, uint32_t site, struct tally **ret)
 {
     if (site >= t->p->n_sites)
@@ -122,8 +123,8 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-/* Returns the first reading from which growth counts: the first with a step, if there are steps,
- * because memory loaded before it is not growth; 0 if most of the run was over by then. */
+/* Returns the first reading from which growth counts: the first one with a step, if there are
+ * steps, because memory loaded before it is not growth; 0 if most of the run was over by then. */
 static size_t growth_from(const struct tallies *t)
 {
     size_t at = 0;
@@ -132,8 +133,8 @@ static size_t growth_from(const struct tallies *t)
     return 2 * at < t->n_readings ? at : 0;
 }
 
-/* Computes the baselines at both ends: the minimum of several readings, because a batch that is
- * live at one reading is not growth. */
+/* Computes the baselines at both ends of the run: the minimum of several readings, because a
+ * batch that is live at one reading is not growth. */
 static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
     size_t n = (t->n_readings - from) / FLOOR_SHARE;
@@ -149,7 +150,8 @@ static void keep_floors(struct tallies *t, size_t from, size_t at)
     }
 }
 
-/* Memory that is loaded once grows before the middle of the run; a leak also grows after it. */
+/* Stores the reading in the middle of the run: memory that is loaded once grows before it, a
+ * leak also after it. */
 static void keep_middle(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -175,7 +177,8 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
     }
 }
 
-/* The last reading has every site, including those without live bytes. */
+/* Sets the allocated bytes from the last reading, which has every call site, including those
+ * without live bytes. */
 static void keep_allocated(struct tallies *t)
 {
     const struct profile_reading *r = tallies_totals(t);
@@ -217,7 +220,7 @@ double tally_sigma(const struct tally *row)
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
-    /* Creates all rows first: a row that appears late had no live bytes before. */
+    /* Create all rows first, because a row that appears late had no live bytes before. */
     for (size_t i = 0; i < t->n_readings; i++) {
         int r = tallies_at(t, names, &p->readings[i]);
         if (r < 0)
@@ -262,7 +265,7 @@ static int tallies_want(struct tallies *t, struct names *names, uint32_t site, d
     return r;
 }
 
-/* Adds the samples of S that were born before BEFORE_NS and not before SINCE_NS. */
+/* Adds the samples of S that were allocated before BEFORE_NS and not before SINCE_NS. */
 static int want_samples(struct tallies *t, struct names *names, const struct profile_snapshot *s,
                         uint64_t since_ns, uint64_t before_ns)
 {
@@ -341,7 +344,7 @@ int tallies_diff(struct tallies *t, struct names *names, struct err *err)
 
 /* ---- merging small rows of the same user function ---- */
 
-/* A row with at least a tenth of the total growth is shown separately. */
+/* A row with at least this fraction of the total growth is shown separately. */
 static const double small_share = 0.1;
 
 static bool may_grow(const struct tally *row)
@@ -360,7 +363,7 @@ static double all_growth(struct tally **rows, size_t n)
     return sum;
 }
 
-/* A row that may be merged, and the function it is merged by. */
+/* A row that may be merged, and the user function it is merged by. */
 struct small {
     struct tally *row;
     const struct name *own;
@@ -423,7 +426,7 @@ static void take_in(struct tallies *t, struct tally *row, struct tally *part)
             t->of_site[i] = into;
 }
 
-/* Moves rows that absorbed others to the front and removes absorbed ones. */
+/* Moves rows that absorbed others to the front and removes the absorbed ones. */
 static size_t reorder(struct tally **rows, size_t *count)
 {
     size_t merged = 0, left = 0;

@@ -1,5 +1,5 @@
-/* Rows of call sites while they are computed: which site belongs to which row, and its live bytes
- * at every reading. Only for growth.c. */
+/* Rows of call sites while they are computed: which call site belongs to which row, and its live
+ * bytes at every reading. Private to growth.c and tally.c. */
 #pragma once
 
 #include <stddef.h>
@@ -13,18 +13,20 @@ enum { TALLY_NONE = -1 };
 
 /* One row. */
 struct tally {
-    uint32_t site; /* the site that certainly grew most since the middle, else the one with the most
-                      live bytes */
+    /* The call site that certainly grew most since the middle of the run, else the one with the
+     * most live bytes. */
+    uint32_t site;
     double site_growth, site_live;
     size_t sites;
-    double live, objects, variance, allocated; /* at the last reading */
-    double most;                               /* maximum of live bytes */
-    double now, now_variance;                  /* at the current reading */
-    double first, first_variance, last;        /* baselines at both ends */
-    double wanted;                 /* the requested difference (--since, --diff, --survivors) */
-    int32_t part_of;               /* the row that it was merged into, or TALLY_NONE */
-    double own_growth, own_live;   /* before others were merged into it */
-    size_t parts;                  /* number of merged rows, including itself; 0: none */
+    double live, objects, variance, allocated; /* values at the last reading */
+    double most;                               /* highest live bytes of any reading */
+    double now, now_variance;                  /* live bytes at the current reading */
+    double first, first_variance, last;        /* baselines at the start and the end of the run */
+    /* Requested difference in bytes (--since, --diff, --survivors). */
+    double wanted;
+    int32_t part_of;               /* row that this one was merged into, or TALLY_NONE */
+    double own_growth, own_live;   /* values before other rows were merged into this one */
+    size_t parts;                  /* number of merged rows including this one, or 0 */
     struct verdict_series *series; /* NULL: not judged */
 };
 
@@ -34,20 +36,23 @@ struct tallies {
     struct tally *at;
     size_t count, cap;
     int32_t *of_site;
-    const struct profile_held **middle; /* of each site, halfway through the run; NULL: none */
-    struct texts keys;                  /* keys of the rows, in their order */
-    struct buf key;                     /* scratch */
-    size_t n_readings;                  /* number of readings that are evaluated */
+    /* Entry of each call site halfway through the run, or NULL. */
+    const struct profile_held **middle;
+    struct texts keys; /* keys of the rows, in their order */
+    struct buf key;    /* scratch */
+    size_t n_readings; /* number of readings that are evaluated */
 };
 
 int tallies_init(struct tallies *t);
 void tallies_fini(struct tallies *t);
-/* Creates a row for every site that ever had live bytes, with baselines and the last reading. */
+/* Creates a row for every call site that ever had live bytes, with its baselines and last
+ * reading. */
 int tallies_read(struct tallies *t, struct names *names);
-/* Computes the baselines again after sites have changed rows. */
+/* Computes the baselines again after call sites have moved to other rows. */
 int tallies_floors(struct tallies *t, struct names *names);
 double tally_growth(const struct tally *row);
-double tally_sigma(const struct tally *row); /* standard deviation of its growth due to sampling */
+/* Returns the standard deviation of the row's growth due to sampling. */
+double tally_sigma(const struct tally *row);
 /* Returns the reading with the totals of allocated bytes. */
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* Sets `now` of each row to its live bytes at R. */
@@ -58,8 +63,8 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err);
 int tallies_diff(struct tallies *t, struct names *names, struct err *err);
 /* Sets `wanted` to the bytes live at options.to_step that were allocated before from_step. */
 int tallies_survivors(struct tallies *t, struct names *names, struct err *err);
-/* Merges rows that grow (or may, within the sampling error) and are small compared to the total
- * growth: rows with the same innermost user function become one, the one that grew most. Returns
- * the number of rows that absorbed others; they come first in ROWS and must be judged again.
- * Absorbed rows are removed from ROWS. */
+/* Merges rows that grow (or may grow, within the sampling error) and are small compared to the
+ * total growth: rows with the same innermost user function are merged into the one that grew
+ * most. Returns the number of rows that absorbed others; they come first in ROWS and must be
+ * judged again. Absorbed rows are removed from ROWS. */
 size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

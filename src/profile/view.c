@@ -111,7 +111,7 @@ static int copy_row(const struct growth_row *r, struct profile_row *row)
 
 /* ---- GPUs ---- */
 
-/* When T_NS was, in steps: those done at the reading before it. */
+/* Finds the step at T_NS: the number of steps completed at the reading before it. */
 static bool step_at(const struct profile *p, uint64_t t_ns, int64_t *ret)
 {
     const struct profile_reading *r = profile_reading_at(p, t_ns);
@@ -203,7 +203,7 @@ int profile_view_make(const struct profile *p, struct names *names, const struct
 struct tree {
     struct names *names;
     double *own, *all;               /* by node */
-    uint32_t *first_child, *sibling; /* by node; 0: none */
+    uint32_t *first_child, *sibling; /* first child and next sibling of each node, or 0 */
     double least;
 };
 
@@ -215,7 +215,8 @@ static void tree_fini(struct tree *t)
     free(t->sibling);
 }
 
-/* Children have larger numbers than their parents, so one backward pass computes all sums. */
+/* Computes the sums of all branches in one backward pass, as children have larger numbers than
+ * their parents. */
 static bool tree_init(struct tree *t, const struct profile *p)
 {
     const struct profile_reading *last = &p->readings[profile_working(p) - 1];
@@ -291,9 +292,10 @@ static int add_tree(struct profile_view *v, const struct profile *p, struct name
     return r;
 }
 
-/* ---- the whole view ---- */
+/* ---- the complete view ---- */
 
-/* Readings are rare: where steps were marked, the last one before each failure. */
+/* Sets the step of each failed request to the last marked step before it, because readings are
+ * rare. */
 static void set_failure_steps(const struct profile *p, const struct marks *marks,
                               struct profile_view *v)
 {

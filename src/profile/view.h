@@ -1,6 +1,6 @@
 /* The heap profile of one process as plain data for views: live allocations by call site, their
- * growth, and the call tree. It owns its texts, which are not sanitised. docs/reference/heap.md has
- * the JSON; "growing" in run.json consists of such rows. */
+ * growth, and the call tree. It owns its texts, which are not escaped. docs/reference/heap.md
+ * describes the JSON; "growing" in run.json consists of such rows. */
 #pragma once
 
 #include <jansson.h>
@@ -16,7 +16,7 @@ struct profile_frame {
     char *function, *file, *lib; /* NULL: unknown */
     bool has_line;
     uint32_t line;
-    bool is_inlined, is_own; /* own: in the user's own files */
+    bool is_inlined, is_own; /* is_own is true for a frame in the user's own files */
 };
 
 /* An estimate with its 95 % bounds. */
@@ -24,60 +24,61 @@ struct profile_bytes {
     uint64_t bytes, low, high;
 };
 
-/* One of the lines merged into a row: those that grew most. */
+/* One of the source lines merged into a row, namely those that grew most. */
 struct profile_place {
     struct profile_frame where;
     double growth_bytes;
     uint64_t live_bytes;
 };
 
-/* A call site, or all call sites with the same --by value. */
+/* A call site, or all call sites with the same value of --by. */
 struct profile_row {
-    bool has_gpu; /* else host memory */
+    bool has_gpu; /* false for host memory */
     uint64_t gpu;
     struct profile_frame where; /* the allocating line */
     bool has_in_program, has_native;
-    struct profile_frame in_program; /* the innermost frame in the user's own files … */
-    struct profile_frame *callers;   /* … and its callers there */
+    struct profile_frame in_program; /* the innermost frame in the user's own files */
+    struct profile_frame *callers;   /* callers of in_program in the user's own files */
     size_t n_callers;
-    struct profile_frame native; /* innermost C function below the line */
+    struct profile_frame native; /* innermost C function called by the allocating line */
     struct profile_bytes live;
     uint64_t allocated_bytes, survivor_bytes;
     double live_objects, age_s;
     double growth_bytes, growth_sigma_bytes;
-    struct verdict_result verdict; /* has no evidence if read from JSON */
-    uint64_t stacks;               /* number of different stacks */
-    bool has_place_count;          /* the row has several lines, of which places has the first */
-    uint64_t place_count;          /* their number */
-    struct profile_place *places;  /* the first of them */
+    struct verdict_result verdict; /* has no evidence if it was read from JSON */
+    uint64_t stacks;               /* number of different call stacks */
+    /* True if the row has several lines, of which places holds the first. */
+    bool has_place_count;
+    uint64_t place_count;         /* their number */
+    struct profile_place *places; /* the first of them */
     size_t n_places;
-    struct profile_frame *stack; /* innermost first; if requested */
+    struct profile_frame *stack; /* call stack, innermost frame first, if requested */
     size_t n_stack;
 };
 
-/* A node of the call tree, from the outermost frame; the root has no function. */
+/* A node of the call tree, which begins at the outermost frame; the root has no function. */
 struct profile_branch {
     struct profile_frame frame;
     uint64_t live_bytes, own_bytes;
-    uint64_t left_out_bytes;         /* bytes of children too small to show */
+    uint64_t left_out_bytes;         /* bytes of children that are too small to show */
     struct profile_branch *children; /* largest first */
     size_t n_children;
 };
 
-/* A GPU that the process used, by the last report of PyTorch's allocator. */
+/* A GPU that the process used, as PyTorch's allocator reported it last. */
 struct profile_view_gpu {
     uint64_t gpu;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
 };
 
-/* A GPU request that failed, with the lines that held most then. */
+/* A GPU request that failed, with the lines that had the most live bytes at that time. */
 struct profile_failure {
-    uint64_t number, gpu; /* number 1 is the first of the process */
-    double t_s;           /* since the start of the process's table */
+    uint64_t number, gpu; /* the first failed request of the process has number 1 */
+    double t_s;           /* seconds since the process's heap table was created */
     bool has_step;
     int64_t step;
     uint64_t request_bytes, allocated_bytes, reserved_bytes;
-    struct profile_frame where; /* the line that requested */
+    struct profile_frame where; /* line that made the request */
     struct profile_failure_line {
         struct profile_frame where;
         uint64_t live_bytes;
@@ -90,45 +91,49 @@ struct profile_view {
     struct profile_bytes live;
     uint64_t allocated_bytes;
     double span_s;
-    /* How long before the last reading this state was; 0: at the last reading. */
+    /* Time in seconds from this state to the last reading; 0 at the last reading. */
     double before_end_s;
     bool has_steps;
     struct profile_steps {
         int64_t first, last;
     } steps;
-    struct profile_row *rows; /* leaks, then possible leaks, then the rest; each by growth */
+    /* Leaks first, then possible leaks, then the rest; each group by growth. */
+    struct profile_row *rows;
     size_t n_rows;
-    uint64_t row_count; /* total number of rows, of which the first are in rows */
+    uint64_t row_count; /* total number of rows, of which only the first are in rows */
     struct profile_cost cost;
-    bool is_gpu; /* rows are of GPU memory, and these are known: */
+    bool is_gpu; /* true if the rows are of GPU memory; only then the following fields are set */
     struct profile_view_gpu *gpus;
     size_t n_gpus;
-    uint64_t failure_count; /* out-of-memory errors of GPUs, of which the first and last follow */
+    /* Number of GPU requests that ran out of memory, of which only the first and last are
+     * stored. */
+    uint64_t failure_count;
     struct profile_failure *failures;
     size_t n_failures;
     bool has_tree;
     struct profile_branch tree;
 };
 
-/* Converts the first TOP rows of G, with their stacks if STACKS. -ENOMEM leaves RET empty. */
+/* Converts the first TOP rows of G, with their stacks if STACKS is set. Returns 0, or -ENOMEM
+ * and leaves RET empty. */
 int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
                       size_t top, bool stacks, struct profile_view *ret);
 struct profile_wants {
     struct symbols_options symbols;
-    struct growth_options growth; /* its marks are replaced by those in MARKS */
+    struct growth_options growth; /* options for the growth; the marks are taken from MARKS */
     const struct marks *marks;    /* marks of the run */
     size_t top;                   /* rows */
     bool stacks;
-    bool tree; /* include the call tree, without branches below one percent */
+    bool tree; /* the call tree is included, without branches below one percent */
 };
-/* Like profile_view_make, but names the frames of P and judges its growth itself. Returns 0, or
- * -errno with an error. */
+/* Like profile_view_make, but also names the frames of P and judges its growth. Returns 0, or
+ * -errno with a message. */
 int profile_view_of(const struct profile *p, const struct profile_wants *wants,
                     struct profile_view *ret, struct err *err);
-void profile_view_fini(struct profile_view *v); /* accepts a zeroed one */
+void profile_view_fini(struct profile_view *v); /* accepts a zeroed struct */
 
-json_t *profile_json(const struct profile_view *v); /* NULL: out of memory */
-/* Returns the first N rows alone, as in run.json. */
+json_t *profile_json(const struct profile_view *v); /* Returns NULL if out of memory. */
+/* Returns only the first N rows, as in run.json. */
 json_t *profile_rows_json(const struct profile_view *v, size_t n);
-/* Reads such rows into a view that has only rows. Returns 0 or -ENOMEM. */
+/* Reads rows from run.json into a view that has only rows. Returns 0 or -ENOMEM. */
 int profile_rows_read(const json_t *rows, struct profile_view *ret);

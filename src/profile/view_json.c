@@ -1,4 +1,4 @@
-/* The JSON form of a heap profile. */
+/* Converts a heap profile to JSON and back. */
 #include "profile/view.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ static const struct codec failure_fields[] = {
     {0},
 };
 
-/* All fields except "rows", "cost" and "tree". */
+/* All fields of the view except "rows", "cost" and "tree". */
 static const struct codec view_fields[] = {
     CODEC_FIELD(struct profile_view, pid, "pid", CODEC_INT),
     CODEC_PART(struct profile_view, live, "live", bytes_fields),
@@ -119,7 +119,7 @@ static const struct codec view_fields[] = {
     {0},
 };
 
-/* Of a view of GPU memory, in addition. */
+/* Additional fields of a view of GPU memory. */
 static const struct codec view_gpu_fields[] = {
     CODEC_MANY(struct profile_view, gpus, n_gpus, "gpus", gpu_fields, CODEC_REQUIRED),
     CODEC_FIELD(struct profile_view, failure_count, "out_of_memory_count", CODEC_UINT),

@@ -1,4 +1,4 @@
-/* Texts for codes in the table. */
+/* Sentences for codes in the heap table. */
 #include "profile/words.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Texts for codes in the table: why data was dropped, the state of Python, the cost. */
+/* Sentences for codes in the heap table: why data was dropped, the state of Python, the cost. */
 #pragma once
 
 #include <jansson.h>
@@ -7,12 +7,12 @@
 
 struct profile_cost;
 
-/* Returns the text of an enum heap_drop: "the tree of stacks is nearly full: …". */
+/* Returns the sentence for an enum heap_drop, such as "the tree of stacks is nearly full: …". */
 const char *profile_drop_text(size_t kind);
-/* The Python version, "3.11.2", and whether its frames can be read. */
+/* Length of a Python version such as "3.11.2". */
 enum { PROFILE_VERSION_MAX = 24 };
 char *profile_python_version(char out[PROFILE_VERSION_MAX], const struct profile_cost *c);
 const char *profile_python_state(const struct profile_cost *c);
-/* The cost reported by the profiler: {"samples", "ends", "hook_s", "interval_bytes",
+/* Returns the cost reported by the profiler: {"samples", "ends", "hook_s", "interval_bytes",
  * "base_interval_bytes", "drops", "python": {version, state, small_objects}, "used"}. */
 json_t *profile_cost_json(const struct profile_cost *c);
