@@ -10,7 +10,8 @@
 enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { REMEMBERED_MAX = 8 };
 
-/* Encoding of a pointer: the form in the low four bits, the base it is relative to above them. */
+/* How a pointer is encoded: its form in the low four bits, the base it is relative to in the
+ * bits above. */
 enum {
     ENC_FORM = 0x0f,
     ENC_BASE = 0x70,
@@ -47,18 +48,18 @@ enum {
     OP_VAL_EXPRESSION = 0x16,
     OP_ARGS_SIZE = 0x2e,
     OP_OFFSET_NEGATIVE = 0x2f,
-    OP_SHORT_ADVANCE = 0x40, /* the operand is in the low six bits */
+    OP_SHORT_ADVANCE = 0x40, /* operations whose operand is in the low six bits */
     OP_SHORT_OFFSET = 0x80,
     OP_SHORT_RESTORE = 0xc0,
 };
 
-/* The DWARF expression operations that compilers and linkers use for these registers. */
+/* The DWARF expression operations with which compilers and linkers describe these registers. */
 enum { EX_DEREF = 0x06, EX_BREG0 = 0x70 };
 
 enum saved { SAVED_NO = 0, SAVED_SAME, SAVED_AT_CFA, SAVED_EXPRESSION, SAVED_UNDEFINED, SAVED_ODD };
 
 struct expression {
-    size_t at, len; /* offsets in the section */
+    size_t at, len; /* offset and length of the expression in the section */
 };
 
 struct place {
@@ -68,7 +69,8 @@ struct place {
 };
 
 struct row {
-    bool has_expression; /* the CFA has an expression; otherwise it is reg + offset */
+    /* True if the CFA is given by an expression, false if it is reg + offset. */
+    bool has_expression;
     uint64_t cfa_reg;
     int64_t cfa_offset;
     struct expression cfa_expression;
@@ -91,13 +93,13 @@ struct machine {
     struct row row, initial;
     struct row remembered[REMEMBERED_MAX];
     size_t remembered_count;
-    uint64_t at, ip; /* the address the program has reached, and the address to stop at */
+    uint64_t at, ip; /* address that the call frame program has reached, and address to stop at */
 };
 
 static uint64_t read_form(struct cfi_cursor *c, uint8_t form)
 {
     switch (form) {
-    case 0x0: /* a whole address */
+    case 0x0: /* the pointer is a full address */
     case 0x4:
     case 0xc:
         return cfi_unsigned(c, 8);
@@ -135,7 +137,8 @@ static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
     }
 }
 
-/* Reads the length of a CIE or FDE; then the cursor is at its id and confined to the entry. */
+/* Reads the length of a CIE or FDE. After that, the cursor is at its id and confined to the
+ * entry. */
 static void enter_entry(struct cfi_cursor *c)
 {
     uint64_t len = cfi_unsigned(c, 4);
@@ -274,7 +277,7 @@ static void set_cfa(struct machine *m, uint64_t reg, int64_t offset)
     m->row.cfa_offset = offset;
 }
 
-/* Returns true when the requested address lies before the advanced location. */
+/* Advances the location. Returns true if the requested address lies before the new location. */
 static bool advance(struct machine *m, uint64_t by)
 {
     uint64_t next = m->at + by * m->common->code_align;
@@ -289,7 +292,7 @@ static int64_t factor(const struct machine *m, int64_t v)
     return (int64_t)((uint64_t)v * (uint64_t)m->common->data_align);
 }
 
-/* Runs OP if it defines the CFA; returns false otherwise. */
+/* Runs OP if it defines the CFA; returns false if it does not. */
 static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     uint64_t reg;
@@ -320,7 +323,7 @@ static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Runs OP if it defines where a register is saved; returns false otherwise. */
+/* Runs OP if it defines where a register is saved; returns false if it does not. */
 static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     if (op < OP_OFFSET || (op > OP_REGISTER && op < OP_EXPRESSION) ||
@@ -352,7 +355,7 @@ static bool step_register(struct machine *m, struct cfi_cursor *c, uint8_t op)
         read_expression(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
         break;
-    default: /* in another register, or the value CFA + offset itself */
+    default: /* the register is saved in another register, or its value is CFA + offset itself */
         cfi_uleb(c);
         set_place(m, reg, (struct place){.how = SAVED_ODD});
     }
@@ -398,7 +401,7 @@ static bool step_rest(struct machine *m, struct cfi_cursor *c, uint8_t op)
     }
 }
 
-/* Runs the program until it ends or passes the requested address. */
+/* Runs the call frame program until it ends or passes the requested address. */
 static bool run_program(struct machine *m, struct cfi_cursor *c)
 {
     bool is_there = false;
@@ -500,7 +503,8 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     }
 }
 
-/* The kernel's signal frame layout is fixed, so recognising the row is enough. */
+/* Returns true for the frame of a signal handler. The kernel's layout of that frame is fixed, so
+ * recognising the row is enough. */
 static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
 {
     enum { UCONTEXT_SP = 160 };

@@ -1,5 +1,5 @@
 /* Call frame information: finds in a library's .eh_frame_hdr the rule that leads from an
- * instruction to its caller. x86-64 only. Treats the bytes of the section as untrusted. */
+ * instruction to its caller. x86-64 only. The bytes of the section are untrusted. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,25 +16,26 @@ struct cfi_section {
 
 /* How to compute the start of the caller's frame (the CFA). */
 enum cfi_cfa {
-    CFI_CFA_NONE = 0,   /* unknown, or too rare to be kept as a rule */
-    CFI_CFA_END,        /* there is no caller: the thread started here */
+    CFI_CFA_NONE = 0,   /* the CFA is unknown, or computed in a way too rare to be cached */
+    CFI_CFA_END,        /* there is no caller, because the thread started here */
     CFI_CFA_SP,         /* sp + offset */
     CFI_CFA_FP,         /* rbp + offset */
-    CFI_CFA_SP_POINTER, /* the word at sp + offset */
-    CFI_CFA_FP_POINTER, /* the word at rbp + offset: functions that realign their stack */
-    CFI_CFA_PLT,        /* a PLT stub: sp + 8, or sp + 16 from ip & 15 == offset on */
-    CFI_CFA_SIGNAL,     /* return from a signal handler: all registers are saved at sp */
+    CFI_CFA_SP_POINTER, /* the CFA is the word at sp + offset */
+    /* The CFA is the word at rbp + offset, in functions that realign their stack. */
+    CFI_CFA_FP_POINTER,
+    CFI_CFA_PLT,    /* in a PLT stub the CFA is sp + 8, or sp + 16 from ip & 15 == offset on */
+    CFI_CFA_SIGNAL, /* the return from a signal handler, where all registers are saved at sp */
 };
 
 /* Where the caller's rbp is saved. */
 enum cfi_fp {
     CFI_FP_SAME = 0,
-    CFI_FP_AT_CFA, /* saved at CFA + offset */
-    CFI_FP_AT_FP,  /* saved at rbp + offset */
+    CFI_FP_AT_CFA, /* rbp is saved at CFA + offset */
+    CFI_FP_AT_FP,  /* rbp is saved at rbp + offset */
     CFI_FP_LOST,
 };
 
-/* The return address is at CFA - 8. */
+/* How to find the caller's frame. The return address is always at CFA - 8. */
 struct cfi_rule {
     enum cfi_cfa cfa;
     int32_t cfa_offset;
@@ -42,7 +43,7 @@ struct cfi_rule {
     int32_t fp_offset;
 };
 
-/* Finds the rule at IP; for a return address, pass the address of the call before it. -ENOENT: no
- * function is described there. -EBADMSG: the section is corrupt. -EOPNOTSUPP: the rule has an
- * unsupported form. */
+/* Finds the rule at IP; for a return address, pass the address of the call before it. Returns
+ * -ENOENT if no function is described there, -EBADMSG if the section is corrupt, -EOPNOTSUPP if
+ * the rule has an unsupported form. */
 int cfi_find(const struct cfi_section *s, uint64_t ip, struct cfi_rule *ret);

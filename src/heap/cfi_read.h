@@ -10,7 +10,7 @@
 
 struct cfi_cursor {
     const struct cfi_section *s;
-    size_t at, end; /* offsets in the section */
+    size_t at, end; /* offsets of the cursor and of its end in the section */
     bool is_bad;
 };
 
@@ -47,7 +47,7 @@ static inline void cfi_skip(struct cfi_cursor *c, uint64_t len)
     }
 }
 
-/* SIZE is 1, 2, 4 or 8; little-endian, as x86-64 is. */
+/* Reads an integer of SIZE 1, 2, 4 or 8 bytes; little-endian, as x86-64 is. */
 static inline uint64_t cfi_unsigned(struct cfi_cursor *c, size_t size)
 {
     uint64_t v = 0;

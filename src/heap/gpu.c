@@ -1,4 +1,4 @@
-/* GPU blocks: totals, samples, and what lived when a request failed. */
+/* Records GPU blocks: totals, samples, and live memory at the time a request failed. */
 #include "heap/gpu.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ enum {
     KEY_SHIFT = 56,
     KIND_MASK = 15,
     WINDOW_MS = 250,
-    WINDOW_REPORTS = 16, /* after so many the clock is read */
+    WINDOW_REPORTS = 16, /* the clock is read after this many reports */
 };
 
 const void *gpu_key(const void *p, unsigned gpu)
@@ -43,7 +43,8 @@ static void next_window(struct heap_gpu *g, uint64_t allocated, bool is_first)
     atomic_store_explicit(&g->low_ms, now_ms, memory_order_relaxed);
 }
 
-/* The allocator reports under its lock, so that plain loads and stores lose nothing. */
+/* Updates the totals. The allocator reports under its lock, so plain loads and stores lose
+ * nothing. */
 static void note_totals(unsigned gpu, uint64_t allocated, uint64_t reserved)
 {
     if (!life_is_on())
@@ -89,7 +90,7 @@ void gpu_block(const void *p, int64_t size, uint64_t allocated, uint64_t reserve
 
 /* ---- out of memory ---- */
 
-/* Live bytes by site; only one thread at a time sums them up. */
+/* Live bytes by call site; only one thread at a time sums them up. */
 static uint64_t site_bytes[HEAP_SITES];
 static _Atomic(uint32_t) is_summing;
 
@@ -124,7 +125,8 @@ static void keep_largest(struct heap_oom *ret)
     }
 }
 
-/* The first is never overwritten: the later ones are often its consequences. */
+/* Returns the slot for failed request NUMBER. The first request is never overwritten, because
+ * the later ones are often its consequences. */
 static struct heap_oom *oom_place(struct heap_header *h, uint64_t number)
 {
     return &h->ooms[number == 1 ? 0 : 1 + (number - 2) % (HEAP_OOMS - 1)];
@@ -145,7 +147,7 @@ void gpu_out_of_memory(int64_t size, uint64_t allocated, uint64_t reserved, int 
     struct heap_table *t = heap_process.table;
     uint64_t number = atomic_fetch_add(&t->header.oom_count, 1) + 1;
     if (atomic_exchange(&is_summing, 1) != 0)
-        return; /* counted, but another thread is writing its own */
+        return; /* the failure is counted but not stored, because another thread is storing one */
     struct heap_oom *o = oom_place(&t->header, number);
     atomic_store_explicit(&o->number, 0, memory_order_release);
     atomic_store_explicit(&o->gpu, (uint32_t)gpu, memory_order_release);

@@ -1,6 +1,6 @@
-/* Shared by the parts of the preloaded library. It runs inside the job, in front of every
- * allocation: nothing here allocates, locks on the unsampled path, takes the GIL, sends a signal,
- * writes to a descriptor of the job, or keeps a descriptor open. */
+/* Definitions shared by the parts of the preloaded library. It runs inside the job, in front of
+ * every allocation: nothing here allocates, locks on the unsampled path, takes the GIL, sends a
+ * signal, writes to a descriptor of the job, or keeps a descriptor open. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,40 +11,44 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* For variables on the hot path: avoids looking up their address in the GOT. */
+/* Marks variables on the hot path, whose address is then not looked up in the GOT. */
 #define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
-/* Per-thread state in initial-exec TLS: valid when zeroed, and after the thread's destructors. */
+/* Per-thread state in initial-exec TLS. It is valid when zeroed, and after the thread's
+ * destructors. */
 struct heap_thread {
-    int64_t countdown;   /* bytes until the next sample; below 0 the slow path decides */
-    int64_t drawn;       /* initial value of the countdown */
-    uint64_t random;     /* generator state; 0: not seeded */
-    uint64_t gpu_random; /* the same for GPU blocks, which have no countdown */
-    uint64_t interval;   /* sampling interval that the countdown was drawn at */
-    /* > 0: inside the library (or in a signal handler that interrupted it): no samples. */
+    int64_t countdown; /* bytes until the next sample; if negative, the slow path decides */
+    int64_t drawn;     /* initial value of the countdown */
+    uint64_t random;   /* state of the random number generator, or 0 before it is seeded */
+    /* State of the random number generator for GPU blocks, which have no countdown. */
+    uint64_t gpu_random;
+    uint64_t interval; /* sampling interval that the countdown was drawn at */
+    /* 0 inside the library and in signal handlers that interrupt it: then no samples are taken. */
     uint32_t busy;
-    uint32_t no_maps; /* > 0: mappings made now are arenas whose objects are counted individually */
-    uintptr_t stack_end; /* highest address of this thread's stack; 0: not known yet */
-    uintptr_t stack_low; /* the stack is known to be mapped down to here */
+    uint32_t no_maps;    /* 0 while mappings are arenas whose objects are counted individually */
+    uintptr_t stack_end; /* highest address of this thread's stack, or 0 if not known yet */
+    uintptr_t stack_low; /* the stack is known to be mapped down to this address */
 };
 _Static_assert(sizeof(struct heap_thread) <= 256, "initial-exec TLS is scarce");
 
 extern __thread struct heap_thread heap_thread HEAP_HIDDEN
     __attribute__((tls_model("initial-exec")));
 
-/* The table of this process and its settings. */
+/* The heap table of this process and its settings. */
 struct heap_process {
-    struct heap_table *table; /* NULL: not created yet, or closed */
+    struct heap_table *table; /* NULL before it is created and after it is closed */
     _Atomic(uint32_t) state;  /* enum heap_state */
     uint64_t base_interval;   /* bytes */
     bool wants_python_small;
-    uint64_t parent;  /* pid of ebb; its direct children create their table at start */
-    uint64_t filters; /* number of ebb's seccomp filters: a process with more is sandboxed */
-    _Atomic(uint32_t) is_confined; /* the job set up a sandbox: the library makes no system calls */
+    uint64_t parent; /* pid of ebb; its direct children create their table when they start */
+    /* Number of ebb's seccomp filters; a process with more filters is sandboxed. */
+    uint64_t filters;
+    /* The job set up a sandbox, so the library makes no more system calls. */
+    _Atomic(uint32_t) is_confined;
 };
 enum heap_state {
-    HEAP_OFF = 0, /* EBB_HEAP=0, no socket, not glibc, or gave up */
-    HEAP_WAITING, /* creates its table with the first sample */
+    HEAP_OFF = 0, /* EBB_HEAP is 0, there is no socket, libc is not glibc, or profiling failed */
+    HEAP_WAITING, /* the table is created with the first sample */
     HEAP_ON,
 };
 extern struct heap_process heap_process HEAP_HIDDEN;

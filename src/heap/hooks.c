@@ -1,4 +1,4 @@
-/* Hooks for malloc and its family. */
+/* Hooks for malloc and related functions. */
 #include "heap/hooks.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ HOOKS_COLD void hooks_sample(void *p, size_t size, size_t total, enum heap_kind 
     struct heap_thread *t = &heap_thread;
     if (!p || size == 0 || size > INT64_MAX / 2)
         return;
-    if (t->busy) { /* the countdown is paused meanwhile */
+    if (t->busy) { /* the countdown is paused while the library itself allocates */
         heap_drop(HEAP_DROP_NESTED);
         return;
     }
@@ -59,7 +59,7 @@ HOOK void free(void *ptr)
         free_slowly(ptr);
 }
 
-/* Deprecated and removed from glibc 2.26's headers, but old programs still call it. */
+/* cfree was removed from the headers of glibc 2.26, but old programs still call it. */
 HOOK void cfree(void *p);
 HOOK void cfree(void *p)
 {
@@ -99,8 +99,9 @@ static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_s
     return moved;
 }
 
-/* Compares usable sizes, as rounded by the allocator, so that the growth over several reallocs adds
- * up. Where they are unknown, the whole new size counts. */
+/* Reallocates a block that is not sampled. Compares usable sizes, as rounded by the allocator,
+ * so that the growth over several reallocs adds up. If they are unknown, the whole new size
+ * counts. */
 static void *realloc_other(void *p, size_t size)
 {
     size_t (*usable)(void *) = hooks_real.malloc_usable_size;

@@ -1,5 +1,5 @@
-/* Shared by the hooks: the wrapped functions, and how an allocation becomes a sample. Only in
- * libebb-heap.so. */
+/* Definitions shared by the hooks: the wrapped functions, and how an allocation becomes a
+ * sample. Only in libebb-heap.so. */
 #pragma once
 
 #include <sys/types.h>
@@ -9,16 +9,18 @@
 #define HOOK __attribute__((visibility("default")))
 #define HOOKS_COLD __attribute__((noinline, cold))
 
-/* The wrapped functions: the next definitions after ours. The first group is never NULL: until
- * hooks_resolve has run, it holds functions that call hooks_resolve or allocate from a small arena.
- * The others are NULL until then, and stay NULL if the process has no such function. */
+/* The wrapped functions, which are the next definitions after ours. The first group is never
+ * NULL: until hooks_resolve has run, it holds functions that call hooks_resolve or allocate from
+ * a small arena. The others are NULL until then, and stay NULL if the process has no such
+ * function. */
 struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
     _Atomic(void (*)(void *)) free; /* changes a second time if the arena was used */
 
-    size_t (*malloc_usable_size)(void *); /* also NULL if it does not belong to the allocator */
+    /* Also NULL if the function does not belong to the allocator. */
+    size_t (*malloc_usable_size)(void *);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);
     void *(*memalign)(size_t, size_t);
@@ -36,7 +38,7 @@ extern struct hooks_real hooks_real;
 /* Looks up the wrapped functions, once. Returns false while a look-up is in progress, further up
  * this stack or in another thread; waiting for it could deadlock on the dynamic linker's lock. */
 bool hooks_resolve(void);
-/* Returns whether ADDRESS is in the module that defines the next malloc. */
+/* Returns true if ADDRESS is in the module that defines the next malloc. */
 bool hooks_is_allocator(const void *address);
 /* Converts the object pointer that dlsym returns to a function pointer. */
 #define HOOKS_FUNCTION(type, p) ((type)(uintptr_t)(p))
@@ -52,10 +54,10 @@ static inline bool hooks_count(size_t size)
     return true;
 }
 
-/* Called after hooks_count returned false: SIZE bytes of the block P were allocated, and the block
- * is TOTAL bytes large (P is NULL if the allocation failed). Preserves errno. */
+/* Samples a block after hooks_count returned false. SIZE bytes of P were allocated, and the
+ * whole block has TOTAL bytes; P is NULL if the allocation failed. Preserves errno. */
 void hooks_sample(void *p, size_t size, size_t total, enum heap_kind kind);
-/* Called after dlclose: the library may have defined operator new and delete. */
+/* Forgets operator new and delete after dlclose, because the library may have defined them. */
 void hooks_new_unloaded(void);
-/* The same for the functions of torch. */
+/* Forgets the functions of torch after dlclose, because the library may have defined them. */
 void hooks_gpu_unloaded(void);

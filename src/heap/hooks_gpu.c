@@ -1,7 +1,7 @@
-/* Hooks of the functions in PyTorch's libc10.so to which its caching allocators report every GPU
- * block and every failed request, whether or not a profiler is active. libc10_cuda.so calls them by
- * name, so these definitions come first; each calls the real function afterwards. A torch in which
- * they have other names never calls these. */
+/* Hooks for the functions in PyTorch's libc10.so to which its caching allocators report every
+ * GPU block and every failed request, whether or not a profiler is active. libc10_cuda.so calls
+ * them by name, so these definitions take precedence; each calls the real function afterwards. A
+ * version of torch that uses other names never calls these. */
 #include "heap/hooks.h"
 
 #include <elf.h>
@@ -43,8 +43,9 @@ struct real {
 };
 
 enum { BEFORE_MAX = 16 };
-static struct real at_start;               /* written only by the constructor */
-static uintptr_t bases_before[BEFORE_MAX]; /* load addresses of the libraries before this one */
+static struct real at_start; /* set only by the constructor */
+/* Load addresses of the libraries that precede this one. */
+static uintptr_t bases_before[BEFORE_MAX];
 static _Atomic(uint32_t) before_count, has_started;
 
 HOOK void hook_block(void *p, int64_t size, size_t allocated, size_t reserved,
@@ -52,12 +53,13 @@ HOOK void hook_block(void *p, int64_t size, size_t allocated, size_t reserved,
 HOOK void hook_failure(int64_t size, size_t allocated, size_t reserved,
                        struct c10_device device) __asm__(REPORT_FAILURE);
 
-/* Hidden aliases: the exported names resolve to another library if one before this defines them. */
+/* Hidden aliases, needed because the exported names resolve to another library if a preceding
+ * one defines them. */
 extern report_block_fn own_block __attribute__((alias(REPORT_BLOCK))) HEAP_HIDDEN;
 extern report_failure_fn own_failure __attribute__((alias(REPORT_FAILURE))) HEAP_HIDDEN;
 
-/* A library before this one that defines the functions is another hook that calls this one: calling
- * it back would recurse without end. */
+/* Returns true for a library that precedes this one. If it defines the functions, it is another
+ * hook that calls this one, and calling it back would recurse without end. */
 static bool is_before_us(uintptr_t base)
 {
     uint32_t n = atomic_load_explicit(&before_count, memory_order_acquire);
@@ -107,11 +109,11 @@ static __attribute__((constructor)) void find_reports_at_start(void)
     atomic_store_explicit(&has_started, 1, memory_order_release);
 }
 
-/* Before glibc 2.35 each lookup searches all libraries. The first few relocations cover most
- * libraries that the caller was linked with. */
+/* Number of relocations that are searched, since before glibc 2.35 each lookup searches all
+ * libraries. The first few relocations cover most libraries that the caller was linked with. */
 enum { LOOKS_MAX = 64 };
 
-/* The PLT relocations of a library: the functions of other libraries that it calls. */
+/* The PLT relocations of a library, which name the functions of other libraries that it calls. */
 struct bound {
     const ElfW(Rela) * at;
     size_t count;
@@ -142,8 +144,8 @@ static struct bound bound_of(const struct module_map *map)
     return b.at && is_rela ? b : (struct bound){0};
 }
 
-/* Searches the libraries that the one of MAP calls. They stay loaded as long as it does, and it is
- * on the stack now. */
+/* Searches the libraries that the library of MAP calls. They stay loaded as long as that
+ * library, which is on the stack now. */
 static bool find_in_bound(const struct module_map *map, struct real *ret)
 {
     struct bound b = bound_of(map);
@@ -154,7 +156,7 @@ static bool find_in_bound(const struct module_map *map, struct real *ret)
             return false;
         to = __atomic_load_n((const uintptr_t *)slot, __ATOMIC_RELAXED);
         if (to - map->start < map->end - map->start || to - last.start < last.end - last.start)
-            continue; /* not bound yet, or seen already */
+            continue; /* the symbol is not bound yet, or its library was searched already */
         looks++;
         if (modules_map(to, &last) && find_in(last.base, last.headers, last.header_count, ret))
             return true;
@@ -192,8 +194,9 @@ static int find_in_all(struct dl_phdr_info *info, size_t size, void *user)
     return is_last;
 }
 
-/* After a tail call the return address belongs to an outer caller, possibly in a library unrelated
- * to torch: then the first library that defines the functions is used. */
+/* Finds the real functions for a caller. After a tail call the return address belongs to an
+ * outer caller, possibly in a library unrelated to torch; then the first library that defines
+ * the functions is used. */
 static void find_real(const struct module_map *caller, struct real *ret)
 {
     struct search search = {caller, ret};
@@ -212,7 +215,7 @@ enum { CALLERS = 16 };
 
 /* A sequence lock: a copy is valid if TURN was even and did not change. */
 struct caller {
-    _Atomic(uint32_t) turn; /* odd: being written; 0: empty */
+    _Atomic(uint32_t) turn; /* odd while the entry is being written, 0 if it is empty */
     _Atomic(uint32_t) closed;
     _Atomic(uintptr_t) start, end, block, failure;
 };
@@ -240,7 +243,8 @@ static bool read_caller(const struct caller *c, uintptr_t ip, uint32_t *ret_clos
     return turn != 0 && turn % 2 == 0 && LOAD(c->turn) == turn && ip - start < end - start;
 }
 
-/* Gives up if another thread is writing the entry: the search is then repeated next time. */
+/* Writes an entry. Gives up if another thread is writing it; the search is then repeated next
+ * time. */
 static void write_caller(struct caller *c, const struct module_map *map, uint32_t closed,
                          const struct real *real)
 {
@@ -269,7 +273,8 @@ static HOOKS_COLD struct real find_and_keep(uintptr_t ip, struct caller *place, 
     return real;
 }
 
-/* The functions that the library containing IP would call without this one. */
+/* Returns the functions that the library containing IP would call if this library were not
+ * loaded. */
 static struct real real_of(uintptr_t ip)
 {
     if (atomic_load_explicit(&has_started, memory_order_acquire) && at_start.block)

@@ -20,17 +20,18 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-/* An anonymous mapping of this size is more often an allocator's reservation than a buffer. */
+/* An anonymous mapping of at least this size is more often an allocator's reservation than a
+ * buffer. */
 #define POOL_BYTES ((size_t)64 << 20)
 
-/* Returns 0 if rounding up overflows: such a mapping cannot exist. */
+/* Rounds LEN up to whole pages. Returns 0 on overflow, since such a mapping cannot exist. */
 static size_t whole_pages(size_t len)
 {
     size_t page = (size_t)getauxval(AT_PAGESZ);
     return (len + page - 1) & ~(page - 1);
 }
 
-/* Returns whether CALLER belongs to an allocator whose mappings must not be counted. */
+/* Returns true if CALLER belongs to an allocator whose mappings must not be counted. */
 static bool is_arena(const void *caller)
 {
     return heap_thread.no_maps || hooks_is_allocator(caller) || python_owns_map((uintptr_t)caller);
@@ -42,7 +43,7 @@ static void end_samples(const void *start, size_t len)
         live_cut((uintptr_t)start, whole_pages(len));
 }
 
-/* Returns whether FD is a memfd or a file in /dev/shm. */
+/* Returns true if FD is a memfd or a file in /dev/shm. */
 static bool is_shared_memory(int fd)
 {
     struct statfs fs;
@@ -55,7 +56,7 @@ static bool is_shared_memory(int fd)
     return is_shared;
 }
 
-/* Returns false if the mapping is not memory that the job can fill. */
+/* Determines the kind of a mapping. Returns false if it is not memory that the job can fill. */
 static bool map_kind(size_t len, int prot, int flags, int fd, enum heap_kind *ret)
 {
     bool is_anonymous = flags & MAP_ANONYMOUS, is_shared = flags & MAP_SHARED;
@@ -105,7 +106,8 @@ HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t o
     return map_real(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
-/* Samples end before the real call: another thread may receive the addresses right after it. */
+/* Samples are removed before the real call, because another thread may receive the addresses
+ * right after it. */
 HOOK int munmap(void *addr, size_t len)
 {
     if (!is_arena(__builtin_return_address(0)))
@@ -124,7 +126,8 @@ static void *real_mremap(void *start, size_t old, size_t len, int flags, void *a
     return hooks_real.mremap(start, old, len, flags, at);
 }
 
-/* A sampled mapping that is remapped as a whole continues as the same sample, as in realloc. */
+/* Remaps a sampled mapping. If it is remapped as a whole, it continues as the same sample, as in
+ * realloc. */
 static void *remap_sample(void *start, size_t old, size_t len, int flags, void *at,
                           const struct live_sample *sample)
 {
@@ -139,8 +142,8 @@ static void *remap_sample(void *start, size_t old, size_t len, int flags, void *
     return p;
 }
 
-/* For a mapping that is not sampled, only its growth counts; a part that is cut out of a larger
- * mapping stays uncounted. */
+/* Remaps a mapping that is not sampled. Only its growth counts; a part that is cut out of a
+ * larger mapping stays uncounted. */
 static void *remap_other(void *start, size_t old, size_t len, int flags, void *at)
 {
     void *p = real_mremap(start, old, len, flags, at);

@@ -1,5 +1,5 @@
 /* Hooks for operator new and delete of C++, under their mangled names. Most implementations call
- * malloc, which is hooked; an allocator's own may do so never, or only for some sizes. The
+ * malloc, which is hooked; those of some allocators never do, or only for some sizes. The
  * countdown shows which: bytes that the call did not subtract from it are counted here, so that
  * nothing is counted twice. */
 #include "heap/hooks.h"
@@ -39,7 +39,7 @@
 #define SYMBOL(name) #name,
 enum { OPERATORS(NUMBER) NEXT_COUNT };
 static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
-static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0: not found yet */
+static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0 until the function is found */
 
 /* ---- look-up ----
  *
@@ -55,13 +55,14 @@ enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 struct search {
     uintptr_t caller;
     bool is_behind_us;
-    uint32_t modules; /* visited so far */
+    uint32_t modules; /* number of modules visited so far */
     enum rank rank[NEXT_COUNT];
     uintptr_t found[NEXT_COUNT];
 };
 
-static _Atomic(uint32_t) modules_at_start; /* 0: this is the start */
-static _Atomic(uint32_t) has_late;         /* some operators were looked up after the start */
+static _Atomic(uint32_t) modules_at_start; /* 0 while the program is starting */
+/* True if some operators were looked up after the start. */
+static _Atomic(uint32_t) has_late;
 
 static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
 {
@@ -147,7 +148,8 @@ void hooks_new_unloaded(void)
         search(NULL, &s);
 }
 
-/* ---- without a C++ library: exceptions can be neither thrown nor caught ---- */
+/* ---- replacements without a C++ library, where exceptions can be neither thrown nor caught
+ * ---- */
 
 static void *plain_or_null(size_t size)
 {

@@ -1,4 +1,4 @@
-/* Hooks for calls that allocate nothing but change how the library has to behave. */
+/* Hooks for calls that do not allocate but change how the library has to behave. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ HOOK int dlclose(void *handle)
     return result;
 }
 
-/* The job is about to enter a sandbox: an unexpected system call may kill it from then on. */
+/* Called when the job is about to enter a sandbox, where an unexpected system call may kill it. */
 static void note_sandbox(void)
 {
     atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
@@ -48,11 +48,11 @@ HOOK int prctl(int option, ...)
     return hooks_real.prctl(option, a[0], a[1], a[2], a[3]);
 }
 
-/* ---- syscall(): libseccomp and others use it to set up a sandbox ---- */
+/* ---- syscall(), with which libseccomp and others set up a sandbox ---- */
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/* Makes system calls while the real function is being looked up. */
+/* Makes a system call directly while the real syscall function is being looked up. */
 static long call_kernel(long number, const long a[6])
 {
 #if defined(__x86_64__)
@@ -77,8 +77,8 @@ static long call_kernel(long number, const long a[6])
     return -1;
 }
 
-/* A caller passes the arguments of its system call; like the real function, this reads six. */
-/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's is reserved */
+/* Hooks syscall. Like the real function, it reads six arguments, however many the caller passes. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's name is reserved */
 HOOK long syscall(long number, ...)
 {
     va_list rest;
@@ -107,12 +107,12 @@ HOOK long syscall(long number, ...)
     HOOK const char *name(void)                                                                    \
     {                                                                                              \
         hooks_real.malloc_usable_size =                                                            \
-            NULL; /* the runtime must see an invalid pointer in realloc itself */                  \
+            NULL; /* the sanitizer's runtime must see an invalid pointer in realloc itself */      \
         life_give_up();                                                                            \
         return settings;                                                                           \
     }
 
-/* With the default, AddressSanitizer aborts the job unless its runtime is the first library. */
+/* By default, AddressSanitizer aborts the job unless its runtime is the first library. */
 SANITIZER(__asan_default_options, "verify_asan_link_order=0")
 SANITIZER(__hwasan_default_options, "")
 SANITIZER(__lsan_default_options, "")

@@ -1,4 +1,5 @@
-/* Looks up the functions behind the hooks, and allocates from a small arena during the look-up. */
+/* Looks up the functions that the hooks wrap, and allocates from a small arena during the
+ * look-up. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,7 @@ enum { RESOLVE_NOT_YET, RESOLVE_NOW, RESOLVE_DONE };
 static _Atomic(int) resolve_state;
 static uintptr_t allocator_start, allocator_end;
 
-/* ---- arena: serves the allocations of dlsym itself; its memory is never reused ---- */
+/* ---- arena for the allocations of dlsym itself; its memory is never reused ---- */
 
 static _Alignas(ALIGNMENT) char arena[ARENA_BYTES];
 static _Atomic(size_t) arena_used;
@@ -32,7 +33,7 @@ static void free_but_arena(void *p)
         next_free(p);
 }
 
-/* A block is preceded by its size. */
+/* Allocates from the arena. A block is preceded by its size. */
 static void *arena_take(size_t size)
 {
     atomic_store_explicit(&hooks_real.free, free_but_arena, memory_order_seq_cst);
@@ -61,7 +62,7 @@ static void *realloc_but_arena(void *p, size_t size)
     return moved;
 }
 
-/* ---- stand-ins until the first call ---- */
+/* ---- functions that are in place until the first call ---- */
 
 static void *first_malloc(size_t size)
 {
@@ -76,7 +77,7 @@ static void *first_calloc(size_t n, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return arena_take(size); /* already zeroed: arena memory is used only once */
+    return arena_take(size); /* arena memory is used only once and is therefore zeroed */
 }
 
 static void *first_realloc(void *p, size_t size)
@@ -123,7 +124,8 @@ static void find_others(void)
     hooks_real.syscall = FIND(syscall);
 }
 
-/* The four functions that may be called during the look-up are set last, all at once. */
+/* Looks up all functions. The four that may be called during the look-up are set last, all at
+ * once. */
 static void find_all(void)
 {
     find_others();
@@ -143,7 +145,8 @@ static void find_all(void)
     bool had_arena = !atomic_compare_exchange_strong(&hooks_real.free, &first, next_free);
     hooks_real.realloc = had_arena ? realloc_but_arena : next_realloc;
     if (had_arena)
-        hooks_real.malloc_usable_size = NULL; /* it would be called with blocks of the arena */
+        /* A foreign malloc_usable_size would be called with blocks of the arena. */
+        hooks_real.malloc_usable_size = NULL;
 }
 
 bool hooks_resolve(void)

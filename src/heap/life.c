@@ -1,4 +1,4 @@
-/* The life of a profiled process: its settings, its table, and fork. */
+/* The life of a profiled process: its settings, its heap table, and fork. */
 #include "heap/life.h"
 
 #include <errno.h>
@@ -27,20 +27,21 @@
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
 #define SOCKET_SUFFIX ".heap"
 
-/* A full socket queue or a lack of descriptors may be temporary, so the next samples try again. */
+/* Number of attempts to create the table. A full socket queue or a lack of descriptors may be
+ * temporary, so the next samples try again. */
 enum { TRIES = 8 };
 
-/* Only glibc has this function; a program with another libc must still start. */
+/* Only glibc has this function, and a program with another libc must still start. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
-/* The kernel zeroes this page in the child of a fork. */
+/* A page that the kernel zeroes in the child of a fork. */
 struct life_page {
-    _Atomic(uint32_t) is_mine;   /* the table belongs to this process */
-    _Atomic(uint32_t) is_locked; /* held by the one thread that creates or closes a table */
-    _Atomic(int32_t) pid;        /* 0: not queried yet */
-    uint32_t tries;              /* failed attempts to create a table */
+    _Atomic(uint32_t) is_mine;   /* true if the table belongs to this process */
+    _Atomic(uint32_t) is_locked; /* held by the one thread that creates or closes the table */
+    _Atomic(int32_t) pid;        /* 0 before it is queried */
+    uint32_t tries;              /* number of failed attempts to create a table */
 };
 
 static struct life_page *page;
@@ -99,7 +100,7 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
     atomic_store_explicit(&ret->state, is_off ? HEAP_OFF : HEAP_WAITING, memory_order_release);
 }
 
-/* getenv is not used, as a program may define its own. */
+/* Reads an environment variable. getenv is not used, as a program may define its own. */
 static const char *variable(const char *name)
 {
     size_t len = strlen(name);
@@ -123,7 +124,8 @@ static bool set_address(const char *socket)
 
 /* ---- start ---- */
 
-/* Calls the kernel directly, so that the hooks do not count these mappings. NULL: failed. */
+/* Maps pages by calling the kernel directly, so that the hooks do not count them. Returns NULL
+ * on failure. */
 static void *map_pages(size_t len, int flags, int fd)
 {
     long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -135,7 +137,7 @@ static void unmap(void *p, size_t len)
     syscall(SYS_munmap, p, len);
 }
 
-/* For kernels without MADV_WIPEONFORK. */
+/* Wipes the page in the child of a fork, for kernels without MADV_WIPEONFORK. */
 static void wipe_page(void)
 {
     if (page && (atomic_load(&page->pid) || atomic_load(&page->is_mine)))
@@ -199,9 +201,10 @@ bool life_start(void)
     return true;
 }
 
-/* Most processes of a job never take a sample and create no table. Direct children of ebb create
- * theirs at once, before they can install a system call filter: a program can do that with its own
- * instructions, unnoticed, and the system calls that create a table might then kill it. */
+/* Starts profiling. Most processes of a job never take a sample and create no table. Direct
+ * children of ebb create theirs at once, before they can install a system call filter: a program
+ * can do that with its own instructions, unnoticed, and the system calls that create a table
+ * might then kill it. */
 __attribute__((constructor)) static void begin(void)
 {
     if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
@@ -212,7 +215,8 @@ __attribute__((constructor)) static void begin(void)
     heap_thread.busy--;
 }
 
-/* Memory freed after this is still recorded, because other destructors run later. */
+/* Marks the process as exiting. Memory freed after this is still recorded, because other
+ * destructors run later. */
 __attribute__((destructor)) static void end(void)
 {
     struct heap_table *t = heap_process.table;
@@ -230,8 +234,8 @@ static void close_fd(int fd)
     syscall(SYS_close, fd);
 }
 
-/* Moves FD above the standard streams: a job that runs with one of them closed must not print into
- * our descriptor. */
+/* Moves FD above the standard streams, because a job that runs with one of them closed must not
+ * print into it. */
 static int move_above_streams(int fd)
 {
     if (fd < 0 || fd > 2)
@@ -252,7 +256,8 @@ static int connect_socket(void)
     return fd;
 }
 
-/* With RLIMIT_FSIZE, growing a file beyond the limit would kill the job by SIGXFSZ. */
+/* Returns false if RLIMIT_FSIZE is too low: growing a file beyond the limit would kill the job
+ * by SIGXFSZ. */
 static bool is_size_allowed(void)
 {
     struct rlimit limit;
@@ -260,8 +265,8 @@ static bool is_size_allowed(void)
            limit.rlim_cur >= sizeof(struct heap_table);
 }
 
-/* With strict overcommit, a page that the kernel cannot provide on first touch raises SIGBUS, so
- * there the table allocates all its pages at once. */
+/* Returns true for strict overcommit. There, a page that the kernel cannot provide on first
+ * touch raises SIGBUS, so the table allocates all its pages at once. */
 static bool is_memory_strict(void)
 {
     char mode = 0;
@@ -354,8 +359,9 @@ uint64_t life_filters(const char *status)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* A filter inherited across exec may kill the process for the following system calls, and cannot be
- * queried. Called only by the one thread that creates the table. */
+/* Returns true if the process is sandboxed. A filter inherited across exec may kill the process
+ * for the following system calls, and cannot be queried. Called only by the one thread that
+ * creates the table. */
 static bool is_sandboxed(void)
 {
     static char status[4096];
@@ -368,8 +374,8 @@ static bool is_sandboxed(void)
     return life_filters(status) > heap_process.filters;
 }
 
-/* A vfork child has its own pid but its parent's memory: a table it created would be attributed to
- * another process. It leaves that to the parent. */
+/* Returns false in a vfork child, which has its own pid but its parent's memory: a table that it
+ * created would be attributed to another process, so the parent creates it. */
 static bool is_process_itself(void)
 {
     int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);

@@ -1,10 +1,8 @@
 /* A profiled process from its first allocation to its end: settings, creating and sending the
- * table, fork.
- *
- * A fork is noticed at the child's first sample or first freed sample, so a child that only calls
- * exec costs nothing. The kernel wipes one page at fork; the wiped page identifies the child
- * without a system call, however it was created. A vfork child runs in its parent's memory, finds
- * the page intact, and is correctly counted as part of the parent. */
+ * heap table, fork. A fork is noticed at the child's first sample or first freed sample, so a
+ * child that only calls exec costs nothing. The kernel wipes one page at fork; the wiped page
+ * identifies the child without a system call, however it was created. A vfork child runs in its
+ * parent's memory, finds the page intact, and is correctly counted as part of the parent. */
 #pragma once
 
 #include "heap/heap.h"
@@ -12,7 +10,7 @@
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
  * python=0|1, filters=N, parent=PID. Unknown or invalid words are ignored. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
-/* The number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
+/* Returns the number of seccomp filters according to /proc/self/status; on older kernels 0 or 1. */
 uint64_t life_filters(const char *status);
 /* Decides once whether this process is profiled: at the first allocation that finds an environment
  * (constructors of other libraries may allocate before ours runs), or in our constructor. Returns
@@ -21,10 +19,10 @@ bool life_start(void);
 /* Turns profiling off for the rest of the process. */
 void life_give_up(void);
 bool life_is_given_up(void);
-/* Returns whether this process has a table to write into. Preserves errno. */
+/* Returns true if this process has a table to write into. Preserves errno. */
 bool life_is_on(void);
-/* Creates the memfd, maps it and sends it to ebb. One thread does so; until the table is ready the
- * others take no samples. Returns false if there is no table. Preserves errno. */
+/* Creates the memfd, maps it and sends it to ebb. One thread does so; until the table is ready
+ * the others take no samples. Returns false if there is no table. Preserves errno. */
 bool life_make_table(void);
-/* In the child of a fork: unmaps the parent's table; the first sample creates a new one. */
+/* Unmaps the parent's table in the child of a fork; the first sample creates a new one. */
 void life_forked(void);

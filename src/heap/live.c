@@ -6,11 +6,11 @@
 
 enum {
     PAGE = 4096,
-    ENTRY_MASK = 0xffff, /* part of a cell: the entry's number + 1 */
+    ENTRY_MASK = 0xffff, /* part of a cell with the entry's number + 1 */
     TURN_SHIFT = 4,      /* of kind_turn */
     KIND_MASK = 15,
     NONE = HEAP_LIVE,
-    /* Above this level, a full bucket counts as a full table. */
+    /* Above this number of live samples, a full bucket counts as a full table. */
     NEARLY_FULL = HEAP_LIVE / 4 * 3,
 };
 _Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
@@ -21,10 +21,11 @@ _Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the
 PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
 PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
 PRIVATE_PAGES static _Atomic(uint16_t)
-    links[HEAP_LIVE]; /* for free entries: the next free entry + 1 */
-PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64]; /* bit set: the entry is a mapping */
+    links[HEAP_LIVE]; /* each element links a free entry to the next one (its number + 1) */
+/* A bit is set if the entry is a mapping. */
+PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64];
 static _Atomic(uint64_t)
-    free_head; /* the first free entry + 1; a counter above bit 32 prevents ABA */
+    free_head; /* number of the first free entry + 1; a counter above bit 32 prevents ABA */
 static _Atomic(uint32_t) living;
 static _Atomic(uint32_t) is_thinning;
 
@@ -57,8 +58,8 @@ static void release_entry(uint32_t entry)
     } while (!atomic_compare_exchange_weak(&free_head, &head, next));
 }
 
-/* Every store is a release: a reader outside the process must see ptr 0 before any of the new
- * values. */
+/* Fills an entry. Every store is a release, because a reader outside the process must see ptr 0
+ * before any of the new values. */
 static void fill_entry(struct heap_live *e, uint64_t p, const struct live_sample *sample)
 {
     uint32_t turn = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) >> TURN_SHIFT;
@@ -94,22 +95,22 @@ static void clear_entry(struct heap_table *t, uint32_t entry)
     release_entry(entry);
 }
 
-/* ---- cells and bits ---- */
+/* ---- cells of the index and bits of the filter ---- */
 
 static _Atomic(uint32_t) *bucket_of(uint32_t bit)
 {
     return cells[bit % LIVE_BUCKETS];
 }
 
-/* The upper half of a cell: the bits of the filter position that the bucket does not determine, and
- * 7 more bits of the pointer's hash. */
+/* Returns the upper half of a cell: the bits of the filter position that the bucket does not
+ * determine, and 7 more bits of the pointer's hash. */
 static uint32_t fingerprint(uintptr_t p)
 {
     uint32_t mixed = (uint32_t)((uint64_t)p * UINT64_C(0xd6e8feb86659fd93) >> 57);
     return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
 }
 
-/* Returns whether the sample in CELL, from the bucket of BIT, also has the filter bit BIT. */
+/* Returns true if the sample in CELL, from the bucket of BIT, also has the filter bit BIT. */
 static bool has_bit(uint32_t cell, uint32_t bit)
 {
     return cell != 0 && cell >> 23 == bit / LIVE_BUCKETS;
@@ -129,8 +130,9 @@ static void set_bit(uint32_t bit)
     atomic_fetch_or(&live_filter[bit / 64], UINT64_C(1) << bit % 64);
 }
 
-/* A thread that adds a sample between the check and the clearing sets the bit before or after the
- * clearing. If before, the second check sees its cell. */
+/* Clears a filter bit unless another sample needs it. A thread that adds a sample between the
+ * check and the clearing sets the bit before or after the clearing. If before, the second check
+ * sees its cell. */
 static void clear_bit(uint32_t bit)
 {
     if (bucket_has_bit(bit))
@@ -159,8 +161,9 @@ static bool put_filter_cell(uintptr_t p, uint32_t entry)
     return false;
 }
 
-/* With many live samples the filter is wrong about one pointer in a hundred. The loop has no branch
- * per cell, which would often be mispredicted. */
+/* Returns true if the bucket may contain a pointer with fingerprint PRINT. With many live
+ * samples the filter is wrong about one pointer in a hundred. The loop has no branch per cell,
+ * which would often be mispredicted. */
 static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
 {
     uint32_t found = 0;
@@ -191,8 +194,8 @@ static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uin
     return NULL;
 }
 
-/* Removes P from the index, after which its entry belongs to the caller alone. Returns NONE if P is
- * not in it. */
+/* Removes P from the index, after which its entry belongs to the caller alone. Returns NONE if P
+ * is not in the index. */
 static uint32_t claim(struct heap_table *t, uintptr_t p)
 {
     for (;;) {
@@ -272,8 +275,8 @@ bool live_find(const void *p, struct live_sample *ret)
     return true;
 }
 
-/* If another thread replaces the sample in this entry meanwhile, the new one is mistaken for the
- * old one: it is removed or gets the new interval in its place. */
+/* Keeps or removes one sample when thinning. If another thread replaces the sample in this entry
+ * meanwhile, the new sample is mistaken for the old one. */
 static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t *random)
 {
     struct heap_live *e = &t->live[entry];
@@ -311,7 +314,7 @@ void live_thin(uint64_t *random)
     atomic_store(&is_thinning, 0);
 }
 
-/* Adds the LEN bytes at P, which remain of the mapping WHOLE. */
+/* Adds the LEN bytes at P that remain of the mapping WHOLE. */
 static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
 {
     struct live_sample part = *whole;

@@ -1,15 +1,13 @@
 /* The live samples: a filter by which almost every free() sees at once that its pointer is not
- * sampled, an index by pointer, and the entries in the table. Lock-free.
- *
- * live_bit(p) is the bit of the filter, its low 12 bits the bucket of 16 cells of the index, so
- * that all samples with the same bit are in the same bucket. A cell is the entry's number (16 bits)
- * and a fingerprint of the pointer (16 bits, the other 9 of its bit among them). Adding: entry,
- * cell, then bit. Ending: cell, entry; then, if the bucket holds no other with this bit, clear the
- * bit, read the bucket again, and set the bit again if another thread has added such a sample.
- * A live sample lacks its bit for a moment at most, whatever the order of two threads. If its end
- * is missed in that moment, it is ended when its address is allocated or freed again
- * (HEAP_DROP_STALE).
- */
+ * sampled, an index by pointer, and the entries in the table. Lock-free. live_bit(p) is the bit
+ * of the filter; its low 12 bits select a bucket of 16 cells of the index, so that all samples
+ * with the same bit are in the same bucket. A cell consists of the entry's number (16 bits) and
+ * a fingerprint of the pointer (16 bits, including the other 9 of its bit). A sample is added in
+ * this order: entry, cell, bit. It is removed in this order: cell, entry; then, if the bucket
+ * has no other sample with this bit, clear the bit, read the bucket again, and set the bit again
+ * if another thread has added such a sample. A live sample lacks its bit for a moment at most,
+ * whatever the order of two threads. If its end is missed in that moment, it is removed when its
+ * address is allocated or freed again (HEAP_DROP_STALE). */
 #pragma once
 
 #include "heap/heap.h"
@@ -18,9 +16,10 @@ enum { LIVE_FILTER_BITS = 1 << 21, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
 
 extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
-/* Pointers within 8 KiB have their bits in one cache line of the filter, as programs allocate and
- * free neighbouring blocks together. The position within the line differs for each stretch of
- * 8 KiB, because large blocks all start at the same offset of a page. */
+/* Returns the filter bit of P. Pointers within 8 KiB have their bits in one cache line of the
+ * filter, as programs allocate and free neighbouring blocks together. The position within the
+ * line differs for each stretch of 8 KiB, because large blocks all start at the same offset of a
+ * page. */
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);
@@ -42,20 +41,20 @@ struct live_sample {
     enum heap_kind kind;
 };
 
-/* Called before P is returned to the program. Ends an old sample at P first. Returns false if the
- * table is full; the caller may then call live_thin and try again, and counts the drop if that
- * fails too. */
+/* Adds a sample before P is returned to the program. Removes an old sample at P first. Returns
+ * false if the table is full; the caller may then call live_thin and try again, and counts the
+ * drop if that fails too. */
 bool live_add(const void *p, const struct live_sample *sample);
-/* Called before P is freed. Returns false if P was not sampled. */
+/* Removes the sample at P before P is freed. Returns false if P was not sampled. */
 bool live_end(const void *p, struct live_sample *ret);
 /* Finds the sample at P without removing it. */
 bool live_find(const void *p, struct live_sample *ret);
 /* Makes room if the table is nearly full: doubles the smallest interval until a quarter is free,
- * and keeps each sample with the probability of being drawn at the new interval. If another thread
- * is doing so, it returns at once. */
+ * and keeps each sample with the probability of being drawn at the new interval. If another
+ * thread is already making room, returns at once. */
 void live_thin(uint64_t *random);
-/* Ends the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts as
- * freed; the parts before and after it are added again, with an interval that preserves the
+/* Removes the sampled mappings that overlap [START, START+LEN), for munmap. The overlap counts
+ * as freed; the parts before and after it are added again, with an interval that preserves the
  * probability at which the whole mapping was drawn. */
 void live_cut(uintptr_t start, size_t len);
-void live_reset(void); /* after fork, or with a new table: removes all samples */
+void live_reset(void); /* removes all samples, after fork or for a new table */

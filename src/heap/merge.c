@@ -4,7 +4,7 @@
 #include "heap/modules.h"
 #include "heap/python.h"
 
-/* Innermost first; frames that do not fit are outermost and are lost. */
+/* The merged stack, innermost frame first; outermost frames that do not fit are lost. */
 struct merged {
     uint64_t *words;
     size_t count, max;

@@ -1,4 +1,4 @@
-/* Looks up names in a loaded module, through its hash table. */
+/* Looks up the names that a loaded module exports, through its hash table. */
 #include "heap/module_names.h"
 
 #include <elf.h>

@@ -1,5 +1,5 @@
-/* The modules of the table: each library is added once, at its first frame in a sample. Adding one
- * takes a lock; finding one does not. */
+/* The modules in the heap table: each library is added once, at its first frame in a sample.
+ * Adding a module takes a lock; finding one does not. */
 #include "heap/modules.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Adding a module takes a few microseconds. This bound is far longer, and ends the wait if the
- * thread that holds the lock is preempted. */
+/* Longest wait for the lock. Adding a module takes a few microseconds, far less than this; the
+ * bound ends the wait if the thread that holds the lock is preempted. */
 enum { PATIENCE_SPINS = 20000 };
 
 /* A copy of the table's modules in memory that no other process can write. */
@@ -22,7 +22,7 @@ struct known {
 _Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];
 static struct known known[HEAP_MODULES];
 static _Atomic(uint32_t) known_count, recent, generation, is_noting;
-static uint32_t swept_generation; /* protected by the lock for adding */
+static uint32_t swept_generation; /* protected by the lock for adding modules */
 static char program_path[PATH_MAX];
 static size_t program_path_len;
 

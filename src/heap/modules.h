@@ -1,36 +1,41 @@
-/* The libraries of this process: maps an address to its module in the table, with its build-id. */
+/* The libraries of this process. Maps an address to its module in the heap table, with its
+ * build-id. */
 #pragma once
 
 #include "heap/heap.h"
 
-enum { MODULE_NONE = 0 }; /* otherwise the index + 1 */
+enum { MODULE_NONE = 0 }; /* any other number is the module's index + 1 */
 
-/* Finds the module that holds IP, and its load bias. Returns MODULE_NONE and a bias of 0 if IP is
- * in no module or the table is full. Adds a module when it is first seen. Takes no lock and
- * allocates nothing. IP must be on this thread's stack or in code that is certain to stay loaded,
- * so that its library cannot be unloaded meanwhile. */
+/* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if
+ * IP is in no module or the table is full. Adds a module when it is first seen. Takes no lock
+ * and allocates nothing. IP must be on this thread's stack or in code that is certain to stay
+ * loaded, so that its library cannot be unloaded meanwhile. */
 uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base);
-/* Called when a library may have been unloaded (dlclose): addresses may map to other modules. */
+/* Called when a library may have been unloaded (dlclose), so that addresses may map to other
+ * modules. */
 void modules_changed(void);
 uint32_t modules_generation(void);
-/* For a new table. Looks up the program's path with one system call, if those are permitted. */
+/* Resets the modules for a new table. Looks up the program's path with one system call, if those
+ * are permitted. */
 void modules_reset(void);
 /* Encodes a native frame as a frame word. */
 uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip);
 
-/* ---- for the unwinder, which also needs a library's call frame information ---- */
+/* ---- functions for the unwinder, which also needs a library's call frame information ---- */
 
-enum { MODULE_BUSY = UINT16_MAX }; /* another thread held the lock for too long: try again */
+/* Another thread held the lock for too long, so the caller should try again. */
+enum { MODULE_BUSY = UINT16_MAX };
 
-/* A library as the dynamic linker has mapped it. The pointers are valid while it is loaded. */
+/* A library as mapped by the dynamic linker. The pointers are valid while it is loaded. */
 struct module_map {
-    uintptr_t start, end; /* addresses; there may be holes between the segments */
+    uintptr_t start, end; /* first and last address; there may be holes between the segments */
     uintptr_t base;
-    const char *name;    /* "": the program itself */
-    const void *headers; /* header_count ElfW(Phdr); NULL: not found */
+    const char *name; /* path of the library, or "" for the program itself */
+    /* Array of header_count program headers (ElfW(Phdr)), or NULL if not found. */
+    const void *headers;
     uint32_t header_count;
-    uintptr_t eh_header; /* .eh_frame_hdr; 0: none, or not readable */
-    uintptr_t eh_start;  /* the segment that contains it */
+    uintptr_t eh_header; /* address of .eh_frame_hdr, or 0 if there is none or it is not readable */
+    uintptr_t eh_start;  /* start of the segment that contains .eh_frame_hdr */
     size_t eh_len;
 };
 bool modules_map(uintptr_t ip, struct module_map *ret);

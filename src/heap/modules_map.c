@@ -9,8 +9,8 @@
 
 enum { HEADERS_MAX = 64, FIRST_PAGE_BYTES = 4096 };
 
-/* struct dl_find_object of glibc 2.35's <dlfcn.h>, with room for the fields that some architectures
- * add at its end. */
+/* The layout of struct dl_find_object in glibc 2.35's <dlfcn.h>, with room for the fields that
+ * some architectures add at its end. */
 struct found {
     unsigned long long flags;
     void *start, *end;
@@ -33,7 +33,7 @@ static void headers_from_elf(struct module_map *m)
     m->header_count = e->e_phnum;
 }
 
-/* Finds the readable segment that holds ADDRESS. */
+/* Finds the readable segment that contains ADDRESS. */
 static bool segment_around(const struct module_map *m, uintptr_t address, uintptr_t *ret_start,
                            size_t *ret_len)
 {

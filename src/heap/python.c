@@ -12,34 +12,36 @@
 #include "heap/unwind_stack.h"
 
 enum phase {
-    ABSENT,  /* not found, perhaps not loaded yet */
-    FOUND,   /* its symbols are known; it is not initialised yet */
-    CHECK,   /* its layout is trusted after one stack has been walked with it */
+    ABSENT,  /* the interpreter was not found, perhaps not loaded yet */
+    FOUND,   /* the interpreter's symbols are known, but it is not initialised yet */
+    CHECK,   /* the layout will be trusted after one stack has been walked with it */
     SETTLED, /* see verdict */
 };
 enum {
-    CHAIN_MAX = 100000, /* frames; a longer chain is corrupt */
-    CHECK_MAX = 256,    /* frames that are checked before the layout is trusted */
-    CHECK_TRIES = 8, /* a wrong layout fails every time, a stack that is being changed only once */
+    CHAIN_MAX = 100000, /* most frames of a chain; a longer chain is corrupt */
+    CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
+    /* Number of attempts: a wrong layout fails every time, a stack that is being changed only
+     * once. */
+    CHECK_TRIES = 8,
     LINE_MAX = 1 << 28,
 };
 
 static _Atomic(uint32_t) phase;
-static _Atomic(uint32_t) verdict; /* enum heap_python, from CHECK on */
+static _Atomic(uint32_t) verdict; /* an enum heap_python, valid from phase CHECK on */
 static _Atomic(uint32_t) is_detecting;
-/* Written by the detecting thread, before the phase in which other threads read them. */
+/* Written by the detecting thread before the phase in which other threads read them. */
 static struct python_symbols symbols;
 static struct python_layout layout;
 static _Atomic(uint32_t) version;
 static uint32_t checks_failed;
 
-/* For the current table. */
+/* Valid for the current table only. */
 static _Atomic(uint32_t) module;
 static _Atomic(uint32_t) modules_seen;
 
 /* ---- frames ---- */
 
-/* IS_CAREFUL: OBJECT may point anywhere. */
+/* Reads a field of OBJECT. If IS_CAREFUL, OBJECT may point anywhere. */
 static inline bool get(uintptr_t object, uint16_t offset, size_t len, bool is_careful, void *ret)
 {
     uintptr_t at = object + offset;
@@ -68,7 +70,8 @@ static inline bool is_of_type(uintptr_t object, const void *type, bool is_carefu
            there == (uintptr_t)type;
 }
 
-/* Reads the instruction's offset, and whether the frame has started to run its function. */
+/* Reads the offset of the current instruction, and whether the frame has started to run its
+ * function. */
 static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, struct view *ret)
 {
     if (layout.instr != PYTHON_INSTR_POINTER) {
@@ -91,7 +94,7 @@ static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, s
     return true;
 }
 
-/* Returns false if FRAME is not a frame. */
+/* Reads a frame. Returns false if FRAME does not point to one. */
 static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret)
 {
     uint8_t owner = 0, is_entry = 0;
@@ -106,7 +109,7 @@ static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret
         return false;
     ret->is_entry = layout.entry == PYTHON_ENTRY_ALL || is_entry;
     ret->is_shim = layout.has_owner && owner >= layout.shim_owner;
-    ret->code &= ~(uintptr_t)7; /* 3.14 stores tag bits there */
+    ret->code &= ~(uintptr_t)7; /* Python 3.14 stores tag bits in the low bits */
     if (ret->is_shim)
         return true;
     return is_of_type(ret->code, symbols.code_type, is_careful) &&
@@ -136,7 +139,7 @@ static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size
 
 static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
 {
-    size_t n = 0, start = 0; /* start: of the evaluation that is being walked */
+    size_t n = 0, start = 0; /* START is the first frame of the evaluation that is being walked */
     struct view v;
     for (size_t i = 0; frame && n < max && i < CHAIN_MAX; i++, frame = v.back) {
         if (!view_frame(frame, false, &v))
@@ -204,8 +207,8 @@ static bool is_code(uintptr_t code, uint32_t instr)
            line < LINE_MAX;
 }
 
-/* Walks the stack of THREAD without trusting the layout. Returns HEAP_PYTHON_NONE if it has no
- * Python function on it yet. */
+/* Walks the stack of THREAD without trusting the layout. Returns HEAP_PYTHON_NONE if no Python
+ * function is on it yet. */
 static enum heap_python check(uintptr_t thread)
 {
     uintptr_t frame;
@@ -261,7 +264,7 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
-/* For programs that load their interpreter later: searches the modules that stacks have been in. */
+/* Searches the modules that stacks have been in, for programs that load their interpreter later. */
 static void find_late(const struct heap_table *t)
 {
     struct python_symbols s;
@@ -292,7 +295,7 @@ static void recognise(void)
 
 static void verify_layout(void)
 {
-    /* Checked reads need a system call. */
+    /* Checked reads need a system call, which a sandboxed process must not make. */
     if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
         settle_python(HEAP_PYTHON_CHECK);
         return;

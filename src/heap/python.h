@@ -6,10 +6,12 @@
 #include "heap/heap.h"
 
 struct python_frame {
-    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction; 0: an evaluation that has not started
-                      its function, which has a loop on the C stack but no frame */
-    bool is_entry; /* called from C: the frames below belong to another evaluation loop on the C
-                      stack */
+    /* HEAP_FRAME_PYTHON | code | instruction; 0 for an evaluation that has not started its
+     * function, which has a loop on the C stack but no frame. */
+    uint64_t word;
+    /* True if the function was called from C: the frames below belong to another evaluation loop
+     * on the C stack. */
+    bool is_entry;
 };
 
 /* Detects the interpreter, its version, and whether its frames can be read. Called for every sample
@@ -19,12 +21,13 @@ void python_detect(void);
 /* Reads this thread's frames, innermost first, and returns their number; 0 if it has none or they
  * are not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
-/* Returns whether the interpreter is shutting down: it then frees everything, also leaks. */
+/* Returns true if the interpreter is shutting down, when it frees everything, even leaked
+ * memory. */
 bool python_is_ending(void);
-/* Returns whether IP is inside the interpreter's evaluation loop. */
+/* Returns true if IP is inside the interpreter's evaluation loop. */
 bool python_is_eval(uintptr_t ip);
 /* Returns the module of the interpreter, as modules_find does; MODULE_NONE before python_detect. */
 uint32_t python_module(void);
-/* Returns whether mappings made from RETURN_ADDRESS are arenas of individually counted objects. */
+/* Returns true if mappings made from RETURN_ADDRESS are arenas of individually counted objects. */
 bool python_owns_map(uintptr_t return_address);
-void python_reset(void); /* for a new table: adds code objects to it again */
+void python_reset(void); /* adds code objects again, for a new table */

@@ -9,23 +9,24 @@
 enum {
     SLOTS = 2 * HEAP_CODES, /* a power of two */
     PROBES = 32,
-    TEXT_MAX = 4096,       /* bytes of a name or a path */
-    LINES_MAX = 128 << 10, /* bytes of a line table */
+    TEXT_MAX = 4096,       /* most bytes of a name or a path */
+    LINES_MAX = 128 << 10, /* most bytes of a line table */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
-    SPINS = 4000,          /* about ten microseconds: far longer than adding takes */
+    SPINS = 4000,          /* longest wait, about ten microseconds: far longer than adding takes */
     INDEX_BITS = 15,
 };
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
 
-/* value: the entry's index in the low bits, a hash of the code object's contents above. Addresses
- * are reused: a different hash means a different code object. 0: being added. */
+/* A slot of the index. VALUE holds the entry's index in the low bits and a hash of the code
+ * object's contents above, and is 0 while the entry is being added. Addresses are reused: a
+ * different hash means a different code object. */
 struct slot {
     _Atomic(uintptr_t) code;
     _Atomic(uint64_t) value;
 };
 static struct slot slots[SLOTS];
 
-/* Held by the thread that adds a code object; protects everything below. */
+/* Held by the thread that adds a code object; protects all variables below. */
 static _Atomic(uint32_t) is_adding;
 static char text_buffer[TEXT_MAX];
 static struct {
@@ -62,7 +63,8 @@ struct characters {
     bool is_ascii;
 };
 
-/* Returns false if TEXT is not a string in the form that names of code objects have. */
+/* Finds the characters of TEXT. Returns false if TEXT is not a string in the form that names of
+ * code objects have. */
 static bool characters_of(uintptr_t text, const struct python_layout *l,
                           const struct python_symbols *symbols, struct characters *ret)
 {
@@ -119,7 +121,7 @@ static size_t encode(uint32_t c, char ret[4])
     return len;
 }
 
-/* Encodes into the shared buffer and returns the length. Longer names are truncated. */
+/* Encodes a string into the shared buffer and returns its length. Longer names are truncated. */
 static size_t encode_all(const struct characters *c)
 {
     size_t len = 0;
@@ -139,7 +141,8 @@ static struct heap_text text_of(uintptr_t text, const struct python_layout *l,
     return heap_text_add(heap_process.table, text_buffer, encode_all(&c));
 }
 
-/* Caches paths, because many functions share a file and the text section is small. */
+/* Copies a path into the table. Paths are cached, because many functions share a file and the
+ * text section is small. */
 static struct heap_text file_of(uintptr_t text, const struct python_layout *l,
                                 const struct python_symbols *symbols)
 {
@@ -209,7 +212,7 @@ static bool start_adding(void)
     return false;
 }
 
-/* Returns the entry's index. The caller holds is_adding. */
+/* Adds a code object and returns its index. The caller holds is_adding. */
 static uint32_t add_code(uintptr_t code, const struct python_layout *l,
                          const struct python_symbols *symbols)
 {
@@ -271,7 +274,7 @@ uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
         return i;
     if (!start_adding())
         return PYTHON_CODE_UNKNOWN;
-    if (!is_current(slot, hash, &i)) { /* not added by another thread meanwhile */
+    if (!is_current(slot, hash, &i)) { /* no other thread added the code object meanwhile */
         i = add_code(code, l, symbols);
         if (i != PYTHON_CODE_UNKNOWN)
             atomic_store_explicit(&slot->value, hash | i, memory_order_release);
@@ -284,7 +287,7 @@ void python_code_reset(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         if (!atomic_load_explicit(&slots[i].code, memory_order_relaxed))
-            continue; /* avoids touching a page that was never written */
+            continue; /* skipping avoids touching a page that was never written */
         atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
         atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
     }

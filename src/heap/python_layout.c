@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The same in all versions, on 64-bit systems. */
+/* Offsets that are the same in all versions, on 64-bit systems. */
 #define OBJECT_PARTS .object_type = 8, .bytes_size = 16, .bytes_data = 32
 
 /* Before 3.12 a string also has a wchar_t representation. */
@@ -105,7 +105,7 @@ struct offsets_thread {
 struct offsets_object {
     uint64_t size, ob_type;
 };
-struct offsets_sequence { /* tuple, list, bytes, long: three words each */
+struct offsets_sequence { /* tuple, list, bytes and long have three words each */
     uint64_t size, first, second;
 };
 struct offsets_text {
@@ -152,7 +152,7 @@ struct offsets_3_14 {
     struct offsets_text text;
 };
 
-/* Returns false if OFFSET is larger than any of these objects. */
+/* Stores an offset. Returns false if it is larger than any of these objects. */
 static bool take_offset(uint64_t offset, uint16_t *ret)
 {
     if (offset >= 4096)
@@ -161,9 +161,9 @@ static bool take_offset(uint64_t offset, uint16_t *ret)
     return true;
 }
 
-/* The fields have the same names in both versions, at different offsets. _co_firsttraceable is not
- * among them: it and co_extra are the two words before the instructions. A non-ASCII string has two
- * more words before its characters. */
+/* Copies the offsets. The fields have the same names in both versions, at different offsets.
+ * _co_firsttraceable is not among them: it and co_extra are the two words before the
+ * instructions. A non-ASCII string has two more words before its characters. */
 #define LAYOUT_FROM(o, ret)                                                                        \
     (take_offset((o)->thread.current_frame, &(ret)->thread_frame) &&                               \
      take_offset((o)->frame.previous, &(ret)->frame_back) &&                                       \
@@ -232,7 +232,7 @@ enum heap_python python_layout_find(uint32_t version, const void *runtime,
     }
 }
 
-/* Reads up to three digits at *AT; returns false if there is none. */
+/* Parses a number of up to three digits at *AT. Returns false if there is no digit. */
 static bool parse_minor(const char **at, uint32_t *ret)
 {
     uint32_t value = 0;

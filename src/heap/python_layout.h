@@ -1,5 +1,5 @@
-/* Where CPython keeps the fields that describe a stack: a table per minor version, and from 3.13 on
- * the offsets that the interpreter publishes. */
+/* The layout of the CPython structures that describe a stack: a table per minor version, and
+ * from 3.13 on the offsets that the interpreter publishes. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,41 +9,42 @@
 #include "heap/table.h"
 
 enum python_instr {
-    PYTHON_INSTR_BYTES,   /* an int: offset in bytes */
-    PYTHON_INSTR_UNITS,   /* an int: offset in units of two bytes */
-    PYTHON_INSTR_POINTER, /* a pointer into the code object */
+    PYTHON_INSTR_BYTES,   /* the instruction is an int, an offset in bytes */
+    PYTHON_INSTR_UNITS,   /* the instruction is an int, an offset in units of two bytes */
+    PYTHON_INSTR_POINTER, /* the instruction is a pointer into the code object */
 };
 enum python_entry {
     PYTHON_ENTRY_ALL,   /* each frame has an evaluation loop of its own */
-    PYTHON_ENTRY_FIELD, /* the frame has a flag for it */
-    PYTHON_ENTRY_BELOW, /* the frame below is a shim on the C stack */
+    PYTHON_ENTRY_FIELD, /* the frame has a flag that marks an entry frame */
+    PYTHON_ENTRY_BELOW, /* below an entry frame there is a shim on the C stack */
 };
 
-/* Offsets in bytes from the start of the object. */
+/* Offsets of fields, in bytes from the start of the object. */
 struct python_layout {
     uint16_t thread_frame; /* the innermost frame, or a pointer to it */
     bool has_cframe;
     uint16_t cframe_frame;
 
     uint16_t frame_back, frame_code, frame_instr;
-    uint16_t frame_owner, frame_is_entry; /* in versions that have these fields */
+    uint16_t frame_owner, frame_is_entry; /* only in versions that have these fields */
     enum python_instr instr;
     enum python_entry entry;
     bool has_owner;
-    uint8_t shim_owner;      /* owners of at least this value are shims */
-    uint8_t generator_owner; /* frames of this owner are always complete */
+    uint8_t shim_owner;      /* frames whose owner is at least this value are shims */
+    uint8_t generator_owner; /* frames with this owner are always complete */
 
     uint16_t code_first_line, code_file, code_name, code_lines;
     uint16_t code_instrs, code_first_traceable; /* with PYTHON_INSTR_POINTER */
 
     uint16_t text_length, text_state, text_ascii,
-        text_other; /* the last two: offset of the characters */
+        text_other; /* text_ascii and text_other are the offsets of the characters */
     uint16_t bytes_size, bytes_data;
     uint16_t object_type;
 };
 
 /* Finds the layout for the interpreter of VERSION (PY_VERSION_HEX), whose _PyRuntime is RUNTIME
- * (used from 3.13 on; may be NULL). Returns HEAP_PYTHON_OK, or the reason, with *ret untouched. */
+ * (used from 3.13 on; may be NULL). Returns HEAP_PYTHON_OK, or the reason why it is unknown,
+ * with *ret untouched. */
 enum heap_python python_layout_find(uint32_t version, const void *runtime,
                                     struct python_layout *ret);
 /* Parses "3.9.2 (main, …" into PY_VERSION_HEX; returns 0 on failure. */

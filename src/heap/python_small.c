@@ -1,6 +1,7 @@
-/* Wraps the allocator of small objects. A sampled object is allocated from Python's own fallback,
- * the raw allocator, as pymalloc does for large ones: pymalloc's free and realloc then see that the
- * pointer is not theirs and pass it on, so that neither needs a wrapper. */
+/* Wraps pymalloc, Python's allocator of small objects. A sampled object is allocated from
+ * Python's own fallback, the raw allocator, as pymalloc does for large objects: pymalloc's free
+ * and realloc then see that the pointer is not theirs and pass it on, so that neither needs a
+ * wrapper. */
 #include "heap/python_small.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "heap/sampler.h"
 
 enum {
-    SMALL_MAX = 512,  /* pymalloc's own limit; larger objects go to malloc */
+    SMALL_MAX = 512,  /* pymalloc's own limit in bytes; larger objects go to malloc */
     ARENA_CODE = 256, /* upper bound for the size of the function that maps arenas, in bytes */
 };
 #define SMALL_COLD __attribute__((noinline, cold))
@@ -22,15 +23,16 @@ enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
 
 static _Atomic(uint32_t) small_state;
 static _Atomic(uintptr_t) arena_code;
-/* Written before the wrappers are installed, and never again. */
+/* Written before the wrappers are installed, and never again after that. */
 static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    arena_bytes; /* below 0 if more old arenas were unmapped than new ones mapped */
+    arena_bytes; /* negative if more old arenas were unmapped than new ones mapped */
 
-/* Subtracts SIZE from the countdown. Returns true, without subtracting, if less is left. */
+/* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
+ * nothing. */
 static inline bool is_due(size_t size)
 {
     int64_t left = heap_thread.countdown - (int64_t)size;
@@ -40,7 +42,7 @@ static inline bool is_due(size_t size)
     return false;
 }
 
-/* Allocates without counting the call of malloc as well. */
+/* Allocates from the raw allocator, without counting the call of malloc as well. */
 static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
 {
     int64_t countdown = t->countdown;
@@ -52,7 +54,8 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
     return p;
 }
 
-/* Returns NULL if there is no sample or no memory; the original function then takes over. */
+/* Allocates a sampled object. Returns NULL if there is no sample or no memory; the original
+ * function then takes over. */
 static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;
@@ -72,7 +75,7 @@ static SMALL_COLD void *sample(size_t size, bool is_zeroed)
     return p;
 }
 
-/* Out of line, so that the fast path needs no registers of its own. */
+/* A separate function, so that the fast path needs no registers of its own. */
 static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
 {
     void *p = sample(size, false);
@@ -100,7 +103,7 @@ static void *small_calloc(void *ctx, size_t count, size_t size)
     return pymalloc.calloc(ctx, count, size);
 }
 
-/* Lists allocate their items with realloc(NULL). */
+/* Wraps realloc, because lists allocate their items with realloc(NULL). */
 static void *small_realloc(void *ctx, void *old, size_t size)
 {
     if (!old)
@@ -148,8 +151,9 @@ void python_small_found(const struct python_symbols *symbols)
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 
-/* Only pymalloc itself is wrapped: debug hooks and tracers write around the object and would not
- * find their data, and other allocators do not accept a pointer of malloc. */
+/* Returns true if the current allocator is pymalloc itself. Others are not wrapped: debug hooks
+ * and tracers write around the object and would not find their data, and other allocators do not
+ * accept a pointer of malloc. */
 static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
 {
     struct python_allocator mem, obj;
@@ -203,8 +207,9 @@ bool python_small_is_on(void)
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
 }
 
-/* Mapping an arena takes no sample, and the next sample may be long in coming. Without an early
- * decision, the objects in the arena would be counted neither individually nor as an arena. */
+/* Decides early whether small objects are counted. Mapping an arena takes no sample, and the
+ * next sample may be long in coming; until then, the objects in the arena would be counted
+ * neither individually nor as an arena. */
 static void decide_small(void)
 {
     int saved = errno;
@@ -215,7 +220,8 @@ static void decide_small(void)
     errno = saved;
 }
 
-/* Also true before the decision: the first arenas hold objects that are counted later. */
+/* Returns true also before the decision, because the first arenas hold objects that are counted
+ * later. */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* Hooks pymalloc: small Python objects share malloc's countdown, and their arenas are counted. */
+/* Hooks pymalloc. Small Python objects share malloc's countdown, and their arenas are counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 #include "heap/python_symbols.h"
 
-/* Called when the interpreter was found: records the code that maps its arenas. */
+/* Records the code that maps arenas, once the interpreter is found. */
 void python_small_found(const struct python_symbols *symbols);
 /* Installs the wrappers if they are requested and can be installed now. MINE is the state of this
  * thread. Cheap once the result is final. */

@@ -7,7 +7,7 @@
 #include "heap/module_names.h"
 #include "heap/modules.h"
 
-/* ISO C has no conversion between object and function pointers. */
+/* Converts an object pointer to a function pointer, for which ISO C has no conversion. */
 #define FUNCTION(t, name, ret)                                                                     \
     do {                                                                                           \
         void *at = module_names_address(t, name);                                                  \

@@ -26,8 +26,8 @@ struct python_symbols {
     const unsigned long *version; /* from 3.11 on */
     int (*is_initialized)(void);
     int (*is_finalizing)(void);
-    void *(*thread_mine)(void);    /* state of this thread, with or without the GIL */
-    void *(*thread_current)(void); /* state of the thread that holds the GIL */
+    void *(*thread_mine)(void);    /* returns the state of this thread, with or without the GIL */
+    void *(*thread_current)(void); /* returns the state of the thread that holds the GIL */
     const void *runtime;
     const void *code_type, *text_type, *bytes_type;
     uintptr_t eval, eval_end;

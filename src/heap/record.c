@@ -8,13 +8,13 @@
 #include "heap/sampler.h"
 #include "heap/stacks.h"
 
-/* Stack traces are too long for a thread's stack, which may be 16 KB, or less in a signal
- * handler. */
+/* Number of scratch buffers. Stack traces are too long for a thread's stack, which may be 16 KB,
+ * or less in a signal handler. */
 enum { SCRATCHES = 16 };
 
 struct scratch {
     _Alignas(64) _Atomic(uint32_t) is_taken;
-    size_t natives; /* native frames of the last sample taken with this buffer */
+    size_t natives; /* number of native frames of the last sample taken with this buffer */
     struct unwind_frame native[HEAP_STACK_MAX];
     struct python_frame python[HEAP_STACK_MAX];
     uint64_t merged[HEAP_STACK_MAX];
@@ -59,7 +59,8 @@ static uint32_t site_here(struct scratch *d)
     return stacks_site(d->merged, n);
 }
 
-/* A thread without Python runs backward: its native frames name the node. */
+/* Returns the call site of a GPU block. A thread without Python runs the backward pass, and its
+ * native frames name the node. */
 static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
 {
     python_detect();
@@ -95,7 +96,7 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     sample->born_ms = (uint32_t)((now - t->header.start_ns) / 1000000);
     sample->site = is_gpu ? gpu_site_here(d, gpu) : site_here(d);
     atomic_fetch_add_explicit(&t->header.samples, 1, memory_order_relaxed);
-    if (!is_gpu || sample->site != 0) /* site 0 is of the host */
+    if (!is_gpu || sample->site != 0) /* site 0 belongs to host memory */
         add_live(p, sample);
     if (is_gpu)
         sampler_adapt_gpu(now);
@@ -104,8 +105,8 @@ static void take_sample(struct scratch *d, const void *p, struct live_sample *sa
     count_hook_ns(t, now);
 }
 
-/* The table is frozen when the interpreter starts to shut down and frees everything, so that it
- * shows the program's heap before that. */
+/* Returns true once the table is frozen. It is frozen when the interpreter starts to shut down
+ * and frees everything, so that it shows the program's heap before that. */
 static bool is_closed(void)
 {
     if (!python_is_ending())
@@ -115,7 +116,8 @@ static bool is_closed(void)
     return true;
 }
 
-/* Makes the table if this is the first sample. NULL: no sample may be taken now. */
+/* Begins a sample, and creates the table for the first one. Returns NULL if no sample may be
+ * taken now. */
 static struct scratch *begin_sample(void)
 {
     if (is_closed() || (!life_is_on() && !life_make_table()))
@@ -173,8 +175,8 @@ bool record_take(const void *p, struct live_sample *ret)
 {
     if (!p || !life_is_on() || is_closed())
         return false;
-    if (!live_end(p, ret)) /* usually a false positive of the filter, so this path does not even
-                              read the clock */
+    if (!live_end(p, ret)) /* most such calls are false positives of the filter, so this path does
+                              not even read the clock */
         return false;
     int saved = errno;
     uint64_t now = heap_clock_ns();

@@ -7,29 +7,29 @@
 
 #define SECOND_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
-#define GPU_COARSER                                                                                \
-    4 /* GPU blocks are larger: their base interval is this many times the host's                  \
-       */
+/* GPU blocks are larger, so their base interval is this many times the host's. */
+#define GPU_COARSER 4
 
 enum {
-    TICK_SHIFT = 16, /* a tick is 65.5 µs, which leaves 16 bits for the tokens */
+    TICK_SHIFT = 16, /* a tick is 65.5 µs (2^16 ns), which leaves 16 bits for the tokens */
     TOKENS_MASK = (1 << TICK_SHIFT) - 1,
-    /* A token bucket of samples, in 64ths: a burst, such as a program's start, may spend two
-     * seconds' worth at once. */
+    /* Size of the token bucket for samples, in 64ths. A burst, such as the start of a program,
+     * may spend the tokens of two seconds at once. */
     ONE = 64,
-    /* After a raise, threads that drew at the old interval keep hitting at the old rate. A single
-     * raise is therefore at most 2^UP_MAX. */
+    /* A single raise of the interval is at most 2^UP_MAX, because threads that drew at the old
+     * interval keep hitting at the old rate. */
     UP_MAX = 3,
 };
 
 /* The sampling interval and its rate limit: one for host allocations, one for GPU blocks. */
 struct pace {
-    uint64_t coarser;               /* base interval ÷ the requested one */
+    uint64_t coarser;               /* base interval divided by the requested interval */
     uint64_t rate;                  /* samples per second in the long run */
     _Atomic(uint64_t) interval_now; /* 0: the base */
     _Atomic(uint64_t) floor;        /* 0: the base */
-    _Atomic(uint64_t) tokens;       /* high bits: tick of the last refill; low bits: tokens */
-    _Atomic(uint64_t) changed_tick; /* tick of the last change of the interval */
+    /* The high bits are the tick of the last refill, the low bits the tokens. */
+    _Atomic(uint64_t) tokens;
+    _Atomic(uint64_t) changed_tick; /* tick at which the interval was last changed */
 };
 _Static_assert(2 * SAMPLER_GPU_RATE * ONE <= TOKENS_MASK, "a full bucket fits below the tick");
 
@@ -131,7 +131,7 @@ void sampler_reset(void)
 
 uint64_t sampler_random(uint64_t *random)
 {
-    /* Adding an odd number visits all states; the mixing makes successive values look unrelated. */
+    /* Adding an odd number visits all states, and mixing makes successive values look unrelated. */
     uint64_t x = *random += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -143,7 +143,8 @@ double sampler_fraction(uint64_t *random)
     return (double)(sampler_random(random) >> 11) * 0x1p-53;
 }
 
-/* Threads may start in the same nanosecond, and at the address of one that exited. */
+/* Returns a seed. Threads may start in the same nanosecond, and at the address of one that
+ * exited. */
 static uint64_t seed(const struct heap_thread *t)
 {
     uint64_t n = atomic_fetch_add_explicit(&seeds, 1, memory_order_relaxed) + 1;
@@ -152,7 +153,8 @@ static uint64_t seed(const struct heap_thread *t)
     return state ? state : n;
 }
 
-/* For 0 < u ≤ 1: u = m·2^e with m between √½ and √2, and ln m = 2·artanh((m − 1)/(m + 1)). */
+/* Returns ln u for 0 < u ≤ 1, with u = m·2^e, m between √½ and √2, and ln m = 2·artanh((m −
+ * 1)/(m + 1)). */
 static double log_of(double u)
 {
     uint64_t bits;
@@ -174,7 +176,7 @@ static double log_of(double u)
 double sampler_probability(uint64_t size, uint64_t interval)
 {
     double x = (double)(size ? size : 1) / (double)(interval ? interval : 1);
-    if (x > 40) /* 1 within double precision */
+    if (x > 40) /* the result is 1 within double precision */
         return 1;
     int halvings = 0;
     for (; x > 0.125; halvings++)
@@ -182,7 +184,7 @@ double sampler_probability(uint64_t size, uint64_t interval)
     double p = 0;
     for (int k = 9; k >= 1; k--)
         p = x / k * (1 - p);
-    /* 1 − e^(−2x) from 1 − e^(−x), without cancellation. */
+    /* Compute 1 − e^(−2x) from 1 − e^(−x), without cancellation. */
     for (; halvings > 0; halvings--)
         p *= 2 - p;
     return p;
@@ -196,7 +198,8 @@ int64_t sampler_draw(uint64_t *random, uint64_t interval)
 
 /* ---- the countdown ---- */
 
-/* A draw of 1 hits the very next byte, as a countdown below 0 is a hit. */
+/* Draws the next countdown. A draw of 1 hits the very next byte, as a negative countdown is a
+ * hit. */
 static void draw_next(struct heap_thread *t)
 {
     t->interval = sampler_interval();
@@ -219,8 +222,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     if (__builtin_add_overflow(t->countdown, taken, &before))
         before = INT64_MAX;
     count_allocated(t);
-    /* Either the generator is not seeded yet, or an earlier hit took no sample: a process without a
-     * table may start again at this allocation. */
+    /* Either the random number generator is not seeded yet, or an earlier hit took no sample; a
+     * process without a table may start again at this allocation. */
     if (t->random == 0 || before < 0) {
         if (t->random == 0)
             t->random = seed(t);
@@ -235,7 +238,8 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
     return true;
 }
 
-/* 1 − exp(−x) ≤ x: most blocks are decided without the exponential. */
+/* Decides whether a GPU block is sampled. As 1 − exp(−x) ≤ x, most blocks are decided without
+ * the exponential. */
 bool sampler_hit_gpu(struct heap_thread *t, uint64_t size, uint64_t *ret_interval)
 {
     uint64_t interval = interval_of(&gpu);
@@ -255,7 +259,7 @@ static uint64_t tokens_max(const struct pace *p)
     return 2 * p->rate * ONE;
 }
 
-/* The faster the tokens were spent, the more the interval is raised. */
+/* Raises the interval; the faster the tokens were spent, the more. */
 static void raise_interval(struct pace *p, uint64_t now)
 {
     uint64_t since = now - atomic_exchange_explicit(&p->changed_tick, now, memory_order_relaxed);
@@ -271,7 +275,7 @@ static void lower_interval(struct pace *p, uint64_t now)
     shift_interval(p, 0, 1);
 }
 
-/* The tokens at NOW, which becomes the time of the last refill. */
+/* Returns the tokens at NOW, which becomes the time of the last refill. */
 static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
 {
     uint64_t last = old >> TICK_SHIFT, have = old & TOKENS_MASK, max = tokens_max(p);
@@ -279,14 +283,15 @@ static uint64_t fill_tokens(const struct pace *p, uint64_t old, uint64_t *now)
         return max;
     uint64_t gain = *now > last ? (*now - last) * p->rate * ONE / SECOND_TICKS : 0;
     if (gain == 0)
-        *now = last; /* keeps the fraction of a token */
+        *now = last; /* the fraction of a token is kept */
     return have + gain < max ? have + gain : max;
 }
 
 static void adapt(struct pace *p, uint64_t now_ns)
 {
     enum { KEEP, RAISE, LOWER } what;
-    /* The bucket is half full after a change; when nearly full, the interval may be halved. */
+    /* The bucket is half full after a change; once it is nearly full, the interval may be
+     * halved. */
     const uint64_t changed = tokens_max(p) / 2, plenty = tokens_max(p) / 8 * 7;
     uint64_t now, next, old = atomic_load_explicit(&p->tokens, memory_order_relaxed);
     do {

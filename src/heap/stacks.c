@@ -1,24 +1,25 @@
-/* The tree of stacks: nodes are found by parent and frame, sites by node. Numbers are reserved,
- * filled in and then published in order by any thread that finds the next one complete, so no
- * thread waits for another. Two threads that add the same new frame at once may use up two numbers;
- * nothing ever refers to the one that is not in the index. */
+/* The tree of stacks, in which nodes are found by parent and frame, and call sites by node.
+ * Numbers are reserved, filled in and then published in order by any thread that finds the next
+ * one complete, so no thread waits for another. Two threads that add the same new frame at once
+ * may use up two numbers; nothing ever refers to the number that is not in the index. */
 #include "heap/stacks.h"
 
 enum {
     SLOTS = HEAP_NODES * 2,
-    /* Importing a hundred libraries creates stacks that never occur again. The last quarter of the
-     * tree is kept for later stacks, without the frames outside of PYTHON_KEPT or NATIVE_KEPT: the
-     * place of the allocation is still known then. */
+    /* Number of nodes for complete stacks. Importing a hundred libraries creates stacks that
+     * never occur again, so the last quarter of the tree is reserved for later stacks, which are
+     * stored without the frames outside of PYTHON_KEPT or NATIVE_KEPT; the place of the
+     * allocation is still known. */
     WHOLE_NODES = HEAP_NODES / 4 * 3,
     PYTHON_KEPT = 3,
     NATIVE_KEPT = 16,
 };
 
-/* Slots of open addressing: a node's number; 0: empty. */
+/* A hash table with open addressing. Each slot holds a node's number, or 0 if it is empty. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
 _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
-/* Includes numbers that are reserved but not published in the table yet. Number 0 of both is
- * reserved from the start. */
+/* Number of nodes and call sites in use, including those that are reserved but not published in
+ * the table yet. Number 0 of both is reserved from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
 /* Hashes a frame and all frames outside of it. The parent's number is not part of the hash, so that
@@ -35,7 +36,7 @@ static uint32_t node_slot(uint64_t hash)
     return (uint32_t)(hash >> 32) % SLOTS;
 }
 
-/* 0 means: not complete yet. */
+/* Returns the word that is stored for a frame; 0 means that it is not complete yet. */
 static uint64_t word_of(uint64_t frame)
 {
     return frame ? frame : 1;
@@ -58,8 +59,9 @@ static void fetch_nodes(const struct heap_table *t, uint64_t hash, const uint64_
     }
 }
 
-/* Sequentially consistent, like the store that completes a node: of two threads that each complete
- * one and then check the other's, at least one must see both. */
+/* Publishes complete nodes. The loads are sequentially consistent, like the store that completes
+ * a node: of two threads that each complete one and then check the other's, at least one must
+ * see both. */
 static void count_nodes(struct heap_table *t)
 {
     uint32_t n = atomic_load(&t->header.nodes);
@@ -76,7 +78,7 @@ static void count_sites(struct heap_table *t)
             n++;
 }
 
-/* Creates a node that is not in the index yet. Returns 0 if there are ROOM nodes already. */
+/* Creates a node that is not in the index yet. Returns 0 if there are already ROOM nodes. */
 static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame, uint32_t room)
 {
     uint32_t node;
@@ -88,8 +90,8 @@ static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame,
     return node;
 }
 
-/* Returns the node of FRAME under PARENT, creating it if needed; 0 if there are ROOM nodes already.
- * At most half of the slots are ever used, so the search for an empty one is short. */
+/* Returns the node of FRAME under PARENT, creating it if needed, or 0 if there are already ROOM
+ * nodes. At most half of the slots are ever used, so the search for an empty one is short. */
 static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash,
                       uint32_t room)
 {
@@ -145,7 +147,8 @@ static size_t follow(struct heap_table *t, struct path *at, const uint64_t *fram
     return i;
 }
 
-/* Returns where the innermost frames begin that still identify the place of the allocation. */
+/* Returns the index of the first of the innermost frames, which alone still identify the place
+ * of the allocation. */
 static size_t inner_part(const uint64_t *frames, size_t n)
 {
     size_t at = n, seen = 0;
@@ -162,7 +165,8 @@ uint32_t stacks_site(const uint64_t *frames, size_t n)
     struct path root = {0};
     if (!t)
         return 0;
-    if (n > 0 && heap_frame_is_gpu(frames[0])) { /* never cut off: it says whose memory it is */
+    if (n > 0 && heap_frame_is_gpu(frames[0])) { /* the GPU's frame is never dropped, because it
+                                                    tells which device the memory is on */
         if (follow(t, &root, frames, 1, HEAP_NODES) == 0) {
             heap_drop(HEAP_DROP_NODES);
             return 0;

@@ -1,9 +1,8 @@
-/* The shared table of one profiled process: what libebb-heap.so writes into a memfd inside the job
- * and what src/profile reads outside, at any time, also after SIGKILL. Fixed size, touched lazily,
- * append-only except for counters and live samples. The reader follows no pointer in it and checks
- * every number. docs/reference/heap-format.md has the same
- * in words.
- */
+/* The shared heap table of one profiled process. libebb-heap.so writes it into a memfd inside
+ * the job, and src/profile reads it outside, at any time, even after SIGKILL. It has a fixed
+ * size, is touched lazily, and is append-only except for counters and live samples. The reader
+ * follows no pointer in it and checks every number. docs/reference/heap-format.md describes it
+ * in words. */
 #pragma once
 
 #include <stdatomic.h>
@@ -13,41 +12,46 @@
 
 enum {
     HEAP_TABLE_VERSION = 2,
-#ifdef EBB_FUZZ /* filling a full-size table for every input would take milliseconds */
+#ifdef EBB_FUZZ /* filling a table of full size for every input would take milliseconds */
     HEAP_SHARE = 64,
 #else
     HEAP_SHARE = 1,
 #endif
     HEAP_MODULES = 1024 / HEAP_SHARE,
-    HEAP_CODES = 16384 / HEAP_SHARE, /* Python code objects; 0 is "unknown": no name, no file */
-    HEAP_NODES = 65536 / HEAP_SHARE, /* frames of the tree of stacks; 0 is its root */
-    HEAP_SITES = 16384 / HEAP_SHARE, /* stacks that allocated; 0 is "no stack: the tree was full" */
-    HEAP_LIVE = 32768 / HEAP_SHARE,  /* live samples */
-    HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE, /* names, paths, line tables */
+    /* Most Python code objects; number 0 is "unknown", without name and file. */
+    HEAP_CODES = 16384 / HEAP_SHARE,
+    HEAP_NODES = 65536 / HEAP_SHARE, /* most frames in the tree of stacks; number 0 is its root */
+    /* Most stacks that allocated; number 0 means "no stack: the tree was full". */
+    HEAP_SITES = 16384 / HEAP_SHARE,
+    HEAP_LIVE = 32768 / HEAP_SHARE, /* live samples */
+    /* Size of the text section with names, paths and line tables. */
+    HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE,
     HEAP_BUILD_ID_MAX = 20,
-    HEAP_STACK_MAX = 192, /* frames of one stack; deeper ones lose their outermost frames */
-    HEAP_GPUS = 16,       /* GPUs of one process; blocks on others are counted as drops */
-    HEAP_OOMS = 4,        /* failed GPU requests that are kept: the first and the last three */
-    HEAP_OOM_SITES = 8,   /* largest call sites kept with each */
+    HEAP_STACK_MAX = 192, /* most frames of one stack; deeper stacks lose their outermost frames */
+    HEAP_GPUS = 16,       /* most GPUs of one process; blocks on others are counted as drops */
+    /* Number of failed GPU requests that are stored: the first and the last three. */
+    HEAP_OOMS = 4,
+    HEAP_OOM_SITES = 8, /* number of the largest call sites stored with each failed request */
 };
 
-/* ---- frame words: the contents of a node in the tree ---- */
+/* ---- frame words, the contents of a node in the tree ---- */
 
-/* Native: the module's index + 1 in bits 48–62 (0: in no module); below, the address relative to
- * the module's base, or the address itself. It is the address of the call: the return address less
- * 1. */
+/* A native frame: bits 48–62 hold the module's index + 1 (0 if in no module), the bits below the
+ * address relative to the module's base, or the address itself. It is the address of the call,
+ * that is, the return address less 1. */
 #define HEAP_FRAME_PYTHON (UINT64_C(1) << 63)
 #define HEAP_FRAME_MODULE_SHIFT 48
 #define HEAP_FRAME_MODULE_MASK UINT64_C(0x7fff)
 #define HEAP_FRAME_OFFSET_MASK ((UINT64_C(1) << 48) - 1)
-/* Python: the code's index in bits 32–62; below, the instruction's offset in bytes from the first
- * one (0xffffffff: unknown). */
+/* A Python frame: bits 32–62 hold the code's index, the bits below the instruction's offset in
+ * bytes from the first one (0xffffffff if unknown). */
 #define HEAP_FRAME_CODE_SHIFT 32
 #define HEAP_FRAME_CODE_MASK UINT64_C(0x7fffffff)
 #define HEAP_FRAME_INSTR_MASK UINT64_C(0xffffffff)
 #define HEAP_INSTR_UNKNOWN UINT32_C(0xffffffff)
-/* A GPU: outermost frame of the stacks of its blocks, so that every site belongs to one device.
- * The module's number is one that no module has, the GPU's number is below it. */
+/* The outermost frame of the stacks of GPU blocks, so that every call site belongs to one
+ * device. The module's number is one that no module has; the GPU's number is in the bits below
+ * it. */
 #define HEAP_FRAME_GPU (HEAP_FRAME_MODULE_MASK << HEAP_FRAME_MODULE_SHIFT)
 static inline int heap_frame_is_gpu(uint64_t frame)
 {
@@ -55,17 +59,17 @@ static inline int heap_frame_is_gpu(uint64_t frame)
            (frame & HEAP_FRAME_OFFSET_MASK) < HEAP_GPUS;
 }
 
-/* A range of the text section; len 0: none. */
+/* A range of the text section; len is 0 if there is no text. */
 struct heap_text {
     uint32_t at;
     uint32_t len;
 };
 
 struct heap_module {
-    struct heap_text
-        path;             /* as the dynamic linker names it; for the program, from /proc/self/exe */
-    uint64_t base;        /* load bias: address − base is the address in the file */
-    uint64_t start, end;  /* mapped addresses, while it was loaded */
+    /* Path as the dynamic linker names it; for the program, from /proc/self/exe. */
+    struct heap_text path;
+    uint64_t base;        /* load bias: an address minus base is the address in the file */
+    uint64_t start, end;  /* addresses at which the module was mapped */
     uint8_t build_id_len; /* 0: none */
     uint8_t build_id[HEAP_BUILD_ID_MAX];
     uint8_t is_gone; /* dlclosed */
@@ -73,68 +77,74 @@ struct heap_module {
 };
 
 struct heap_code {
-    struct heap_text file, name; /* name: the qualified name in versions that have it */
-    struct heap_text lines;      /* line table, in the format of the interpreter's version */
+    struct heap_text file, name; /* NAME is the qualified name in versions that have it */
+    struct heap_text lines;      /* line table in the format of the interpreter's version */
     uint32_t first_line;
     uint32_t pad;
 };
 
 struct heap_node {
-    uint64_t frame;         /* never 0, except the root's */
-    uint32_t parent;        /* a smaller index; the root is 0 */
-    _Atomic(uint32_t) site; /* 0: never the innermost frame of an allocation */
+    uint64_t frame;         /* never 0, except in the root */
+    uint32_t parent;        /* index of the parent, which is always smaller; the root is 0 */
+    _Atomic(uint32_t) site; /* 0 if no allocation has this as its innermost frame */
 };
 
-/* Totals of one stack since the start: sums of sample weights, which are unbiased estimates. */
+/* Totals of one stack since the start. They are sums of sample weights, which are unbiased
+ * estimates. */
 struct heap_site {
-    uint32_t node;             /* never 0, except for site 0 */
+    uint32_t node;             /* never 0, except in site 0 */
     _Atomic(uint32_t) samples; /* wraps */
     _Atomic(uint64_t) allocated_bytes;
-    _Atomic(uint64_t) allocated_objects_x16; /* in sixteenths of an object */
-    _Atomic(uint64_t) freed_bytes;           /* of samples that were freed */
+    _Atomic(uint64_t) allocated_objects_x16; /* number of objects in sixteenths */
+    _Atomic(uint64_t) freed_bytes;           /* bytes of samples that were freed */
 };
 
 enum heap_kind {
     HEAP_KIND_MALLOC = 0,
     HEAP_KIND_NEW = 1,
-    HEAP_KIND_MAP = 2,    /* private anonymous mmap */
+    HEAP_KIND_MAP = 2,    /* a private anonymous mapping */
     HEAP_KIND_PYTHON = 3, /* a small Python object */
-    HEAP_KIND_SHARED = 4, /* mmap of shared memory: anonymous, a memfd, a file in /dev/shm */
-    HEAP_KIND_POOL = 5,   /* mmap of address space that is filled later: large, or MAP_NORESERVE */
-    HEAP_KIND_GPU = 6,    /* a block of a GPU, by PyTorch's caching allocator */
+    /* A mapping of shared memory: anonymous, a memfd, or a file in /dev/shm. */
+    HEAP_KIND_SHARED = 4,
+    /* A mapping of address space that is filled later: large, or MAP_NORESERVE. */
+    HEAP_KIND_POOL = 5,
+    HEAP_KIND_GPU = 6, /* a block of GPU memory, from PyTorch's caching allocator */
     HEAP_KINDS
 };
 
-/* A live sample. A writer sets ptr to 0, then the other fields, then ptr; a reader accepts it if
- * ptr and turn are the same before and after reading. With P(sampled) = 1 − exp(−size/interval),
- * its weight is size ÷ P bytes and 1 ÷ P objects. */
+/* A live sample. The writer sets ptr to 0, then the other fields, then ptr; a reader accepts the
+ * sample if ptr and turn are the same before and after reading. With P(sampled) = 1 −
+ * exp(−size/interval), its weight is size ÷ P bytes and 1 ÷ P objects. */
 struct heap_live {
-    _Atomic(uint64_t) ptr;  /* 0: empty; of a GPU block its number + 1 is added in bits 56–63 */
+    /* 0 if the entry is empty; for a GPU block, bits 56–63 hold the GPU's number + 1. */
+    _Atomic(uint64_t) ptr;
     _Atomic(uint64_t) size; /* as requested */
     _Atomic(uint32_t) site;
-    _Atomic(uint32_t) born_ms;  /* since header.start_ns */
-    _Atomic(uint32_t) interval; /* interval in bytes when it was drawn or thinned, in units of 64 */
-    /* Kind in the low 4 bits, above them how often the entry was used. */
+    _Atomic(uint32_t) born_ms; /* since header.start_ns */
+    /* Sampling interval when the sample was drawn or thinned, in units of 64 bytes. */
+    _Atomic(uint32_t) interval;
+    /* The low 4 bits are the kind, the bits above count how often the entry was used. */
     _Atomic(uint32_t) kind_turn;
 };
 
-/* Reasons for incomplete data; each has a counter. The texts are in profile/words.c. */
+/* Reasons for incomplete data, each with a counter. The sentences for users are in
+ * profile/words.c. */
 enum heap_drop {
-    HEAP_DROP_NODES,   /* the tree of stacks is nearly full: the stack was cut */
-    HEAP_DROP_SITES,   /* too many different stacks: counted as site 0 */
-    HEAP_DROP_LIVE,    /* no room for another live sample */
-    HEAP_DROP_THINNED, /* removed when the interval was doubled to make room */
-    HEAP_DROP_CODES,   /* too many Python functions */
-    HEAP_DROP_TEXT,    /* no room for names */
-    HEAP_DROP_MODULES, /* too many libraries */
+    HEAP_DROP_NODES,   /* the tree of stacks is nearly full, so the stack was shortened */
+    HEAP_DROP_SITES,   /* too many different stacks, so the sample was counted as site 0 */
+    HEAP_DROP_LIVE,    /* there was no room for another live sample */
+    HEAP_DROP_THINNED, /* the sample was removed when the interval was doubled to make room */
+    HEAP_DROP_CODES,   /* there were too many Python functions */
+    HEAP_DROP_TEXT,    /* there was no room for names */
+    HEAP_DROP_MODULES, /* there were too many libraries */
     HEAP_DROP_UNWIND,  /* a stack that could not be unwound to its end */
-    HEAP_DROP_NESTED,  /* allocated while a sample was being taken */
-    HEAP_DROP_STALE,   /* free() was missed: the address was allocated again */
-    HEAP_DROP_GPU,     /* a block on a GPU whose number is out of range */
+    HEAP_DROP_NESTED,  /* the block was allocated while a sample was being taken */
+    HEAP_DROP_STALE,   /* the call of free() was missed, and the address was allocated again */
+    HEAP_DROP_GPU,     /* the block was on a GPU whose number is out of range */
     HEAP_DROP_KINDS
 };
 
-/* X(symbol, sentence): whether Python frames can be read. */
+/* X(symbol, sentence). The sentence describes whether Python frames can be read. */
 #define HEAP_PYTHON_STATES(X)                                                                      \
     X(NONE, "no Python in this process")                                                           \
     X(OK, "Python frames are read")                                                                \
@@ -147,19 +157,21 @@ enum heap_python { HEAP_PYTHON_STATES(X) HEAP_PYTHON_STATE_COUNT };
 
 /* The last totals that PyTorch's allocator reported for one GPU. */
 struct heap_gpu {
-    _Atomic(uint64_t) reports; /* blocks handed out and taken back; 0: none yet */
+    /* Number of blocks allocated and freed, or 0 if there were none yet. */
+    _Atomic(uint64_t) reports;
     _Atomic(uint64_t) allocated_bytes, reserved_bytes;
     _Atomic(uint64_t) allocated_peak_bytes;
-    /* The least that was allocated in this window of a quarter of a second, and in the one before:
-     * what a training step allocates and frees again is not in it. */
+    /* The least memory allocated in this window of a quarter of a second, and in the window
+     * before. It does not include memory that a training step allocates and frees again. */
     _Atomic(uint64_t) low_bytes, low_before_bytes;
-    _Atomic(uint32_t) low_ms, pad; /* when this window began */
+    _Atomic(uint32_t) low_ms, pad; /* time at which this window began */
 };
 
-/* A GPU request that failed, with the largest call sites of live blocks at that moment. A writer
- * sets NUMBER to 0, then the rest, then NUMBER. */
+/* A GPU request that failed, with the largest call sites of live blocks at that moment. The
+ * writer sets NUMBER to 0, then the other fields, then NUMBER. */
 struct heap_oom {
-    _Atomic(uint32_t) number; /* 1 is the first of the process; 0: empty */
+    /* Counts from 1, the first failed request of the process; 0 if the entry is empty. */
+    _Atomic(uint32_t) number;
     _Atomic(uint32_t) gpu, born_ms, site;
     _Atomic(uint64_t) request_bytes, allocated_bytes, reserved_bytes;
     struct heap_oom_site {
@@ -175,27 +187,29 @@ struct heap_header {
     uint64_t table_bytes;
     int32_t pid;
     uint32_t reserved;
-    uint64_t start_ns;      /* CLOCK_MONOTONIC when the table was created */
-    uint64_t base_interval; /* requested interval in bytes */
-    /* Numbers of complete entries; they only grow. Several threads add nodes and sites, but an
-     * entry is counted only when all before it are complete, so a site or a live sample may briefly
-     * refer to a node or site that is not counted yet. */
+    uint64_t start_ns;      /* time of creation on CLOCK_MONOTONIC */
+    uint64_t base_interval; /* requested sampling interval in bytes */
+    /* Numbers of complete entries, which never decrease. Several threads add nodes and sites,
+     * but an entry is counted only when all before it are complete, so a site or a live sample
+     * may briefly refer to a node or site that is not counted yet. */
     _Atomic(uint32_t) modules, codes, nodes, sites;
-    _Atomic(uint32_t) live_high; /* number of entries of live samples ever used */
-    /* Reserved bytes; the text of a complete module or code object is complete. */
+    _Atomic(uint32_t) live_high; /* number of entries for live samples that were ever used */
+    /* Number of reserved bytes. The text of a complete module or code object is complete. */
     _Atomic(uint32_t) text_bytes;
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
-    _Atomic(uint32_t) python_small;   /* 1: small Python objects are counted */
-    _Atomic(uint32_t) is_ended;       /* the process has run its exit handlers */
+    _Atomic(uint32_t) python_small;   /* 1 if small Python objects are counted */
+    _Atomic(uint32_t) is_ended;       /* 1 once the process has run its exit handlers */
     _Atomic(uint64_t) interval;       /* now */
-    _Atomic(uint64_t) samples, ends;  /* samples taken; samples that ended */
-    _Atomic(uint64_t) hook_ns;        /* time spent taking and ending samples */
+    _Atomic(uint64_t) samples, ends;  /* number of samples taken, and of samples that ended */
+    _Atomic(uint64_t) hook_ns;        /* time spent taking and ending samples, in nanoseconds */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
-    _Atomic(uint64_t) python_arena_bytes; /* arenas mapped since small objects are counted */
-    _Atomic(uint64_t) allocated_bytes;    /* by all threads since the table was created */
-    _Atomic(uint64_t) gpu_interval;       /* current sampling interval of GPU blocks */
-    _Atomic(uint64_t) oom_count;          /* GPU requests that failed */
+    /* Bytes of arenas mapped since small objects are counted. */
+    _Atomic(uint64_t) python_arena_bytes;
+    /* Bytes allocated by all threads since the table was created. */
+    _Atomic(uint64_t) allocated_bytes;
+    _Atomic(uint64_t) gpu_interval; /* current sampling interval of GPU blocks in bytes */
+    _Atomic(uint64_t) oom_count;    /* number of GPU requests that failed */
     struct heap_gpu gpus[HEAP_GPUS];
     struct heap_oom ooms[HEAP_OOMS];
 };

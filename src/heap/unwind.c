@@ -1,6 +1,6 @@
-/* Walks from frame to frame by rules, and caches the rules. Values read from a frame are trusted
- * only within the current stack: whatever the rules say, the walk reads nothing outside it, moves
- * upwards only, and terminates. */
+/* Walks from frame to frame by rules, which it caches. Values read from a frame are trusted only
+ * within the current stack: whatever the rules say, the walk reads nothing outside the stack,
+ * moves upwards only, and terminates. */
 #include "heap/unwind.h"
 
 #include <elf.h>
@@ -13,16 +13,16 @@
 
 enum {
     CACHE_BITS = 15,
-    STEP_MAX_BYTES = 16 << 20, /* no frame is larger */
+    STEP_MAX_BYTES = 16 << 20, /* largest size of a frame in bytes */
 };
 
 struct registers {
     uintptr_t ip, sp, fp;
     bool is_fp_known;
-    bool is_exact; /* ip is the current instruction, not the one after a call */
+    bool is_exact; /* true if ip is the current instruction, not the one after a call */
 };
 
-/* ---- rules by address ---- */
+/* ---- cached rules by address ---- */
 
 struct location {
     struct cfi_rule rule;
@@ -31,7 +31,8 @@ struct location {
 };
 
 #ifdef __x86_64__
-/* A slot is two words, written without a lock: the key matches only if one writer wrote both. */
+/* A slot of the cache is two words, written without a lock: the key matches only if one writer
+ * wrote both. */
 struct slot {
     _Atomic(uint64_t) key, rule;
 };
@@ -57,7 +58,8 @@ static void fetch_rule(uintptr_t ip)
     __builtin_prefetch(rule_slot(ip));
 }
 
-/* Offsets are kept in words; rules whose offsets are unaligned or too large are not kept. */
+/* Layout of a cached rule. Offsets are stored in words; rules whose offsets are unaligned or too
+ * large are not cached. */
 enum {
     MODULE_BITS = 11,
     CFA_BITS = 4,
@@ -114,8 +116,9 @@ static void rule_unpack(uint64_t packed, struct location *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* A return address at the start of a function, with no function described before it, was not pushed
- * by a call: a program put it at the top of a stack that it created itself. */
+/* Returns the rule at IP. A return address at the start of a function, with no function
+ * described before it, was not pushed by a call: a program put it at the top of a stack that it
+ * created itself. */
 static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
     struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
@@ -133,7 +136,7 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 
 #define IN_NO_LIBRARY UINT64_MAX /* no packed rule has this value */
 
-/* Returns the packed rule, so that the walk keeps it in registers. */
+/* Finds the rule at IP. Returns it packed, so that the walk keeps it in registers. */
 __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
 {
     struct slot *slot = rule_slot(ip);
@@ -153,7 +156,7 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
     return packed;
 }
 
-/* Returns false if IP is in no library. */
+/* Finds the module of IP. Returns false if IP is in no library. */
 static bool location_from(uintptr_t ip, uint32_t generation, struct location *ret)
 {
     const struct slot *slot = rule_slot(ip);
@@ -197,7 +200,8 @@ static void restore_fp(const struct cfi_rule *rule, uintptr_t cfa, struct regist
                      unwind_read(e, from + (uintptr_t)(intptr_t)rule->fp_offset, &r->fp);
 }
 
-/* The kernel pushes a ucontext for the handler at sp. It may belong to another stack. */
+/* Steps out of a signal handler. The kernel pushes a ucontext for the handler at sp. The
+ * interrupted code may be on another stack. */
 static bool step_signal(struct registers *r, struct unwind_extent *e)
 {
     enum { UCONTEXT_FP = 120, UCONTEXT_SP = 160, UCONTEXT_IP = 168 };
@@ -252,7 +256,7 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
 {
     uintptr_t at = r->fp;
     (void)rule;
-    if (at == 0) { /* marks the end of the chain */
+    if (at == 0) { /* a zero marks the end of the chain */
         r->ip = 0;
         return true;
     }

@@ -1,30 +1,32 @@
 /* Unwinds the native frames of this thread. Call frame information is found by _dl_find_object,
- * interpreted once per address and kept in a lock-free cache of rules. The walk ends where there is
- * none (assembly, code generated at run time) or where a rule is too rare to be cached (DWARF
- * expressions, other registers). gcc's unwinder cannot serve as a fallback: with frames registered
- * at run time it takes a lock and allocates while holding it, which deadlocks inside malloc. */
+ * interpreted once per address and stored in a lock-free cache of rules. The walk ends where
+ * there is none (assembly, code generated at run time) or where a rule is too rare to be cached
+ * (DWARF expressions, other registers). gcc's unwinder cannot serve as a fallback: with frames
+ * registered at run time it takes a lock and allocates while holding it, which deadlocks inside
+ * malloc. */
 #pragma once
 
 #include "heap/heap.h"
 
 struct unwind_frame {
-    uintptr_t ip;    /* address of the call: the return address less 1 */
-    uintptr_t base;  /* load bias of its module */
-    uint32_t module; /* as returned by modules_find */
+    uintptr_t ip;    /* address of the call, which is the return address less 1 */
+    uintptr_t base;  /* load bias of the module that contains ip */
+    uint32_t module; /* module number as returned by modules_find */
 };
 
-/* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns their
- * number. Omits this library's frames at the inner end; where the library is part of the program
- * (unit tests), only this function's. Reads nothing outside the thread's own stack. *ret_whole: the
- * outermost frame was reached; a walk that stopped earlier, other than at MAX, is counted
- * (HEAP_DROP_UNWIND). */
+/* Stores the frames above the caller of the hook, innermost first, at most MAX, and returns
+ * their number. Omits this library's frames at the inner end; where the library is part of the
+ * program (unit tests), only this function's. Reads nothing outside the thread's own stack.
+ * *ret_whole is true if the outermost frame was reached; a walk that stopped earlier, other than
+ * at MAX, is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
-/* Prefetches what unwind_here will need for these frames. The outer part of the next stack is
- * probably the same; after other work its rules are out of the cache. */
+/* Prefetches the rules that unwind_here will need for these frames. The outer part of the next
+ * stack is probably the same, but its rules may have left the cache. */
 void unwind_expect(const struct unwind_frame *frames, size_t n);
-/* Returns the highest address of this thread's stack (exclusive), all readable from SP on; 0 if SP
- * is not on it, as on a stack that the program created, or if it is unknown. Its system calls have
- * no effect, and it makes none if the process is confined. */
+/* Returns the highest address of this thread's stack (exclusive); everything from SP up to it is
+ * readable. Returns 0 if SP is not on that stack, as on one that the program created, or if the
+ * address is unknown. Its system calls have no side effects, and it makes none if the process is
+ * confined. */
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp);
-/* After fork: forgets this thread's stack bounds, which are then looked up again. */
+/* Forgets this thread's stack bounds after fork; they are then looked up again. */
 void unwind_reset(void);

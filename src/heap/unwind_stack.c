@@ -1,9 +1,9 @@
-/* The bounds of stacks. The main thread's stack is known from the loader, that of another thread
- * from its thread control block, which glibc places at the top of the stack, even in memory that
- * the program provided. A stack pointer is on the thread's own stack, and not on a coroutine's or
- * signal handler's stack below it, if the memory between the two is mapped without a gap; glibc's
- * guard pages ensure that there is a gap otherwise. On any other stack, each page is probed before
- * it is read. */
+/* Finds the bounds of stacks. The main thread's stack is known from the loader, that of another
+ * thread from its thread control block, which glibc places at the top of the stack, even in
+ * memory that the program provided. A stack pointer is on the thread's own stack, and not on a
+ * coroutine's or signal handler's stack below it, if the memory between the two is mapped
+ * without a gap; glibc's guard pages ensure that there is a gap otherwise. On any other stack,
+ * each page is probed before it is read. */
 #include "heap/unwind_stack.h"
 
 #include <errno.h>
@@ -14,14 +14,14 @@
 #include "heap/unwind.h"
 
 enum {
-    /* The smallest page size: on systems with larger pages some are probed twice. */
+    /* The smallest page size. On systems with larger pages some are probed twice. */
     PAGE_BYTES = 4096,
-    /* How much of a thread's own stack is probed at once; about 100 ns per page, once in the
-     * thread's life. Thread-local variables are included: they lie between the stack and the
-     * control block. */
+    /* Length of a thread's own stack that is probed at once; this takes about 100 ns per page,
+     * once in the thread's life. Thread-local variables are included, as they lie between the
+     * stack and the control block. */
     STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
-    /* The kernel maps nothing else this close to the main stack, whatever its limit. */
+    /* The kernel maps nothing else within this distance of the main stack, whatever its limit. */
     MAIN_GAP_BYTES = 128 << 20,
 };
 
@@ -32,8 +32,9 @@ static uintptr_t page_of(uintptr_t address)
     return address & ~(uintptr_t)(PAGE_BYTES - 1);
 }
 
-/* The kernel reads the mask before it rejects the request as invalid: EFAULT or EINVAL, and no
- * effect in either case. With NULL it reads no mask, and succeeds. */
+/* Uses rt_sigprocmask with an invalid request: the kernel reads the mask before it rejects the
+ * request, and returns EFAULT or EINVAL without effect. With NULL it reads no mask, and
+ * succeeds. */
 bool unwind_is_readable(uintptr_t address)
 {
     int saved = errno;

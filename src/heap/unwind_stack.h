@@ -5,18 +5,19 @@
 
 struct unwind_extent {
     uintptr_t low, high; /* readable */
-    bool may_grow;       /* upwards, page by page, by probing */
+    bool may_grow;       /* true if it may grow upwards, page by page, by probing */
 };
 
-/* Returns whether the 8 bytes at ADDRESS can be read, by one system call without effect. */
+/* Returns true if the 8 bytes at ADDRESS can be read, using one system call without side
+ * effects. */
 bool unwind_is_readable(uintptr_t address);
-/* Returns the stack that SP is on: up to its end if it is this thread's, else the rest of its
- * page. */
+/* Returns the stack that contains SP: up to its end if it is this thread's stack, else the rest
+ * of SP's page. */
 struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp);
-/* Extends *e to TO, if everything up to there is readable and not too far away. */
+/* Extends *e to TO, if everything up to TO is readable and not too far away. */
 bool unwind_grow(struct unwind_extent *e, uintptr_t to);
 
-/* Reads other functions' variables on purpose, so sanitizers are disabled here. */
+/* Sanitizers are disabled here, because this reads other functions' variables on purpose. */
 __attribute__((no_sanitize("address", "thread"))) static inline uintptr_t
 unwind_word_at(uintptr_t address)
 {
