@@ -292,8 +292,8 @@ void question_make(const struct facts *f, const struct ledger *l, struct questio
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     bool leaks = f->job.is_known && f->job.leak == VERDICT_LEAK_YES;
-    if (leaks) /* the leak may fill memory that was already resident, or be smaller than material
-                  growth */
+    /* The leak may fill memory that was already resident, or be smaller than material growth. */
+    if (leaks)
         q.total = fmax(q.total, heap_growth(&q));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);

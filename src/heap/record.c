@@ -175,8 +175,9 @@ bool record_take(const void *p, struct live_sample *ret)
 {
     if (!p || !life_is_on() || is_closed())
         return false;
-    if (!live_end(p, ret)) /* most such calls are false positives of the filter, so this path does
-                              not even read the clock */
+    /* Most such calls are false positives of the filter, so this path does not even read the clock.
+     */
+    if (!live_end(p, ret))
         return false;
     int saved = errno;
     uint64_t now = heap_clock_ns();

@@ -165,8 +165,8 @@ uint32_t stacks_site(const uint64_t *frames, size_t n)
     struct path root = {0};
     if (!t)
         return 0;
-    if (n > 0 && heap_frame_is_gpu(frames[0])) { /* the GPU's frame is never dropped, because it
-                                                    tells which device the memory is on */
+    /* The frame of a GPU is never dropped, because it identifies the device. */
+    if (n > 0 && heap_frame_is_gpu(frames[0])) {
         if (follow(t, &root, frames, 1, HEAP_NODES) == 0) {
             heap_drop(HEAP_DROP_NODES);
             return 0;

@@ -99,8 +99,8 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     int r = t->grower ? judged_set_process(&v->grower, j, t->grower) : 0;
     if (r == 0)
         r = judged_set_result(&v->job, &t->result, (double)(int64_t)t->first_ns / NS_PER_S);
-    if (run_peak(j->run)) /* the samples of the verdict begin later than the run and miss peaks
-                             between them */
+    /* The samples of the verdict begin later than the run and miss peaks between them. */
+    if (run_peak(j->run))
         v->job.result.peak_bytes = (double)run_peak(j->run);
     return r;
 }

@@ -12,8 +12,8 @@ enum season_course {
     /* Each recent epoch is higher by about the same amount, but there are too few epochs for a
      * leak. */
     SEASON_OPEN,
-    SEASON_RISES /* each recent epoch is higher by about the same amount, and there are enough for a
-                    leak */
+    /* Each recent epoch is higher by about the same amount, and there are enough for a leak. */
+    SEASON_RISES
 };
 
 struct season {
