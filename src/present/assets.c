@@ -1,4 +1,4 @@
-/* The files of build/web, gzipped and embedded in the program (cmake/web.cmake makes them). */
+/* The files of build/web, gzipped and embedded in the program by cmake/web.cmake. */
 #include "present/assets.h"
 
 #include <errno.h>
@@ -70,7 +70,8 @@ static const struct {
     {"icon.svg", "image/svg+xml", asset_icon_svg, asset_icon_svg_end},
 };
 
-/* Makes an etag of the end of a gzip file, which has the checksum and the length of the content. */
+/* Makes an etag from the end of a gzip file, which contains the checksum and the length of the
+ * content. */
 static void etag_of(const unsigned char *end, char *ret, size_t size)
 {
     uint32_t tail[2];

@@ -1,4 +1,5 @@
-/* Embedded files of the pages: their style and, if npm was installed at build time, their plots. */
+/* Embedded files of the web pages: their style and, if npm was installed at build time, their
+ * plots. */
 #pragma once
 
 #include <stddef.h>
@@ -7,27 +8,27 @@ struct buf;
 
 enum asset { ASSET_REPORT_CSS, ASSET_REPORT_JS };
 
-/* Appends the unpacked file; nothing if it was not built. 0, -EIO, -ENOMEM. */
+/* Appends the decompressed file, or nothing if it was not built. Returns 0, -EIO or -ENOMEM. */
 int asset_unpack(enum asset asset, struct buf *out);
 
-/* Appends the unpacked content of the LEN bytes of GZ. 0, -EIO, -ENOMEM. */
+/* Appends the decompressed content of the LEN bytes of GZ. Returns 0, -EIO or -ENOMEM. */
 int asset_gunzip(const void *gz, size_t len, struct buf *out);
 
-/* ---- the files of the server's page ---- */
+/* ---- files of the server's page ---- */
 
-/* The page's Content-Security-Policy: its own files, nothing inline. */
+/* The page's Content-Security-Policy, which allows its own files and nothing inline. */
 #define ASSET_POLICY                                                                               \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "                    \
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 struct asset_file {
-    const char *type; /* for the Content-Type header */
+    const char *type; /* value of the Content-Type header */
     const void *gzip;
     size_t len;
-    char etag[32]; /* quoted; changes with the content */
+    char etag[32]; /* quoted; changes whenever the content does */
 };
 
-/* Finds a file by NAME: serve.html, the page, or one that it loads from /assets: serve.css,
- * serve.js, icon.svg. If ebb was built without npm, serve.html is a page that says so and serve.js
- * is empty. 0 or -ENOENT. */
+/* Finds a file by NAME: serve.html, which is the page, or one that it loads from /assets:
+ * serve.css, serve.js, icon.svg. If ebb was built without npm, serve.html is a page that
+ * explains this and serve.js is empty. Returns 0 or -ENOENT. */
 int asset_find(const char *name, struct asset_file *ret);

@@ -14,7 +14,7 @@ void braille_init(struct braille *b, size_t columns, size_t rows)
     b->rows = rows;
 }
 
-/* Sets the dot at X, Y, counted from the upper left. */
+/* Sets the dot at X, Y, counted from the upper left corner. */
 static void set(struct braille *b, long x, long y)
 {
     static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};

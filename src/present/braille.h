@@ -8,19 +8,20 @@
 
 enum { BRAILLE_WIDTH = 120, BRAILLE_HEIGHT = 24 };
 
-/* COLUMNS by ROWS characters, at most the sizes above. Each byte has the bits of eight dots. */
+/* A picture of COLUMNS by ROWS characters, at most the sizes above. Each byte holds the bits of
+ * eight dots. */
 struct braille {
     size_t columns, rows;
     uint8_t dots[BRAILLE_HEIGHT][BRAILLE_WIDTH];
 };
 
 struct braille_range {
-    double t_from, t_until, v_from, v_until; /* times are in ns */
+    double t_from, t_until, v_from, v_until; /* ranges of times in nanoseconds and of values */
 };
 
 void braille_init(struct braille *b, size_t columns, size_t rows);
 /* Draws the line through POINTS, which are in order of time. Parts outside RANGE are clipped. */
 void braille_draw(struct braille *b, const struct braille_range *range,
                   const struct series_point *points, size_t count);
-/* Writes one row as UTF-8, "⠀⢀⠤⠊". Returns OUT, which ends in NUL. */
+/* Writes one row as UTF-8, such as "⠀⢀⠤⠊". Returns OUT, which ends in NUL. */
 char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 3 + 1]);

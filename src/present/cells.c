@@ -1,4 +1,4 @@
-/* Formats short numbers, and chooses columns by priority. */
+/* Formats short numbers, and chooses table columns by priority. */
 #include "present/cells.h"
 
 #include <stdio.h>
@@ -85,7 +85,8 @@ int cell_columns_fit(struct cell_column *columns, size_t count, int width, int r
     for (size_t i = 0; i < count; i++)
         columns[i].is_shown = false;
     for (int last = 0;;) {
-        struct cell_column *next = NULL; /* the most important column not considered yet */
+        /* The most important column that has not been considered yet. */
+        struct cell_column *next = NULL;
         for (size_t i = 0; i < count; i++)
             if (columns[i].priority > last && (!next || columns[i].priority < next->priority))
                 next = &columns[i];

@@ -9,25 +9,25 @@
 
 enum { CELL_MAX = 32 };
 
-/* Writes "0", "5B", "312K" or "1.24G", at most 5 columns. Returns OUT, as the functions below do.
- */
+/* Writes "0", "5B", "312K" or "1.24G", at most 5 columns wide. Returns OUT, as the functions
+ * below do. */
 char *cell_size(char out[CELL_MAX], uint64_t bytes);
 char *cell_known(char out[CELL_MAX], bool known, uint64_t bytes); /* "–" if unknown */
-/* Like cell_size; "~1.24G" for a value that is not current, "–" for a missing one. */
+/* Like cell_size, but writes "~1.24G" for a value that is not current and "–" for a missing one. */
 char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v);
 /* Writes "+98.0M", "-3K", "0", or "–" if unknown. */
 char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min);
 /* Writes "+98.0 MiB/min", for running text. */
 char *cell_rate_text(char out[CELL_MAX], double bytes_per_min);
-/* Writes the role or, if IS_SHORT, its first word: "compile" for "compile worker". */
+/* Writes the role or, if IS_SHORT, its first word, such as "compile" for "compile worker". */
 char *cell_role(char out[CELL_MAX], const char *role, bool is_short);
-/* The width in columns of UTF-8 text that is already escaped. */
+/* Returns the width in columns of UTF-8 text that is already escaped. */
 size_t cell_columns(const char *s);
 
 struct cell_column {
     const char *title;
-    int width;    /* includes the space after the column */
-    int priority; /* 1 is the last to be hidden; 0: the column is empty */
+    int width;    /* width of the column, including the space after it */
+    int priority; /* the column with priority 1 is hidden last; 0 for an empty column */
     bool is_shown;
 };
 /* Shows the columns that fit into WIDTH and hides the least important ones first, so that at least

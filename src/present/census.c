@@ -1,4 +1,5 @@
-/* Renders a census as tables: tensors, objects, what keeps the largest alive, growth, cost. */
+/* Renders a census as tables: tensors, objects, references that keep the largest objects alive,
+ * growth, cost. */
 #include "present/census.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 
 /* ---- the document ---- */
 
-/* A row of any of its lists. Each list uses some of these members. */
+/* A row of any list of a census. Each list uses some of these members. */
 struct census_row {
     char *type, *name, *what, *chain;
     int64_t count, bytes;
@@ -26,7 +27,7 @@ struct census {
     bool has_rank, has_step, has_torch, is_sampled, has_tensor_bytes, has_object_bytes;
     int64_t rank, step, tensor_count, object_count;
     uint64_t tensor_bytes, object_bytes;
-    char at[16]; /* where in the program it was taken */
+    char at[16]; /* position in the program at which the census was taken */
     double cost_s;
     struct census_memory memory;
     struct census_row *tensors, *objects, *largest;

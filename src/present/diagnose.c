@@ -1,4 +1,5 @@
-/* Renders a diagnosis: the ledger as a table, the hypotheses with their evidence, the advice. */
+/* Renders a diagnosis: the ledger as a table, the hypotheses with their evidence, and the
+ * advice. */
 #include "present/diagnose.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 
 enum { PARTS_SHOWN = 10 };
 
-/* For texts of a document that another program may have written. */
+/* Returns S, or "" for NULL, which a document written by another program may contain. */
 static const char *text_or_empty(const char *s)
 {
     return s ? s : "";
@@ -56,7 +57,8 @@ static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
     }
 }
 
-/* The colour of part AT: call sites are shades of one colour, every other kind has its own. */
+/* Returns the colour of part AT. Call sites are shades of one colour; every other kind has its
+ * own. */
 static void colour_of(const struct diagnosis_ledger *l, size_t at, char ret[4])
 {
     enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };

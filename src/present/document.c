@@ -26,7 +26,7 @@ void doc_hide(struct doc *d, unsigned hidden)
 
 /* ---- adding ---- */
 
-/* Adds a node. RAW (may be NULL) is copied. NULL: out of memory. */
+/* Adds a node. RAW (may be NULL) is copied. Returns NULL if out of memory. */
 static struct doc_node *doc_add(struct doc *d, enum doc_kind kind, enum doc_tone tone,
                                 const char *raw, size_t len)
 {
@@ -56,7 +56,7 @@ static void doc_add_style(struct doc *d, enum doc_kind kind, enum doc_tone tone,
         node->style = style;
 }
 
-/* Adds a node whose data are a copy of COUNT elements of SIZE bytes. */
+/* Adds a node whose data is a copy of COUNT elements of SIZE bytes. */
 static struct doc_node *doc_add_data(struct doc *d, enum doc_kind kind, const char *raw,
                                      const void *data, size_t count, size_t size)
 {
@@ -236,7 +236,7 @@ void doc_plot(struct doc *d, const struct doc_plot *plot)
     size_t points = plot->count * sizeof *plot->points;
     size_t events = plot->event_count * sizeof *plot->events;
     struct doc_plot *copy;
-    /* one allocation for the plot, its points and its events */
+    /* the plot, its points and its events are one allocation */
     struct doc_node *node =
         doc_add_data(d, NODE_PLOT, plot->title, NULL, 0, sizeof *copy + points + events);
     if (!node)
@@ -257,7 +257,7 @@ void doc_canvas(struct doc *d, const char *what)
     doc_add0(d, NODE_CANVAS, TONE_PLAIN, what);
 }
 
-/* ---- for the back ends ---- */
+/* ---- functions for the back ends ---- */
 
 const char *doc_string(const struct doc *d, size_t i)
 {

@@ -1,4 +1,4 @@
-/* Renders a document as the elements of a page. */
+/* Renders a document as HTML elements. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +6,13 @@
 #include "present/document_private.h"
 #include "present/html.h"
 
-enum { SENTENCE = 60 }; /* facts with more bytes than this get a line of their own */
+enum { SENTENCE = 60 }; /* facts of more bytes than this get a line of their own */
 
 struct html {
     const struct doc *doc;
     struct buf *out;
-    const char *list; /* closing tag of the open list of points or facts; NULL: none */
-    const char *kind; /* class of the open list */
+    const char *list; /* closing tag of the open list of points or facts, or NULL */
+    const char *kind; /* CSS class of the open list */
     bool has_section;
 };
 
@@ -297,7 +297,7 @@ static void html_canvas(struct html *h, const char *what)
                        : "");
 }
 
-/* ---- the whole document ---- */
+/* ---- the complete document ---- */
 
 static size_t html_node(struct html *h, size_t i)
 {

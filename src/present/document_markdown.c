@@ -9,12 +9,12 @@ struct paper {
     const struct doc *doc;
     struct buf *out;
     const char *cwd;
-    enum doc_kind last; /* kind of the previous block */
+    enum doc_kind last; /* kind of the block written before this one */
 };
 
 typedef void paper_fn(struct buf *out, const char *raw);
 
-/* Writes RAW with the function AS, without the author's private folders. */
+/* Writes RAW with the function AS, with private folders removed from paths. */
 static void paper_put(struct paper *p, paper_fn *as, const char *raw)
 {
     struct buf text = {0};

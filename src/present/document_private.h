@@ -1,4 +1,4 @@
-/* The nodes of a document, private to document*.c. */
+/* The nodes of a document; private to document*.c. */
 #pragma once
 
 #include "present/document.h"
@@ -30,30 +30,30 @@ enum { TEXT_IS_CODE = 1, PARA_IS_HEADLINE = 1, FACT_IS_FIGURE = 1 };
 struct doc_node {
     enum doc_kind kind;
     enum doc_tone tone;
-    unsigned style;  /* one of the bits above, an enum doc_point or an enum doc_fold */
-    unsigned hidden; /* back ends that omit this node */
-    size_t at, len;  /* its text in doc.text, followed by a NUL: a title, label or span */
-    size_t columns;  /* of a name: where it is truncated; 0: nowhere */
-    void *data;      /* of a table: columns; of a plot: struct doc_plot; of a bar: parts */
+    unsigned style;  /* one of the bits above, or an enum doc_point or enum doc_fold */
+    unsigned hidden; /* bits of the back ends that omit this node */
+    size_t at, len;  /* position of its title, label or span in doc.text, which ends in NUL */
+    size_t columns;  /* for a name, the width at which it is truncated, or 0 */
+    void *data;      /* columns of a table, struct doc_plot of a plot, or parts of a bar */
     size_t count;
-    const char *name; /* of a table, a section or a headline (its label); a string constant */
+    const char *name; /* name of a table or a section, or label of a headline; a string constant */
 };
 
-/* True if node I is part of a text. */
+/* Returns true if node I is part of a text. */
 static inline bool doc_is_span(const struct doc *d, size_t i)
 {
     return i < d->count && (d->nodes[i].kind == NODE_TEXT || d->nodes[i].kind == NODE_SWATCH);
 }
-/* The text of node I, which ends in NUL. */
+/* Returns the text of node I, which ends in NUL. */
 const char *doc_string(const struct doc *d, size_t i);
-/* A view of D without the nodes that BACK_END omits. If UNFOLDS is false, the reader cannot
- * unfold: folds become paragraphs, and groups lose their blocks. The result shares D's text; free
- * its nodes. */
+/* Returns a view of D without the nodes that BACK_END omits. If UNFOLDS is false, the reader
+ * cannot unfold: folds become paragraphs, and groups lose their blocks. The result shares D's
+ * text; the caller frees its nodes. */
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
 /* Appends the text of the spans from I on, escaped for a terminal. Returns the index after them. */
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);
-/* The index of the node after the table at I. */
+/* Returns the index of the node after the table at I. */
 size_t doc_table_end(const struct doc *d, size_t i);
-/* The columns of the table at I that have a cell with content: bit K for column K. */
+/* Returns the columns of the table at I that have a cell with content, with bit K for column K. */
 enum { DOC_COLUMNS_MAX = 16 };
 unsigned doc_table_shown(const struct doc *d, size_t i);

@@ -1,4 +1,4 @@
-/* Renders a document in a terminal: wrapped text, tables that fit the width, braille curves. */
+/* Renders a document for a terminal: wrapped text, tables that fit the width, braille curves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +18,13 @@ struct terminal {
     struct buf *out;
     bool is_coloured;
     size_t width, column;
-    size_t indent;   /* indentation of continued lines */
-    struct buf word; /* the word not written yet, as the following text may belong to it */
+    size_t indent; /* indentation of continuation lines */
+    /* The last word, which is not written yet as the following text may belong to it. */
+    struct buf word;
     size_t word_columns;
-    bool is_spaced;       /* a space precedes the word */
+    bool is_spaced;       /* true if a space precedes the word */
     size_t label_columns; /* width of the labels of the current facts */
-    size_t point_under;   /* column of the previous block's text, below which points are written */
+    size_t point_under;   /* column of the previous block's text, below which points are aligned */
 };
 
 /* ---- text ---- */
@@ -84,8 +85,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* True if the space at AT in TEXT is between a number and its unit, or between the two parts of a
- * duration, "3 min 05 s". */
+/* Returns true if the space at AT in TEXT is between a number and its unit, or between the two
+ * parts of a duration, such as "3 min 05 s". */
 static bool is_unit_space(const char *text, const char *at)
 {
     static const char *const units[] = {"B",   "KiB",  "MiB",   "GiB", "TiB", "PiB",
@@ -106,7 +107,7 @@ static bool is_unit_space(const char *text, const char *at)
     return false;
 }
 
-/* Writes TEXT, which is already escaped, and wraps it. Its last word remains pending. */
+/* Writes and wraps TEXT, which is already escaped. Its last word remains pending. */
 static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *text)
 {
     for (const char *at = text, *from = text;; at++) {
@@ -126,7 +127,7 @@ static void terminal_flow(struct terminal *t, enum doc_tone tone, const char *te
     }
 }
 
-/* Writes the spans from I on, plain ones in TONE. Returns the index after them. */
+/* Writes the spans from I on, with plain spans in TONE. Returns the index after them. */
 static size_t terminal_spans(struct terminal *t, size_t i, enum doc_tone tone)
 {
     const struct doc *d = t->doc;
@@ -165,7 +166,7 @@ static void terminal_label(struct terminal *t, size_t i)
     terminal_pad(t, t->label_columns);
 }
 
-/* Consecutive facts have their text in the same column. */
+/* Measures the labels of consecutive facts, so that their text begins in the same column. */
 static void terminal_measure_labels(struct terminal *t, size_t i)
 {
     const struct doc *d = t->doc;
@@ -287,9 +288,9 @@ static size_t terminal_point(struct terminal *t, size_t i)
 
 struct terminal_table {
     const struct doc_column *columns;
-    size_t count, left; /* left: the screen column where the table begins */
+    size_t count, left; /* LEFT is the screen column where the table begins */
     size_t width[DOC_COLUMNS_MAX];
-    unsigned shown;             /* bits of the shown columns */
+    unsigned shown;             /* bits of the columns that are shown */
     size_t last_at, last_width; /* position and width of the last column */
 };
 
@@ -448,8 +449,8 @@ static size_t terminal_table(struct terminal *t, size_t i)
 
 enum { PLOT_AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20 };
 
-/* The range of a plot. It starts at a round value below the minimum and covers at least a tenth of
- * the maximum, so that noise does not look like growth. */
+/* Returns the range of a plot. It starts at a round value below the minimum and covers at least
+ * a tenth of the maximum, so that noise does not look like growth. */
 static struct braille_range plot_range(const struct doc_plot *p)
 {
     struct braille_range r = {
@@ -521,9 +522,9 @@ static void terminal_plot(struct terminal *t, size_t i)
     terminal_line(t);
 }
 
-/* ---- the whole document ---- */
+/* ---- the complete document ---- */
 
-/* True at the beginning, and after an empty line. */
+/* Returns true at the beginning of the output and after an empty line. */
 static bool terminal_ends_blank(const struct terminal *t)
 {
     const struct buf *out = t->out;

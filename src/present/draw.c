@@ -1,5 +1,5 @@
-/* Draws the table of processes, the lines below it, and the help. Only visible rows are formatted,
- * however many processes there are. */
+/* Draws the table of processes, the lines below it, and the help. Only visible rows are
+ * formatted, however many processes there are. */
 #include "present/screen_private.h"
 
 #include <curses.h>
@@ -70,7 +70,7 @@ static void choose_columns(const struct frame *f, struct cell_column ret[COL_COU
     cell_columns_fit(ret, COL_COUNT, COLS, COLS < 60 ? 8 : NAME_COLUMNS);
 }
 
-/* Writes TEXT into the column that begins at the pen. */
+/* Writes TEXT into the column at the pen's position. */
 static void put_cell(struct pen *p, const struct cell_column *c, bool is_left, enum paint paint,
                      const char *text)
 {
@@ -190,7 +190,7 @@ static void draw_line(struct screen *s, int y, size_t at, const struct cell_colu
         pen_move(&p, COLS);
 }
 
-/* ---- key hints, and the help ---- */
+/* ---- hints on keys, and the help ---- */
 
 static void draw_hints(struct screen *s, int y)
 {
@@ -258,8 +258,8 @@ static void keep_cursor_in_sight(struct screen *s, size_t page)
         s->top = s->table.count > page ? s->table.count - page : 0;
 }
 
-/* Draws, from the top: title, job, machine, GPUs, table head and rows, notice, keys. On a low
- * terminal parts are omitted, the rows last. */
+/* Draws, from the top: title, job, machine, GPUs, table head and rows, notice, keys. If the
+ * terminal has too few lines, parts are omitted, the rows last. */
 void draw_all(struct screen *s)
 {
     struct cell_column columns[COL_COUNT];

@@ -1,4 +1,4 @@
-/* The content of the live view at one moment: plain values, filled in by the command. */
+/* The content of the live view at one moment, as plain values that the command fills in. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ struct verdicts;
 
 enum { FRAME_SPARK = 32, FRAME_GPUS = 16 };
 
-/* A value that may be missing, or not current. */
+/* A value that may be missing or not current. */
 struct frame_bytes {
     bool known;
     bool stale;
@@ -27,8 +27,8 @@ static inline struct frame_bytes frame_figure(const struct sample *s, unsigned f
 
 struct frame_row {
     uint32_t slot;            /* identifies the row from frame to frame */
-    struct process_info info; /* texts come from other programs; the view escapes them */
-    struct sample sample;     /* SAMPLE_PEAK is the maximum over the process's life */
+    struct process_info info; /* texts come from other programs, and the view escapes them */
+    struct sample sample;     /* SAMPLE_PEAK is the maximum over the life of the process */
     bool rate_known;
     double rate_bytes_per_min;
     uint64_t spark[FRAME_SPARK]; /* oldest first */
@@ -41,22 +41,24 @@ struct frame_gpu {
 };
 
 struct frame {
-    uint64_t t_ns; /* since watching began */
+    uint64_t t_ns; /* time in nanoseconds since watching began */
     uint64_t wall_ns;
     uint64_t interval_ns;
-    /* "pid 4711 (python3)", "system"; may contain raw names, which the view escapes */
+    /* such as "pid 4711 (python3)" or "system"; may contain raw names, which the view escapes */
     const char *title;
     const char *notice;     /* one sentence to show, or NULL; the view escapes it */
-    struct frame_row *rows; /* in any order */
+    struct frame_row *rows; /* rows in any order */
     size_t count;
-    /* The machine, and the job with shared pages counted once. The latter is unknown if the whole
-     * machine is watched. */
+    /* The memory of the machine, and of the job with shared pages counted once. The latter is
+     * unknown if the whole machine is watched. */
     struct sample machine;
-    struct frame_bytes headroom; /* distance to the limit */
-    char limit_where[256];       /* "host", "/user.slice"; escaped by the view; "" if unknown */
+    struct frame_bytes headroom; /* headroom: distance to the limit in bytes */
+    /* Such as "host" or "/user.slice", or "" if unknown; the view escapes it. */
+    char limit_where[256];
     bool tree_rate_known;
     double tree_rate_bytes_per_min;
-    const struct verdicts *verdicts; /* including one on the job; NULL if there are none yet */
+    /* Includes the verdict on the job; NULL if there are none yet. */
+    const struct verdicts *verdicts;
     bool step_known;
     int64_t step;
     struct frame_gpu gpu[FRAME_GPUS];

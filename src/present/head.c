@@ -54,10 +54,10 @@ static void draw_title(struct screen *s, int y)
     }
 }
 
-/* Minutes until RATE uses up the headroom; -1 if the headroom does not shrink. */
+/* Returns the minutes until RATE uses up the headroom, or -1 if the headroom does not shrink. */
 static double minutes_left(const struct frame *f, bool known, double rate)
 {
-    const double noise = 1 << 20; /* slower growth than 1 MiB/min is not shown */
+    const double noise = 1 << 20; /* growth slower than 1 MiB/min is not shown */
     if (!known || rate < noise || !f->headroom.known)
         return -1;
     return (double)f->headroom.bytes / rate;
@@ -81,8 +81,8 @@ static void draw_headroom(struct pen *p, const struct frame *f)
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
 }
 
-/* Draws the limit's location, last on its line as it may be long. That of the host is not drawn,
- * as it adds nothing. */
+/* Draws the location of the limit, last on its line as it may be long. If it is the host,
+ * nothing is drawn. */
 static void draw_limit(struct pen *p, const struct frame *f)
 {
     char text[256], where[160], size[TEXT_SIZE_MAX];
@@ -99,7 +99,7 @@ static void draw_limit(struct pen *p, const struct frame *f)
     pen_item(p, PAINT_DIM, text);
 }
 
-/* Draws a bar filled by USED, and "3.10 GiB of 8.00 GiB WORD". */
+/* Draws a bar filled by USED, followed by text such as "3.10 GiB of 8.00 GiB WORD". */
 static void draw_share(struct pen *p, uint64_t used, uint64_t shown, uint64_t total,
                        const char *word)
 {

@@ -27,7 +27,7 @@ static const char *path_clean(const char *path)
     return clean;
 }
 
-/* The file name, preceded by its folder if the name is one that every package has. */
+/* Returns the file name, preceded by its folder if the name is one that every package has. */
 static const char *path_base(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -49,7 +49,7 @@ static void add_function(struct buf *out, const struct profile_frame *f)
     buf_add_str(out, at);
 }
 
-/* True if the function is known only as "LIB+0x1234". */
+/* Returns true if the function is known only as "LIB+0x1234". */
 static bool is_offset(const struct profile_frame *f)
 {
     size_t len = f->lib ? strlen(f->lib) : 0;
@@ -70,7 +70,7 @@ static void add_frame(struct buf *out, const struct profile_frame *f, bool is_sh
         buf_printf(out, " (%s)", f->lib);
 }
 
-/* True if ROW merges many lines, none of them large, that were called by one function. */
+/* Returns true if ROW merges many lines, none of them large, that were called by one function. */
 static bool is_merged(const struct profile_row *row)
 {
     return row->has_in_program && row->place_count > 1;
@@ -81,7 +81,8 @@ static const struct profile_frame *head_of(const struct profile_row *row)
     return is_merged(row) ? &row->in_program : &row->where;
 }
 
-/* Appends "← train.py:41 evaluate ← main": the user's functions that led to the allocation. */
+/* Appends "← train.py:41 evaluate ← main", which are the user's functions that led to the
+ * allocation. */
 static void add_callers(struct buf *out, const struct profile_row *row)
 {
     size_t before = out->len;
@@ -101,7 +102,7 @@ static void add_callers(struct buf *out, const struct profile_row *row)
 
 /* ---- the table ---- */
 
-/* Adds TEXT below the row and clears it. */
+/* Adds TEXT as a line below the row and clears it. */
 static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 {
     if (text->len)
@@ -123,8 +124,8 @@ static void heap_put_places(struct doc *d, const struct profile_row *row, struct
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Adds the stack, or the callers and the C function below a Python line. A report has both: the
- * stack in a page, the rest in other formats. */
+/* Adds the stack, or the callers and the C function below a Python line. A report has both: a
+ * page contains the stack, the other formats the rest. */
 static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
@@ -177,7 +178,7 @@ static char *count_text(char out[CELL_MAX], double n)
     return out;
 }
 
-/* Writes an age in one unit: "30s", "12m". */
+/* Writes an age in one unit, such as "30s" or "12m". */
 static char *age_text(char out[CELL_MAX], double s)
 {
     double by = s < 100 ? 1 : s < 6000 ? 60 : s < 200000 ? 3600 : 86400;
@@ -354,7 +355,8 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
     doc_space(d);
     heap_put_rows(d, v, meaning, false);
     doc_space(d);
-    /* a stack shows the line that allocates, not the reference that keeps the memory alive */
+    /* a stack shows the line that allocates, while KEPT names the container that keeps the
+     * memory alive */
     for (size_t i = 0; kept && i < kept->count; i++) {
         doc_fact(d, i ? "" : "kept by");
         doc_text(d, TONE_PLAIN, kept_text(text, kept, i));

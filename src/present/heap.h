@@ -10,18 +10,18 @@ struct profile_frame;
 struct profile_row;
 struct profile_view;
 
-/* The output of `ebb heap` for one process: the table of call sites, growing containers (KEPT may
- * be NULL) and the cost of the profiler. MEANING is the title of the growth column: "growth",
- * "since step 40". */
+/* Renders the output of `ebb heap` for one process: the table of call sites, growing containers
+ * (KEPT may be NULL) and the cost of the profiler. MEANING is the title of the growth column,
+ * such as "growth" or "since step 40". */
 void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
               const struct kept_list *kept);
-/* The section of a report. A page has the stacks, folded; a terminal and Markdown have only the
- * first rows. */
+/* Renders the heap section of a report. A page has the stacks, folded; a terminal and Markdown
+ * have only the first rows. */
 void heap_report_doc(struct doc *d, const struct profile_view *v);
-/* Adds the call site of ROW and its callers, as code: "figure.py:71 draw ← train.py:41 plot ←
- * main". */
+/* Adds the call site of ROW and its callers as code, such as "figure.py:71 draw ← train.py:41
+ * plot ← main". */
 void heap_site_doc(struct doc *d, const struct profile_row *row);
-/* The output of `ebb heap --tree`. */
+/* Renders the output of `ebb heap --tree`. */
 void heap_tree_doc(struct doc *d, const struct profile_branch *root);
-/* Adds the fact "grows" of a summary: the growing call sites. */
+/* Adds the fact "grows" to a summary: the growing call sites. */
 void heap_summary(struct doc *d, const struct profile_row *rows, size_t count);

@@ -1,4 +1,4 @@
-/* Escapes text of other programs for a page. */
+/* Escapes text of other programs for an HTML page. */
 #include "present/html.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Escapes text of other programs for a page, so that it is shown and never becomes markup. */
+/* Escapes text of other programs for an HTML page, so that it is shown and never becomes markup. */
 #pragma once
 
 #include <jansson.h>
@@ -6,10 +6,10 @@
 
 struct buf;
 
-/* Appends any bytes as text, or as the value of an attribute in double quotes. Control characters
- * and invalid UTF-8 are made visible (text_escape), then & < > " ' become entities. */
+/* Appends any bytes as text, or as the value of an attribute in double quotes. Control
+ * characters and invalid UTF-8 are made visible (text_escape), then & < > " ' become entities. */
 void html_text(struct buf *out, const char *s, size_t len);
 void html_text0(struct buf *out, const char *s); /* NULL adds nothing */
-/* Appends a document for a <script type="application/json">. It is ASCII without < > &, so that no
- * string in it can end the element. 0 or -ENOMEM. */
+/* Appends a document for a <script type="application/json">. It is ASCII without < > &, so that
+ * no string in it can end the element. Returns 0 or -ENOMEM. */
 int html_json(struct buf *out, const json_t *doc);

@@ -73,7 +73,7 @@ static struct job_view job_read(const json_t *doc)
 
 /* ---- values ---- */
 
-/* How long the job has been running, ran, or has been waiting; "" if unknown. */
+/* Writes how long the job has been running, ran, or has been waiting; "" if unknown. */
 static char *life_text(char out[TEXT_TIME_MAX], const struct job_view *j, double now_s)
 {
     out[0] = '\0';
@@ -105,7 +105,7 @@ static void job_put_progress(struct doc *d, const struct job_progress *p)
 }
 
 /* Adds the reason for the job's state, or its forecast. While growth may still be start-up, a
- * cache or a leak, no time until out of memory is shown. */
+ * cache or a leak, the time until out of memory is not shown. */
 static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
     const struct job_interval *eta = &j->facts.verdict.oom_eta_s;

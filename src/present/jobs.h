@@ -7,9 +7,9 @@
 struct buf;
 struct doc;
 
-/* One line for each job in the list JOBS. NOW_S is the wall clock. */
+/* Renders one line for each job in the list JOBS. NOW_S is the wall clock. */
 void jobs_doc(struct doc *d, const json_t *jobs, double now_s);
-/* The facts of one job. */
+/* Renders the facts of one job. */
 void job_doc(struct doc *d, const json_t *job, double now_s);
-/* Appends "succeeded after 3 min 05 s" or "failed after 12.4 s: exit status 1". */
+/* Appends text such as "succeeded after 3 min 05 s" or "failed after 12.4 s: exit status 1". */
 void job_end_text(struct buf *out, const json_t *job);

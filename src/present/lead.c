@@ -1,4 +1,4 @@
-/* The lead of every text about a run: the answer, the place, the advice. */
+/* The lead, with which every text about a run begins: the answer, the place, the advice. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ bool summary_has_failed(const struct outcome *o)
            (end->kind == OUTCOME_EXITED && end->has_status && end->status != 0);
 }
 
-/* The word for a cause; "" if the cause's sentence contains it. */
+/* Returns the word for a cause, or "" if the cause's sentence contains it. */
 static const char *failure_word(const char *cause_kind)
 {
     static const char *const words[][2] = {{"GPU memory", "out of GPU memory"},
@@ -42,7 +42,7 @@ static const char *failure_word(const char *cause_kind)
     return "";
 }
 
-/* Writes, for example, "failed: ValueError: no such file after 12 s at step 40". */
+/* Adds, for example, "failed: ValueError: no such file after 12 s at step 40". */
 static void lead_put_failure(struct doc *d, const struct outcome *o, const char *label)
 {
     const struct outcome_end *end = &o->end;
@@ -69,7 +69,7 @@ static void lead_put_failure(struct doc *d, const struct outcome *o, const char 
         doc_textf(d, TONE_PLAIN, " at step %lld", (long long)o->measured.marks.last_step);
 }
 
-/* The first hypothesis, if it is likely enough to be named. */
+/* Returns the first hypothesis, if it is likely enough to be named. */
 static const struct diagnosis_hypothesis *lead_hypothesis(const struct summary *s)
 {
     const struct diagnosis_hypothesis *h =
@@ -128,7 +128,7 @@ static bool is_same_place(const struct lead_place *a, const struct lead_place *b
     return a->file && b->file && strcmp(a->file, b->file) == 0 && a->line == b->line;
 }
 
-/* The path as one would type it in the folder where the job was started. */
+/* Returns the path as one would type it in the folder where the job was started. */
 static const char *lead_path(const char *file, const struct outcome *o)
 {
     const char *cwd = o && o->about.cwd ? o->about.cwd : "", *slash = strrchr(file, '/');
@@ -138,8 +138,8 @@ static const char *lead_path(const char *file, const struct outcome *o)
     return slash && slash[1] ? slash + 1 : file;
 }
 
-/* True for the name of source code. A recording names the file and may come from another user, so
- * no other files are read. */
+/* Returns true for the name of source code. A recording names the file and may come from another
+ * user, so no other files are read. */
 static bool is_source_name(const char *file)
 {
     static const char *const endings[] = {".py", ".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp"};
@@ -150,8 +150,8 @@ static bool is_source_name(const char *file)
     return false;
 }
 
-/* Reads the line at P without its indentation. False if the file does not exist, or was changed
- * after the job started, so that the line may be a different one. */
+/* Reads the source line at P without its indentation. Returns false if the file does not exist,
+ * or was changed after the job started, so that the line may be a different one. */
 static bool source_line(const struct lead_place *p, const struct outcome *o, struct buf *ret)
 {
     struct buf text = {0};
@@ -175,8 +175,8 @@ static bool source_line(const struct lead_place *p, const struct outcome *o, str
     return ret->len > 0;
 }
 
-/* Finds the call site that the diagnosis names, or the one that grows most. False: there is none.
- */
+/* Finds the call site that the diagnosis names, or the one that grows most. Returns false if
+ * there is none. */
 static bool find_place(const struct summary *s, struct lead_place *ret,
                        const struct profile_row **ret_row)
 {

@@ -1,4 +1,4 @@
-/* Renders one tick as a line of text, or of JSON. */
+/* Renders one tick as a line of text or of JSON. */
 #include "present/lines.h"
 
 #include <jansson.h>

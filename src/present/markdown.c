@@ -15,16 +15,16 @@ static bool is_word(char c)
 
 /* ---- markup ---- */
 
-/* True at an @name or #1, which issue trackers turn into a mention or a reference even if it is
- * escaped. A comment after the first character prevents that. */
+/* Returns true at an @name or #1, which issue trackers turn into a mention or a reference even
+ * if it is escaped. A comment after the first character prevents that. */
 static bool is_call(const char *text, size_t i, size_t len)
 {
     bool begins = i == 0 || !is_word(text[i - 1]);
     return (text[i] == '@' || text[i] == '#') && begins && i + 1 < len && is_word(text[i + 1]);
 }
 
-/* True if the character at I is markup. An underscore between letters is not, and a single tilde
- * is a home folder. */
+/* Returns true if the character at I is markup. An underscore between letters is not markup, and
+ * a single tilde is a home folder. */
 static bool is_markup(const char *text, size_t i, size_t len)
 {
     char before = i ? text[i - 1] : ' ', after = i + 1 < len ? text[i + 1] : ' ';
@@ -45,7 +45,8 @@ void markdown_text(struct buf *out, const char *raw)
         if (c == '<' || c == '>' || c == '&')
             buf_add_str(out, c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&amp;");
         else if (is_address)
-            buf_add_str(out, "&#58;"); /* otherwise an issue tracker makes it a link */
+            /* An issue tracker would turn an unescaped URL into a link. */
+            buf_add_str(out, "&#58;");
         else if (is_markup(text.data, i, text.len))
             buf_printf(out, "\\%c", c);
         else
@@ -87,7 +88,8 @@ void markdown_fenced(struct buf *out, const char *raw)
 
 /* ---- folders ---- */
 
-/* Length of the part of the path at S (LEN bytes) that is private to its author; 0: none. */
+/* Returns the length of the part of the path at S (LEN bytes) that is private to its author, or
+ * 0. */
 static size_t private_length(const char *s, size_t len, const char *cwd, const char **ret_instead)
 {
     static const char *const packages[] = {"/site-packages/", "/dist-packages/"};
@@ -116,7 +118,7 @@ void markdown_paths(struct buf *out, const char *raw, const char *cwd)
     for (const char *at = raw; *at; before = at[-1]) {
         const char *instead;
         bool begins = *at == '/' && !is_word(before) && !strchr("/.~_-", before);
-        /* a path ends at the first of these characters in a sentence or a command */
+        /* in a sentence or a command, a path ends at the first of these characters */
         size_t len = begins ? strcspn(at, " \t\n,;\"'()<>|=") : 1;
         size_t cut = begins ? private_length(at, len, cwd, &instead) : 0;
         if (cut)

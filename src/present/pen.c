@@ -1,5 +1,5 @@
-/* Writes text to the terminal: truncated at the edge, in ASCII if the locale requires it, in a few
- * colours. */
+/* Writes text to the terminal, truncated at the edge, in ASCII if the locale requires it, in a
+ * few colours. */
 #include "present/screen_private.h"
 
 #include <curses.h>
@@ -65,7 +65,7 @@ void pen_move(struct pen *p, int x)
     p->x = x;
 }
 
-/* The ASCII replacements of the characters that ebb itself uses. */
+/* Returns the ASCII replacement of a character that ebb itself uses. */
 static char ascii_for(uint32_t c)
 {
     static const struct {
@@ -97,7 +97,7 @@ void pen_put(struct pen *p, enum paint paint, const char *text)
         uint32_t c = 0;
         size_t n = text_utf8(text + i, len - i, &c);
         if (n == 0)
-            /* ebb's own texts are UTF-8, so this is a character that was cut to fit an array */
+            /* ebb's own texts are UTF-8, so an invalid character was truncated to fit an array */
             break;
         int w = p->screen->is_ascii ? 1 : columns_of(c);
         if (p->x + columns + w > p->right || used + n >= sizeof out)

@@ -20,7 +20,7 @@
 
 enum { PROCESSES_SHOWN = 12, EVENTS_SHOWN = 20, GROWING_SHOWN = 3 };
 
-/* ---- the parts of a report ---- */
+/* ---- parts of a report ---- */
 
 void report_fini(struct report *r)
 {
@@ -53,7 +53,7 @@ static const char *report_header(const struct report *r, const char *key)
                            : NULL;
 }
 
-/* The value in run.json, or else in the recording's header. */
+/* Returns the value in run.json, or else in the recording's header. */
 static const char *report_about(const struct report *r, const char *from_json, const char *key)
 {
     return from_json ? from_json : report_header(r, key);
@@ -110,7 +110,7 @@ void report_add_damage(struct buf *out, const struct trace_reader_damage *damage
     if (damage->unknown_blocks)
         buf_printf(out, ", %" PRIu64 " block%s of a kind this version does not know",
                    damage->unknown_blocks, damage->unknown_blocks == 1 ? "" : "s");
-    if (out->len > from) { /* removes the first comma */
+    if (out->len > from) { /* every item was preceded by a comma, of which the first is removed */
         memmove(out->data + from, out->data + from + 2, out->len - from - 2);
         out->len -= 2;
     }
@@ -166,7 +166,8 @@ static void add_command(struct doc *d, const struct outcome_about *about, bool w
     buf_fini(&text);
 }
 
-/* Reports are published, so this shows neither the host name nor the program's path. */
+/* Adds the head. Reports are published, so it shows neither the host name nor the program's
+ * path. */
 static void add_head(struct doc *d, const struct report *r)
 {
     const struct outcome *o = &r->recorded.outcome;
@@ -275,7 +276,7 @@ static void add_figures(struct doc *d, const struct report *r)
 
 /* ---- plots ---- */
 
-/* Collects the events of a plot, one letter each. */
+/* Collects the events of a plot, which are drawn as one letter each. */
 static size_t add_plot_events(const struct run *run, struct doc_event *ret)
 {
     static const struct {
@@ -433,7 +434,7 @@ static void add_processes(struct doc *d, const struct report *r)
 
 /* ---- the guard ---- */
 
-/* Adds action I, from the recording, which has all of them, or else from run.json. */
+/* Adds action I of the guard, from the recording, which has all actions, or else from run.json. */
 static void add_act(struct doc *d, const struct report *r, size_t i)
 {
     char time[TEXT_TIME_MAX];

@@ -16,30 +16,32 @@ struct buf;
 struct doc;
 
 enum {
-    REPORT_EVENTS = 400,       /* events drawn per kind; of more, only every Nth */
-    REPORT_GUARD_EVENTS = 200, /* guard actions listed: the newest */
-    REPORT_PROCESSES = 64,     /* processes listed: the largest */
+    REPORT_EVENTS = 400,       /* most events drawn per kind; of more, only every Nth is drawn */
+    REPORT_GUARD_EVENTS = 200, /* most guard actions listed, the newest first */
+    REPORT_PROCESSES = 64,     /* most processes listed, the largest first */
 };
 
-/* A run as it was read. Any part may be missing; TROUBLE lists the errors. */
+/* The data of a run for its report. Any part may be missing; TROUBLE lists the errors. */
 struct report {
-    const char *path; /* as the user gave it; borrowed */
+    const char *path; /* path as the user entered it; borrowed */
     struct recorded recorded;
     bool has_verdicts, has_early;
-    /* For the first of two compared runs, if the second is shorter: the verdict of the first at
-     * that point. */
+    /* For the first of two compared runs, if the second is shorter: the verdict on the first run
+     * up to the length of the second. */
     enum verdict_word early_word;
     bool is_early_leak;
     char early_length[TEXT_TIME_MAX]; /* "80 steps" */
-    /* if false and a heap profile was requested, HEAP_TROUBLE says why it is missing */
+    /* if false and a heap profile was requested, HEAP_TROUBLE explains why it is missing */
     bool has_heap;
     struct profile_view heap;
     char *heap_trouble;
-    bool has_gpu; /* GPU memory by call site */
+    bool has_gpu; /* true if there is GPU memory by call site */
     struct profile_view gpu;
-    struct profile_view gpu_failed; /* of the process in which the first GPU request failed */
-    uint64_t gpu_failures;          /* in all processes */
-    const char *gpu_trouble;        /* why there are no lines of GPU memory; NULL: none used */
+    /* Profile of the process in which the first GPU request failed. */
+    struct profile_view gpu_failed;
+    uint64_t gpu_failures; /* number of failed GPU requests in all processes */
+    /* Why the lines that allocated GPU memory are unknown; NULL if no GPU was used. */
+    const char *gpu_trouble;
     bool has_diagnosis;
     struct diagnosis diagnosis;
     char **trouble;
@@ -47,33 +49,34 @@ struct report {
 };
 void report_fini(struct report *r);
 void report_add_trouble(struct report *r, const char *sentence);
-/* Appends "1.20 KiB in the middle, 2 lost blocks"; nothing if the recording is intact. */
+/* Appends text such as "1.20 KiB in the middle, 2 lost blocks", or nothing if the recording is
+ * intact. */
 void report_add_damage(struct buf *out, const struct trace_reader_damage *damage);
-/* The name of the run, or its path. */
+/* Returns the name of the run, or its path. */
 const char *report_title(const struct report *r);
-/* The verdict on the job, or on the first process of a recording without a job; NULL: none. */
+/* Returns the verdict on the job, or on the first process of a recording without a job, or NULL. */
 const struct judged *report_verdict(const struct report *r);
-/* The peak of the whole run, while a verdict covers only the last segment. 0: unknown. */
+/* Returns the peak of the whole run (a verdict covers only the last segment), or 0 if unknown. */
 uint64_t report_peak(const struct report *r);
-/* The folder in which the job was started; NULL: unknown. */
+/* Returns the folder in which the job was started, or NULL if unknown. */
 const char *report_cwd(const struct report *r);
 
-/* The call sites of the memory that the headline is about. */
+/* Returns the call sites of the memory that the headline is about. */
 const struct profile_view *report_worst_heap(const struct report *r);
-/* The input of the lead. */
+/* Returns the input for the lead. */
 struct summary report_summary(const struct report *r);
 void report_document(struct doc *d, const struct report *r);
-/* The document of `ebb report --json`; NULL: out of memory. */
+/* Returns the document of `ebb report --json`, or NULL if out of memory. */
 json_t *report_json(const struct report *r);
 
-/* Whether a change helped. The answer is taken from the confidence intervals of both rates: if
+/* Whether a change helped. The answer follows from the confidence intervals of both rates: if
  * they overlap, no difference is proven. */
 enum report_answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 enum { COMPARISON_REASON = 160 };
 struct comparison {
     enum report_answer answer;
     char sentence[400];
-    const char *by; /* "step" or "minute"; NULL: there is no rate that both runs have */
+    const char *by; /* "step" or "minute", or NULL if the runs have no rate in common */
     char reasons[3][COMPARISON_REASON];
     size_t reason_count;
 };
@@ -84,8 +87,8 @@ void report_compare_document(struct doc *d, const struct comparison *c, const st
 json_t *report_compare_json(const struct comparison *c, const struct report *before,
                             const struct report *after);
 
-/* Writes a self-contained page: DOC, and the data of the run, or of both runs (AFTER may be NULL),
- * for its script. NONCE is a random string of letters and digits. 0, -ENOMEM, or -EIO if the
- * embedded files cannot be unpacked. */
+/* Writes a self-contained page: DOC, and the data of the run, or of both runs (AFTER may be
+ * NULL), for its script. NONCE is a random string of letters and digits. Returns 0, -ENOMEM, or
+ * -EIO if the embedded files cannot be decompressed. */
 int report_page(struct buf *out, const char *title, const struct doc *doc,
                 const struct report *before, const struct report *after, const char *nonce);

@@ -15,20 +15,21 @@
 
 enum { SITES = 12 };
 
-/* Two runs of the same program differ by more than the interval within each of them, because of
- * the machine and its other load. A smaller difference is not an effect of the change. */
+/* Smallest relative difference that counts as an effect of the change. Two runs of the same
+ * program differ by more than the interval within each of them, because of the machine and its
+ * other load. */
 static const double least_change = 0.05;
 
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
 
 /* ---- the test ---- */
 
-/* One of the two runs, with its verdict and the rate that both have. */
+/* One of the two runs, with its verdict and the rate that both have in common. */
 struct side {
     const struct report *report;
     const struct verdict_result *v; /* NULL: none */
     struct verdict_interval rate;
-    bool is_leak, is_known; /* is_known: the verdict decided whether it leaks */
+    bool is_leak, is_known; /* is_known is true if the verdict decided whether the run leaks */
 };
 
 static struct side side_of(const struct report *r)
@@ -61,7 +62,7 @@ static bool is_change(const struct side *a, const struct side *b)
     return fabs(after - before) >= least_change * fmax(fabs(before), fabs(after));
 }
 
-/* True if the second run is too short to show the growth of the first. */
+/* Returns true if the second run is too short to show the growth of the first. */
 static bool is_too_short(const struct side *a, const struct side *b)
 {
     return a->is_leak && b->is_known && !b->is_leak && a->report->has_early &&
@@ -72,7 +73,7 @@ static enum report_answer decide(const struct side *a, const struct side *b)
 {
     if (!has_rate(a) || !has_rate(b) || !a->is_known || !b->is_known || is_too_short(a, b))
         return ANSWER_UNKNOWN;
-    /* If neither run leaks, neither is better. */
+    /* If neither run leaks, neither of them is better. */
     if ((!a->is_leak && !b->is_leak) || !is_apart(a, b) || !is_change(a, b))
         return ANSWER_SAME;
     if (b->rate.value > a->rate.value)
@@ -189,8 +190,8 @@ static bool is_same_function(const struct profile_frame *a, const struct profile
     return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* The row of AFTER for the same call site as ROW: by the allocating line or, if that is ambiguous,
- * by the user's own function, as a fix may have moved the line. */
+/* Returns the row of AFTER for the same call site as ROW: by the allocating line or, if that is
+ * ambiguous, by the user's own function, as a fix may have moved the line. */
 static const struct profile_row *same_place(const struct profile_view *after,
                                             const struct profile_row *row, bool is_merged)
 {
@@ -205,7 +206,7 @@ static const struct profile_row *same_place(const struct profile_view *after,
     return NULL;
 }
 
-/* Pairs the rows of BEFORE with those of AFTER for the same call sites; NULL if there is none. */
+/* Pairs the rows of BEFORE with those of AFTER for the same call sites, or with NULL. */
 static size_t pair_sites(const struct report *before, const struct report *after,
                          const struct profile_row *ret[SITES][2])
 {
@@ -245,7 +246,7 @@ static json_t *reasons_json(const struct comparison *c)
     return list;
 }
 
-/* A row as in `ebb heap --json`; NULL for NULL. */
+/* Returns a row as in `ebb heap --json`, or NULL for NULL. */
 static json_t *row_json(const struct profile_row *row)
 {
     const struct profile_view one = {.rows = (struct profile_row *)(uintptr_t)row, .n_rows = 1};
@@ -286,14 +287,15 @@ json_t *report_compare_json(const struct comparison *c, const struct report *bef
 
 /* ---- the document ---- */
 
-/* The last component of the path, which distinguishes the runs if both have the same title. */
+/* Returns the last component of the path, which distinguishes the runs if both have the same
+ * title. */
 static const char *report_name(const struct report *r)
 {
     const char *slash = strrchr(r->path, '/');
     return slash && slash[1] ? slash + 1 : r->path;
 }
 
-/* The lines of the table. */
+/* The rows of the table that compares the runs. */
 enum row {
     ROW_VERDICT,
     ROW_CONFIDENCE,

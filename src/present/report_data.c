@@ -1,5 +1,5 @@
-/* The data that a report plots: series, steps, events, phases; as JSON for programs, or packed for
- * the page. */
+/* The data that a report plots, which are series, steps, events and phases, as JSON for programs
+ * or packed for the page. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,13 @@
 
 enum {
     POINTS_OF_STEPS = 2000,
-    PROCESSES_DRAWN = 8, /* the largest processes */
+    PROCESSES_DRAWN = 8, /* number of processes drawn, the largest first */
     FIGURES_DRAWN = 24,
 };
 
-/* If PACKED, numbers are differences from the previous one, times are in ms and sizes in KiB, and
- * text of other programs is escaped, since the page puts it into legends unchanged. */
+/* The form of the data. If PACKED, numbers are differences from the previous one, times are in
+ * ms and sizes in KiB, and text of other programs is escaped, since the page puts it into
+ * legends unchanged. */
 struct data_writer {
     const struct run *run;
     bool is_packed;
@@ -142,14 +143,15 @@ static json_t *data_all_series(const struct run *run, bool is_packed)
 
 /* ---- events ---- */
 
-/* Every rank sends the same steps, so only the first rank's are used. */
+/* Returns true for a mark of the first rank. Every rank sends the same steps, so the marks of
+ * the others are not used. */
 static bool is_first_rank(const struct run_mark *m)
 {
     return !(m->has & MARK_HAS_RANK) || m->rank == 0;
 }
 
-/* If there are too many steps, only every Nth is kept, but all where a restarted job continues at
- * a lower step. */
+/* Returns the steps. If there are too many, only every Nth is kept, and in addition all where a
+ * restarted job continues at a lower step. */
 static json_t *data_steps(const struct run *run, bool is_packed)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];
@@ -181,7 +183,7 @@ size_t report_events(const struct run *run, enum mark_kind kind, const struct ru
     const struct run_marks *l = &run->marks[kind];
     size_t n = 0, count = 0;
     uint32_t segment = 0;
-    /* the job and the package may both send an epoch, with an evaluation in between */
+    /* the job and the package may both mark the same epoch, with an evaluation in between */
     int64_t last = -1;
     for (size_t i = 0; i < l->count; i++) {
         const struct run_mark *m = &l->at[i];

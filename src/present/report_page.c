@@ -12,7 +12,7 @@
 #include "present/report_private.h"
 #include "version.h"
 
-/* A frame and its callees: {"n": name, "w": where, "b": bytes, "k": kind, "c": […]}. */
+/* Packs a frame and its callees as {"n": name, "w": where, "b": bytes, "k": kind, "c": […]}. */
 static json_t *pack_branch(const struct profile_branch *b)
 {
     json_t *o = json_pack("{s:o,s:o}", "n", report_harmless(b->frame.function), "b",
@@ -36,7 +36,7 @@ static json_t *pack_branch(const struct profile_branch *b)
     return o;
 }
 
-/* The process that the report is about: the one that grows, else the largest. */
+/* Packs the process that the report is about: the one that grows, else the largest. */
 static json_t *pack_subject(const struct report *r)
 {
     struct run_entity **list = NULL;
@@ -49,7 +49,7 @@ static json_t *pack_subject(const struct report *r)
     return pid;
 }
 
-/* The data for the page's script; NULL: out of memory. */
+/* Packs the data for the page's script. Returns NULL if out of memory. */
 static json_t *pack_run(const struct report *r)
 {
     json_t *o = r->recorded.run ? report_data(r->recorded.run, true) : json_object();

@@ -4,13 +4,13 @@
 #include "present/document.h"
 #include "present/report.h"
 
-/* ---- numbers; "–" if missing ---- */
+/* ---- formatted numbers, "–" if missing ---- */
 
 const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *report_time(char out[TEXT_TIME_MAX], double s);
-/* Adds "+9.0 MiB (+8.9 MiB to +9.1 MiB)" to the current block or cell, the range in a tone of its
- * own. */
+/* Adds text such as "+9.0 MiB (+8.9 MiB to +9.1 MiB)" to the current block or cell, with the
+ * range in a tone of its own. */
 void report_add_rate(struct doc *d, const struct verdict_interval *rate, enum doc_tone range);
 
 double report_span_s(const struct report *r);
@@ -20,13 +20,13 @@ double report_span_s(const struct report *r);
 /* Adds a plot of S with the events of the run. The axis extends at least to MOST. */
 void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
                      const char *title, uint64_t most);
-/* A JSON string that the page shows unchanged, so control and bidirectional characters are
+/* Returns a JSON string that the page shows unchanged, with control and bidirectional characters
  * escaped. */
 json_t *report_harmless(const char *raw);
 
-/* The series, steps, events, phases and segments, for programs, or packed for the page's script.
- * NULL: out of memory. */
+/* Returns the series, steps, events, phases and segments, for programs or packed for the page's
+ * script; NULL if out of memory. */
 json_t *report_data(const struct run *run, bool is_packed);
-/* The marks of KIND that the first rank sent, each once, thinned to REPORT_EVENTS. Returns their
- * number. RET must have room for all marks of the kind. */
+/* Stores the marks of KIND that the first rank sent, each once, thinned to REPORT_EVENTS.
+ * Returns their number. RET must have room for all marks of the kind. */
 size_t report_events(const struct run *run, enum mark_kind kind, const struct run_mark **ret);

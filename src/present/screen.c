@@ -22,7 +22,8 @@ static bool wants_colour(void)
     return (!no || !no[0]) && has_colors();
 }
 
-/* Checks the user's locale; the program's may differ, as names are UTF-8 everywhere. */
+/* Returns true if the user's locale is UTF-8; the program's may differ, as names are UTF-8
+ * everywhere. */
 static bool terminal_is_utf8(void)
 {
     locale_t user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -77,7 +78,7 @@ void screen_free(struct screen *s)
     free(s);
 }
 
-/* Rebuilds the table. The cursor follows its process, except at the top, where it remains to show
+/* Rebuilds the table. The cursor follows its process, except at the top, where it stays to show
  * the largest. */
 static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
 {
@@ -101,7 +102,7 @@ void screen_draw(struct screen *s, const struct frame *frame)
 {
     uint32_t slot = 0;
     bool has_slot = s->cursor > 0 && cursor_slot(s, &slot);
-    /* the first frame: for a whole machine, a flat list shows the largest processes and a tree
+    /* for the first frame of a whole machine: a flat list shows the largest processes, a tree
      * does not */
     if (!s->frame)
         s->table.is_flat = !sample_has(&frame->machine, MACHINE_TREE_HIGH);
@@ -185,7 +186,8 @@ static bool move_key(struct screen *s, int key)
     }
 }
 
-/* Folds or unfolds. The cursor remains on its process or, if that is hidden, on the same line. */
+/* Folds or unfolds a branch. The cursor remains on its process or, if that is hidden, on the
+ * same line. */
 static bool fold_key(struct screen *s, int key)
 {
     uint32_t slot = 0;

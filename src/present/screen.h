@@ -1,4 +1,4 @@
-/* The live view on a terminal, with ncurses: a tree of processes, a machine line, keys. */
+/* The live view on a terminal, using ncurses: a tree of processes, a machine line, keys. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,19 +8,19 @@
 struct err;
 struct screen;
 
-/* -ENOTTY if stdout or stdin is not a terminal, -EINVAL for an unknown $TERM, both with ERR set.
- * Only one screen can exist at a time. */
+/* Opens the screen. Returns -ENOTTY if stdout or stdin is not a terminal, -EINVAL for an unknown
+ * $TERM, both with ERR set. Only one screen can exist at a time. */
 int screen_new(struct screen **ret, struct err *err);
 /* Restores the terminal. Safe to call at any moment. S may be NULL. */
 void screen_free(struct screen *s);
 /* Draws FRAME now, and again after keys. FRAME must remain valid until the next call. */
 void screen_draw(struct screen *s, const struct frame *frame);
-bool screen_is_paused(const struct screen *s); /* frames should not be updated */
+bool screen_is_paused(const struct screen *s); /* true if frames should not be updated */
 
 enum screen_action { SCREEN_NONE, SCREEN_QUIT };
 /* Handles pending keys and redraws: sort (m memory, a anon, u unique, r rate, p pid, g gpu; the
  * same key again reverses the order), t tree or flat, arrows and PgUp/PgDn/Home/End, space or
  * Enter folds, +/- all, P pauses, c full command, h or ? help, q quits. Never blocks. */
 enum screen_action screen_keys(struct screen *s);
-/* Call it after SIGWINCH. */
+/* Adapts to the new terminal size; call it after SIGWINCH. */
 void screen_resize(struct screen *s);

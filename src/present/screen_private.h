@@ -13,13 +13,13 @@ struct screen {
     bool is_ascii;
     bool has_colour, has_many_colours;
     bool is_paused, shows_command, shows_help;
-    bool is_notice_read; /* a key was pressed since the notice appeared */
+    bool is_notice_read; /* true if a key was pressed since the notice appeared */
 
-    const struct frame *frame; /* NULL before the first */
+    const struct frame *frame; /* NULL before the first frame */
     struct table table;
-    size_t cursor; /* selected line of the table */
-    size_t top;    /* first visible line */
-    size_t page;   /* number of lines that fit */
+    size_t cursor; /* index of the selected line of the table */
+    size_t top;    /* index of the first visible line */
+    size_t page;   /* number of lines that fit on the screen */
 };
 
 enum paint {
@@ -29,16 +29,16 @@ enum paint {
     PAINT_GOOD,
     PAINT_WARN,
     PAINT_ALARM,
-    PAINT_HEAD,   /* the head of the table */
-    PAINT_SORTED, /* the column by which the table is sorted */
+    PAINT_HEAD,   /* paints the head of the table */
+    PAINT_SORTED, /* paints the head of the column by which the table is sorted */
     PAINT_COUNT
 };
 
-/* A position on line Y. Nothing is written at column RIGHT or beyond. */
+/* A writing position on line Y. Nothing is written at column RIGHT or beyond. */
 struct pen {
     const struct screen *screen;
     int y, x, right;
-    bool is_selected; /* reverse video for the whole line */
+    bool is_selected; /* the whole line is in reverse video */
 };
 
 struct pen pen_at(const struct screen *s, int y);
@@ -51,7 +51,7 @@ void pen_raw(struct pen *p, enum paint paint, size_t width, const char *s, size_
 void pen_move(struct pen *p, int x);
 /* Writes three spaces and the text if all of it fits, otherwise nothing. */
 void pen_item(struct pen *p, enum paint paint, const char *text);
-/* Writes a bar of WIDTH columns, "████░░░░". */
+/* Writes a bar of WIDTH columns, such as "████░░░░". */
 void pen_bar(struct pen *p, int width, double part);
 void paint_begin(struct screen *s);
 
@@ -59,5 +59,5 @@ void paint_begin(struct screen *s);
 void draw_all(struct screen *s);
 /* Draws title, machine, job and GPUs, as far as HEIGHT allows. Returns the line below them. */
 int draw_head(struct screen *s, int height);
-/* Yellow if RATE uses up the headroom within an hour, red within ten minutes. */
+/* Returns yellow if RATE uses up the headroom within an hour, red within ten minutes. */
 enum paint paint_rate(const struct frame *f, bool known, double rate);

@@ -44,7 +44,7 @@ static void add_end(struct buf *out, const struct outcome *o)
                        : end->kind != OUTCOME_WATCH_ENDED ? "finished in"
                        : is_machine                       ? "watched for"
                                                           : "the job is still running; watched for";
-    bool has_failed = summary_has_failed(o); /* then the lead has the time */
+    bool has_failed = summary_has_failed(o); /* if it failed, the lead already contains the time */
     if (o->measured.has_duration_s && !has_failed)
         buf_printf(out, "%s %s", word, text_about_time(time, o->measured.duration_s));
     if (o->measured.marks.has_last_step && !has_failed)
@@ -57,7 +57,7 @@ static void add_end(struct buf *out, const struct outcome *o)
                    (unsigned long long)end->left_behind, end->left_behind == 1 ? "" : "es");
 }
 
-/* PATH relative to the working directory, as one would type it. */
+/* Returns PATH relative to the working directory, as one would type it. */
 static const char *relative_path(const char *path)
 {
     char cwd[PATH_MAX];
@@ -95,7 +95,7 @@ static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
     summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
     summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
     summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
-    /* if there are too few readings for a rate, there are too few for a baseline */
+    /* too few readings for a rate are too few for a baseline as well */
     doc_fact(d, "baseline");
     if (s->has_rate_bytes_per_min && s->floor_bytes.has_first && s->floor_bytes.has_last)
         doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),
@@ -149,7 +149,7 @@ static void summary_put_roles(struct doc *d, const struct outcome_measured *m)
 }
 
 /* Adds the command without the folders of absolute paths, or the name if there is no command. A
- * forked worker has its parent's command line, so if it has a name of its own, the name comes
+ * forked worker has its parent's command line, so if it has a name of its own, that name comes
  * first. The kernel truncates names to 15 bytes. */
 static void summary_put_command(struct doc *d, const struct outcome_process *p)
 {
@@ -226,7 +226,7 @@ static void summary_put_ask(struct doc *d, const struct outcome *o)
     doc_fact(d, has_ask ? "request" : "limit");
     summary_item(d, TONE_STRONG, "", has_ask, o->measured.ask_bytes, " suggested");
     if (l->has_limit_bytes) {
-        /* a limit set by the user needs no location */
+        /* a limit set by the user is shown without a location */
         doc_itemf(d, TONE_PLAIN, has_ask ? "limit %s (" : "%s (", text_size(size, l->limit_bytes));
         doc_name(d, TONE_PLAIN, is_own ? "--limit" : where, is_own ? 7 : strlen(where),
                  NAME_COLUMNS);
@@ -254,7 +254,7 @@ static void summary_put_gpus(struct doc *d, const struct outcome_measured *m)
     }
 }
 
-/* ---- the full text ---- */
+/* ---- the full summary ---- */
 
 static void summary_put_cost(struct doc *d, const struct outcome_cost *c)
 {
@@ -297,15 +297,16 @@ void summary_full(struct doc *d, const struct summary *s)
         diagnose_summary(d, s->diagnosis, given_advice);
 }
 
-/* ---- the end of `ebb run` ---- */
+/* ---- the short summary at the end of `ebb run` ---- */
 
-/* The maximum in each of SPARK_COLUMNS equal parts of the run. */
+/* Stores the maximum in each of SPARK_COLUMNS equal parts of the run. */
 static bool spark_values(const struct series *s, uint64_t ret[SPARK_COLUMNS])
 {
     struct series_point last = {0}, most = {0};
     if (!series_last(s, &last) || s->readings < SPARK_COLUMNS)
         return false;
-    for (uint64_t i = 0; i < SPARK_COLUMNS; i++) { /* an empty part repeats the previous one */
+    for (uint64_t i = 0; i < SPARK_COLUMNS;
+         i++) { /* an empty part repeats the value of the previous part */
         series_max(s, last.t_ns / SPARK_COLUMNS * i, last.t_ns / SPARK_COLUMNS * (i + 1), &most);
         ret[i] = most.v;
     }
@@ -332,7 +333,7 @@ static void brief_put_memory(struct doc *d, const struct summary *s, const struc
         doc_textf(d, TONE_PLAIN, "%s → %s", text_about_size(a, (double)t->floor_bytes.first),
                   text_about_size(b, (double)t->floor_bytes.last));
     if (t->has_peak_bytes) {
-        /* without a range the peak directly follows the sparkline, which is not an item */
+        /* if there is no range, the peak directly follows the sparkline, which is not an item */
         if (has_range || (job && worst != job))
             doc_item(d);
         doc_textf(d, TONE_PLAIN, "peak %s", text_about_size(a, (double)t->peak_bytes));
@@ -341,8 +342,8 @@ static void brief_put_memory(struct doc *d, const struct summary *s, const struc
         doc_itemf(d, TONE_PLAIN, "limit %s", text_size(a, m->limit.limit_bytes));
 }
 
-/* Adds the GPUs that the headline does not mention: "0 stable at 4.9 GiB". True if there are any.
- */
+/* Adds the GPUs that the headline does not mention, such as "0 stable at 4.9 GiB". Returns true
+ * if there are any. */
 static bool brief_add_gpus(struct doc *d, const struct verdicts *v, const struct judged *worst,
                            const char *before)
 {
@@ -365,7 +366,7 @@ static bool brief_add_gpus(struct doc *d, const struct verdicts *v, const struct
     return shown;
 }
 
-/* Rounds up to a size that sbatch and Kubernetes accept. */
+/* Rounds BYTES up to a size that sbatch and Kubernetes accept. */
 static char *request_size(char out[TEXT_SIZE_MAX], double bytes)
 {
     const double mib = 1 << 20;
@@ -376,8 +377,8 @@ static char *request_size(char out[TEXT_SIZE_MAX], double bytes)
     return out;
 }
 
-/* The part of the growth that a fix saves. Without steps, growth includes the start of the program;
- * what leaking call sites gained does not. */
+/* Returns the part of the growth that a fix saves. If there are no steps, growth includes the
+ * start of the program, so the growth of leaking call sites is used instead. */
 static double leaked_bytes(const struct summary *s)
 {
     double growth = (double)s->outcome->measured.tree.series.growth_bytes, sites = 0;
@@ -406,7 +407,7 @@ static void brief_put_request(struct doc *d, const struct summary *s, bool is_ho
               request_size(size, ask * (peak - leaked_bytes(s)) / peak));
 }
 
-/* Appends the operand for a command that reads this run; nothing if the run is the default. */
+/* Appends the operand that makes a command read this run, or nothing if this run is the default. */
 static void add_run_operand(struct buf *out, const char *run_dir)
 {
     char latest[PATH_MAX], own[PATH_MAX];
@@ -424,7 +425,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         add_run_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* otherwise the line would be too long, and the report contains everything */
+        /* otherwise the line would be too long, and the report contains this as well */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"
@@ -449,7 +450,7 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         buf_printf(&text, "%sebb show", text.len ? " · " : "");
         size_t before = text.len;
         add_run_operand(&text, run_dir);
-        if (text.len == before && !has_gpus) /* with GPUs it would become a third line */
+        if (text.len == before && !has_gpus) /* after GPUs it would become a third line */
             buf_printf(&text, " · %s", relative_path(run_dir));
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));

@@ -1,6 +1,6 @@
 /* The summary of a run. Every text begins with the lead: the answer (how the job ended and the
- * verdict), the place (the allocating line) and the advice. The end of `ebb run` adds a few facts
- * and the next command, `ebb show` adds all facts. */
+ * verdict), the place (the allocating line) and the advice. The end of `ebb run` adds a few
+ * facts and the next command; `ebb show` adds all facts. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,29 +16,30 @@ struct profile_row;
 struct series;
 struct verdicts;
 
-/* Missing facts are omitted from the text. All pointers may be NULL. */
+/* The facts of a summary. Missing facts are omitted from the text. All pointers may be NULL. */
 struct summary {
     const struct outcome *outcome;
     const struct verdicts *verdicts;
-    const struct profile_row *growing; /* growing call sites */
+    const struct profile_row *growing; /* call sites that grow */
     size_t n_growing;
     const struct diagnosis *diagnosis;
     const struct series *spark;                /* memory over time */
     const struct profile_failure *gpu_failure; /* the first GPU request that failed */
-    uint64_t gpu_failures;                     /* how many did, in all processes */
-    const char *gpu_trouble;                   /* why GPU memory has no lines, one sentence */
+    uint64_t gpu_failures;                     /* number of failed GPU requests in all processes */
+    /* Why the lines that allocated GPU memory are unknown, as one sentence. */
+    const char *gpu_trouble;
 };
 
-/* LABEL is "ebb" if the text appears among the job's own output, else NULL (lead.c). Returns the
- * number of pieces of advice in the lead: 0 or 1. */
+/* Adds the lead. LABEL is "ebb" if the text appears among the job's own output, else NULL
+ * (lead.c). Returns the number of pieces of advice in the lead, 0 or 1. */
 size_t summary_lead(struct doc *d, const struct summary *s, const char *label);
-/* The code of the diagnosis that the lead names, for `ebb explain`; NULL: none. */
+/* Returns the code of the diagnosis that the lead names, for `ebb explain`, or NULL. */
 const char *summary_code(const struct summary *s);
-/* True if the job ended in any other way than by finishing. */
+/* Returns true if the job ended in any other way than by finishing. */
 bool summary_has_failed(const struct outcome *o);
-/* The end of `ebb run`: two lines for a healthy job, otherwise about ten. */
+/* Renders the end of `ebb run`: two lines for a healthy job, otherwise about ten. */
 void summary_brief(struct doc *d, const struct summary *s);
-/* The output of `ebb show`. */
+/* Renders the output of `ebb show`. */
 void summary_full(struct doc *d, const struct summary *s);
 
 /* Adds failed GPU requests with line and remedy, and fragmentation of GPU memory unless the lead
@@ -47,13 +48,13 @@ void summary_gpu(struct doc *d, const struct summary *s);
 
 /* Adds segments, the guard's actions, and leftovers (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
-/* Adds the guard in one line; nothing if it did nothing. */
+/* Adds the guard's actions in one line, or nothing if it did nothing. */
 void summary_guard_brief(struct doc *d, const struct outcome *o);
 /* Adds files left in /dev/shm, and memory that was not freed. IS_BRIEF omits host memory, which
  * other processes also use. */
 void summary_leftovers(struct doc *d, const struct outcome *o, bool is_brief);
 /* Adds the largest processes in run.json. */
 void summary_processes(struct doc *d, const struct outcome_measured *m);
-/* Adds the segments of a restarted job; nothing if there was only one. IS_BRIEF: fewer columns,
- * for a summary. */
+/* Adds the segments of a restarted job, or nothing if there was only one. IS_BRIEF selects fewer
+ * columns, for a summary. */
 void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);

@@ -1,4 +1,4 @@
-/* The summary of GPUs, apart from their verdicts: failed requests and fragmentation. */
+/* Summarizes GPUs apart from their verdicts: failed requests and fragmentation. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -83,7 +83,8 @@ static void put_failure(struct doc *d, const struct summary *s)
 
 /* ---- fragmentation ---- */
 
-/* The first hypothesis, if it is fragmentation: the lead shows it unless there is no leak. */
+/* Returns the first hypothesis if it is fragmentation. The lead shows it unless there is no
+ * leak. */
 static const struct diagnosis_hypothesis *find_fragments(const struct summary *s)
 {
     const struct diagnosis_hypothesis *h =

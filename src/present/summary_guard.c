@@ -44,7 +44,7 @@ static void guard_put_times(struct doc *d, const char *what, size_t count)
         doc_itemf(d, TONE_PLAIN, "%s %zu times", what, count);
 }
 
-/* Adds the newest actions, without warnings that were directly followed by a request. */
+/* Adds the newest actions, without warnings that a checkpoint request directly followed. */
 static void guard_put_events(struct doc *d, const struct outcome_guard *g)
 {
     char time[TEXT_TIME_MAX];
@@ -62,7 +62,7 @@ static void guard_put_events(struct doc *d, const struct outcome_guard *g)
     }
 }
 
-/* Adds nothing if the guard did nothing and no limit was requested. */
+/* Adds the guard's actions, or nothing if there were none and no limit was requested. */
 static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
 {
     char size[TEXT_SIZE_MAX];
@@ -104,7 +104,7 @@ static void guard_put_segment(struct doc *d, const struct outcome_segment *s, bo
 {
     char text[TEXT_TIME_MAX], cell[CELL_MAX];
     const char *by = s->end.by ? s->end.by : s->end.cause_kind ? s->end.cause_kind : "";
-    /* "a planned restart" or "the guard": the column is too narrow for articles */
+    /* remove the article of "a planned restart" or "the guard", as the column is narrow */
     by += strncmp(by, "the ", 4) == 0 ? 4 : strncmp(by, "a ", 2) == 0 ? 2 : 0;
     doc_row(d);
     doc_cellf(d, TONE_PLAIN, "%u", s->segment);

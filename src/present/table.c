@@ -1,5 +1,5 @@
-/* Orders the rows: children below their parents, siblings by the chosen value, folded branches
- * hidden. */
+/* Orders the rows of the process table: children below their parents, siblings by the chosen
+ * value, folded branches hidden. */
 #include "present/table.h"
 
 #include <errno.h>
@@ -9,10 +9,10 @@
 
 #include "base/array.h"
 
-/* A row as a node of the tree; -1: none. */
+/* A row as a node of the process tree; -1 means none. */
 struct table_node {
-    int32_t parent, first, next; /* first child, next sibling */
-    uint32_t mark; /* scratch: number of the walk that detects cycles, then the row's line */
+    int32_t parent, first, next; /* parent, first child and next sibling */
+    uint32_t mark; /* scratch: number of the walk that detects cycles, later the row's line */
 };
 
 void table_fini(struct table *t)
@@ -47,7 +47,7 @@ struct sorting {
     bool is_reversed;
 };
 
-/* The value to sort by: the largest comes first, unknown values last. */
+/* Returns the value to sort by: the largest comes first, unknown values last. */
 static double sort_value(const struct frame_row *r, enum table_sort sort)
 {
     static const unsigned fields[] = {[SORT_RSS] = SAMPLE_RSS,
@@ -95,7 +95,7 @@ static void find_parents(struct table *t, const struct frame_row *rows, size_t c
     qsort_r(t->order, count, sizeof *t->order, compare_rows, &by_pid);
     for (size_t i = 0; i < count; i++)
         t->nodes[i].parent = row_of_pid(t, rows, count, rows[i].info.ppid);
-    /* Walks up from each row over rows that are not settled yet. A row that is met twice on the
+    /* Walk up from each row over rows that are not settled yet. A row that is met twice on the
      * way up is part of a cycle, which is broken there. */
     for (size_t i = 0; i < count; i++) {
         uint32_t mine = (uint32_t)i + 1;
@@ -147,7 +147,7 @@ static void lay_out(struct table *t, const struct frame_row *rows, int32_t row)
     }
 }
 
-/* Index of SLOT in `folded`, or the index where it would be inserted. */
+/* Returns the index of SLOT in `folded`, or the index where it would be inserted. */
 static size_t folded_at(const struct table *t, uint32_t slot, bool *ret_is)
 {
     size_t low = 0, high = t->folded_count;
@@ -203,7 +203,7 @@ void table_toggle(struct table *t, uint32_t slot)
     bool is_folded;
     size_t at = folded_at(t, slot, &is_folded);
     if (!is_folded && !ARRAY_ROOM(t->folded, t->folded_count, t->folded_cap))
-        return; /* out of memory: nothing is folded */
+        return; /* if out of memory, nothing is folded */
     size_t behind = (t->folded_count - at) * sizeof *t->folded;
     if (is_folded) {
         memmove(t->folded + at, t->folded + at + 1, behind - sizeof *t->folded);
@@ -243,7 +243,8 @@ char *table_prefix(const struct table *t, const struct table_line *line, size_t 
         pieces[i] = i + 1 == shown ? (is_last ? "└─ " : "├─ ") : (is_last ? "   " : "│  ");
     }
     char *at = stpcpy(out, is_cut && width > 0 ? "…" : "");
-    for (size_t i = is_cut && shown > 0; i < shown; i++) /* at most 3 + 24 * 7 bytes */
+    for (size_t i = is_cut && shown > 0; i < shown;
+         i++) /* the prefix takes at most 3 + 24 * 7 bytes */
         at = stpcpy(at, pieces[i]);
     return out;
 }

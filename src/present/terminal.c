@@ -1,5 +1,5 @@
-/* Looks up the terminal's description, and restores the terminal after a crash. A file of its own,
- * because <term.h> defines words such as `lines` as macros. */
+/* Looks up the terminal's description, and restores the terminal after a crash. This is a file
+ * of its own, because <term.h> defines words such as `lines` as macros. */
 #include "present/terminal.h"
 
 #include <curses.h>
@@ -25,7 +25,7 @@ static void on_crash(int signo)
 {
     (void)!write(STDOUT_FILENO, crash.restore, crash.restore_len);
     tcsetattr(STDIN_FILENO, TCSANOW, &crash.before);
-    raise(signo); /* SA_RESETHAND: this time the default action is taken */
+    raise(signo); /* with SA_RESETHAND, the default action is taken this time */
 }
 
 static void crash_add(const char *capability)
@@ -54,7 +54,7 @@ void terminal_remember(void)
     tcgetattr(STDIN_FILENO, &crash.before);
 }
 
-/* An existing handler (a sanitizer's) is left in place. */
+/* Installs handlers for crash signals. An existing handler (a sanitizer's) is left in place. */
 void terminal_guard(void)
 {
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};

@@ -3,7 +3,8 @@
 
 #include <stdbool.h>
 
-/* True if $TERM has a description. newterm checks this as well, but leaks memory if it has none. */
+/* Returns true if $TERM has a description. newterm checks this as well, but leaks memory if it
+ * has none. */
 bool terminal_is_known(void);
 /* Saves the terminal's state. Call it before ncurses changes it. */
 void terminal_remember(void);

@@ -41,7 +41,7 @@ static void add_grower(struct buf *out, const struct verdicts *of)
         buf_printf(out, " (%s)", process_role_name(g->role));
 }
 
-/* Appends "+9.0 MiB/step", or per minute if steps are unknown. */
+/* Appends a rate such as "+9.0 MiB/step", or per minute if steps are unknown. */
 static void add_rate(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
@@ -55,7 +55,8 @@ static void add_rate(struct buf *out, const struct verdict_result *r)
         buf_add_str(out, "keeps growing");
 }
 
-/* Appends "in about 7 min" or "in about 150 steps". The upper bound may be infinite. */
+/* Appends text such as "in about 7 min" or "in about 150 steps". The upper bound may be
+ * infinite. */
 static void add_when(struct buf *out, const struct verdict_result *r)
 {
     char time[TEXT_TIME_MAX];
@@ -107,7 +108,7 @@ static void add_flat(struct buf *out, const struct verdict_result *r)
     enum verdict_boundary at = r->growth_ended.at;
     if (r->has_floor)
         buf_printf(out, " at %s", text_about_size(size, r->floor_last_bytes));
-    /* slower growth would not have been detected */
+    /* slower growth than this would not have been detected */
     if (r->has_floor && r->detectable_per_step > 0)
         buf_printf(out, " ±%s/step", text_about_size(size, r->detectable_per_step));
     else if (r->has_floor && r->detectable_per_min > 0)
@@ -192,8 +193,8 @@ void verdict_put_headline(struct doc *d, const struct judged *one, const struct 
     buf_fini(&text);
 }
 
-/* Ranks verdicts: leaks before possible leaks before the rest, and those with a rate first among
- * equals. */
+/* Ranks verdicts: leaks first, then possible leaks, then the rest; among equals, those with a
+ * rate first. */
 static unsigned badness(const struct judged *one)
 {
     static const unsigned of_word[VERDICT_WORDS] = {
@@ -254,7 +255,7 @@ static void verdict_put_fact(struct doc *d, const char *label, const struct judg
                              size_t reasons)
 {
     doc_fact(d, label);
-    if (one->label) { /* a figure that the job reports */
+    if (one->label) { /* the verdict is on a figure that the job reports */
         doc_name(d, TONE_PLAIN, one->label, strlen(one->label), LABEL_MOST);
         if (one->has_pid)
             doc_textf(d, TONE_PLAIN, " of process %d", (int)one->pid);
@@ -264,8 +265,8 @@ static void verdict_put_fact(struct doc *d, const char *label, const struct judg
     verdict_put_reasons(d, one, reasons);
 }
 
-/* Adds, for example, "measured in segment 2; segment 0 was leaking, +4.0 MiB/step": each segment of
- * a restarted job has its own baseline and rates. */
+/* Adds, for example, "measured in segment 2; segment 0 was leaking, +4.0 MiB/step", because each
+ * segment of a restarted job has its own baseline and rates. */
 static void verdict_put_segment(struct doc *d, const struct verdicts *v)
 {
     struct buf text = {0};
@@ -290,7 +291,7 @@ static void verdict_put_costs(struct doc *d, const struct verdicts *v)
     for (size_t i = 0; i < v->n_flat; i++) {
         const struct verdict_cost *c = &v->flat[i];
         bool is_one = c->count == 1, is_other = c->role == ROLE_OTHER;
-        /* the main process is the job itself, not overhead */
+        /* the main process is the job itself and not overhead */
         if (c->role == ROLE_MAIN || !c->count)
             continue;
         doc_fact(d, is_first ? "overhead" : "");
@@ -310,8 +311,8 @@ static void verdict_put_costs(struct doc *d, const struct verdicts *v)
 
 /* ---- the table of processes ---- */
 
-/* Adds "606 python (data worker) gone". After the end of a job all processes are gone, so the word
- * is omitted. */
+/* Adds, for example, "606 python (data worker) gone". After the end of a job all processes are
+ * gone, so the word is omitted. */
 static void verdict_put_who(struct doc *d, const struct judged *p, bool shows_gone)
 {
     const char *name = p->name ? p->name : "";

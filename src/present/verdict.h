@@ -9,22 +9,24 @@ struct judged;
 struct verdict_result;
 struct verdicts;
 
-/* Writes the verdict on ONE in one line: "leaking: +9.0 MiB/step, out of memory in about 7 min (97
- * % confident)". Returns the length of the part to be coloured, "leaking". OF is the set that ONE
- * belongs to, or NULL. Names in the text are not escaped. */
+/* Writes the verdict on ONE in one line, such as "leaking: +9.0 MiB/step, out of memory in about
+ * 7 min (97 % confident)". Returns the length of the part to be coloured ("leaking"). OF is the
+ * set that ONE belongs to, or NULL. Names in the text are not escaped. */
 size_t verdict_headline(struct buf *out, const struct judged *one, const struct verdicts *of);
-/* Adds the headline to D. FORECASTS: include when memory runs out. */
+/* Adds the headline to D. If FORECASTS, it includes when memory runs out. */
 void verdict_put_headline(struct doc *d, const struct judged *one, const struct verdicts *of,
                           bool forecasts);
-/* Returns whether ONE of the verdicts OF a run is on a GPU. */
+/* Returns true if ONE, a verdict in OF, is on a GPU. */
 bool verdict_is_gpu(const struct judged *one, const struct verdicts *of);
-/* The most serious verdict: the worst of the job's memory and of each GPU or, if there is no job,
- * of the processes. NULL: nothing was judged. */
+/* Returns the most serious verdict: the worst of the job's memory and of each GPU or, if there
+ * is no job, of the processes; NULL if nothing was judged. */
 const struct judged *verdict_worst(const struct verdicts *v);
-/* Appends the worst verdict in a few words: "leaking +98 MiB/min". */
+/* Appends the worst verdict in a few words, such as "leaking +98 MiB/min". */
 void verdict_brief(struct buf *out, const struct verdicts *v);
-enum doc_tone verdict_tone(const struct verdict_result *r); /* bad: a leak, good: no leak */
+/* Returns the bad tone for a leak, the good tone for no leak. */
+enum doc_tone verdict_tone(const struct verdict_result *r);
 
-/* The output of `ebb verdict` below the headline: the evidence, the other verdicts, the overhead
- * of flat processes, the table of processes. IS_BRIEF: two reasons, and no processes. */
+/* Renders the output of `ebb verdict` below the headline: the evidence, the other verdicts, the
+ * overhead of flat processes, the table of processes. If IS_BRIEF, it has two reasons and no
+ * processes. */
 void verdict_details(struct doc *d, const struct verdicts *v, bool is_brief);
