@@ -1,5 +1,5 @@
-/* Sends queries to the supervisor or the processes of a run, and binds a socket next to theirs for
- * the answer. */
+/* Sends queries to the supervisor or the processes of a run, and binds a socket next to theirs
+ * for the answer. */
 #include "cli/ask.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ int ask_bind(const char *marks, const char *what, struct sockaddr_un *ret)
     (void)unlink(ret->sun_path);
     if (bind(fd, (const struct sockaddr *)ret, sizeof *ret) < 0)
         return -errno;
-    /* Root may send the query, so any user may write to the socket; the folder's mode keeps out
+    /* Root may send the query, so any user may write to the socket; the folder's mode excludes
      * everyone but the job's user and root. */
     if (chmod(ret->sun_path, 0666) < 0) {
         int r = -errno;

@@ -1,4 +1,5 @@
-/* `ebb census`: live tensors and objects of a run's processes, counted by the processes. */
+/* `ebb census`: lists live tensors and objects of a run's processes, counted by the processes
+ * themselves. */
 #include "cli/census.h"
 
 #include <errno.h>
@@ -74,7 +75,7 @@ static int census_by_growth(const void *a, const void *b)
     return (n < m) - (n > m);
 }
 
-/* The rows that changed, largest growth first. */
+/* Returns the rows that changed, largest growth first. */
 static json_t *growth_json(const json_t *before, const json_t *now)
 {
     json_t *old = index_of(before), *new = index_of(now), *list = json_array(), *row;
@@ -130,7 +131,7 @@ static void add_census(json_t *one, const char *path)
     json_decref(before);
 }
 
-/* ---- a run whose processes take requests ---- */
+/* ---- a run whose processes accept requests ---- */
 
 static int ask_run(const char *marks, int32_t only_pid, const struct census_options *o,
                    json_t *processes, struct err *err)
@@ -204,7 +205,7 @@ static int census_take(const struct run_target *run, const struct census_options
                    run->folder[0] ? run->folder : run->marks);
 }
 
-/* False: every process answered with an error. */
+/* Returns false if every process answered with an error. */
 static bool has_any(const json_t *processes)
 {
     const json_t *one;

@@ -37,7 +37,7 @@ struct asking {
     json_t *answers;
 };
 
-/* Parses "marks.4711", the socket of a process next to "marks". */
+/* Parses the pid in "marks.4711", the name of a process's socket next to "marks". */
 static bool pid_of_name(const char *name, const char *marks, int32_t *ret)
 {
     size_t len = strlen(marks);
@@ -101,7 +101,7 @@ static void ask_all(struct asking *a)
     size_t kept = 0;
     for (size_t i = 0; i < a->count; i++) {
         int r = mark_send(a->asked[i].address.sun_path, text, len, SEND_WAIT_MS);
-        if (r == -ECONNREFUSED || r == -ENOENT) /* the process of that socket has exited */
+        if (r == -ECONNREFUSED || r == -ENOENT) /* the process that bound the socket has exited */
             continue;
         a->asked[kept] = a->asked[i];
         a->waiting++;
@@ -154,7 +154,8 @@ static void census_receive(struct asking *a, int fd)
     }
 }
 
-/* A socket that no process has open refuses a connection. */
+/* Returns true if the process has exited: a socket that no process has open refuses a
+ * connection. */
 static bool has_gone(const struct asked *one)
 {
     AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,4 +1,4 @@
-/* Shared by all commands: their description as data, options from one table, output. */
+/* Definitions shared by all commands: their description as data, options from one table, output. */
 #pragma once
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "options/option.h"
 
 struct cli_call {
-    void *options; /* the command's own struct, filled in */
+    void *options; /* the command's own struct, filled in by the parser */
     int argc;      /* remaining arguments: operands, or the job's command after -- */
     char **argv;
     struct options_given *given;
@@ -18,38 +18,39 @@ struct cli_call {
 
 struct cli_command {
     const char *name;
-    /* "-- CMD [ARG…]", "RUN_DIR|FILE", or "". cli_parse checks the number of operands by it: ""
-     * allows none, a leading '[' makes them optional, "…" allows several; after "--" the command
-     * checks. "[RUN_DIR…": the default is the latest run. */
+    /* Operands as shown in the help: "-- CMD [ARG…]", "RUN_DIR|FILE", or "". cli_parse derives
+     * their allowed number: "" allows none, a leading '[' makes them optional, "…" allows
+     * several; after "--" the command itself checks. For "[RUN_DIR…" the default is the latest
+     * run. */
     const char *operands;
-    const char *summary;     /* one line for the list of commands */
-    const char *description; /* paragraphs separated by an empty line; a line that begins with "  "
-                                is verbatim */
-    const char *examples;    /* lines; or NULL */
-    const struct option_desc *options; /* in addition to --help and -h, which every command has */
-    /* a second table, of which only rows with scope ANYWHERE are used; or NULL */
+    const char *summary; /* one line for the list of commands in the help */
+    /* Paragraphs separated by an empty line; a line that begins with "  " is printed verbatim. */
+    const char *description;
+    const char *examples;              /* lines; or NULL */
+    const struct option_desc *options; /* options besides --help and -h, which every command has */
+    /* a second table, of which only rows with scope ANYWHERE are used, or NULL */
     const struct option_desc *more_options;
-    size_t options_size;                      /* size of the command's own struct */
+    size_t options_size;                      /* size of the command's own options struct */
     int usage_status;                         /* exit status of a usage error: 2, or 125 for run */
-    bool stop_at_operand;                     /* options end at the first operand (run) */
+    bool stop_at_operand;                     /* options end at the first operand, as in run */
     int (*exec)(const struct cli_call *call); /* returns the exit status */
 };
 
-/* Every command, in the order of the help; NULL-terminated. */
+/* All commands in the order of the help, NULL-terminated. */
 extern const struct cli_command *const cli_commands[];
-/* Commands for other parts of ebb: they can be called, but are not listed. */
+/* Commands for other parts of ebb, which can be called but are not listed. */
 extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cmd_diagnose,
     cmd_heap, cmd_census, cmd_report, cmd_export, cmd_mark, cmd_doctor, cmd_help, cmd_version,
     cmd_series, cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel, cmd_checkpoint,
     cmd_rerun, cmd_serve, cmd_sweep;
 
-/* Parses ARGV (argv[0] is the command's name) by COMMAND's table. 0; 1: --help was given, and *ret
- * is unchanged; -EINVAL: an error that begins with the command's name. */
+/* Parses ARGV (argv[0] is the command's name) by COMMAND's table. Returns 0, 1 if --help was
+ * found (*ret is then unchanged), or -EINVAL with an error that begins with the command's name. */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* accepts a zeroed struct */
-/* NULL: no command of that name. */
+/* Returns NULL if there is no command of that name. */
 const struct cli_command *cli_find_command(const char *name);
 /* Prints that there is no such command, and the most similar name. Returns the exit status. */
 int cli_unknown_command(const char *name);
@@ -61,20 +62,23 @@ int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2,
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens closed standard streams on /dev/null, so that no other file gets one of their numbers. */
 void cli_open_streams(void);
-/* Whether a standard stream was closed when the program started; it is /dev/null by now. */
+/* Returns true if a standard stream was closed when the program started; it is /dev/null by now. */
 bool cli_was_closed(int fd);
-bool cli_colour(int fd);  /* whether to use colour: a terminal, and NO_COLOR is not set */
-size_t cli_width(int fd); /* width of output in columns: the terminal's, from 40 to 100; else 80 */
+bool cli_colour(int fd); /* true if colour is used: FD is a terminal and NO_COLOR is not set */
+/* Width of the output in columns: the terminal's, limited to 40 to 100, or 80. */
+size_t cli_width(int fd);
 
-/* A closed pipe is not reported; the exit status is the one a shell shows for SIGPIPE. */
+/* A closed pipe is not reported; this exit status is the one a shell shows for SIGPIPE. */
 enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output and frees it. Returns the exit status. */
 struct buf;
 int cli_print(struct buf *out);
-/* The same for a document, formatted to the terminal's width. */
+/* Writes a document to standard output, formatted to the terminal's width. Returns the exit
+ * status. */
 struct doc;
 int cli_print_doc(struct doc *d);
-/* The same for JSON, indented. Takes the reference; NULL means out of memory. */
+/* Writes JSON to standard output, indented, and releases DOC. Returns the exit status; NULL
+ * means out of memory. */
 int cli_print_json(json_t *doc);
 
 /* A part of a description: a paragraph to wrap, or one verbatim line. */
@@ -84,17 +88,17 @@ struct cli_block {
     bool is_verbatim;
 };
 bool cli_block_next(const char **at, struct cli_block *ret);
-/* Appends LEN bytes of S and a newline, broken at spaces so that lines end before WIDTH. The first
- * line begins at COLUMN, to which the caller has already written; the others are indented by
- * INDENT. */
+/* Appends LEN bytes of S and a newline, broken at spaces so that lines end before WIDTH. The
+ * first line begins at COLUMN, to which the caller has already written; the others are indented
+ * by INDENT. */
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width);
 
-/* Derived from the tables. */
-extern const struct option_desc cli_help_option; /* --help, which every command has */
-/* The INDEX-th option in the order of the help, --help included; NULL after the last. */
+/* Declarations for output that is derived from the tables of options. */
+extern const struct option_desc cli_help_option; /* the --help option, which every command has */
+/* Returns the INDEX-th option in the order of the help, --help included, or NULL after the last. */
 const struct option_desc *cli_option_at(const struct cli_command *command, size_t index);
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);
-void cli_completions(struct buf *out, const char *shell); /* bash, zsh or fish */
+void cli_completions(struct buf *out, const char *shell); /* SHELL is bash, zsh or fish */

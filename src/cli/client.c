@@ -1,4 +1,4 @@
-/* The client side of HTTP/1.1: writes a request and reads the whole answer. */
+/* The client side of HTTP/1.1: writes a request and reads the complete answer. */
 #include "cli/client.h"
 
 #include <errno.h>
@@ -19,10 +19,11 @@
 #include "cli/state_dir.h"
 
 enum {
-    HEAD_MAX = 16 << 10, /* bytes of an answer's headers */
-    DOC_MAX = 16 << 20, /* bytes of a JSON document, the only kind of body that is kept in memory */
-    ERROR_MAX = 64 << 10, /* bytes of an error's body */
-    PATIENCE_S = 30,      /* how long to wait for a busy server */
+    HEAD_MAX = 16 << 10, /* most bytes of an answer's headers */
+    /* Most bytes of a JSON document, the only kind of body that is held in memory. */
+    DOC_MAX = 16 << 20,
+    ERROR_MAX = 64 << 10, /* most bytes of an error's body */
+    PATIENCE_S = 30,      /* longest wait for a busy server, in seconds */
 };
 
 /* A connection, and the part of the answer that was read so far. */
@@ -30,7 +31,7 @@ struct talk {
     int fd;
     uint64_t deadline_ns;
     struct buf in;
-    size_t at; /* bytes of IN that are consumed */
+    size_t at; /* number of bytes of IN that are consumed */
     bool is_over;
 };
 
@@ -80,7 +81,7 @@ static int connect_to(const char *path, int *ret, struct err *err)
     return 0;
 }
 
-/* ---- reading and writing bytes ---- */
+/* ---- transferring bytes ---- */
 
 static int wait_for(const struct talk *t, short events, struct err *err)
 {
@@ -112,7 +113,7 @@ static int send_all(const struct talk *t, const char *data, size_t len, struct e
     return 0;
 }
 
-/* Reads more of the answer: 1; 0: end of the stream; -errno. */
+/* Reads more of the answer. Returns 1, 0 at the end of the stream, or -errno. */
 static int read_more(struct talk *t, struct err *err)
 {
     enum { CHUNK = 64 << 10 };
@@ -150,7 +151,8 @@ static int no_http(struct err *err)
     return err_set(err, -EBADMSG, "the program that answers is not an ebb server");
 }
 
-/* Reads the next line, without its end; LEN may be 0. The pointer is valid until more is read. */
+/* Reads the next line without its line end; its length may be 0. The pointer is valid until more
+ * is read. */
 static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
 {
     for (;;) {
@@ -242,7 +244,7 @@ static int read_head(struct talk *t, struct head *h, struct client_answer *a, st
 
 /* ---- the body ---- */
 
-/* Passes LEN bytes to FN; LEN UINT64_MAX: all bytes until the end of the stream. */
+/* Passes LEN bytes to FN, or all bytes until the end of the stream if LEN is UINT64_MAX. */
 static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *user, struct err *err)
 {
     bool is_open = len == UINT64_MAX;
@@ -251,7 +253,7 @@ static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *us
         size_t n = there < len ? there : (size_t)len;
         if (n && fn(user, t->in.data + t->at, n) != 0)
             return -ECANCELED;
-        if (n) /* restart the time limit: the reader of our output may be slow */
+        if (n) /* the time limit starts anew, as the reader of our output may be slow */
             t->deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
         t->at += n;
         if (!is_open)
@@ -337,7 +339,7 @@ static int take_doc(struct talk *t, const struct head *h, struct client_answer *
     return err_set(err, -EREMOTEIO, "the server answers with HTTP status %u", h->status);
 }
 
-/* ---- the whole request ---- */
+/* ---- the complete request ---- */
 
 static int send_request(const struct talk *t, const struct client_request *q, struct err *err)
 {

@@ -1,5 +1,5 @@
-/* HTTP to the job server over its unix socket: one request, one answer, with a limit on time and on
- * everything the server sends. */
+/* HTTP requests to the job server over its unix socket: one request, one answer, with a limit on
+ * time and on everything the server sends. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 
-/* Options of every client command. Must be the first member of the command's own struct. */
+/* Options of every client command. They must be the first member of the command's own struct. */
 struct client_options {
     const char *socket;
     bool json;
@@ -20,48 +20,50 @@ struct client_options {
 #define CLIENT_JSON_OPTION(text)                                                                   \
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct client_options, json), .help = (text))
 
-/* Exit status if there is no server or the server refuses. */
+/* Exit status if there is no server or the server refuses the request. */
 enum { CLIENT_FAILED = 2 };
 
-/* Called with a part of an answer's body when it arrives. Returns 0; anything else cancels the
- * request. */
+/* Called with each part of an answer's body when it arrives. Returns 0; anything else cancels
+ * the request. */
 typedef int client_body_fn(void *user, const char *data, size_t len);
 
 struct client_request {
-    const char *socket; /* the value of --socket; NULL: the default socket */
+    const char *socket; /* value of --socket, or NULL for the default socket */
     const char *method;
-    const char *path;   /* including the query */
-    const json_t *body; /* borrowed; NULL: no body */
-    unsigned wait_s;    /* additional time for the server to answer, for long polls */
-    /* takes the body of a successful answer (2xx) that is not JSON; NULL: the body must be JSON */
+    const char *path;   /* path of the URL including the query */
+    const json_t *body; /* body of the request, borrowed, or NULL */
+    unsigned wait_s;    /* additional seconds for the server to answer, for long polls */
+    /* receives the body of a successful answer (2xx) that is not JSON; if NULL, the body must be
+     * JSON */
     client_body_fn *fn;
     void *user;
 };
 
 struct client_answer {
     unsigned status; /* HTTP status */
-    json_t *doc;     /* the caller owns it; NULL: no document */
+    json_t *doc;     /* owned by the caller; NULL if the answer has no document */
     bool has_offset, has_end;
     uint64_t offset, end;   /* X-Log-Offset, X-Log-End */
     uint64_t retry_after_s; /* Retry-After; 0: missing */
 };
 
-/* 0: the answer is 2xx. -ENOENT: no server; -EREMOTEIO: the server refused, and ret->status is set;
- * -ETIMEDOUT, -EBADMSG…; all with an error. -ECANCELED: FN has cancelled. */
+/* Sends a request. Returns 0 if the answer is 2xx; -ENOENT if there is no server, -EREMOTEIO if
+ * the server refused (ret->status is set), -ETIMEDOUT, -EBADMSG and others with an error; or
+ * -ECANCELED if FN cancelled. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
 void client_answer_fini(struct client_answer *answer); /* accepts a zeroed struct */
 
-/* Requests a JSON document; the caller owns *RET. 0, or CLIENT_FAILED after printing an error,
- * which begins with COMMAND. */
+/* Requests a JSON document, which the caller owns. Returns 0, or CLIENT_FAILED after printing an
+ * error that begins with COMMAND. */
 int client_json(const char *command, const char *socket, const char *method, const char *path,
                 const json_t *body, json_t **ret);
 
 /* Parses a job id on a command line. */
 int client_parse_id(const char *command, const char *text, int64_t *ret);
-/* Encodes S for a query into OUT; false: it does not fit. */
+/* Encodes S for a URL query into OUT. Returns false if it does not fit. */
 bool client_encode(const char *s, char *out, size_t size);
 /* Prints DOC as one line on standard output. Returns the exit status. */
 int client_print_json(const json_t *doc);

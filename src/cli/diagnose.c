@@ -1,5 +1,5 @@
-/* `ebb diagnose`: every possible explanation of a job's memory, with the evidence for and against
- * it. */
+/* `ebb diagnose`: prints every possible explanation of a job's memory, with the evidence for and
+ * against it. */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/stat.h>

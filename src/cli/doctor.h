@@ -1,4 +1,4 @@
-/* The checks of `ebb doctor`: each adds findings, which the command prints. */
+/* The checks of `ebb doctor`. Each adds findings, which the command prints. */
 #pragma once
 
 #include <jansson.h>
@@ -23,22 +23,22 @@ struct doctor {
     size_t count, cap;
 };
 
-/* Adds a finding about NAME. ADVICE is one sentence with the consequence and the remedy, or NULL if
- * all is well. DATA (owned by D from then on) has the figures for programs, or is NULL. FACT may
- * contain raw text. NAME and ADVICE are static. */
+/* Adds a finding about NAME. ADVICE is one sentence with the consequence and the remedy, or NULL
+ * if all is well. DATA holds the figures for programs, or is NULL; D takes ownership of it. FACT
+ * may contain raw text. NAME and ADVICE are static. */
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
                 const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
 
 typedef void doctor_look(struct doctor *d);
-/* doctor_kernel.c: features of the kernel */
+/* In doctor_kernel.c: features of the kernel. */
 doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
     doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
     doctor_look_subreaper, doctor_look_files, doctor_look_locked;
 /* doctor_cgroup.c */
 doctor_look doctor_look_cgroup;
-/* doctor_memory.c: limits, and the machine's memory settings */
+/* In doctor_memory.c: limits, and the machine's memory settings. */
 doctor_look doctor_look_limit, doctor_look_memory, doctor_look_address_space,
     doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm;
-/* doctor_job.c: the environment of a job */
+/* In doctor_job.c: the environment of a job. */
 doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch,
     doctor_look_parts;

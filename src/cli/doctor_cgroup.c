@@ -1,4 +1,4 @@
-/* `ebb doctor`: which cgroups exist, and whether a job gets one of its own. */
+/* `ebb doctor`: checks which cgroups exist, and whether a job gets one of its own. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "guard/cgroup.h"
 #include "guard/cgroup_place.h"
 
-/* Whether the memory controller is enabled for child groups. */
+/* Returns true if the memory controller is enabled for child groups. */
 static bool lists_memory(const char *controllers)
 {
     const char *at = strstr(controllers, "memory");
@@ -24,13 +24,13 @@ static bool lists_memory(const char *controllers)
 
 /* The cgroup that a job would get. */
 struct trial {
-    int error; /* -errno; 0: at least one group was made */
+    int error; /* -errno, or 0 if at least one group was created */
     bool is_limited, has_kill;
-    struct err why; /* why a part is missing */
+    struct err why; /* why a part of the group is missing */
 };
 
-/* If our own group is the root, making a group below it enables the memory controller there. That
- * is undone, because `ebb doctor` must not change anything. */
+/* Disables the memory controller again. If our own group is the root, creating a group below it
+ * enables the controller there, but `ebb doctor` must not change anything. */
 static void restore_control(int group, const char *before)
 {
     char now[1024];
@@ -41,11 +41,11 @@ static void restore_control(int group, const char *before)
         (void)io_write_all(fd, "-memory", strlen("-memory"));
 }
 
-/* Makes the group of a job, as `ebb run` does, and removes it. */
+/* Creates the group of a job, as `ebb run` does, and removes it. */
 static void try_group(const struct doctor *d, const struct guard_place *v2, struct trial *ret)
 {
     enum { PATIENCE_MS = 1000 };
-    static const uint64_t LARGE = UINT64_C(1) << 50; /* too large to have an effect */
+    static const uint64_t LARGE = UINT64_C(1) << 50; /* a limit too large to have an effect */
     struct guard_cgroup g = guard_cgroup_none;
     char name[64], before[1024] = "";
     *ret = (struct trial){0};

@@ -1,5 +1,5 @@
-/* `ebb doctor`: the environment of a job: GPUs, the allocator, Python and torch, ebb's own parts.
- */
+/* `ebb doctor`: checks the environment of a job: GPUs, the allocator, Python and torch, ebb's
+ * own parts. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ void doctor_look_gpu(struct doctor *d)
     free(snapshot);
 }
 
-/* Variables that change how malloc keeps memory. */
+/* Environment variables that change how malloc retains memory. */
 static const char *const malloc_variables[] = {
     "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_",  "MALLOC_CONF",
     "GLIBC_TUNABLES",   "PYTHONMALLOC",           "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -176,7 +176,8 @@ static bool has_cuda(const char *torch)
     return has;
 }
 
-/* Whether its allocator calls the function by which ebb sees blocks. True if that is not known. */
+/* Returns true if torch's allocator calls the function by which ebb sees GPU blocks, or if that
+ * is unknown. */
 static bool has_reports(const char *torch)
 {
     static const char name[] = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
@@ -200,7 +201,7 @@ static bool uses_async_backend(void)
     return false;
 }
 
-/* The advice; NULL: GPU memory has lines, or this torch has no CUDA. */
+/* Returns advice, or NULL if GPU memory has lines or this torch has no CUDA. */
 static const char *gpu_lines_trouble(const char *torch)
 {
     if (!has_cuda(torch))
@@ -231,7 +232,7 @@ void doctor_look_torch(struct doctor *d)
         found += strspn(found, "'\"");
         snprintf(version, sizeof version, "%.*s", (int)strcspn(found, "'\"\n"), found);
     }
-    *strrchr(path, '/') = '\0'; /* remove "version.py" from the path */
+    *strrchr(path, '/') = '\0'; /* removes "version.py" from the path */
     const char *trouble = gpu_lines_trouble(path);
     doctor_add(d, trouble ? DOCTOR_NOTE : DOCTOR_OK, "torch",
                json_pack("{s:o, s:o, s:b}", "path", json_text0(path), "version",
@@ -241,7 +242,8 @@ void doctor_look_torch(struct doctor *d)
                trouble ? ", GPU memory without lines" : "");
 }
 
-/* If only the program was copied, it runs, but reports no steps and profiles no heap. */
+/* Checks that all files of ebb are installed. If only the program was copied, it runs, but
+ * reports no steps and profiles no heap. */
 void doctor_look_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];

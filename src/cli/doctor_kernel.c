@@ -24,7 +24,7 @@
 #include "guard/reflex.h"
 #include "proc/machine.h"
 
-/* Debian 12's glibc defines these numbers; older ones may not */
+/* glibc defines these numbers since Debian 12; older versions may not */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -66,7 +66,8 @@ void doctor_look_children(struct doctor *d)
                    "/proc/PID/task/*/children does not exist");
 }
 
-/* With hidepid, processes of other users are not visible at all. */
+/* Checks the visibility of processes: with hidepid, processes of other users are not visible at
+ * all. */
 void doctor_look_processes(struct doctor *d)
 {
     char text[16];
@@ -80,7 +81,7 @@ void doctor_look_processes(struct doctor *d)
                    "are not visible in /proc, which is mounted with hidepid");
 }
 
-/* Reads the pagemap entry of a page that is certainly not shared: 0 or -errno. */
+/* Reads the pagemap entry of a page that is certainly not shared. Returns 0 or -errno. */
 static int read_own_page(uint64_t *ret)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -186,8 +187,8 @@ void doctor_look_pidfd(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "can be opened and signalled");
 }
 
-/* For a process that is not being killed, the kernel refuses with EINVAL, which shows that the call
- * exists. */
+/* Tests process_mrelease. For a process that is not being killed, the kernel refuses with
+ * EINVAL, which shows that the call exists. */
 void doctor_look_mrelease(struct doctor *d)
 {
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
@@ -222,7 +223,7 @@ void doctor_look_subreaper(struct doctor *d)
 
 void doctor_look_files(struct doctor *d)
 {
-    enum { ENOUGH = 4096 }; /* a few for each of a thousand processes */
+    enum { ENOUGH = 4096 }; /* enough descriptors: a few for each of a thousand processes */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;

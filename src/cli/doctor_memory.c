@@ -1,4 +1,5 @@
-/* `ebb doctor`: the limit at which a job would be killed, and the machine's memory settings. */
+/* `ebb doctor`: checks the limit at which a job would be killed, and the machine's memory
+ * settings. */
 #include "cli/doctor.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@ __asm__(".pushsection .rodata\nexplain_pages:\n.incbin \"" EBB_EXPLAIN_PAGES
 extern const char explain_pages[];
 #pragma GCC visibility pop
 
-/* The section "### CODE" up to the next heading; NULL: no such section. */
+/* Returns the section "### CODE" up to the next heading, or NULL if there is no such section. */
 static const char *explain_find(const char *code, size_t *ret_len)
 {
     char heading[64];
@@ -28,8 +28,8 @@ static const char *explain_find(const char *code, size_t *ret_len)
     return from;
 }
 
-/* Converts Markdown to the format of cli_block_next: each paragraph on one line, code indented, no
- * asterisks. */
+/* Converts Markdown to the format of cli_block_next, with each paragraph on one line, code
+ * indented, and no asterisks. */
 static void explain_flatten(struct buf *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {

@@ -81,7 +81,8 @@ static int export_status(const struct export_options *options, int r, const stru
     return r < 0 ? cli_failf(2, "export: %s", err->text) : 0;
 }
 
-/* stat of the recording at PATH, a run folder or the file itself; zeroed if it cannot be read. */
+/* Returns stat of the recording at PATH, a run folder or the file itself; zeroed if it cannot be
+ * read. */
 static struct stat recording_stat(const char *path)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* `ebb heap`: live allocations by call site, and which of them grow. */
+/* `ebb heap`: lists live allocations by call site, and which of them grow. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 
 enum { OTHERS_SHOWN = 8 };
 
-/* The two steps of --diff: "40..80", or 40 followed by an operand. */
+/* The two steps of --diff, written as "40..80", or as 40 followed by an operand. */
 struct heap_diff {
     bool is_given, has_to;
     int64_t from, to;
@@ -185,7 +185,7 @@ static int show_again_and_again(const struct shown *s, const struct run_target *
 
 /* ---- the command ---- */
 
-/* The second step of --diff may follow as an operand. */
+/* Parses the operands; the second step of --diff may be one of them. */
 static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret)
 {
     int64_t step;

@@ -1,4 +1,5 @@
-/* Help as text, and the command that prints help, the manual page and completions. */
+/* Prints help as text, and defines the command that prints help, the manual page and
+ * completions. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -14,7 +15,8 @@ static void add_spaces(struct buf *out, size_t n)
         buf_add_byte(out, ' ');
 }
 
-/* Number of characters, which equals the number of columns in all of ebb's own texts. */
+/* Returns the number of characters, which equals the number of columns in all of ebb's own
+ * texts. */
 static size_t help_columns(const char *s, size_t len)
 {
     size_t n = 0;
@@ -26,7 +28,7 @@ static size_t help_columns(const char *s, size_t len)
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
 {
-    bool is_first = true; /* the first word of its line */
+    bool is_first = true; /* true for the first word of its line */
     for (const char *end = s + len; s < end;) {
         size_t gap = 0;
         while (s < end && (*s == ' ' || *s == '\n'))
@@ -86,7 +88,7 @@ static void add_description(struct buf *out, const char *text, size_t width)
     }
 }
 
-enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help on the next line */
+enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help text on the next line */
 
 /* Writes "  -o, --output FILE". */
 static size_t option_left(char *out, size_t size, const struct option_desc *o)
@@ -139,7 +141,7 @@ static void add_examples(struct buf *out, const char *examples)
     }
 }
 
-/* Appends a summary of the list ("make a recording of a CSV table") as a sentence. */
+/* Appends a command's summary ("make a recording of a CSV table") as a sentence. */
 static void add_sentence(struct buf *out, const char *summary, size_t width)
 {
     struct buf text = {0};
@@ -168,7 +170,7 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
         add_examples(out, command->examples);
 }
 
-enum { NAME_COLUMNS = 14 }; /* "  checkpoint" and two blanks */
+enum { NAME_COLUMNS = 14 }; /* width of "  checkpoint" and two spaces */
 
 void cli_help_list(struct buf *out, size_t width)
 {

@@ -1,4 +1,4 @@
-/* `ebb cancel`, `checkpoint`, `rerun` and `wait`: commands on jobs of the server. */
+/* `ebb cancel`, `checkpoint`, `rerun` and `wait`: act on jobs of the server. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "cli/job_wait.h"
 #include "present/jobs.h"
 
-/* Sends POST jobs/ID/WHAT. 0, or the exit status after printing an error. The caller owns *RET; RET
- * may be NULL. */
+/* Sends POST jobs/ID/WHAT. Returns 0, or the exit status after printing an error. The caller
+ * owns *RET; RET may be NULL. */
 static int post(const char *what, const char *socket, const char *text, const json_t *body,
                 json_t **ret)
 {
@@ -177,7 +177,8 @@ static int print_end(const struct wait_options *o, int64_t id, const json_t *job
     return cli_print(&text);
 }
 
-/* Waits for one job. 0 and *RET_STATUS, the status for that job; or our own exit status. */
+/* Waits for one job. Returns 0 and the status of that job in *RET_STATUS, or our own exit
+ * status. */
 static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status)
 {
     json_t *job;

@@ -1,4 +1,4 @@
-/* Long polls: for the end of a job, and for new output. */
+/* Long polls for the end of a job and for new output. */
 #include "cli/job_wait.h"
 
 #include <errno.h>
@@ -36,14 +36,15 @@ int job_exit_status(const json_t *job)
     return n > 0 && n < 256 ? (int)n : JOB_WAIT_NO_STATUS;
 }
 
-/* ---- a server that may be restarted meanwhile ---- */
+/* ---- waiting for a server that may be restarted meanwhile ---- */
 
 struct patience {
     bool was_there;
-    uint64_t gone_ns; /* since when it does not answer; 0: it answers */
+    uint64_t gone_ns; /* time since which the server does not answer, or 0 if it answers */
 };
 
-/* Whether to retry after a pause. R and STATUS are those of the last answer. */
+/* Returns true if the request should be retried, after a pause. R and STATUS are those of the
+ * last answer. */
 static bool try_again(struct patience *p, int r, unsigned status)
 {
     bool is_away = r == -ENOENT || r == -ECONNRESET || r == -EPIPE ||
@@ -63,8 +64,8 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
-/* Whether the server refused because too many requests wait. Pauses, at most until UNTIL_NS; the
- * caller then asks again, and gets an answer at once if there is news. */
+/* Returns true if the server refused because too many requests are waiting. Pauses, at most
+ * until UNTIL_NS; the caller then asks again, and gets an answer at once if there is news. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)
@@ -78,7 +79,7 @@ static bool was_busy(int r, const struct client_answer *answer, uint64_t until_n
     return true;
 }
 
-/* *RET is NULL if the server had too many waiting requests. */
+/* Requests a job. *RET is NULL if the server had too many waiting requests. */
 static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
                    uint64_t until_ns, struct patience *patience, json_t **ret)
 {
@@ -107,7 +108,7 @@ int job_wait(const char *command, const char *socket, int64_t id, uint64_t until
 {
     struct patience patience = {0};
     for (unsigned wait_s = 0;
-         ;) { /* first asks without waiting, to find out whether the job exists */
+         ;) { /* the first request does not wait, to find out whether the job exists */
         json_t *job;
         int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)
@@ -139,7 +140,7 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* Prints one answer and moves the offset. 0, AGAIN, or the exit status. */
+/* Prints one answer and moves the offset. Returns 0, AGAIN, or the exit status. */
 static int print_some(const char *command, const char *socket, const char *path, unsigned wait_s,
                       struct patience *patience, uint64_t *offset, uint64_t *ret_end)
 {
@@ -169,8 +170,8 @@ static int print_some(const char *command, const char *socket, const char *path,
                    ? CLI_PIPE_STATUS
                    : cli_failf(CLIENT_FAILED, "%s: cannot write to standard output: %s", command,
                                strerror(-p.error));
-    /* The answer was truncated because we were slow or the server stopped: request the missing part
-     * again. */
+    /* The answer was truncated because we were slow or the server stopped, so the missing part
+     * is requested again. */
     if (try_again(patience, r, http_status) || (p.bytes && r == -EBADMSG))
         return AGAIN;
     return r < 0 ? cli_failf(CLIENT_FAILED, "%s: %s", command, err.text) : 0;

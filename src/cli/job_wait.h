@@ -5,16 +5,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exit statuses: the job did not end by itself; --timeout passed. */
+/* Exit statuses if the job did not end by itself, and if --timeout has passed. */
 enum { JOB_WAIT_NO_STATUS = 125, JOB_WAIT_TIMEOUT = 3 };
 
 bool job_is_ended(const json_t *job);
-/* For a job that has ended: its own status; 125 if it was cancelled or lost. */
+/* Returns the exit status of a job that has ended, or 125 if it was cancelled or lost. */
 int job_exit_status(const json_t *job);
-/* Waits until the job has ended, or until UNTIL_NS; in that case *RET may be a job that still runs.
- * The caller owns *RET. If the server stops, waits half a minute for it to return, because jobs
- * outlive it. 0, or the exit status after printing an error. */
+/* Waits until the job has ended, or until UNTIL_NS; in that case *RET may be a job that still
+ * runs. The caller owns *RET. If the server stops, waits half a minute for it to return, because
+ * jobs outlive it. Returns 0, or the exit status after printing an error. */
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret);
-/* Prints the log from OFFSET on; with FOLLOW, until the job has ended. 0 or the exit status. */
+/* Prints the log from OFFSET on; if FOLLOW, until the job has ended. Returns 0 or the exit
+ * status. */
 int job_print_log(const char *command, const char *socket, int64_t id, uint64_t offset,
                   bool follow);

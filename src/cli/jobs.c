@@ -1,4 +1,4 @@
-/* `ebb jobs` and `ebb show`: the jobs of the server, and one of them or a run. */
+/* `ebb jobs` and `ebb show`: list the jobs of the server, or show one of them or a run. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -62,7 +62,7 @@ static int query(const struct jobs_options *o, const char *state, int64_t before
     return 0;
 }
 
-/* Adds the newest MOST jobs in STATE (NULL: any) to LIST. */
+/* Adds the newest MOST jobs in STATE (NULL for any) to LIST. */
 static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
 {
     int64_t before = 0;
@@ -91,7 +91,7 @@ static int jobs_gather(const struct jobs_options *o, const char *state, size_t m
     return 0;
 }
 
-/* Prints as wide as the terminal; without a terminal, PIPE_WIDTH wide. */
+/* Prints D as wide as the terminal, or PIPE_WIDTH wide if standard output is not a terminal. */
 static int print_doc(struct doc *d, size_t pipe_width)
 {
     struct buf text = {0};

@@ -1,4 +1,4 @@
-/* `ebb logs`: the output of a job. */
+/* `ebb logs`: prints the output of a job. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,8 @@ static int logs_keep(void *user, const char *data, size_t len)
     return b->failed ? -ENOMEM : 0;
 }
 
-/* Finds the start of the last LINES of TEXT; false: it has no more lines than that. */
+/* Finds the start of the last LINES lines of TEXT. Returns false if it has no more lines than
+ * that. */
 static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
 {
     size_t at = text->len;
@@ -51,7 +52,7 @@ static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
     return at > 0;
 }
 
-/* Prints the last lines of the log, from its last part; RET is the offset after them. */
+/* Prints the last lines of the log, from its last part. RET_OFFSET is the offset after them. */
 static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset)
 {
     struct buf text = {0};

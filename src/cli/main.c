@@ -34,7 +34,7 @@ const struct cli_command *cli_find_command(const char *name)
     return command ? command : find_in(cli_hidden_commands, name);
 }
 
-/* Names are UTF-8 in every locale, and numbers are written as in C. */
+/* Sets the locale: names are UTF-8 in every locale, and numbers are written as in C. */
 static void set_locale(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
@@ -77,7 +77,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     return status;
 }
 
-/* `ebb` without arguments is not a request for help: the list goes to stderr, with status 2. */
+/* Handles `ebb` without arguments, which is not a request for help: the list of commands goes to
+ * stderr, with status 2. */
 static int nothing_asked(void)
 {
     struct buf out = {0};

@@ -1,4 +1,4 @@
-/* The manual page, one for all commands, in the man macros of roff. */
+/* Prints the manual page, one for all commands, in the man macros of roff. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static void man_option(struct buf *out, const struct option_desc *o)
     buf_add_str(out, ".\n");
 }
 
-/* Consecutive verbatim lines form one block. */
+/* Appends a description; consecutive verbatim lines form one block. */
 static void man_description(struct buf *out, const char *text)
 {
     struct cli_block block;

@@ -17,7 +17,7 @@ struct mark_options {
  * dropped. */
 enum { WAIT_MS = 200 };
 
-/* Checks each argument alone, so that the error can name the invalid one. */
+/* Checks each argument separately, so that the error can name the invalid one. */
 static int check_argument(const char *argument, struct err *err)
 {
     struct mark mark;
@@ -80,7 +80,7 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
     }
     int r = mark_send(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
-        return 0; /* the run of that socket has ended */
+        return 0; /* the run that the socket belongs to has ended */
     if (r == -EAGAIN)
         return cli_failf(2,
                          "mark: no process receives marks from %s at the moment; the mark is "

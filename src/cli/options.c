@@ -1,5 +1,5 @@
-/* Parses command lines by table: getopt_long splits them, this file reads the values and makes the
- * errors. */
+/* Parses command lines by table: getopt_long splits them, this file parses the values and writes
+ * the errors. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -39,7 +39,8 @@ static void table_add(struct table *t, const struct option_desc *o, size_t *lett
 const struct option_desc *cli_option_at(const struct cli_command *command, size_t index)
 {
     const struct option_desc *const tables[] = {command->options, command->more_options};
-    bool is_help_due = true; /* --help comes before the first heading, or at the end */
+    /* --help comes before the first heading, or at the end if there is none. */
+    bool is_help_due = true;
     for (size_t i = 0; i < 2; i++) {
         for (const struct option_desc *o = tables[i]; o && o->name; o++) {
             if (o->scope == OPTION_HIDDEN || (i == 1 && o->scope != OPTION_ANYWHERE))
@@ -62,7 +63,7 @@ static void table_init(struct table *t, const struct cli_command *command)
     *t = (struct table){.command = command};
     if (command->stop_at_operand)
         t->letters[letters++] = '+';
-    /* makes getopt distinguish a missing argument from an unknown option */
+    /* a leading colon makes getopt distinguish a missing argument from an unknown option */
     t->letters[letters++] = ':';
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)
@@ -120,7 +121,7 @@ static int unknown_letter(const struct table *t, int letter, int argc, char **ar
                    letter, command);
 }
 
-/* Makes the error for getopt's '?'. */
+/* Writes the error for an option that getopt rejected with '?'. */
 static int explain_refusal(const struct table *t, int argc, char **argv, struct err *err)
 {
     const char *text = argv[optind - 1];
@@ -134,7 +135,7 @@ static int explain_refusal(const struct table *t, int argc, char **argv, struct 
     return unknown_letter(t, optopt, argc, argv, err);
 }
 
-/* 0 at the end of the options; 1: --help was given; -EINVAL. */
+/* Parses the options. Returns 0 at their end, 1 if --help was found, or -EINVAL. */
 static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
 {
@@ -159,7 +160,7 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
     return 0;
 }
 
-/* Checks the number of operands by the command's description of them. */
+/* Checks the number of operands against the command's description of them. */
 static int check_operands(const struct cli_command *command, int count, char **operands,
                           struct err *err)
 {

@@ -1,4 +1,4 @@
-/* `ebb report`: one run, or two side by side, as a page, as text or as Markdown. */
+/* `ebb report`: shows one run, or two side by side, as a page, as text or as Markdown. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct report_options {
 
 enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 
-/* The runs to show: one, or two and whether the change between them helped. */
+/* The runs to show: one run, or two and whether the change between them helped. */
 struct shown {
     const struct report_options *o;
     struct report run, after;
@@ -97,7 +97,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The default is a page in the run's folder, or next to the recording. */
+/* Chooses the default output: a page in the run's folder, or next to the recording. */
 static int default_path(const struct shown *s, const char *run, char out[PATH_SIZE],
                         struct err *err)
 {

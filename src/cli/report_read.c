@@ -16,7 +16,7 @@
 
 enum { HEAP_ROWS = 25, BRIEF_ROWS = 3 };
 
-/* ---- the recording, and run.json ---- */
+/* ---- the recording and run.json ---- */
 
 static int read_recording(struct report *r, const struct csv_options *csv, struct err *err)
 {
@@ -51,7 +51,7 @@ static struct profile_wants heap_wants(const struct report *r, enum verdict_leak
                                   .tree = !is_brief};
 }
 
-/* Most jobs use no GPU: a missing profile is not reported. */
+/* Reads the GPU part of the profile. Most jobs use no GPU, so a missing profile is not reported. */
 static void read_gpu(struct report *r, bool is_brief)
 {
     struct folder_heap heap = {0};
@@ -65,7 +65,8 @@ static void read_gpu(struct report *r, bool is_brief)
 
 /* ---- GPU requests that failed ---- */
 
-/* Counts all of them, and reads the profile of the process in which the first one occurred. */
+/* Counts all failed GPU requests, and reads the profile of the process in which the first one
+ * occurred. */
 static void read_gpu_failures(struct report *r)
 {
     const struct folder_heaps *heaps = recorded_heaps(&r->recorded);
@@ -84,7 +85,7 @@ static void read_gpu_failures(struct report *r)
         (void)profile_view_of(first, &wants, &r->gpu_failed, &err);
 }
 
-/* ---- why GPU memory has no lines ---- */
+/* ---- reasons why the lines that allocated GPU memory are unknown ---- */
 
 static bool has_module(const struct profile *p, const char *end)
 {
@@ -97,8 +98,8 @@ static bool has_module(const struct profile *p, const char *end)
     return false;
 }
 
-/* True if torch itself reported CUDA memory, or if the driver did and a sampled stack went through
- * torch's CUDA library. */
+/* Returns true if torch itself reported CUDA memory, or if the driver did and a sampled stack
+ * went through torch's CUDA library. */
 static bool uses_torch_on_gpu(const struct run *run, const struct folder_heaps *heaps)
 {
     struct run_entity **figures = NULL, **gpus = NULL;
@@ -129,7 +130,7 @@ static void read_gpu_trouble(struct report *r)
                          "(backend:cudaMallocAsync, or a torch that ebb does not know)";
 }
 
-/* Reads the heap of the process that grows, or of another one if that has no profile. */
+/* Reads the heap of the process that grows, or of another process if that one has no profile. */
 static void read_heap(struct report *r, bool is_brief)
 {
     struct folder_heap heap = {0};
@@ -156,7 +157,7 @@ static void read_heap(struct report *r, bool is_brief)
         r->heap_trouble = strdup(err.text);
 }
 
-/* ---- the whole run ---- */
+/* ---- the complete run ---- */
 
 static void read_diagnosis(struct report *r)
 {
@@ -201,7 +202,8 @@ int report_read(const char *path, const struct csv_options *csv, bool is_brief, 
 
 /* ---- two runs ---- */
 
-/* The first step of a run, and the number of steps up to its last; false: no steps. */
+/* Finds the first step of a run, and the number of steps up to its last. Returns false if it has
+ * no steps. */
 static bool steps_of(const struct run *run, int64_t *ret_first, int64_t *ret_count)
 {
     const struct run_marks *l = &run->marks[MARK_STEP];

@@ -42,8 +42,8 @@ static const char *run_base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* If --run-dir cannot be made, ebb run fails; if the default folder cannot be made, the job runs
- * without a recording. */
+/* Creates the run folder. If --run-dir cannot be created, ebb run fails; if the default folder
+ * cannot be created, the job runs without a recording. */
 static int run_make_folder(const struct run_options *o, const char *name, struct rundir *ret)
 {
     struct err err = {""};
@@ -82,8 +82,8 @@ static int run_finish(const struct run_options *o, struct run_client_end *end, p
     return end->status_known ? end->status : 125;
 }
 
-/* EBB_SHIM and EBB_VERBOSE are set for the job's own Python processes, too: one of them may have
- * the folder from an outer `ebb run`. */
+/* Returns the folder of the Python hooks. EBB_SHIM and EBB_VERBOSE are also set for the job's
+ * own Python processes: one of them may have the folder from an outer `ebb run`. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");
@@ -141,7 +141,7 @@ static int run_job(const struct cli_call *call)
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
     run_client_terminal(o->no_terminal || o->is_detached, &s.tty);
     if (o->is_detached)
-        s.streams.is_one_pipe = true; /* both go to log.txt */
+        s.streams.is_one_pipe = true; /* standard output and standard error both go to log.txt */
     else
         run_client_streams(&s.tty, &s.streams);
     s.log_max_bytes = o->log_max_bytes;
@@ -152,7 +152,7 @@ static int run_job(const struct cli_call *call)
     proc_raise_nofile(&s.nofile);
     run_client_hold_signals(&s.mask);
     if (!o->guard.no_cgroup)
-        (void)guard_place_vacate(&root); /* if it fails, the job has no cgroup of its own */
+        (void)guard_place_vacate(&root); /* if this fails, the job has no cgroup of its own */
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);

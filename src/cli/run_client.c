@@ -1,5 +1,5 @@
-/* One poll loop between the supervisor's channel and the user's terminal or pipes. Nothing in it
- * blocks for long: a slow reader of the output must not keep a signal from the job. */
+/* A poll loop between the supervisor's channel and the user's terminal or pipes. Nothing in it
+ * blocks for long, because a slow reader of the output must not delay a signal to the job. */
 #include "cli/run_client.h"
 
 #include <errno.h>
@@ -20,60 +20,62 @@
 #include "supervise/channel.h"
 
 enum {
-    OUTPUT_BACKLOG = 64 << 10, /* unwritten output, beyond which no more is read */
-    /* typed input that the job has not taken yet, beyond which no more is read */
+    OUTPUT_BACKLOG = 64 << 10, /* bytes of unwritten output, beyond which no more is read */
+    /* bytes of typed input that the job has not taken yet, beyond which no more is read */
     INPUT_BACKLOG = 16 << 10,
     WRITE_OTHER = 4096, /* PIPE_BUF: a write of this size does not block after POLLOUT */
     WRITE_TTY = 512,
-    PIPE_BYTES = 64 << 10, /* size of a new pipe … */
-    PIPE_LARGE = 1 << 20,  /* … and the largest size without privileges */
+    PIPE_BYTES = 64 << 10, /* size of a new pipe in bytes */
+    PIPE_LARGE = 1 << 20,  /* largest size of a pipe without privileges, in bytes */
     /* how often a background client checks whether it is in the foreground again */
     BACKGROUND_MS = 1000,
 };
 
-/* One of our own output streams, and the output that waits for it. */
+/* One of our own output streams, and the output that is waiting for it. */
 struct outlet {
     int fd;
-    int from; /* pipe with the job's output; -1: none, or it was read to its end */
+    int from; /* pipe with the job's output, or -1 if there is none or it was read to its end */
     const char *name;
-    /* If FD is a pipe, the kernel moves the bytes through a pipe of ours: otherwise the supervisor
-     * would have to wait for the lock of FROM as long as another process holds the lock of FD. */
-    int through[2]; /* -1: use read and write */
+    /* If FD is a pipe, the kernel moves the bytes through this pipe of ours: otherwise the
+     * supervisor would have to wait for the lock of FROM as long as another process holds the
+     * lock of FD. */
+    int through[2]; /* -1 if read and write are used */
     size_t held;    /* bytes in THROUGH */
     bool is_large;
-    size_t most; /* otherwise: maximum size of a write */
+    size_t most; /* maximum size of a write, if read and write are used */
     bool gone, has_reported;
     struct buf wait;
-    size_t wait_at;  /* bytes of WAIT that are written */
-    struct buf rest; /* output that follows everything in the pipe */
+    size_t wait_at;  /* number of bytes of WAIT that are written */
+    struct buf rest; /* output to write after everything in the pipe */
 };
 
 struct client {
     struct channel channel;
     const struct supervisor_tty *tty;
     struct run_client_end *end;
-    bool raw;              /* the terminal is in raw mode */
-    struct termios before; /* the terminal's settings before raw mode */
-    bool keys_ended;       /* no more input will come */
-    size_t under_way;      /* bytes of input that were sent and not acknowledged */
+    bool raw;              /* true while the terminal is in raw mode */
+    struct termios before; /* settings of the terminal before raw mode */
+    bool keys_ended;       /* true if no more input will come */
+    size_t under_way;      /* number of input bytes that were sent and not acknowledged */
     int signals;           /* signalfd */
     struct outlet out, err, terminal;
-    bool started; /* the detached job has started */
+    bool started; /* true once the detached job has started */
     bool ended;
 };
 
-/* ---- properties of our streams ---- */
+/* ---- properties of our own streams ---- */
 
-/* Compares the device, because /dev/tty has a device number of its own. */
+/* Returns true if both are the same terminal. Compares the device, because /dev/tty has a device
+ * number of its own. */
 static bool is_same_terminal(int a, int b)
 {
     unsigned of_a, of_b;
     return ioctl(a, TIOCGDEV, &of_a) == 0 && ioctl(b, TIOCGDEV, &of_b) == 0 && of_a == of_b;
 }
 
-/* Whether both are the same open file. A file that was opened twice is written to in two places,
- * unless both append. If the kernel does not say (kcmp may be denied in a container), two fds at
- * the same offset count as one. */
+/* Returns true if both are the same open file. A file that was opened twice is written to in two
+ * places, unless both append. If the kernel does not answer (kcmp may be denied in a container),
+ * two fds at the same offset count as one. */
 static bool is_one_place(int a, int b)
 {
     struct stat of_a, of_b;
@@ -108,7 +110,7 @@ void run_client_terminal(bool none, struct supervisor_tty *ret)
         return;
     }
     ioctl(fd, TIOCGWINSZ, &ret->size);
-    if (!ret->in) /* then the user's terminal keeps its settings and processes the output */
+    if (!ret->in) /* the user's terminal keeps its settings and processes the output */
         ret->termios.c_oflag &= (tcflag_t)~OPOST;
 }
 
@@ -122,10 +124,10 @@ static bool is_raw(const struct termios *t)
     return !(t->c_lflag & (ICANON | ECHO | ISIG));
 }
 
-/* In raw mode, keys go to the job's terminal unchanged; that terminal echoes them and makes signals
- * of them. If the output is not on the terminal, other programs may write there, so it still
- * translates line ends. A terminal that is raw already stays raw at the end: an outer `ebb run`
- * made it raw, and restores it. */
+/* Enters or leaves raw mode, in which keys go to the job's terminal unchanged; that terminal
+ * echoes them and turns them into signals. If the output is not on the terminal, other programs
+ * may write there, so it still translates line ends. A terminal that is already raw stays raw at
+ * the end: an outer `ebb run` made it raw, and restores it. */
 static void terminal_raw(struct client *c, bool raw)
 {
     if (c->raw == raw || (raw && !in_foreground(c)))
@@ -139,7 +141,7 @@ static void terminal_raw(struct client *c, bool raw)
         if (!c->tty->out)
             t.c_oflag = output;
     }
-    /* SIGTTOU, which would stop a background process that sets the terminal, is blocked. */
+    /* SIGTTOU is blocked, which would stop a background process that sets the terminal. */
     if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
@@ -179,7 +181,7 @@ static void outlet_through_close(struct outlet *o)
     o->held = 0;
 }
 
-/* Drops all further output to O. */
+/* Discards all further output to O. */
 static void outlet_drop(struct outlet *o)
 {
     outlet_from_close(o);
@@ -198,14 +200,15 @@ static bool outlet_waits(const struct outlet *o)
     return o->wait.len || o->held || o->rest.len || left > 0;
 }
 
-/* If the reader has closed its end, the job's own writes fail, as without ebb. After any other
- * error the output is lost, and the error is reported once. */
+/* Handles a write error. If the reader has closed its end, the job's own writes fail, as they
+ * would without ebb. After any other error the output is lost, and the error is reported once. */
 static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);
     o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
-        outlet_drop(o); /* the supervisor's next write to the pipe fails, and then the job's */
+        /* After this, the supervisor's next write to the pipe fails, and then the job's. */
+        outlet_drop(o);
     } else if (!o->has_reported) {
         o->has_reported = true;
         cli_say("cannot write to %s: %s; the job continues", o->name, strerror(error));
@@ -240,7 +243,7 @@ static void outlet_splice(struct outlet *o)
         if (n <= 0)
             return;
         o->held = (size_t)n;
-        /* like the supervisor: a larger pipe for a job that writes much */
+        /* a job that writes much gets a larger pipe, as in the supervisor */
         if (n >= PIPE_BYTES && !o->is_large)
             o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
     }
@@ -291,7 +294,7 @@ static void client_say(struct client *c, const char *text, size_t len)
     terminal_raw(c, raw);
 }
 
-/* ---- stop and continue ---- */
+/* ---- stopping and continuing ---- */
 
 static void send_signal(struct client *c, int signo)
 {
@@ -299,8 +302,8 @@ static void send_signal(struct client *c, int signo)
     channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
 }
 
-/* The job was stopped by Ctrl-Z, so we stop, too; when the shell continues us, the job continues.
- */
+/* Stops this process when Ctrl-Z has stopped the job; when the shell continues it, the job
+ * continues. */
 static void stop_with_job(struct client *c)
 {
     terminal_raw(c, false);
@@ -361,13 +364,12 @@ static void take_signal(struct client *c)
     if (read(c->signals, &info, sizeof info) != (ssize_t)sizeof info)
         return;
     if (info.ssi_signo == SIGCONT) {
-        terminal_raw(c, true); /* we may be in the foreground again */
+        terminal_raw(c, true); /* this process may be in the foreground again */
     } else if (info.ssi_signo == SIGWINCH) {
         int fd = c->tty->in ? STDIN_FILENO : STDOUT_FILENO;
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
-    } else if (c->ended) { /* the job has ended and only a slow reader is left: stop waiting for it
-                            */
+    } else if (c->ended) { /* only a slow reader is left: stop waiting for it */
         outlet_drop(&c->out);
         outlet_drop(&c->err);
         outlet_drop(&c->terminal);
@@ -384,7 +386,7 @@ static void take_keys(struct client *c)
         c->under_way += (size_t)n;
         channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR && in_foreground(c))) {
-        c->keys_ended = true; /* in the background EIO means "not now" */
+        c->keys_ended = true; /* for a background process EIO means "not now" */
     }
 }
 
@@ -505,7 +507,8 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     terminal_raw(&c, true);
     while (!c.ended)
         client_turn(&c);
-    while (is_waiting(&c)) /* the end has arrived; output from before it is still written */
+    while (
+        is_waiting(&c)) /* the end of the job has arrived; output from before it is still written */
         client_turn(&c);
     terminal_raw(&c, false);
     outlet_drop(&c.out);

@@ -1,4 +1,4 @@
-/* The summary at the end of a run, and `ebb show`. */
+/* Prints the summary at the end of a run, and `ebb show`. */
 #include "cli/run_end.h"
 
 #include <unistd.h>
@@ -24,14 +24,16 @@ static void print_text(const struct summary *s)
     buf_fini(&text);
 }
 
-/* If memory is flat, there is nothing to explain, and the recording need not be read. */
+/* Returns true if there is something to explain. If memory is flat, the recording need not be
+ * read. */
 static bool is_to_explain(const struct verdicts *v)
 {
     const struct judged *worst = verdict_worst(v);
     return worst && worst->result.word != VERDICT_STABLE && worst->result.word != VERDICT_SPIKING;
 }
 
-/* Requests on GPUs that fail, and memory in pieces there, are not in the verdict. */
+/* Returns true if the job used GPUs. Failed GPU requests and fragmentation are not part of the
+ * verdict. */
 static bool has_used_gpus(const json_t *doc)
 {
     const json_t *list = json_object_get(json_object_get(doc, "heap"), "processes");

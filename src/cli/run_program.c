@@ -1,5 +1,5 @@
-/* The file of the job's program: its path, and whether its ELF headers allow preloading a library.
- */
+/* Examines the file of the job's program: its path, and whether its ELF headers allow preloading
+ * a library. */
 #include "cli/run_program.h"
 
 #include <elf.h>
@@ -56,15 +56,15 @@ static const Elf64_Phdr *find_header(const struct program *p, uint32_t type)
     return NULL;
 }
 
-/* Reads a text from the file, truncated to SIZE; "": there is none. */
+/* Reads a string from the file, truncated to SIZE; "" if there is none. */
 static void read_text(int fd, uint64_t at, char *ret, size_t size)
 {
     ssize_t n = at < INT64_MAX / 2 ? pread(fd, ret, size - 1, (off_t)at) : -1;
     ret[n > 0 ? n : 0] = '\0';
 }
 
-/* The offset in the file of the bytes that will be mapped at ADDRESS; UINT64_MAX: not in the file.
- */
+/* Returns the offset in the file of the bytes that will be mapped at ADDRESS, or UINT64_MAX if
+ * they are not in the file. */
 static uint64_t offset_of(const struct program *p, uint64_t address)
 {
     for (unsigned i = 0; i < p->count; i++) {
@@ -92,7 +92,7 @@ static bool is_sanitizer(const char *library)
     return false;
 }
 
-/* Whether it needs a sanitizer's library. */
+/* Returns true if the program needs a sanitizer's library. */
 static bool is_sanitized(const struct program *p)
 {
     const Elf64_Phdr *dynamic = find_header(p, PT_DYNAMIC);
@@ -133,8 +133,8 @@ static const char *elf_obstacle(int fd, const char *head, size_t len)
     return NULL;
 }
 
-/* Reads the interpreter from "#!/usr/bin/python3". For "#!/usr/bin/env python3" that is env, and
- * the program behind it is unknown here. */
+/* Reads the interpreter from a line such as "#!/usr/bin/python3". For "#!/usr/bin/env python3"
+ * the interpreter is env, and the program that it starts is unknown here. */
 static bool script_interpreter(const char *head, size_t len, char ret[PATH_MAX])
 {
     size_t at = 2, n = 0;
@@ -193,7 +193,7 @@ int run_program_find(const char *name, char ret_path[PATH_MAX])
         int r = program_check(ret_path);
         if (r == 0)
             return 0;
-        /* EACCES may also mean a folder that we may not enter. */
+        /* EACCES may also be caused by a folder that we may not enter. */
         if (r == -EACCES && access(ret_path, F_OK) == 0)
             found = r;
         if (!at[len])

@@ -45,7 +45,7 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
         return err_set(err, -errno, "%s: %s; give a run folder or a pid", folder, strerror(errno));
     if (strlen(folder) >= sizeof run->folder)
         return err_set(err, -ENAMETOOLONG, "path too long: %s", folder);
-    /* without a valid run.json the folder is all that is known */
+    /* if run.json is missing or invalid, only the folder is known */
     (void)outcome_read_folder(fd, RUN_JSON_MAX, &doc, &o);
     memcpy(run->folder, folder, strlen(folder) + 1);
     if (o.about.state && strcmp(o.about.state, "running") == 0)
@@ -56,8 +56,8 @@ static int target_by_folder(const char *folder, struct run_target *run, struct e
     return 0;
 }
 
-/* Finds the run of PID in its environment, as it was when its program started. 1: found; 0: not
- * found; -errno. */
+/* Finds the run of PID in its environment, as it was when its program started. Returns 1 if
+ * found, 0 if not found, or -errno. */
 static int target_from_environment(const struct proc_root *root, int32_t pid,
                                    struct run_target *run)
 {

@@ -7,16 +7,16 @@
 #include "base/err.h"
 
 struct run_target {
-    char folder[PATH_MAX]; /* "": the run is not recorded */
-    char marks[108];       /* the socket of its supervisor; "": the run has ended */
-    int32_t pid;           /* the process that was given; 0: none */
-    char obstacle[128];    /* why the heap was not profiled; "": unknown */
+    char folder[PATH_MAX]; /* "" if the run is not recorded */
+    char marks[108];       /* socket of the run's supervisor, or "" if the run has ended */
+    int32_t pid;           /* pid on the command line, or 0 if none */
+    char obstacle[128];    /* why the heap was not profiled, or "" if unknown */
 };
-/* OPERAND is a run folder, or the pid of a process of a run or of its launcher. 0, or -errno with
- * an error. */
+/* Finds a run. OPERAND is a run folder, or the pid of a process of a run or of its launcher.
+ * Returns 0, or -errno with an error. */
 int run_target_find(const char *operand, struct run_target *ret, struct err *err);
-/* The same, but fails if the run is not recorded. */
+/* Like run_target_find, but fails if the run is not recorded. */
 int run_target_find_recorded(const char *operand, struct run_target *ret, struct err *err);
-/* Makes the supervisor read the heap of PID (0: of all processes) again; does nothing if the run
+/* Makes the supervisor read the heap of PID (0 for all processes) again; does nothing if the run
  * has ended. */
 int run_target_refresh(const struct run_target *run, int32_t pid, struct err *err);

@@ -1,4 +1,4 @@
-/* ebb serve: options and config file of the job server. */
+/* `ebb serve`: options and config file of the job server. */
 #include "server/http/serve.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int parse_gpus(const char *what, const char *text, void *at, struct err *
     return 0;
 }
 
-/* Parses an age, a number or a size. */
+/* Parses an age, a number or a size of --keep. */
 static int parse_keep_part(const char *what, const char *text, struct jobs_keep *keep,
                            struct err *err)
 {
@@ -144,8 +144,8 @@ static const struct option_desc serve_table[] = {
                .min = 1, .max = 100000, .help = "maximum number of live streams"),
     OPTION_ROW(
         0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-        .min = 32, /* a quarter is for clients without a token; a browser opens six connections */
-        .max = 100000, .help = "maximum number of other connections"),
+        /* A quarter is reserved for clients without a token; a browser opens six connections. */
+        .min = 32, .max = 100000, .help = "maximum number of other connections"),
     OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
                .help = "write the address into this file once the server listens"),
     OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
@@ -159,7 +159,7 @@ static const struct option_desc serve_table[] = {
     {0},
 };
 
-/* The settings made from the options, and the memory that they point into. */
+/* The server's settings, and the memory that they point into. */
 struct serve_setup {
     struct serve_options serve;
     struct buf hosts;
@@ -174,7 +174,7 @@ static bool is_host_name(const char *s)
     return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
 }
 
-/* Splits "a,b" of one or more options into one list. */
+/* Splits the values of one or more options, each such as "a,b", into one list. */
 static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, struct err *err)
 {
     size_t count = 0;

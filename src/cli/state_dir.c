@@ -1,4 +1,4 @@
-/* The default state folder. */
+/* Determines the default state folder. */
 #include "cli/state_dir.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 
 struct err;
 
-/* GIVEN, or else $EBB_STATE_DIR, made absolute; if both are missing, $XDG_STATE_HOME/ebb or
- * ~/.local/state/ebb. 0, or -errno with an error. */
+/* Returns the state folder: GIVEN, or else $EBB_STATE_DIR, made absolute; if both are missing,
+ * $XDG_STATE_HOME/ebb or ~/.local/state/ebb. Returns 0, or -errno with an error. */
 int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err);
-/* The path of the server's unix socket in that folder. */
+/* Returns the path of the server's unix socket in that folder. */
 int cli_state_socket(const char *state_dir, char ret[PATH_MAX], struct err *err);

@@ -1,4 +1,4 @@
-/* The standard streams, and how commands write to them. */
+/* The standard streams, and functions by which commands write to them. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 #include "base/text.h"
 #include "present/document.h"
 
-/* Makes one write, so that lines of two programs do not mix. A failure cannot be reported. */
+/* Prints a message with one write, so that lines of two programs do not mix. A failure cannot be
+ * reported. */
 static void print_sentence(const char *sentence, size_t len)
 {
     struct buf line = {0};
@@ -107,7 +108,7 @@ void cli_open_streams(void)
 {
     for (int fd = 0; fd < 3; fd++) {
         was_closed[fd] = fcntl(fd, F_GETFD) < 0;
-        if (was_closed[fd]) /* open returns the lowest free number, which is this one */
+        if (was_closed[fd]) /* open returns the lowest free number, which is FD */
             (void)!open("/dev/null", O_RDWR);
     }
 }

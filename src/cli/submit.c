@@ -66,7 +66,8 @@ static const struct option_desc submit_table[] = {
 
 /* ---- the request ---- */
 
-/* JSON can only contain UTF-8: other bytes would be changed before they reach the job. */
+/* Converts TEXT to a JSON string, which can only contain UTF-8: other bytes would be changed
+ * before they reach the job. */
 static json_t *submit_string(const char *what, const char *text, struct err *err)
 {
     json_t *s = json_string(text);

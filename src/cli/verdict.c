@@ -1,4 +1,4 @@
-/* `ebb verdict`: leak or no leak, from a recording or from any CSV table. */
+/* `ebb verdict`: decides whether a recording or any CSV table shows a leak. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "present/summary.h"
 #include "present/verdict.h"
 
-/* The exit statuses. */
+/* Exit statuses of `ebb verdict`. */
 enum { NO_LEAK = 0, LEAK = 1, CANNOT = 2, NOT_KNOWN = 3 };
 
 struct verdict_call {
@@ -59,7 +59,7 @@ static uint64_t count_of(int64_t v)
     return v > 0 ? (uint64_t)v : 0;
 }
 
-/* The number of steps per epoch that the options give; 0: unknown. */
+/* Returns the number of steps per epoch according to the options, or 0 if unknown. */
 static uint64_t pass_length(const struct verdict_call *o)
 {
     uint64_t examples = count_of(o->examples), batch = count_of(o->batch);
@@ -116,7 +116,7 @@ static int judge_path(const char *path, const struct verdict_call *o, double unt
                                           .no_marks = o->no_marks,
                                           .examples = count_of(o->examples),
                                           .batch = count_of(o->batch)};
-    /* The text includes the diagnosis, which needs more of the run than the verdict. */
+    /* The text includes the diagnosis, which needs more of the run than the verdict does. */
     struct run_settings reading = run_settings_read;
     if (o->json)
         reading = (struct run_settings){.dead = RUN_DEAD_READ};

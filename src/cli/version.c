@@ -1,4 +1,4 @@
-/* `ebb version`: version, platform and libraries of this build. */
+/* `ebb version`: prints version, platform and libraries of this build. */
 #include "cli/cli.h"
 
 #include <curses.h>
@@ -17,7 +17,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* The platform that this was built for; the C library is the oldest one it runs with. */
+/* The platform of this build; the C library is the oldest one it runs with. */
 #define TEXT_OF(x) #x
 #define NUMBER_TEXT(x) TEXT_OF(x)
 #if defined(__x86_64__)
@@ -52,7 +52,8 @@ static const char *ncurses_version(void)
     return space ? space + 1 : s;
 }
 
-/* clang's text may end in a space. */
+/* Returns the length of the compiler's version text without a trailing space, which clang's may
+ * have. */
 static size_t compiler_len(void)
 {
     size_t len = strlen(COMPILER);

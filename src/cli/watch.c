@@ -1,4 +1,4 @@
-/* ebb watch: samples running processes, and shows them on a terminal, as lines, or as JSON. */
+/* `ebb watch`: samples running processes, and shows them on a terminal, as lines, or as JSON. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -67,18 +67,18 @@ struct watch {
     struct proc_root root;
     struct loop *loop;
     struct engine *engine;
-    struct screen *screen; /* NULL: output as lines */
+    struct screen *screen; /* NULL if the output is lines */
     struct watch_frame frame;
     struct rundir dir;
     struct watch_targets targets;
     char title[128];
-    char name[PROCESS_COMM_MAX + 1]; /* name of the run folder */
+    char name[PROCESS_COMM_MAX + 1]; /* name for the run folder */
     struct outcome outcome;
     uint64_t started_wall_ns;
     struct buf line;
-    bool is_empty;        /* all watched processes have exited */
-    const char *ended_by; /* else why ebb stopped watching, for the summary */
-    int write_error;      /* errno of a write to standard output */
+    bool is_empty;        /* true once all watched processes have exited */
+    const char *ended_by; /* otherwise the reason why ebb stopped watching, for the summary */
+    int write_error;      /* errno of a failed write to standard output */
 };
 
 /* ---- targets ---- */
@@ -124,11 +124,11 @@ static void about_start(struct watch *w)
     char text[TEXT_LOCAL_MAX];
     outcome_about_start(a, w->name, w->dir.fd >= 0 ? w->dir.path : NULL);
     outcome_set_text(&a->started, text_local_time(text, w->started_wall_ns));
-    if (node) /* the process may have exited by the end */
+    if (node) /* the process may have exited by then */
         a->command = outcome_words(node->info.cmdline, node->info.cmdline_len, &a->command_count);
 }
 
-/* The facts for run.json and the recording's header. */
+/* Returns the facts for run.json and the recording's header. */
 static json_t *facts_json(const struct watch *w)
 {
     json_t *doc = json_object(), *pids = json_array();
@@ -156,7 +156,7 @@ static json_t *ended_json(struct watch *w)
 
 /* ---- output ---- */
 
-/* A closed pipe is not an error: ebb stops watching without a message. */
+/* Writes the output. A closed pipe is not an error: ebb then stops watching without a message. */
 static void write_out(struct watch *w)
 {
     int r = w->line.failed ? -ENOMEM : io_write_all(STDOUT_FILENO, w->line.data, w->line.len);
@@ -180,7 +180,7 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
         return;
     }
     if (w->frame.frame.count == 0)
-        return; /* no process is left: the summary reports the end */
+        return; /* no process is left, and the summary reports the end */
     if (w->options->json)
         lines_json(&w->line, &w->frame.frame);
     else
@@ -245,7 +245,7 @@ static void on_keys(void *user, int fd, uint32_t events)
         watch_stop(w, "a closed terminal");
 }
 
-/* ---- start and end ---- */
+/* ---- starting and ending ---- */
 
 static int listen_to_all(struct watch *w)
 {
@@ -293,7 +293,7 @@ static int begin_screen(struct watch *w, struct err *err)
     return r;
 }
 
-/* Sets everything up. All errors in the request are found here. */
+/* Prepares watching. All errors in the command line are found here. */
 static int begin(struct watch *w, struct err *err)
 {
     const struct watch_options *o = w->options;

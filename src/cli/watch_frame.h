@@ -15,10 +15,10 @@ struct engine;
 struct watch_frame {
     struct frame frame;
     size_t rows_cap;
-    uint64_t judged; /* number of verdict computations that this frame shows */
+    uint64_t judged; /* number of verdict updates up to this frame */
     struct verdicts verdicts;
 };
 
 void watch_frame_fini(struct watch_frame *f);
-/* Fills in everything except title and notice. 0 or -ENOMEM. */
+/* Fills in everything except title and notice. Returns 0 or -ENOMEM. */
 int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns);

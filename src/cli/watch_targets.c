@@ -1,4 +1,5 @@
-/* Finds the processes that `ebb watch` watches: given, found below a launcher, or searched for. */
+/* Finds the processes that `ebb watch` watches: those on the command line, below a launcher, or
+ * found by a search. */
 #include "cli/watch_targets.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static int take_pid(struct watch_targets *t, const struct proc_root *root, const
         r = find_real_process(root, (int32_t)pid, &real, why, err);
     if (r < 0)
         return r;
-    if (real == getpid()) { /* the given shell has started only this ebb */
+    if (real == getpid()) { /* the shell with this pid has started only this ebb */
         real = (int32_t)pid;
         why[0] = '\0';
     }
@@ -68,7 +69,7 @@ static void list_candidates(const struct find_candidate *c, size_t count)
     buf_fini(&out);
 }
 
-/* 0, or the exit status. */
+/* Finds the training job. Returns 0 or the exit status. */
 static int take_training(struct watch_targets *t, const struct proc_root *root)
 {
     struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);

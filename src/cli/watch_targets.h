@@ -14,17 +14,18 @@ enum { WATCH_NOTICE_MAX = 512 };
 
 struct watch_choice {
     struct option_texts pids;
-    bool find_training, system; /* one of the three must be given */
+    bool find_training, system; /* one of the three members must be set */
 };
 
-/* Zeroed is valid and empty. */
+/* A zeroed struct is valid and empty. */
 struct watch_targets {
     int32_t pids[OPTION_TEXTS_MAX]; /* empty with --system */
     size_t count;
-    char notice[WATCH_NOTICE_MAX]; /* why these were chosen; or "" */
+    char notice[WATCH_NOTICE_MAX]; /* why these processes were chosen, or "" */
 };
 
-/* 0, or the exit status after printing an error or the candidates to choose from. */
+/* Chooses the processes to watch. Returns 0, or the exit status after printing an error or the
+ * candidates to choose from. */
 int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
                          struct watch_targets *ret);
 void watch_notice_add(struct watch_targets *t, const char *sentence);
