@@ -75,7 +75,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use: the shim imports this package into every program that imports torch.
+    # Imported at first use, because the shim imports this package into every program that imports
+    # torch.
     from importlib import import_module
 
     if name in _MODULES:

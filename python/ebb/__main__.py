@@ -1,5 +1,5 @@
-"""python -m ebb …: replaces this process with the program, so that no Python process stays above
-it."""
+"""python -m ebb: replaces this process with the ebb program, so that no Python process remains
+as its parent."""
 
 import os
 import sys

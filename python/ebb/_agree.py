@@ -17,14 +17,16 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-PATIENCE_S = 30.0  # for ranks that start late; ranks would wait for each other anyway
+# seconds to wait for ranks that start late; ranks would wait for each other anyway
+PATIENCE_S = 30.0
 
 _rounds = 0
-_left: list[Any] = []  # groups with an unfinished reduction: destroying them would block
+# process groups with an unfinished reduction, because destroying them would block
+_left: list[Any] = []
 
 
 def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
-    """Returns the same on all ranks: True if all agree."""
+    """Returns True if all ranks agree. The result is the same on all ranks."""
     store.set(f"{name}/{rank}", "1" if yes else "0")
     decision = f"{name}/all"
     try:
@@ -34,25 +36,26 @@ def _all_agree(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
             word = "yes" if all(store.get(k) == b"1" for k in keys) else "no"
         else:
             store.wait([decision], timedelta(seconds=PATIENCE_S + 5))
-            word = "no"  # unused: another rank has decided
+            word = "no"  # not used, because another rank has decided
     except Exception:
         word = "no"
     return bool(store.compare_set(decision, "", word) == b"yes")
 
 
 class Agreement:
-    """The agreement among the ranks of one training run. Without torch.distributed there is only
-    one rank."""
+    """The agreement among the ranks of one training run. If torch.distributed is not used, there
+    is only one rank."""
 
     def __init__(self) -> None:
         self._group: Any = None
         self._work: Any = None
         self._flags: Any = None
-        self.is_possible = True  # False: there are several ranks, and they cannot agree
+        self.is_possible = True  # False if there are several ranks and they cannot agree
 
     def begin(self, world_size: int, wanted: bool) -> None:
-        """All ranks call this at the same point, before the first step. If WANTED is false on one
-        rank, because nobody can send it a request, no rank uses the agreement."""
+        """Starts the agreement. All ranks call this at the same point, before the first step. If
+        WANTED is false on one rank, because nobody can send it a request, no rank uses the
+        agreement."""
         torch = sys.modules.get("torch")
         dist = getattr(torch, "distributed", None)
         is_up = dist is not None and dist.is_available() and dist.is_initialized()
@@ -93,12 +96,12 @@ class Agreement:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several ranks take part in every step."""
+        """Returns True if several ranks take part in every step."""
         return self._group is not None
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
-        """Called at the end of every step. With several ranks, returns the requests that any of
-        them had at the end of the previous step."""
+        """Exchanges requests; called at the end of every step. With several ranks, returns the
+        requests that any of them had at the end of the previous step."""
         if self._group is None:
             return (save, stop) if self.is_possible else (False, False)
         found = self._read()
@@ -132,7 +135,8 @@ class Agreement:
             self._group, self.is_possible, self._work = None, False, None
 
     def end(self, is_clean: bool) -> None:
-        """Called after the last step. If not CLEAN, the other ranks may never reach this call."""
+        """Ends the agreement after the last step. If CLEAN is false, the other ranks may never
+        reach this call."""
         work, group, self._work, self._group = self._work, self._group, None, None
         if group is None:
             return
@@ -141,7 +145,7 @@ class Agreement:
                 raise RuntimeError
             if work is not None:
                 work.wait(timedelta(seconds=PATIENCE_S))
-            # destroyed now: at the exit of the process its threads may still be in use
+            # destroyed now, because its threads may still be in use when the process exits
             sys.modules["torch"].distributed.destroy_process_group(group)
         except Exception:
             _left.append((work, group))

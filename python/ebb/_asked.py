@@ -1,5 +1,5 @@
-"""Requests of ebb to a trainer and their progress: the handshake of docs/reference/marks.md for
-callbacks of frameworks, on all ranks in the same step."""
+"""Requests of ebb to a trainer and their progress: implements the handshake of
+docs/reference/marks.md for callbacks of frameworks, on all ranks in the same step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._wire import Request, wire
 
 
 def note(name: str, text: str) -> None:
-    """Adds a note to the recording and, with EBB_VERBOSE=1, prints it on standard error."""
+    """Adds a note to the recording and, if EBB_VERBOSE=1, prints it on standard error."""
     wire().mark("note", True, name=name, text=text)
     if os.environ.get("EBB_VERBOSE") == "1":
         try:
@@ -30,17 +30,18 @@ class Asked:
         self._saves: list[Request] = []
         self._stops: list[Request] = []
         self._rank: Optional[int] = None
-        self.must_save = False  # a checkpoint was requested and is not written yet
+        self.must_save = False  # True if a checkpoint was requested and is not written yet
         self.must_stop = False
 
     def begin(self, rank: Optional[int], world_size: int) -> None:
-        """Called when training begins: requests can be carried out from now on."""
+        """Called when training begins; requests can be carried out from now on."""
         w = wire()
         w.begin_training(self)
         _control.claim()
         self._rank = rank
         self._agreement.begin(world_size, w.is_there)
-        for old in w.requests("CHECKPOINT", "STOP"):  # left over from an earlier training run
+        # requests left over from an earlier training run
+        for old in w.requests("CHECKPOINT", "STOP"):
             w.answer(old, "failed")
         w.listen(rank)
 
@@ -63,20 +64,20 @@ class Asked:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is pending and none has to be agreed on with other ranks."""
+        """Returns True if no request is pending and none has to be agreed on with other ranks."""
         return not (self._agreement.is_shared or self.must_save or self.must_stop)
 
     def started(self) -> None:
-        """The checkpoint is being written, on request or by the trainer itself."""
+        """Reports that the checkpoint is being written, on request or by the trainer itself."""
         for r in self._saves:
             wire().answer(r, "started")
 
     def done(self, path: str) -> None:
-        """The checkpoint was written."""
+        """Reports that the checkpoint was written."""
         self._answer("done", path)
 
     def failed(self) -> None:
-        """The checkpoint could not be written."""
+        """Reports that the checkpoint could not be written."""
         self._answer("failed", None)
 
     def _answer(self, status: str, path: Optional[str]) -> None:
@@ -85,8 +86,8 @@ class Asked:
             wire().answer(r, status, path)
 
     def end(self, is_clean: bool) -> None:
-        """Called when training is over (not CLEAN: by an exception). Notifies ebb that no more
-        checkpoints can be requested."""
+        """Called when training is over; CLEAN is False after an exception. Notifies ebb that no
+        more checkpoints can be requested."""
         w = wire()
         w.end_training(self)
         _control.release()

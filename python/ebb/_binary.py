@@ -24,8 +24,8 @@ def _places() -> Iterator[pathlib.Path]:
 
 
 def find_ebb() -> str:
-    """Returns the path of the program: $EBB_BINARY, else the one installed with this package, else
-    the one in $PATH. Raises FileNotFoundError."""
+    """Returns the path of the ebb program: $EBB_BINARY, else the one installed with this
+    package, else the one in $PATH. Raises FileNotFoundError."""
     named = os.environ.get("EBB_BINARY")
     if named:
         if os.access(named, os.X_OK):

@@ -1,5 +1,5 @@
-"""A census: the live tensors and Python objects of this process, and what refers to the largest.
-Works without torch, and never imports it."""
+"""A census counts the live tensors and Python objects of this process, and finds the references
+to the largest. It works without torch and never imports it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Any, Iterable, Optional, Tuple, Union
 from . import _referrers, _truth
 from ._wire import rank_of_environment
 
-_ROWS_MAX = 200  # rows kept per table, by bytes
+_ROWS_MAX = 200  # number of rows kept per table, the largest first
 _BIG_CONTAINER = 1 << 14  # the entries of containers of at least this length are always counted
-_OF_ONE_CONTAINER = 10000  # of which at most this many; they represent the others
-_PLAIN_MAX = 500_000  # ids kept at one time, so that the census itself does not fill memory
+_OF_ONE_CONTAINER = 10000  # most entries counted of one container; they represent the others
+_PLAIN_MAX = 500_000  # most ids held at one time, so that the census itself does not fill memory
 _SLICES = 64
 
 # a row of the census, and one of its objects
 _Found = Tuple["Holder", Any]
-_LARGEST = 3  # tensors and objects for which holders are searched
+_LARGEST = 3  # number of tensors and of objects for which references are searched
 
 
 @dataclass
 class TensorRow:
-    """Tensors with the same properties. A storage shared by several tensors is counted for one of
-    them."""
+    """Tensors with the same properties. A storage shared by several tensors is counted for only
+    one of them."""
 
     device: str
     dtype: str
@@ -40,7 +40,7 @@ class TensorRow:
     is_grad: bool
     count: int
     bytes: int
-    is_leaf: bool = True  # not computed by autograd; parameters are leaves, too
+    is_leaf: bool = True  # False if autograd computed the tensor; parameters are leaves too
 
 
 @dataclass
@@ -52,8 +52,8 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """One of the largest objects, or one of many that are large together, and the names it is
-    reachable by."""
+    """One of the largest objects, or one of many that are large together, and the names by which
+    it can be reached."""
 
     what: str
     count: int
@@ -67,7 +67,7 @@ class Census:
     rank: Optional[int]
     time: float
     step: Optional[int]
-    at: str  # "step": between two steps; "thread": at any time; "call"
+    at: str  # "step" if taken between two steps, "thread" if at any time, or "call"
     cost_s: float = 0.0
     has_torch: bool = False
     tensor_count: int = 0
@@ -75,7 +75,7 @@ class Census:
     tensors: list[TensorRow] = field(default_factory=list)
     object_count: int = 0
     object_bytes: int = 0
-    is_sampled: bool = False  # object sizes are estimates
+    is_sampled: bool = False  # True if object sizes are estimates
     objects: list[TypeRow] = field(default_factory=list)
     largest: list[Holder] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def _text(c: Census, top: int) -> str:
 
 
 def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
-    # compares types only: isinstance would read __class__, which may run the job's code
+    # only types are compared: isinstance would read __class__, which may run the job's code
     is_tensor: dict[type, bool] = {}
     found = []
     for o in objects:
@@ -141,7 +141,7 @@ def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
 
 
 def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
-    """Gradients that no Python object refers to, so gc does not know them."""
+    """Returns gradients that no Python object refers to, so that gc does not know them."""
     found = []
     for t in tensors:
         if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
@@ -171,7 +171,7 @@ def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
 
 
 def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
-    """Fills in the table; returns one tensor of each of its first rows."""
+    """Fills in the table of tensors; returns one tensor of each of its first rows."""
     quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
     rows: dict[tuple[Any, ...], TensorRow] = {}
     one_of: dict[int, Any] = {}
@@ -179,11 +179,11 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
-        # a backward pass in another thread may be writing gradients
+        # a backward pass in another thread may be writing the gradients
         grads = _gradients(tensors, ids) if is_safe else []
         leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
         grad_ids = {id(t.grad) for t in leaves}
-        # bases before their views, because the base owns the memory
+        # bases come before their views, because the base owns the memory
         tensors.sort(key=lambda t: t._is_view())
         for t in tensors + grads:
             try:
@@ -230,7 +230,8 @@ def sizeof(o: Any) -> int:
             return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
         except Exception:
             return 0
-    if type(o).__name__ in ("UntypedStorage", "TypedStorage"):  # counted with the tensors
+    # storages are counted with the tensors
+    if type(o).__name__ in ("UntypedStorage", "TypedStorage"):
         return object.__sizeof__(o)
     try:
         return sys.getsizeof(o)
@@ -245,7 +246,7 @@ def _add(table: dict[type, list[float]], t: type, count: float, size: float) -> 
 
 
 class _Largest:
-    """Keeps the largest objects seen, without keeping all."""
+    """Remembers only the largest of the objects seen."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, Any]] = []
@@ -263,7 +264,7 @@ class _Largest:
 
 class _Plain:
     """Objects that gc does not track because they refer to nothing (strings, bytes, arrays,
-    images): found through the objects that refer to them, each once."""
+    images). They are found through the objects that refer to them, and counted once."""
 
     def __init__(self, largest: _Largest) -> None:
         self.table: dict[type, list[float]] = {}
@@ -281,7 +282,7 @@ class _Plain:
             size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
-            # count the array that owns the memory
+            # the array that owns the memory is counted
             if type(o).__name__ == "ndarray" and o.base is not None:
                 self._take([o.base], weight)
         self.seen.update(plain)
@@ -347,12 +348,12 @@ def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
     return _one_of_each_type(largest.kept)
 
 
-# ---- the whole census ----
+# ---- the complete census ----
 
 
 def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
-    """Takes a census. The budget applies to the sizes of objects and to the holders, which are
-    estimated or left out beyond it; tensors are always complete."""
+    """Takes a census. The time budget applies to the sizes of objects and to references, which
+    are estimated or omitted beyond it; tensors are always complete."""
     begun = time.monotonic()
     c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
     torch = sys.modules.get("torch")
@@ -383,7 +384,7 @@ def _rows(c: Union[Census, dict[str, Any]]) -> dict[tuple[str, str], tuple[int, 
 
 @dataclass
 class Growth:
-    kind: str  # tensor or object
+    kind: str  # "tensor" or "object"
     name: str
     count: int
     bytes: int

@@ -10,11 +10,13 @@ from datetime import datetime
 from typing import Any, Optional
 
 _NAME = re.compile(r"^checkpoint-(\d+)$")
-_CLOCKS_DIFFER_S = 2.0  # maximum clock difference between this machine and the file server
+# largest clock difference, in seconds, between this machine and the file server
+_CLOCKS_DIFFER_S = 2.0
 
 
 def run_began() -> Optional[float]:
-    """Returns when this run began (its first segment), in wall clock seconds; None if unknown."""
+    """Returns when the first segment of this run began, in wall clock seconds, or None if
+    unknown."""
     folder = os.environ.get("EBB_RUN_DIR")
     if not folder:
         return None
@@ -26,7 +28,7 @@ def run_began() -> Optional[float]:
 
 
 def is_of_this_run(path: str) -> bool:
-    """Whether PATH was written after this run began; True if that is unknown."""
+    """Returns True if PATH was written after this run began, or if that is unknown."""
     began = run_began()
     try:
         return began is None or os.stat(path).st_mtime >= began - _CLOCKS_DIFFER_S
@@ -38,9 +40,9 @@ def is_of_this_run(path: str) -> bool:
 
 
 def is_whole_file(path: str) -> bool:
-    """Whether a file of weights or states is complete. A file that was being written when the job
-    died is not: safetensors store their length at the start, and torch's zip files have their
-    directory at the end."""
+    """Returns True if a file of weights or states is complete. A file that was being written
+    when the job died is not: safetensors store their length at the start, and torch's zip
+    files have their directory at the end."""
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as f:
@@ -88,7 +90,8 @@ def _has_all_shards(index: str) -> bool:
 
 
 def _has_deepspeed(folder: str) -> bool:
-    """DeepSpeed names the folder of its states in a file that it writes last."""
+    """Checks a DeepSpeed checkpoint. DeepSpeed names the folder of its states in a file that it
+    writes last."""
     try:
         with open(os.path.join(folder, "latest"), encoding="utf-8") as f:
             return _is_whole_folder(os.path.join(folder, f.read().strip()))
@@ -135,8 +138,8 @@ def _has_states(folder: str, ranks: range, world_size: int) -> bool:
 def missing(
     folder: str, model_only: bool = False, world_size: int = 1, rank: Optional[int] = None
 ) -> Optional[str]:
-    """Describes what is missing in the checkpoint in FOLDER; None if it is complete. With RANK, the
-    files of other ranks are not checked."""
+    """Describes what is missing in the checkpoint in FOLDER, or returns None if it is complete.
+    If RANK is set, the files of other ranks are not checked."""
     state = _json(os.path.join(folder, "trainer_state.json"))
     if not os.path.isdir(folder):
         return "the folder"
@@ -153,7 +156,7 @@ def missing(
 
 
 def step_of(folder: str) -> Optional[int]:
-    """Returns N for a folder checkpoint-N; None for any other name."""
+    """Returns N for a folder checkpoint-N, or None for any other name."""
     found = _NAME.match(os.path.basename(os.path.normpath(folder)))
     return int(found.group(1)) if found else None
 
@@ -161,8 +164,8 @@ def step_of(folder: str) -> Optional[int]:
 def last_whole(
     output_dir: str, model_only: bool = False, world_size: int = 1
 ) -> tuple[Optional[str], list[str]]:
-    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and for each newer
-    one the reason why it was rejected."""
+    """Returns the newest complete checkpoint of this run in OUTPUT_DIR, or None, and for each
+    newer one the reason why it was rejected."""
     try:
         names = [n for n in os.listdir(output_dir) if _NAME.match(n)]
     except OSError:

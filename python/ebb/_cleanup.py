@@ -16,9 +16,10 @@ from . import _memory
 from ._wire import wire
 
 _PARTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-_NOISE_BYTES = 1 << 20  # changes of resident memory below this are noise
+_NOISE_BYTES = 1 << 20  # changes of resident memory below this many bytes are noise
 _NOISE_SHARE = 0.001
-_NEWEST = 256  # newest cleanups that are kept for the summary: the list itself must not grow
+# number of the newest cleanups kept for the summary, so that the list itself does not grow
+_NEWEST = 256
 
 
 def _size(count: float) -> str:
@@ -47,7 +48,7 @@ def _clear_processor(processor: Any) -> None:
 
 
 class _Reading:
-    """Memory at one time."""
+    """The memory of the process and of its GPUs at one time."""
 
     __slots__ = ("rss", "cuda")
 
@@ -58,7 +59,7 @@ class _Reading:
 
 
 class _Cleanup:
-    """Memory before and after one cleanup."""
+    """The memory before and after one cleanup."""
 
     __slots__ = ("before", "after")
 
@@ -189,7 +190,7 @@ class MemoryCleanup(TrainerCallback):
     def _try(part: Callable[[], Any]) -> None:
         try:
             part()
-        except Exception:  # missing in this version, or not applicable to this model
+        except Exception:  # missing in this version of the library, or not applicable to this model
             pass
 
     @staticmethod

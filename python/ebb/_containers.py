@@ -1,8 +1,8 @@
 """Finds containers that gain entries while memory grows: they keep allocated memory alive.
 
 A stack shows the line that allocated memory, not the reference that keeps it alive. Therefore the
-lengths of all lists, dictionaries, sets and queues are read repeatedly, at step ends; without
-steps, a thread reads those that variables of the program refer to. The containers that gain the
+lengths of all lists, dictionaries, sets and queues are read repeatedly, at step ends; if there are
+no steps, a thread reads those that variables of the program refer to. The containers that gain the
 most are followed: their entries and estimated bytes are sent as figures (container:NAME,
 container_bytes:NAME), and when memory has grown significantly they are reported in marks of kind
 kept. No object is kept alive, no code of the job is called, and the time of scans is bounded.
@@ -27,35 +27,37 @@ from typing import Any, Iterable, Optional
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
 
-_GROWN_BYTES = 24 << 20  # kept marks require growth since the first step of at least this …
-_GROWN_SHARE = 0.02  # … and this fraction of the process …
-_AGAIN = 2.0  # … and this many times the growth at the previous kept marks
-_WORTH_BYTES = 1 << 20  # scans require growth since the first step of at least this
-_INTERVAL_S = 1.0  # between two scans
-_VARIABLES_SHARE = 0.006  # fraction of the time for scans of the program's own variables
-_SHARE = 0.0025  # fraction of the time since the first step for all full scans, or …
-_BUDGET_S = 0.3  # … this long, if kept marks are due, …
-_YOUNG_SHARE = 0.05  # … but at most this fraction of the time
-_BLOCK_S = 1e-7  # estimated time per block of the interpreter, before the first full scan
-_WALL_S = 2.0  # limit for finding the names of one kept report, on a busy machine
-_NAMES_S = 0.1  # limit for finding the names of one full scan
-_NAMES = 2  # new names per full scan: each search visits all objects several times
-# blocks of the interpreter: above this, a list of all objects would be too large
+_GROWN_BYTES = 24 << 20  # growth since the first step required for a mark of kind kept, in bytes
+_GROWN_SHARE = 0.02  # growth required for a kept mark, as a fraction of the process's memory
+# growth required for further kept marks, as a multiple of the growth at the previous ones
+_AGAIN = 2.0
+_WORTH_BYTES = 1 << 20  # growth since the first step required for a scan, in bytes
+_INTERVAL_S = 1.0  # seconds between two scans
+# largest fraction of the time spent on scans of the program's own variables
+_VARIABLES_SHARE = 0.006
+_SHARE = 0.0025  # largest fraction of the time since the first step spent on full scans
+_BUDGET_S = 0.3  # seconds that full scans may take in any case, if kept marks are due
+_YOUNG_SHARE = 0.05  # largest fraction of the time that full scans may take in a young process
+_BLOCK_S = 1e-7  # estimated seconds per memory block of the interpreter, before the first full scan
+_WALL_S = 2.0  # seconds for finding the names of one kept report, on a busy machine
+_NAMES_S = 0.1  # seconds for finding the names of one full scan
+_NAMES = 2  # number of new names per full scan, as each search visits all objects several times
+# number of memory blocks of the interpreter above which a list of all objects would be too large
 _OBJECTS_MAX = 2_000_000
 _LENGTH_MIN = 2
-_ADDED_MIN = 2  # entries gained, for kept marks
+_ADDED_MIN = 2  # number of entries that a container must gain for a kept mark
 _GAINED_MAX = 1000
-_WEIGHED_MAX = 96  # containers whose bytes are estimated, of those that gained entries
-_NAMED_MAX = 3  # in kept marks
+_WEIGHED_MAX = 96  # number of containers whose bytes are estimated, of those that gained entries
+_NAMED_MAX = 3  # number of containers named in kept marks
 _KEPT_BYTES = 1 << 20
-_KEPT_SHARE = 0.1  # fraction of the growth of memory
-_ENTRIES = 4  # newest entries, which represent all new ones; several may belong together
+_KEPT_SHARE = 0.1  # fraction of the growth of memory that a container must explain for a kept mark
+_ENTRIES = 4  # number of newest entries that represent all new ones; several may belong together
 _FOLLOWED_MAX = 8
-_FOLLOWED_BYTES = 16 << 10  # bytes gained between two scans
-_NESTED_MIN = 4  # containers inside one container that gain together
+_FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
+_NESTED_MIN = 4  # number of containers inside one container that must gain together
 _NESTED_MAX = 100_000
-_NAME_MAX = 62  # length of a figure's name
-_IDLE_STEPS_S = 5.0  # after this long without steps, the thread scans
+_NAME_MAX = 62  # maximum length of a figure's name
+_IDLE_STEPS_S = 5.0  # seconds without steps after which the thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
 _DICT = frozenset((id(dict),))
@@ -63,8 +65,8 @@ _CACHE = frozenset((id(type(lru_cache(abs))),))
 
 
 def _plain_subclasses(base: type) -> Iterable[type]:
-    """Yields BASE and its subclasses that inherit BASE's __len__: len() then calls no code of the
-    job."""
+    """Yields BASE and those of its subclasses that inherit BASE's __len__, so that len() calls
+    no code of the job."""
     yield base
     for t in type.__subclasses__(base):
         if "__len__" not in type.__dict__["__dict__"].__get__(t):
@@ -72,7 +74,7 @@ def _plain_subclasses(base: type) -> Iterable[type]:
 
 
 def _container_types() -> frozenset[int]:
-    # by id: a type's metaclass may define its own hash
+    # identified by id, because a type's metaclass may define its own hash
     return frozenset(id(t) for base in _CONTAINERS for t in _plain_subclasses(base))
 
 
@@ -95,8 +97,8 @@ def _variables() -> list[Any]:
 
 
 def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> list[Any]:
-    """Dictionaries that contain only arrays, bytes and numbers are untracked by gc; finds them
-    through the program's own variables and the attributes of its own objects."""
+    """Returns dictionaries that contain only arrays, bytes and numbers, which gc does not track.
+    They are found through the program's own variables and the attributes of its own objects."""
     found = own + gc.get_referents(*instances)
     attributes = list(filter(gc.is_tracked, _of_types(found, _DICT)))
     found += gc.get_referents(*attributes) + variables
@@ -105,7 +107,7 @@ def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> li
 
 
 def _containers() -> list[Any]:
-    # read before all objects are listed, some of which are copies of these
+    # read before all objects are listed, some of which are copies of these variables
     variables = _variables()
     modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
     own = [v for d in modules for v in list(d.values())]
@@ -114,19 +116,22 @@ def _containers() -> list[Any]:
     )]
     classes = frozenset(map(id, own_classes))
     types = _container_types()
-    objects = _of_types(gc.get_objects(), types | classes)  # only once, as there are many
+    # instances are listed only once, as there are many
+    objects = _of_types(gc.get_objects(), types | classes)
     found = _of_types(objects, types) + _untracked(
         own, _of_types(objects, classes - types) + own_classes, variables
     )
     for ours in (variables, modules, own, own_classes):
-        # this list was found as well; emptied, as its address may be reused by another container
+        # this list was found as well; it is emptied, as its address may be reused by another
+        # container
         ours.clear()
     return found
 
 
 class _Scan:
-    """The lengths at one scan. Holds only numbers, so that it keeps nothing alive, and creates no
-    tracked object per container, which would trigger another garbage collection."""
+    """The lengths of all containers at one scan. It consists only of numbers, so that it keeps
+    nothing alive, and creates no tracked object per container, which would trigger another
+    garbage collection."""
 
     def __init__(
         self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
@@ -137,8 +142,8 @@ class _Scan:
         self.lengths = array("Q", compress(lengths, is_long))
 
     def gained(self, found: list[Any], lengths: array[int], least: int) -> list[tuple[int, Any]]:
-        """Returns (entries gained, container) for those that gained at least LEAST, largest
-        first."""
+        """Returns (entries gained, container) for the containers that gained at least LEAST,
+        largest first."""
         before = dict(zip(self.ids, self.lengths))
         added = list(map(sub, lengths, map(before.get, map(id, found), repeat(1 << 62))))
         more = list(compress(zip(added, found), map(least.__le__, added)))
@@ -160,8 +165,8 @@ def _newest(o: Any) -> list[Any]:
 
 
 def _entry_bytes(o: Any, modules: set[int]) -> int:
-    """Returns the bytes that one more entry adds to the container O; 0 if another thread changed
-    it."""
+    """Returns the bytes that one more entry adds to the container O, or 0 if another thread
+    changed it."""
     from . import _weight
 
     try:
@@ -173,7 +178,7 @@ def _entry_bytes(o: Any, modules: set[int]) -> int:
 def _heaviest(
     gained: list[tuple[int, Any]], least: float, until: float
 ) -> list[tuple[int, int, Any]]:
-    """Returns (bytes, entries, container) for the largest, with at least LEAST bytes."""
+    """Returns (bytes, entries, container) for the largest containers, with at least LEAST bytes."""
     from . import _weight
 
     found, modules = [], _weight.module_numbers()
@@ -194,8 +199,8 @@ class _Followed:
 
     def __init__(self, name: str, is_nested: bool, entry_bytes: int, length: int) -> None:
         self.name = name
-        self.is_nested = is_nested  # its entries are the entries of the containers inside it
-        self.is_variable = False  # reachable from a variable of the program
+        self.is_nested = is_nested  # True if it counts the entries of the containers inside it
+        self.is_variable = False  # True if it is reachable from a variable of the program
         self.entry_bytes = entry_bytes
         self.first = self.length = length
         self.is_fresh = True
@@ -206,7 +211,7 @@ class _Followed:
 
 
 def _figure_name(name: str, is_nested: bool) -> str:
-    """Returns NAME shortened to what identifies it."""
+    """Shortens NAME to the part that identifies it."""
     variable, _, where = name.partition(" (a variable of ")
     if where:
         name = f"{variable} of {where.partition(' in ')[0]}"
@@ -233,9 +238,9 @@ class _Follower:
 
     def __init__(self) -> None:
         self._followed: dict[int, _Followed] = {}  # by id
-        self._lengths: dict[int, int] = {}  # of the program's variables at the last scan
-        self._inside: set[int] = set()  # ids of the containers inside these
-        # ids that gained at the last full scan, or at the last scan of variables
+        self._lengths: dict[int, int] = {}  # lengths of the program's variables at the last scan
+        self._inside: set[int] = set()  # ids of the containers inside the program's variables
+        # ids of containers that gained at the last full scan, or at the last scan of variables
         self._gained: set[int] = set()
         self._nameless: set[int] = set()
         self._sent: set[str] = set()
@@ -256,7 +261,7 @@ class _Follower:
             self._inside.update(map(id, children))
             for is_nested in (False, True) if children else (False,):
                 length = sum(map(len, children)) if is_nested else len(o)
-                # a container may gain entries itself and in nested containers
+                # a container may gain entries itself and in the containers inside it
                 key = ~number if is_nested else number
                 self._lengths[key] = length
                 f = self._followed.get(key)
@@ -267,7 +272,7 @@ class _Follower:
                     gained.append((length - before[key], key, name, is_nested, length, of))
         for key in [k for k, f in self._followed.items() if f.is_variable]:
             if key not in self._lengths:
-                del self._followed[key]  # it was freed, or its function has returned
+                del self._followed[key]  # the container was freed, or its function has returned
         found.clear()
         self._follow_gained(gained)
 
@@ -301,7 +306,8 @@ class _Follower:
         gained: list[tuple[int, Any]],
         ours: list[Any],
     ) -> None:
-        """OURS also refer to the containers, and must not be used to name them."""
+        """Follows the containers that gained. OURS also refer to them, and must not be used to
+        name them."""
         known, present = self._followed, set()
         for o, length in list(
             compress(zip(found, lengths), map(known.__contains__, map(id, found)))
@@ -310,7 +316,7 @@ class _Follower:
             present.add(id(o))
         for number in [n for n, f in known.items() if not f.is_variable and n not in present]:
             del known[number]  # freed
-        found.clear()  # would appear among the referrers that names are built from
+        found.clear()  # the list would appear among the referrers that names are built from
         known_ids = self._lengths.keys() | self._inside
         self._search([pair for pair in gained if id(pair[1]) not in known_ids], ours)
 
@@ -333,7 +339,8 @@ class _Follower:
                 self._nameless.add(id(o))
 
     def lines(self) -> str:
-        """Returns the figures read since the last call; 0 for a container that was freed."""
+        """Returns the figures read since the last call, which are 0 for a container that was
+        freed."""
         found: dict[str, tuple[int, int]] = {}
         for f in self._followed.values():
             if f.is_fresh:
@@ -353,9 +360,9 @@ class _Follower:
 # ---- scans ----
 
 _last: Optional[_Scan] = None
-_kept: Optional[_Scan] = None  # at the last kept marks
+_kept: Optional[_Scan] = None  # the scan at the last kept marks
 _follower = _Follower()
-_names: dict[int, str] = {}  # names reported before
+_names: dict[int, str] = {}  # names that were reported before, by id
 _base: Optional[int] = None  # resident memory at the end of the first step
 _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
 _is_off: Optional[bool] = None
@@ -363,7 +370,7 @@ _lock = threading.Lock()
 
 
 def _may_scan() -> bool:
-    """Not with free-threaded Python."""
+    """Returns True if containers can be scanned, which they cannot in free-threaded Python."""
     if os.environ.get("EBB_KEEPERS", "1") == "0" or sys.implementation.name != "cpython":
         return False
     gil = getattr(sys, "_is_gil_enabled", None)
@@ -379,7 +386,8 @@ def _report_kept(
     ours: list[Any] = [gained, found, *gained, *found]
     w = figures_wire()
     if step is not None or _names:
-        w.mark("kept", True, step=step, since=before.step)  # withdraws the previous report
+        # an empty report withdraws the previous one
+        w.mark("kept", True, step=step, since=before.step)
     named = []
     for size, added, o in found:
         name = _names.get(id(o)) or _referrers.owner(o, ours, until)
@@ -401,7 +409,7 @@ def _report_kept(
 
 
 def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
-    """IS_GROWN: memory has grown enough for kept marks."""
+    """Scans all containers. IS_GROWN is True if memory has grown enough for kept marks."""
     global _last, _kept, _scan_s
     before, _last = _last, None
     if sys.getallocatedblocks() > _OBJECTS_MAX:
@@ -425,7 +433,7 @@ def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
 
 
 def _is_time(ran_s: float, is_grown: bool) -> bool:
-    """Whether there is time for a full scan."""
+    """Returns True if there is time for a full scan."""
     spent_s = _spent_s + (_scan_s or sys.getallocatedblocks() * _BLOCK_S)
     if is_grown and spent_s <= _BUDGET_S and spent_s <= ran_s * _YOUNG_SHARE:
         return True
@@ -449,7 +457,7 @@ def _scan_if_due(step: Optional[int], may_hold_all: bool) -> None:
     is_grown = rss >= _base + grown
     begun = time.thread_time()
     try:
-        # the first time always: growth is measured from there
+        # the first scan is always done, because growth is measured from there
         if rss >= _base + _WORTH_BYTES or _variables_s == 0 or _follower.is_following:
             _follower.scan_variables()
             _variables_s = time.thread_time() - begun
@@ -477,9 +485,10 @@ def at_step(step: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, for a thread, when no step has ended for some time. It scans only variables of
-    the program: a list of all objects refers to tuples that other threads are still creating, and
-    Python fails to resize a tuple that anything else refers to (SystemError in _PyTuple_Resize)."""
+    """Like at_step, but for a thread, if no step has ended for some time. It scans only
+    variables of the program: a list of all objects refers to tuples that other threads are
+    still creating, and Python fails to resize a tuple that anything else refers to
+    (SystemError in _PyTuple_Resize)."""
     now = time.monotonic()
     if now >= _next_s and now - _step_s > _IDLE_STEPS_S and _lock.acquire(False):
         try:

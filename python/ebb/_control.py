@@ -1,5 +1,5 @@
-"""Work at the end of a step: sends the allocators' figures, and takes censuses that are due or
-requested. In a process without steps, a thread takes the censuses."""
+"""Does the work at the end of a step: sends the allocators' figures, and takes censuses that are
+due or requested. In a process without steps, a thread takes the censuses."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from typing import Optional
 from . import _containers, _truth
 from ._wire import Request, Wire, above_streams, wire
 
-_STEP_PATIENCE_S = 2.0  # how long a request waits for the end of a step
+_STEP_PATIENCE_S = 2.0  # seconds that a request waits for the end of a step
 _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
-# automatic censuses per interval; then it doubles, so that a long run does not fill the disk
+# number of automatic censuses after which their interval doubles, so that a long run does not fill
+# the disk
 _DOUBLE_AFTER = 128
 
-_FORK_PATIENCE_S = 0.1  # how long a fork waits for the thread to end
+_FORK_PATIENCE_S = 0.1  # seconds that a fork waits for the thread to end
 
-_CHECK_MS = 250  # while steps are held back, the thread checks at this interval for an unsent one …
-_CHECKS = 8  # … and goes to sleep after this many checks without one
+_CHECK_MS = 250  # interval at which the thread checks for an unsent step, while steps are held back
+_CHECKS = 8  # number of checks without an unsent step after which the thread sleeps
 
 _lock = threading.Lock()
-_pending: list[Request] = []  # requests that nothing has answered yet
-_due = 0.0  # when the thread answers them, if no step has
+_pending: list[Request] = []  # requests that were not answered yet
+_due = 0.0  # time at which the thread answers pending requests, if no step has
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
-_bell: Optional[int] = None  # pipe that wakes the thread, and ends it when closed
+_bell: Optional[int] = None  # pipe that wakes the thread, and ends it when it is closed
 _must_end = False  # the thread
-_is_paused = False  # a fork is in progress, and the thread has ended for it
-_pid = 0  # the process that listens
+_is_paused = False  # True while a fork is in progress, for which the thread has ended
+_pid = 0  # pid of the process that listens
 _is_started = False
-_is_claimed = False  # the job or a callback sends the steps, so the hooks on torch need not
-_is_polled = False  # no thread could be started: every step checks for requests
+# True if the job or a callback sends the steps, so that the hooks on torch need not
+_is_claimed = False
+_is_polled = False  # True if no thread could be started, so that every step checks for requests
 _step: Optional[int] = None
-_every: Optional[int] = None  # None: the environment variable was not read yet; 0: never
+_every: Optional[int] = None  # None before the environment variable is read; 0 for never
 _taken = 0
 _is_sent_at_exit = False
 
@@ -50,7 +52,7 @@ def start() -> None:
     global _pid, _is_polled, _is_started
     w = wire()
     if _pid == os.getpid() and _thread is not None and _thread.is_alive():
-        _is_started = not _must_end  # a thread that is about to end is replaced later
+        _is_started = not _must_end  # a thread that is about to end will be replaced later
         return
     _is_started = True
     if not w.is_there or not w.bind():
@@ -86,7 +88,7 @@ def _start_thread() -> bool:
 
 
 def _offer_help() -> None:
-    """Allows steps to be held back if the thread runs to send them, and no census counts steps."""
+    """Allows steps to be held back if the thread runs to send them and no census counts steps."""
     global _is_sent_at_exit
     w = wire()
     can_help = _pid == os.getpid() and _bell is not None and not _every
@@ -111,7 +113,7 @@ def _at_exit() -> None:
 
 
 def _before_fork() -> None:
-    """Ends the thread during a fork: Python 3.12 and later warn about other threads at a fork,
+    """Ends the thread during a fork. Python 3.12 and later warn about other threads at a fork,
     because a lock that a thread holds stays locked in the child."""
     global _bell, _must_end, _is_paused
     t, bell = _thread, _bell
@@ -134,7 +136,8 @@ def _after_fork() -> None:
     if not _is_paused:
         return
     _is_paused = False
-    if _thread is not None and _thread.is_alive():  # it is taking a census, and ends after it
+    # the thread is taking a census, and ends after it
+    if _thread is not None and _thread.is_alive():
         _is_started = False
     else:
         _is_polled = not _start_thread()
@@ -152,13 +155,13 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 def claim() -> None:
-    """The caller will call at_step at the end of every step."""
+    """Declares that the caller will call at_step at the end of every step."""
     global _is_claimed
     _is_claimed = True
 
 
 def release() -> None:
-    """The caller will not call at_step any more."""
+    """Declares that the caller will not call at_step any more."""
     global _is_claimed
     _is_claimed = False
 
@@ -171,7 +174,7 @@ def at_step(n: Optional[int] = None) -> None:
 
 
 def at_hooked_step(n: int) -> None:
-    """Like at_step, from the hooks on torch, whose count is used only if there is no other
+    """Like at_step, but for the hooks on torch, whose count is used only if there is no other
     source."""
     if not _is_claimed:
         _at_step_end(n)
@@ -195,7 +198,7 @@ def _at_step_end(n: Optional[int]) -> None:
 
 
 def every(n: int) -> None:
-    """Takes a census at every N-th step; 0: never."""
+    """Takes a census at every N-th step; 0 means never."""
     global _every, _taken
     _every = max(0, int(n))
     _taken = 0
@@ -230,7 +233,7 @@ def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
 
 
 def _answer(at: str) -> None:
-    if _pid != os.getpid():  # forked, perhaps while the thread held the lock
+    if _pid != os.getpid():  # the process was forked, perhaps while the thread held the lock
         return
     with _lock:
         requests = _pending[:]
@@ -247,8 +250,8 @@ def _answer(at: str) -> None:
 
 
 def _wait_for_step() -> None:
-    """Answers requests that no step has answered in time, including those an earlier thread has
-    left."""
+    """Answers requests that no step has answered in time, including those left by an earlier
+    thread."""
     _answered.clear()
     if not _pending or _must_end:
         return
@@ -259,12 +262,12 @@ def _wait_for_step() -> None:
 def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     global _due
     try:
-        # signals must interrupt system calls of the main thread
+        # blocked here, because signals must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
         poller.register(bell, select.POLLIN)
-        checks = 0  # remaining checks for a step that is held back
+        checks = 0  # number of remaining checks for a step that is held back
         while True:
             _wait_for_step()
             events = poller.poll(_CHECK_MS if checks else None)

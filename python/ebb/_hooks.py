@@ -1,4 +1,4 @@
-"""Hooks of the shim in torch, transformers and lightning, installed after these are imported.
+"""Hooks that the shim installs in torch, transformers and lightning after they are imported.
 
 Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line on standard error
 for each hook that cannot be installed. Many programs import torch and never train, often without
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._steps import Tracker
 
 _tracker: Optional[Tracker] = None
-_done: dict[str, ModuleType] = {}  # a module whose import failed may be imported again
+_done: dict[str, ModuleType] = {}  # modules by name; one whose import failed may be imported again
 
 
 def _say(sentence: str) -> None:
@@ -34,8 +34,8 @@ def _say(sentence: str) -> None:
 
 
 def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
-    """Wraps the function that FIND returns so that it never raises; after its first exception it is
-    not called any more. FIND is called at the first call."""
+    """Wraps the function that FIND returns so that it never raises; after its first exception it
+    is not called any more. FIND is called at the first call."""
     is_broken = False
     function: Optional[Callable[..., None]] = None
 
@@ -66,7 +66,7 @@ def _the_tracker() -> Tracker:
 
 
 def _tracked(what: str, name: str) -> Callable[..., None]:
-    """A method of the tracker, which is created at the first call."""
+    """Returns a method of the step tracker, which is created at the first call."""
     found = _quiet(what, lambda: getattr(_the_tracker(), name))
     found.__name__ = name
     return found
@@ -81,14 +81,14 @@ def _hook_optimizers(module: ModuleType) -> None:
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
 
-    # torch.compile would trace the hook, and complain about its code
+    # torch.compile would trace the hook and complain about its code
     torch: Any = sys.modules.get("torch")
     keep_out = getattr(torch, "_disable_dynamo", None)
     kept_out = keep_out(hook) if keep_out else hook
     compiler = _compiler_callback()
 
     def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
-        # keeping the compiler out costs 3 us
+        # checked first, as disabling dynamo takes 3 us at every step
         if torch.compiler.is_compiling() or compiler():
             kept_out(optimizer, args, kwargs)
         else:
@@ -108,18 +108,18 @@ def _compiler_callback() -> Callable[[], Any]:
 
 
 def _can_ask(torch: Any) -> bool:
-    """Whether torch has torch.compiler.is_compiling. Decided by its version, as it is still being
-    imported."""
+    """Returns True if torch has torch.compiler.is_compiling. This is decided by its version, as
+    torch is still being imported."""
     found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
     return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:
-    """Whether the caller fetches the next batch before it returns the current one. Decided by the
-    module that calls the iterator."""
+    """Returns True if the caller fetches the next batch before it returns the current one. This
+    is decided by the module that calls the iterator."""
     try:
         name = sys._getframe(2).f_globals.get("__name__")
-    except ValueError:  # not called from Python code
+    except ValueError:  # the iterator was not called from Python code
         return False
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 
@@ -188,12 +188,12 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
 
 
 def loaded(name: str, module: ModuleType) -> None:
-    """Called by the shim when a module that it waits for has been imported."""
+    """Called by the shim when one of the modules that it waits for has been imported."""
     if _done.get(name) is module:
         return
     _done[name] = module
     _process.set_hooked()
     try:
         _HOOKS[name](module)
-    except Exception as error:  # the version is too old or too new
+    except Exception as error:  # the module's version is too old or too new
         _say(f"no marks from {name}: {error!r}")

@@ -1,5 +1,5 @@
-"""ebb.isolate: calls a function in a fresh process under `ebb run`, which releases all its memory
-when the function returns."""
+"""ebb.isolate: calls a function in a fresh process under `ebb run`, which releases all its
+memory when the function returns."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ T = TypeVar("T")
 Progress = Callable[[Mark], Any]
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
-_GONE_S = 30.0  # for the supervisor to end the processes of a killed `ebb run`
-_LOOK_S = 1.0  # how soon a cancellation from another thread is noticed
+_GONE_S = 30.0  # seconds for the supervisor to end the processes of a killed `ebb run`
+_LOOK_S = 1.0  # seconds until a cancellation from another thread is noticed
 _LOOK_WITHOUT_PIDFD_S = 0.05
 _CHANNEL_BYTES = 1 << 20
 _OF_A_RUN = ("EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_RESUME", "EBB_LIMIT_BYTES")
 
 
 class IsolatedError(RuntimeError):
-    """The call has no result: its process died, or its exception cannot be pickled."""
+    """The call has no result, because its process died or its exception cannot be pickled."""
 
 
 class MemoryLimitExceeded(IsolatedError, MemoryError):
@@ -45,7 +45,7 @@ class MemoryLimitExceeded(IsolatedError, MemoryError):
 
 
 class RemoteTraceback(Exception):
-    """Cause of an exception from the other process: its traceback, as text."""
+    """Cause of an exception from the other process: its traceback as text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ def _is_off() -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    function = getattr(function, "func", function)  # for a functools.partial
+    function = getattr(function, "func", function)  # the function of a functools.partial
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -68,8 +68,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _main_module() -> "dict[str, str]":
-    """Describes how the other process can import what __main__ defines; empty if it cannot, as in a
-    REPL."""
+    """Describes how the other process can import the definitions of __main__; empty if it
+    cannot, as in a REPL."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -92,7 +92,7 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
         ) from error
     call: "dict[str, Any]" = {"path": sys.path, "argv": sys.argv}
     if b"__main__" in payload:  # the program is imported again only if something in it is needed
-        import multiprocessing.spawn  # noqa: F401  (it makes __mp_main__ known here as well)
+        import multiprocessing.spawn  # noqa: F401  (makes __mp_main__ known here as well)
 
         main = _main_module()
         if not main and getattr(function, "__module__", None) == "__main__":
@@ -107,8 +107,8 @@ def _write_call(file: BinaryIO, function: Callable[..., Any], args: Any, kwargs:
 
 
 def _command(fds: "list[int]") -> "list[str]":
-    # As multiprocessing does: -m would require ebb on the import path of that Python before any
-    # code ran.
+    # Builds the command as multiprocessing does: -m would require ebb on the import path of that
+    # Python before any code ran.
     home = str(pathlib.Path(__file__).resolve().parent.parent)
     code = (
         f"import sys; sys.path.append({home!r}); "
@@ -134,8 +134,8 @@ _live: "weakref.WeakSet[IsolatedCall[Any]]" = weakref.WeakSet()
 
 
 class IsolatedCall(Generic[T]):
-    """A running or finished call. Created by `isolate_start`; every method may be called from any
-    thread."""
+    """A running or finished call, created by `isolate_start`. Every method may be called from
+    any thread."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class IsolatedCall(Generic[T]):
     ) -> None:
         self.name = name or _name_of(function)
         self.facts: "Optional[dict[str, Any]]" = None
-        """run.json of the call once it has ended: peak memory, verdict, cause of the end."""
+        """The run.json of the call once it has ended: peak memory, verdict, cause of the end."""
         self._on_progress = on_progress
         self._until = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
@@ -215,7 +215,8 @@ class IsolatedCall(Generic[T]):
                     pass_fds=fds,
                     stdin=subprocess.DEVNULL,
                     env=_environment(env),
-                    # Ctrl-C is for the caller, which may be a server that shuts down in order.
+                    # Ctrl-C is handled by the caller, which may be a server that shuts down in
+                    # order
                     start_new_session=True,
                 )
             except BaseException:
@@ -235,7 +236,7 @@ class IsolatedCall(Generic[T]):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # ---- while it runs ----
+    # ---- while the call runs ----
 
     def _take_marks(self) -> bool:
         """Passes received marks on. Returns False when all writers have closed the channel."""
@@ -259,7 +260,8 @@ class IsolatedCall(Generic[T]):
             self._is_late = True
             self._end_softly()
         if self._kill_at is not None and now >= self._kill_at:
-            self._process.kill()  # its supervisor then ends the job, by force if needed
+            # the supervisor of the killed `ebb run` then ends the job, by force if needed
+            self._process.kill()
 
     def _patience_ms(self, look_s: float) -> float:
         until = self._until if self._kill_at is None else self._kill_at
@@ -275,7 +277,7 @@ class IsolatedCall(Generic[T]):
         try:
             pidfd = os.pidfd_open(self._process.pid)
             poll.register(pidfd, select.POLLIN)
-        except OSError:  # an old kernel
+        except OSError:  # the kernel is too old for pidfds
             look_s = _LOOK_WITHOUT_PIDFD_S
         try:
             while self._process.poll() is None:
@@ -291,8 +293,8 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """When `ebb run` was killed, its supervisor ends the job; the channel stays open until
-        then."""
+        """Waits until the channel is closed. When `ebb run` was killed, its supervisor ends the
+        job; the channel stays open until then."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return
@@ -303,7 +305,7 @@ class IsolatedCall(Generic[T]):
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
     def _run(self) -> None:
-        """Runs the whole call in the current thread."""
+        """Runs the call from start to end in the current thread."""
         self._has_begun = True
         if self._in_process is not None:
             self._run_in_process()
@@ -327,7 +329,7 @@ class IsolatedCall(Generic[T]):
             self._end_softly()
             self._pump()
             self._wait_until_gone()
-        except BaseException:  # Ctrl-C again: kill at once
+        except BaseException:  # a second Ctrl-C kills the process at once
             assert self._process is not None
             self._process.kill()
             self._process.wait()
@@ -427,8 +429,9 @@ class IsolatedCall(Generic[T]):
             self._process.terminate()
 
     def cancel(self) -> bool:
-        """Requests its end: SIGTERM, and SIGKILL ten seconds later. Returns at once. Returns False
-        if the call has ended already, or runs in this process and cannot be stopped."""
+        """Requests the end of the call by SIGTERM, and SIGKILL ten seconds later. Returns at
+        once. Returns False if the call has ended already, or runs in this process and cannot
+        be stopped."""
         with self._lock:
             if self._ended.is_set() or self._process is None:
                 return False
@@ -437,12 +440,12 @@ class IsolatedCall(Generic[T]):
         return True
 
     def done(self) -> bool:
-        """Whether the call has ended and its memory is released."""
+        """Returns True if the call has ended and its memory is released."""
         return self._ended.is_set()
 
     def result(self, timeout: Optional[float] = None) -> T:
-        """Returns the function's result or raises its exception. TIMEOUT limits only this wait: the
-        call goes on."""
+        """Returns the function's result or raises its exception. TIMEOUT limits only this wait:
+        the call continues."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"{self.name} is still running")
         try:
@@ -454,8 +457,8 @@ class IsolatedCall(Generic[T]):
             self = None  # type: ignore[assignment]
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Calls CALLBACK() in the call's own thread when the call has ended; at once if it has
-        already."""
+        """Calls CALLBACK() in the call's own thread when the call has ended, or at once if it
+        has already."""
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)
@@ -463,7 +466,7 @@ class IsolatedCall(Generic[T]):
         callback()
 
     async def wait_async(self) -> T:
-        """Like result(), for asyncio. Cancelling the wait does not cancel the call."""
+        """Like result(), but for asyncio. Cancelling the wait does not cancel the call."""
         loop = asyncio.get_running_loop()
         woken: "asyncio.Future[None]" = loop.create_future()
 
@@ -474,7 +477,7 @@ class IsolatedCall(Generic[T]):
         def wake() -> None:
             try:
                 loop.call_soon_threadsafe(set_woken)
-            except RuntimeError:  # the loop was closed meanwhile
+            except RuntimeError:  # the event loop was closed meanwhile
                 pass
 
         self.add_done_callback(wake)
@@ -484,19 +487,21 @@ class IsolatedCall(Generic[T]):
 
 @atexit.register
 def _cancel_all() -> None:
-    # The threads of calls die with the interpreter, and would leave folders behind.
+    # Cancels all calls at exit: their threads die with the interpreter, and would leave folders
+    # behind.
     calls = list(_live)
     for call in calls:
         call.cancel()
     for call in calls:
         if call._has_begun:
             call._ended.wait(_GRACE_S + _GONE_S)
-        else:  # Ctrl-C came between its start and the first check
+        else:  # Ctrl-C came between the start of the call and its first check
             call._run()
 
 
 def _forget_all() -> None:
-    # A forked child must neither end its parent's calls nor keep them alive.
+    # Forgets all calls in a forked child, which must neither end its parent's calls nor keep them
+    # alive.
     for call in list(_live):
         if call._channel is not None:
             call._channel.close()
@@ -524,9 +529,9 @@ def isolate(
     """Calls FN(*args, **kwargs) in a fresh process under `ebb run` and returns its result, or
     raises its exception. When this returns, the process and all its children have exited.
 
-    limit        memory to defend, like "24G" or "80%": beyond it MemoryLimitExceeded
+    limit        memory limit, like "24G" or "80%"; beyond it MemoryLimitExceeded is raised
     on_progress  called in this thread with each mark of the function; if it raises, the call ends
-    timeout      in seconds; then the process is killed and TimeoutError raised
+    timeout      in seconds, after which the process is killed and TimeoutError raised
     name         of the run (default: the function's name)
     env          changes of its environment; None removes a variable
     run_dir      keep the recording in this folder, which must not exist yet

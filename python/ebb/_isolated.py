@@ -1,4 +1,4 @@
-"""The other side of ebb.isolate: the fresh process that calls the function."""
+"""The other end of ebb.isolate: the fresh process that calls the function."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-_PATIENCE_S = 0.2  # for marks that must arrive although the caller is slow
+_PATIENCE_S = 0.2  # seconds to wait for a slow caller with marks that must arrive
 _GRACE_S = 5.0
 
-# The program is being imported again for its definitions, and must not start anything.
+# True while the program is imported again for its definitions, and must not start anything.
 is_importing_main = False
 
 
@@ -33,7 +33,7 @@ class Outcome:
     ) -> None:
         self.value = value
         self.error = error
-        self.error_repr = error_repr  # None: no exception
+        self.error_repr = error_repr  # None if there was no exception
         self.trace = trace
 
 
@@ -52,7 +52,7 @@ def _pickled_error(error: BaseException) -> Optional[bytes]:
 
 def _failed(error: BaseException, skip: int) -> Outcome:
     trace = error.__traceback__
-    for _ in range(skip):  # skip our own frames
+    for _ in range(skip):  # ebb's own frames are skipped
         trace = trace.tb_next if trace is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     try:
@@ -79,7 +79,7 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        # the caller's path first, then what the environment of this process adds
+        # the caller's path comes first, then what the environment of this process adds
         own = [place for place in sys.path if place and place not in call["path"]]
         sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]
@@ -103,7 +103,8 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Also sends each mark to the caller. A slow caller misses some; the job never waits."""
+    """Sends each mark to the caller as well. A slow caller misses some marks; the job never
+    waits."""
 
     def sink(text: str, must_arrive: bool) -> None:
         data = text.encode("utf-8", "replace")
@@ -123,7 +124,7 @@ def _forward(channel: socket.socket) -> None:
 
 
 def _die_with_caller(channel: socket.socket) -> None:
-    """Ends this process when the caller has closed its end of the channel: nobody needs the
+    """Ends this process when the caller has closed its end of the channel, as nobody needs the
     result."""
 
     def wait() -> None:
@@ -141,14 +142,14 @@ def _die_with_caller(channel: socket.socket) -> None:
 
 def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
     for fd in (call_fd, outcome_fd, channel_fd):
-        os.set_inheritable(fd, False)  # children of the function must not inherit it
+        os.set_inheritable(fd, False)  # children of the function must not inherit the descriptor
     channel = socket.socket(fileno=channel_fd)
     _die_with_caller(channel)
     _forward(channel)
     with open(call_fd, "rb") as file:
         call = _pickled.load(file)
     with open(outcome_fd, "r+b") as file:
-        file.truncate(0)  # left by an earlier start of this call
+        file.truncate(0)  # removes what an earlier start of this call wrote
         outcome = _call(call)
         _answer(file, outcome)
     sys.exit(0 if outcome.error_repr is None else 1)

@@ -8,7 +8,7 @@ from typing import Optional, Type
 from . import _control
 from ._wire import Request, Value, rank_of_environment, wire
 
-_pending: Optional[Request] = None  # a requested checkpoint that was not answered yet
+_pending: Optional[Request] = None  # a requested checkpoint that was not answered yet, or None
 _has_hello = False
 
 
@@ -26,7 +26,7 @@ def step(
     steps_per_epoch: Optional[int] = None,
     max_steps: Optional[int] = None,
 ) -> None:
-    """Reports that step N is done. Counts optimizer steps, from 1."""
+    """Reports that step N is done. N counts optimizer steps, from 1."""
     w = wire()
     if not w.is_there:
         return
@@ -69,7 +69,7 @@ _tail_text = ""
 
 
 def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
-    """Returns the lines that are the same for most steps."""
+    """Returns the mark lines that are the same for most steps."""
     global _tail_of, _tail_text
     if (steps_per_epoch, max_steps) != _tail_of:
         sent = {
@@ -83,7 +83,7 @@ def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
 
 
 def mark(kind: str = "other", **values: Value) -> None:
-    """Records any other event: mark("save", step=100), mark(loss=0.1)."""
+    """Records any other event, such as mark("save", step=100) or mark(loss=0.1)."""
     w = wire()
     if kind == "step" or kind == "begin":
         w.is_sent_by_job = True
@@ -91,7 +91,7 @@ def mark(kind: str = "other", **values: Value) -> None:
 
 
 class phase:
-    """with ebb.phase("eval"): … marks its begin and end."""
+    """Marks the begin and end of a phase: with ebb.phase("eval"): …"""
 
     __slots__ = ("name",)
 
@@ -112,7 +112,8 @@ class phase:
 
 
 def checkpoint_requested() -> bool:
-    """Whether ebb requests a checkpoint. Stays true until checkpoint_done or checkpoint_failed."""
+    """Returns True if ebb requests a checkpoint, until checkpoint_done or checkpoint_failed is
+    called."""
     global _pending
     w = wire()
     if not w.is_there:

@@ -1,4 +1,4 @@
-"""Memory of this process, from the kernel and from CUDA, cheap enough for every step."""
+"""Reads the memory of this process from the kernel and from CUDA, cheaply enough for every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def rss_bytes() -> Optional[int]:
-    """Returns the resident memory now."""
+    """Returns the current resident memory in bytes."""
     try:
         with open("/proc/self/statm", "rb") as f:
             return int(f.read().split()[1]) * _PAGE
@@ -20,7 +20,8 @@ def rss_bytes() -> Optional[int]:
 
 
 def peak_bytes() -> Optional[int]:
-    """Returns the peak of resident memory. ru_maxrss is not used, because it survives exec."""
+    """Returns the peak of resident memory in bytes. ru_maxrss is not used, because it survives
+    exec."""
     try:
         with open("/proc/self/status", "rb") as f:
             for line in f:
@@ -32,8 +33,8 @@ def peak_bytes() -> Optional[int]:
 
 
 def cuda_bytes() -> Optional[tuple[int, int]]:
-    """Returns the bytes allocated and reserved by torch over all devices; None if CUDA is not in
-    use."""
+    """Returns the bytes allocated and reserved by torch over all devices, or None if CUDA is not
+    in use."""
     torch = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
@@ -48,7 +49,7 @@ def cuda_bytes() -> Optional[tuple[int, int]]:
 
 
 def for_logs() -> dict[str, float]:
-    """Returns the same in MiB, under the names used in a trainer's logs."""
+    """Returns the memory in MiB, under the names used in a trainer's logs."""
     rss, peak = rss_bytes(), peak_bytes()
     if rss is not None and peak is not None:
         # the two files are read at different times, and the kernel updates counters late

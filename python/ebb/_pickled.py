@@ -1,6 +1,6 @@
-"""One object in a file: its pickle, then its large buffers unchanged, then an index of them.
+"""Stores one object in a file: its pickle, then its large buffers unchanged, then an index of them.
 
-The end is written last, so half a file is never taken for a whole one.
+The end is written last, so that an incomplete file is never taken for a complete one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def dump(file: BinaryIO, value: Any) -> None:
-    """Writes VALUE into the empty FILE. A value that cannot be pickled leaves it empty."""
+    """Writes VALUE into the empty FILE. If the value cannot be pickled, the file stays empty."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         file.seek(0)
@@ -55,14 +55,15 @@ def is_whole(file: BinaryIO) -> bool:
 
 
 def load(file: BinaryIO) -> Any:
-    """Reads the object back. Raises EOFError if there is none, or what unpickling raises."""
+    """Reads the object back. Raises EOFError if there is none, or the exception of unpickling."""
     length, count = _end(file)
     file.seek(-_END.size - count * _LENGTH.size, 2)
     lengths = [_LENGTH.unpack(file.read(_LENGTH.size))[0] for _ in range(count)]
     file.seek(length)
     buffers = []
     for number in lengths:
-        buffer = bytearray(number)  # a buffer of its own, so that an array in it is writable
+        # each buffer has its own memory, so that an array in it is writable
+        buffer = bytearray(number)
         if file.readinto(buffer) != number:  # type: ignore[attr-defined]
             raise EOFError("the object is incomplete")
         buffers.append(buffer)

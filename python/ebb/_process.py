@@ -1,5 +1,6 @@
-"""The process in which the shim installed its hooks, until that process has a wire. A process
-forked from it is a worker and sends nothing, even if the wire is created only after the fork."""
+"""Remembers the process in which the shim installed its hooks, until that process has a wire. A
+process forked from it is a worker and sends nothing, even if the wire is created only after
+the fork."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ _is_set = False
 
 
 def set_hooked() -> None:
-    """Records that hooks are installed in this process. Only the first call counts: a child may
-    install more of them."""
+    """Records that hooks are installed in this process. Only the first call counts, as a child
+    may install more of them."""
     global _hooked, _is_set
     if not _is_set:
         _hooked, _is_set = os.getpid(), True
 
 
 def take_hooked() -> Optional[int]:
-    """Returns the process with the hooks, once: for the first wire only."""
+    """Returns the process with the hooks, but only once, for the first wire."""
     global _hooked
     found, _hooked = _hooked, None
     return found

@@ -1,4 +1,4 @@
-"""Finds what refers to an object, as a short chain of names, through gc and in bounded time."""
+"""Finds the references to an object, as a short chain of names, through gc and in bounded time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEPTH_MAX = 12
 _OWNER_DEPTH = 6
 _STDLIB = os.path.dirname(inspect.__file__) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_SCAN_MAX = 200_000  # entries of one container that are searched for a name
+_SCAN_MAX = 200_000  # number of entries of one container that are searched for a name
 
 
 # ---- variables of running functions, which gc does not know ----
@@ -113,7 +113,7 @@ def _attribute(r: Any, o: Any) -> str:
 
 
 def _way(r: Any, o: Any) -> str:
-    """Returns how R, which is neither a dict nor an end of the chain, refers to O."""
+    """Returns the text by which R, which is neither a dict nor an end of the chain, refers to O."""
     if type(r) in (list, tuple, deque):
         return _index(list(r), o)
     if type(r) in (set, frozenset):
@@ -124,7 +124,7 @@ def _way(r: Any, o: Any) -> str:
 
 
 def _end(r: Any) -> Optional[str]:
-    """Returns the name of a holder that has one of its own."""
+    """Returns the name of a holder that has a name of its own."""
     if type(r) is ModuleType:
         return r.__name__
     if isinstance(r, type):
@@ -137,7 +137,7 @@ def _end(r: Any) -> Optional[str]:
 
 
 def _rank(r: Any, modules: dict[int, str]) -> int:
-    """Ranks a holder by how well it identifies the object: the chain follows the lowest rank."""
+    """Ranks a holder by how well it identifies the object; the chain follows the lowest rank."""
     t = type(r)
     if t is dict:
         return 0 if id(r) in modules else 2
@@ -150,7 +150,8 @@ def _rank(r: Any, modules: dict[int, str]) -> int:
 
 
 def _referrers_of(o: Any, skip: set[int]) -> list[Any]:
-    """Omits running functions: _in_frames finds those with the names of their variables."""
+    """Returns the referrers of O without running functions, which _in_frames finds with the
+    names of their variables."""
     return [r for r in gc.get_referrers(o) if id(r) not in skip and type(r) is not FrameType]
 
 
@@ -174,13 +175,14 @@ def _root(o: Any, names: str) -> str:
 
 
 def _module_names() -> dict[int, str]:
-    """Returns the name of each module by the id of its variables."""
+    """Maps the id of each module's variables to the module's name."""
     named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    return {id(m.__dict__): n for n, m in reversed(named)}  # the first of two names
+    return {id(m.__dict__): n for n, m in reversed(named)}  # the first of two names wins
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
-    """Returns how R refers to O, and the holder: R, or the object whose attributes R holds."""
+    """Returns the text by which R refers to O, and the holder, which is R or the object whose
+    attributes R holds."""
     if type(r) is not dict:
         return "" if type(r) is CellType else _way(r, o), r
     key, whose = _key_in(r, o), _owner_of(r, skip)
@@ -191,8 +193,8 @@ def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
 
 
 def chain(o: Any, ours: list[Any], until: float) -> str:
-    """Returns a name like "__main__.cache['seen'][3]". OURS are the caller's own containers, which
-    are skipped."""
+    """Returns a name like "__main__.cache['seen'][3]". OURS are the caller's own containers,
+    which are skipped."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o
@@ -217,7 +219,7 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 
 
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
-    """Returns the object whose attributes D holds."""
+    """Returns the object that has D as its attributes."""
     for r in _referrers_of(d, skip):
         if type(r) not in (dict, list, tuple):
             try:
@@ -235,7 +237,7 @@ _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def is_program_s(m: Any) -> bool:
-    """Whether the module is one of the program's own files, which its reader knows."""
+    """Returns True if the module is one of the program's own files, which its reader knows."""
     if type(m) is not ModuleType:
         return False
     if m.__name__ == "__main__":
@@ -253,7 +255,7 @@ _OWNER = re.compile(r".* of (?:a )?([\w.]+)[^ ]*$|(?:class |function )?([\w.]+)"
 
 
 def is_library_name(name: str) -> bool:
-    """Whether NAME, as owner() returns it, belongs to an installed or standard module."""
+    """Returns True if NAME, as owner() returns it, belongs to an installed or standard module."""
     variable = _VARIABLE_FILE.search(name)
     if variable:
         path = variable[1]
@@ -284,7 +286,7 @@ def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
     return f"{f.__code__.co_freevars[int(index)]}{rest} of {f.__module__}.{f.__qualname__}"
 
 
-_ATTRIBUTES_MAX = 4000  # limit of attributes that are visited, over all objects
+_ATTRIBUTES_MAX = 4000  # number of attributes that are visited at most, over all objects
 _ATTRIBUTES_DEPTH = 3
 _NO_OBJECTS = (ModuleType, FunctionType, type(len), type(None), str, bytes, int, float, list, dict)
 
@@ -298,8 +300,8 @@ def _attributes(o: Any) -> list[tuple[str, Any]]:
 
 
 def _program_variables() -> list[tuple[str, Any]]:
-    """Returns the variables of running functions in all threads, of the program's modules, and of
-    its classes."""
+    """Returns the variables of running functions in all threads, of the program's modules, and
+    of its classes."""
     found: list[tuple[str, Any]] = []
     frames = list(sys._current_frames().values())
     f: Optional[FrameType] = None
@@ -353,7 +355,8 @@ def named_objects() -> dict[int, tuple[str, Any]]:
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
     """Names the container O by the nearest holder that a reader of the program knows: "cache of a
-    __main__.Features", "__main__.seen", "losses (a variable of train() in …)". None: not found."""
+    __main__.Features", "__main__.seen", "losses (a variable of train() in …)". Returns None if
+    there is none."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
     modules = _module_names()
     names, at = "", o

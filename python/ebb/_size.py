@@ -1,4 +1,4 @@
-"""Sizes as people write them: 512M, 24G."""
+"""Parses sizes as people write them, such as 512M or 24G."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def size(value: Union[int, str], what: str) -> int:
-    """Returns bytes. WHAT names the value in the error."""
+    """Converts a size to bytes. WHAT names the value in the error message."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None

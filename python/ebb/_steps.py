@@ -1,7 +1,7 @@
 """Detects steps and passes of a training loop that does not report them.
 
 An iteration lies between two steps of the same optimizer: several optimizers that step once each
-are one step. It is sent when the first of them has stepped.
+count as one step. A step is sent when the first optimizer has stepped.
 
 A pass is one traversal of a DataLoader, from its first batch to its end. It is an epoch if
 optimizers stepped in it, unless a larger pass with steps is still open (then it is a small loader
@@ -42,14 +42,15 @@ class Pass:
     def __init__(
         self, iterator: Any, length: Optional[int], looks_ahead: bool, epochs_before: int
     ) -> None:
-        self.iterator = iterator  # a weak reference
+        self.iterator = iterator  # a weak reference to the iterator
         self.length = length  # in batches
-        self.looks_ahead = looks_ahead  # the next batch is fetched before the current one is used
+        # True if the next batch is fetched before the current one is used
+        self.looks_ahead = looks_ahead
         self.fetched = 0
-        self.used = 0  # batches that an optimizer step has followed
+        self.used = 0  # number of batches that an optimizer step has followed
         self.steps = 0
         self.fetched_at_step = 0
-        self.gap = 0  # batches between the last two steps
+        self.gap = 0  # number of batches between the last two steps
         self.epochs_before = epochs_before
 
     @property
@@ -58,7 +59,7 @@ class Pass:
 
     @property
     def has_leftover(self) -> bool:
-        """Whether there is a batch that no step has followed yet."""
+        """Returns True if there is a batch that no step has followed yet."""
         return self.looks_ahead or self.fetched > self.used
 
     def step(self) -> None:
@@ -70,7 +71,8 @@ class Pass:
 def _length(loader: Any) -> Optional[int]:
     try:
         return int(len(loader))
-    except Exception:  # an iterable without a length, or an error in the user's code
+    # the loader is an iterable without a length, or the user's code raised an error
+    except Exception:
         return None
 
 
@@ -85,7 +87,7 @@ def _is_distributed() -> bool:
 
 
 def _is_worker() -> bool:
-    """Whether this process is a worker of a loader, spawned or forked."""
+    """Returns True if this process is a worker of a loader, spawned or forked."""
     data = sys.modules.get("torch.utils.data")
     ask = getattr(data, "get_worker_info", None)
     return ask is not None and ask() is not None
@@ -99,11 +101,11 @@ def _rank() -> Optional[int]:
 
 
 def _nobody() -> None:
-    """Stands in for a weak reference without an object."""
+    """Stands in for a weak reference that refers to nothing."""
 
 
 def _steps_before(optimizer: Any) -> int:
-    """Returns the number of steps of OPTIMIZER before its last one, if its state has it: an
+    """Returns the number of steps of OPTIMIZER before its last one, if its state contains it: an
     optimizer loaded from a checkpoint continues its count."""
     for state in optimizer.state.values():
         count = state.get("step") if isinstance(state, dict) else None
@@ -115,31 +117,33 @@ class Tracker:
     """Tracks the training loops of this process. The hooks call it; it sends marks on the wire."""
 
     def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
-        self._at_step = at_step  # called at the end of every step
+        self._at_step = at_step  # function to call at the end of every step
         self.step = 0
         self.epoch = 0
-        self._has_begun = False  # the first step was sent
-        self._sent = 0  # the last step that the job or a callback sent
+        self._has_begun = False  # True once the first step was sent
+        self._sent = 0  # number of the last step that the job or a callback sent
         # optimizers that stepped in this iteration
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()
         # the only optimizer that stepped in this and the previous iteration
         self._only: Callable[[], Any] = _nobody
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        self._since_new = 0  # iterations since a new optimizer was last seen
-        self._has_fetched = False  # a batch was fetched since the iteration's first step
-        self._open: dict[int, Pass] = {}  # by the id of the iterator, while it lives
+        self._since_new = 0  # number of iterations since a new optimizer was last seen
+        self._has_fetched = False  # True if a batch was fetched since the iteration's first step
+        self._open: dict[int, Pass] = {}  # open passes by the id of their iterator, while it lives
         # a pass that has ended, to which one more step may belong
         self._held: Optional[Pass] = None
-        self._has_just_ended = False  # an epoch was sent, and no batch was fetched since
-        self._looks_ahead = False  # learned: steps follow the end of their pass
-        self._sent_length = 0  # steps per epoch, as last sent
-        self._steps_of: dict[int, int] = {}  # batches of a pass -> its number of steps
+        self._has_just_ended = False  # True if an epoch was sent and no batch was fetched since
+        self._looks_ahead = False  # True once steps were seen to follow the end of their pass
+        self._sent_length = 0  # number of steps per epoch, as last sent
+        # maps the number of batches of a pass to its number of steps
+        self._steps_of: dict[int, int] = {}
         self._suffix: Optional[str] = None
-        self._tail: Optional[str] = None  # the last lines of most step marks
-        self._even: Optional[_wire.Wire] = None  # set while only a step can follow
-        self._check_due = 0.0  # until then, steps sent by others are only counted
-        self._pid, self._is_worker = 0, False  # the process for which _is_worker is known
-        # mark line that says that steps are counted from the start of this process
+        self._tail: Optional[str] = None  # the lines with which most step marks end
+        # set while only a step can follow, not an end of a pass
+        self._even: Optional[_wire.Wire] = None
+        self._check_due = 0.0  # time until which steps sent by others are only counted
+        self._pid, self._is_worker = 0, False  # pid of the process for which _is_worker is known
+        # mark line that reports that steps are counted from the start of this process
         self._counted = ""
 
     # ---- sending ----
@@ -150,7 +154,7 @@ class Tracker:
             if _is_worker():
                 return False
             if w.is_inherited and _is_distributed():
-                _wire.reset()  # forked, but a rank of the training
+                _wire.reset()  # the process was forked, but is a rank of the training
                 w = _wire.wire()
         return w.is_there and not w.has_source
 
@@ -158,7 +162,7 @@ class Tracker:
         """Returns the lines that every mark ends with."""
         if self._suffix is None:
             rank = _rank()
-            # ebb ignores BY=hook marks if the process also sends its steps itself.
+            # ebb ignores marks with BY=hook if the process also sends its steps itself
             self._suffix = "\nBY=hook" + ("" if rank is None else f"\nRANK={rank}")
         return self._suffix
 
@@ -166,7 +170,8 @@ class Tracker:
         _wire.wire().send(text + self._ending(), True)
 
     def _send_step(self, w: _wire.Wire, is_second: bool) -> bool:
-        """IS_SECOND: the second step of a pass. Returns False if the step is held back."""
+        """Sends a step. IS_SECOND marks the second step of a pass. Returns False if the step is
+        held back."""
         if self._tail is None:
             self._tail = self._counted + self._ending()
         length = self._length_line() if is_second else ""
@@ -198,7 +203,7 @@ class Tracker:
             )
 
     def _flush(self) -> None:
-        """Sends what was held back, because something new begins."""
+        """Sends everything that was held back, because something new begins."""
         self._begin()
         self._send_epoch()
         self._has_just_ended = False
@@ -208,7 +213,7 @@ class Tracker:
     def _is_new_iteration(self, optimizer: Any) -> bool:
         if optimizer in self._stepped or not self._stepped:
             return True
-        # another model in the same process, not another optimizer of the same iteration
+        # a repeated step belongs to another model in the same process, not to the same iteration
         return (
             optimizer not in self._seen
             and self._has_fetched
@@ -216,7 +221,7 @@ class Tracker:
         )
 
     def on_step(self, optimizer: Any) -> None:
-        # most loops have one optimizer, and nothing has to be decided
+        # most loops have one optimizer, so that nothing has to be decided
         if self._only() is optimizer:
             w = self._even
             if w is not None:
@@ -262,8 +267,8 @@ class Tracker:
             self._counted = "\nCOUNTED=1"
 
     def _count(self) -> bool:
-        """Counts a step. Returns False if it followed another one too soon for the work at the end
-        of a step."""
+        """Counts a step. Returns False if it followed another one too soon, so that the work at
+        the end of a step is skipped."""
         self.step += 1
         self._since_new += 1
         self._has_fetched = False
@@ -300,10 +305,12 @@ class Tracker:
             p.used = p.fetched_at_step = p.fetched
 
     def _find_even(self, w: _wire.Wire) -> None:
-        """Checks that only a step can follow, after a step was held back or sent by others."""
+        """Determines whether only a step can follow, after a step was held back or sent by
+        others."""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
-            is_even = is_even and p.steps >= 2  # until then its length is unknown
+            # before the second step, the length of a pass is unknown
+            is_even = is_even and p.steps >= 2
         self._even = w if is_even else None
 
     def _length_line(self) -> str:
@@ -358,13 +365,14 @@ class Tracker:
             self._has_just_ended = True
 
     def _is_beside_larger(self, p: Pass) -> bool:
-        """Whether a larger pass is open; for a pass without steps, whether any other is in use."""
+        """Returns True if a larger pass is open or, for a pass without steps, if any other is in
+        use."""
         if p.steps == 0:
             return any(q.fetched for q in self._open.values())
         return any(q.steps and q.size > p.size for q in self._open.values())
 
     def close(self) -> None:
-        """Called when the process exits."""
+        """Sends everything that was held back when the process exits."""
         self._flush()
         if self._has_begun and self._may_send():
             self._send(f"KIND=end\nSTEP={self.step}")

@@ -1,4 +1,4 @@
-"""A second listener on the wire: passes each mark of this process to its caller as a dict."""
+"""A second listener on the wire, which passes each mark of this process to its caller as a dict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# marks between the process and ebb that are not progress
+# kinds of marks between the process and ebb that are not progress
 _INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n", "KIND=kept\n")
 
 _process_sink: Optional[Sink] = None
@@ -39,7 +39,8 @@ class _TappedWire(Wire):
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        if _sink() is not None:  # a listener in this process receives every step
+        # steps are not held back, because a listener in this process receives every step
+        if _sink() is not None:
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
 
@@ -59,21 +60,21 @@ class _TappedWire(Wire):
 
 
 def _tap() -> None:
-    # The wire is changed in place: others hold it already, and it may have sent its hello.
+    # The wire is changed in place, because others hold it already and it may have sent its hello.
     w = wire()
     if type(w) is Wire:
         w.__class__ = _TappedWire
 
 
 def tap_process(sink: Sink) -> None:
-    """SINK(text, must_arrive) receives every mark of this process."""
+    """Makes SINK(text, must_arrive) receive every mark of this process."""
     global _process_sink
     _process_sink = sink
     _tap()
 
 
 class tap_thread:
-    """with tap_thread(sink): … receives the marks of this thread."""
+    """Receives the marks of this thread: with tap_thread(sink): …"""
 
     def __init__(self, sink: Sink) -> None:
         self._mine = sink

@@ -1,7 +1,6 @@
-"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned memory,
-the garbage collector's counters. Sent as marks of kind series.
-
-RSS includes memory that an allocator retains; these figures separate it from memory in use."""
+"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned
+memory, the garbage collector's counters. They are sent as marks of kind series. RSS includes
+memory that an allocator retains; these figures separate it from memory in use."""
 
 from __future__ import annotations
 
@@ -13,21 +12,22 @@ from typing import Any, Callable, Optional
 
 from ._wire import figures_wire
 
-_INTERVAL_S = 0.5  # ebb samples once per second: more often would be useless
-_SHARE = 400  # a reading takes at most this part (1/400) of the time between two
+_INTERVAL_S = 0.5  # ebb samples once per second, so more frequent readings would be useless
+_SHARE = 400  # a reading takes at most 1/400 of the time between two readings
 _SLOW_S = 0.002
-_PAUSE_S = 1.0  # pause after a slow reading, doubled after each further slow one …
-_PAUSE_MAX_S = 60.0  # … up to this: a single one may have been slow because the machine was busy
+_PAUSE_S = 1.0  # pause in seconds after a slow reading, doubled after each further slow one
+# longest pause in seconds; a single reading may have been slow because the machine was busy
+_PAUSE_MAX_S = 60.0
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
 def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
-    """Returns the bytes in use and the bytes retained: from mallinfo2 of glibc 2.33 and later, if
-    glibc's malloc is in use."""
+    """Returns the bytes in use and the bytes retained by malloc, from mallinfo2 of glibc 2.33
+    and later, if glibc's malloc is in use."""
     try:
         import ctypes
 
-        # PyDLL keeps the GIL: releasing and taking it again would cost more
+        # PyDLL keeps the GIL, because releasing and taking it again would cost more
         libc = ctypes.PyDLL(None)
         if hasattr(libc, "mallctl") or hasattr(libc, "tc_malloc") or hasattr(libc, "mi_malloc"):
             return None
@@ -50,7 +50,8 @@ def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
 
 
 def _pool_readers() -> dict[str, Callable[[], int]]:
-    """Live bytes of allocators that replace malloc, or exist beside it in the global scope."""
+    """Returns functions that read the live bytes of allocators that replace malloc, or exist
+    beside it in the global scope."""
     import ctypes
 
     c, size = ctypes.PyDLL(None), ctypes.c_size_t
@@ -102,7 +103,8 @@ def _read_heap(figures: dict[str, int]) -> None:
 
 
 def _read_pools(figures: dict[str, int]) -> None:
-    """pool_arrow, pool_jemalloc, …: libraries that allocate without malloc, if they are loaded."""
+    """Adds pool_arrow, pool_jemalloc and similar figures of libraries that allocate without
+    malloc, if they are loaded."""
     for name, read_pool in _pools.items():
         figures[f"pool_{name}"] = read_pool()
     arrow: Any = sys.modules.get("pyarrow")
@@ -142,10 +144,10 @@ def read() -> dict[str, int]:
     return figures
 
 
-_next = 0.0  # time of the next reading
-_step_s = 0.0  # when the last step ended
-_IDLE_STEPS_S = 5.0  # after this long without steps, the thread reads
-_pause_s = 0.0  # pause after a slow reading; 0: the last one was fast
+_next = 0.0  # time at which the next reading is due
+_step_s = 0.0  # time at which the last step ended
+_IDLE_STEPS_S = 5.0  # seconds without steps after which the thread reads the figures
+_pause_s = 0.0  # pause after a slow reading in seconds, or 0 if the last reading was fast
 _is_off: Optional[bool] = None
 
 
@@ -158,7 +160,7 @@ def at_step(n: Optional[int] = None) -> None:
 
 
 def without_steps() -> None:
-    """Like at_step, for a thread, when no step has ended for some time."""
+    """Like at_step, but for a thread, if no step has ended for some time."""
     now = time.monotonic()
     if now >= _next and now - _step_s > _IDLE_STEPS_S:
         _read_and_send(now)

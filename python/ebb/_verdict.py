@@ -1,4 +1,4 @@
-"""The live verdict of this run, from the ebb process that watches it."""
+"""Requests the live verdict on this run from the ebb process that watches it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any, Optional
 
 from ._wire import datagram_socket, wire
 
-_FRESH_S = 1.0  # ebb samples once per second, and judges less often
+# seconds for which a verdict is reused: ebb samples once per second, and judges less often
+_FRESH_S = 1.0
 
 _last: Optional[dict[str, Any]] = None
 _last_at = 0.0
 
 
 def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
-    """Returns the current verdict on this run's memory, as `ebb verdict --json` prints it for the
-    tree; None outside a run, or without an answer within TIMEOUT seconds. Within one second the
-    previous answer is returned."""
+    """Returns the current verdict on this run's memory, as `ebb verdict --json` prints it for
+    the tree; None outside a run, or if no answer arrives within TIMEOUT seconds. Within one
+    second the previous answer is returned."""
     global _last, _last_at
     w = wire()
     if not w.is_there:

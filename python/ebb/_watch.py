@@ -1,7 +1,7 @@
-"""Has modules that the shim waits for looked at once they are loaded.
+"""Calls the hooks for modules that the shim waits for, once they are loaded.
 
-Loaded by the shim from this file, outside of any package: here it is found out which ebb is
-the user's.
+The shim loads this file outside of any package, and the code here finds out which ebb package the
+user has.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ def _say(sentence: str) -> None:
 
 
 def package_spec(name: str) -> Optional[ModuleSpec]:
-    """Returns a spec of this package under NAME."""
+    """Returns an import spec of this package under NAME."""
     init = os.path.join(_FOLDER, "__init__.py")
     return spec_from_file_location(name, init, submodule_search_locations=[_FOLDER])
 
 
 def _hooks() -> ModuleType:
-    """Returns ebb._hooks of the package that `import ebb` finds, if that is this one or another
-    version of it; if it is an unrelated package of the user, of this one under a private name."""
+    """Returns ebb._hooks of the package that `import ebb` finds, if that is this package or
+    another version of it. If it is an unrelated package of the user, returns the _hooks of
+    this package under a private name."""
     try:
         found = find_spec("ebb")
     except Exception:
@@ -51,19 +52,20 @@ def _hooks() -> ModuleType:
     return import_module(f"{_PRIVATE}._hooks")
 
 
-_follower: Optional[int] = None  # native id of the thread
+_follower: Optional[int] = None  # native id of the thread that follows memory
 _FORK_PATIENCE_S = 0.1
-_WORTH_BYTES = 48 << 20  # resident bytes: smaller processes have little to explain
+# resident bytes from which a process is followed; smaller ones have little to explain
+_WORTH_BYTES = 48 << 20
 
 
 def follow_memory(bell: Any) -> None:
-    """Runs in a thread of its own, until BELL is released."""
+    """Follows the memory of this process in a thread of its own, until BELL is released."""
     global _follower
     try:
         import signal
         import threading
 
-        # signals must interrupt system calls of the main thread
+        # blocked here, because signals must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _follower = threading.get_native_id()
         page = os.sysconf("SC_PAGE_SIZE")
@@ -79,7 +81,7 @@ def follow_memory(bell: Any) -> None:
 
 
 def wait_for_follower() -> None:
-    """Waits until the kernel has removed the thread, for a moment at most."""
+    """Waits until the kernel has removed the thread, but only for a moment."""
     import time
 
     until = time.monotonic() + _FORK_PATIENCE_S
@@ -95,14 +97,14 @@ def _loaded(name: str, module: ModuleType) -> None:
 
 
 def _watch(spec: ModuleSpec) -> None:
-    """Wraps the module's loader, for this one import."""
+    """Wraps the loader of the module for this one import."""
     loader: Any = spec.loader
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         try:
             del loader.exec_module
-        except AttributeError:  # another watcher around this one has removed it already
+        except AttributeError:  # another watcher around this one has already removed the wrapper
             pass
         load(module)
         _loaded(spec.name, module)
@@ -118,7 +120,7 @@ def find_watched(watcher: Any, name: str, path: Any, target: Any) -> Optional[Mo
         if spec is not None:
             try:
                 _watch(spec)
-            except Exception as error:  # an unusual loader
+            except Exception as error:  # the loader is of an unusual kind
                 _say(f"{name} cannot be watched: {error!r}")
             return spec
     return None

@@ -15,7 +15,8 @@ _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
 def _is_root(o: Any, modules: set[int]) -> bool:
-    """Whether O is part of the program itself, which many objects share, and not of its data."""
+    """Returns True if O is part of the program itself, which many objects share, and not of its
+    data."""
     t = type(o)
     return t in _ROOTS or issubclass(t, type) or id(o) in modules
 
@@ -65,8 +66,8 @@ def _add(o: Any, seen: set[int], modules: set[int]) -> int:
 
 
 def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> int:
-    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds. The first is not
-    counted: it includes memory that all of them share."""
+    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds. The first object
+    is not counted, because it includes memory that all of them share."""
     seen = {id(container)}
     weights = [_add(o, seen, modules) for o in objects]
     return sum(weights[1:]) // max(len(weights) - 1, 1)

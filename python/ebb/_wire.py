@@ -1,9 +1,9 @@
-"""The wire between this process and ebb: marks out, requests in.
+"""The wire between this process and ebb, over which it sends marks and receives requests.
 
 Each mark is one datagram to the socket in $EBB_SOCKET (docs/reference/marks.md). Nothing here
-raises into the job, prints, or blocks for longer than a moment; without a socket everything is a
-no-op. A process forked from one that sends marks is a worker and sends nothing. A spawned process
-sends marks if its code does.
+raises into the job, prints, or blocks for longer than a moment; if there is no socket, everything
+is a no-op. A process forked from one that sends marks is a worker and sends nothing. A spawned
+process sends marks if its code does.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ from . import _process
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
-# A burst finds the receiver's queue full (10 datagrams on many machines). Marks that must arrive
-# wait up to _PATIENCE_S for it. So do steps, while all steps together have waited at most
-# _STEPS_WAIT_S and _STEPS_WAIT_SHARE of the time. All other marks are dropped.
+# Times to wait if the receiver's queue is full (10 datagrams on many machines), as after a burst.
+# Marks that must arrive wait up to _PATIENCE_S. So do steps, while all steps together have waited
+# at most _STEPS_WAIT_S and _STEPS_WAIT_SHARE of the time. All other marks are dropped.
 _PATIENCE_S = 0.2
 _STEPS_WAIT_S = 1.0
 _STEPS_WAIT_SHARE = 0.002
-# Temporary errors, mostly of a machine short of memory. All other errors are permanent.
+# Temporary errors, mostly on a machine that is short of memory. All other errors are permanent.
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
 # ebb samples memory at most five times per second, so more frequent marks of steps would add
 # nothing. A step that is held back is sent when no other has followed for this time.
 _STEPS_APART_S = 0.1
-_STEPS_PER_MARK = 256  # steps that one mark may represent (mark/row.h)
-_STEPS_AT_ONCE = 10  # the first steps of a process are sent one by one, however fast
+_STEPS_PER_MARK = 256  # number of steps that one mark may represent (mark/row.h)
+_STEPS_AT_ONCE = 10  # number of steps of a process that are first sent one by one, however fast
 
-# Packages whose versions are sent if the job has imported them: reports of leaks name them.
+# Packages whose versions are sent if the job has imported them, because reports of leaks name them.
 _VERSIONED = ("torch", "transformers", "accelerate", "lightning", "datasets", "numpy", "PIL")
 
-_pid = os.getpid()  # cached: in a busy process a system call is expensive
+_pid = os.getpid()  # the pid is cached, as a system call is expensive in a busy process
 
 
 def _versions() -> dict[str, Value]:
-    """Returns python_version="3.11.2", torch_version=…, for modules that are imported already."""
+    """Returns the versions of modules that are already imported: python_version="3.11.2",
+    torch_version=…"""
     found: dict[str, Value] = {"python_version": sys.version.split()[0]}
     for name in _VERSIONED:
         try:
@@ -61,7 +62,7 @@ def _versions() -> dict[str, Value]:
 
 
 def versions_text() -> str:
-    """Returns the same as lines to append to a mark."""
+    """Returns the versions of imported modules as lines to append to a mark."""
     return "".join(f"\n{_key(name)}={clean(value)}" for name, value in _versions().items())
 
 
@@ -98,7 +99,7 @@ _keys: dict[str, str] = {}
 
 
 def _key(name: str) -> str:
-    """Returns NAME as a key: TRAIN_LOSS for train/loss."""
+    """Converts NAME to a key, such as train/loss to TRAIN_LOSS."""
     key = _keys.get(name)
     if key is None:
         key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
@@ -109,7 +110,7 @@ def _key(name: str) -> str:
 
 
 def _fit(lines: list[str]) -> str:
-    """Returns as many of LINES as fit in one datagram: a part is better than nothing."""
+    """Returns as many of LINES as fit in one datagram, because a part is better than nothing."""
     room, kept = _TEXT_MAX + 1, []
     for line in lines:
         room -= len(line.encode()) + 1
@@ -123,14 +124,14 @@ def _nothing() -> None:
     pass
 
 
-# Number, epoch, and further lines of a step; the number of its row (a run of consecutive steps);
-# when it ended.
+# A step: its number, its epoch, further lines, the number of its row (a run of consecutive steps),
+# and the time when it ended.
 _Step = tuple[int, Optional[float], str, int, float]
 
 
 def above_streams(fd: int) -> int:
-    """Moves FD above the standard streams: a job that runs with one of them closed must not print
-    into our descriptor."""
+    """Moves FD above the standard streams, because a job that runs with one of them closed must
+    not print into it."""
     if fd > 2:
         return fd
     try:
@@ -145,8 +146,8 @@ def datagram_socket() -> socket.socket:
 
 
 class Request:
-    """A request of ebb: CHECKPOINT, CENSUS or STOP, with the id to answer with. REPLY is the socket
-    of the process that wants the answer, if that is not the one at $EBB_SOCKET."""
+    """A request of ebb (CHECKPOINT, CENSUS or STOP) with the id to use in the answer. REPLY is the
+    socket of the process that wants the answer, if that is not the one at $EBB_SOCKET."""
 
     __slots__ = ("what", "id", "reply")
 
@@ -157,44 +158,47 @@ class Request:
 
 
 class Wire:
-    """This process's end of the wire. Use `wire()`; there is one per process."""
+    """This process's end of the wire. There is one per process, which `wire()` returns."""
 
     def __init__(self, process: Optional[int] = None) -> None:
         self._pid = process or os.getpid()
         self._path = os.environ.get("EBB_SOCKET") or None
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
-        self._mail = select.poll()  # reports whether a datagram is waiting; protected by the lock
+        self._mail = select.poll()  # reports whether a datagram has arrived; protected by the lock
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
-        self.waiting: list[Request] = []  # requests that were received and not taken yet
+        self.waiting: list[Request] = []  # requests that were received but not handled yet
         self._is_dead = self._path is None
-        self._steps_wait_s = _STEPS_WAIT_S  # how long steps may still wait, as of …
+        # seconds that steps may still wait, as of _steps_waited_at
+        self._steps_wait_s = _STEPS_WAIT_S
         self._steps_waited_at = time.monotonic()
         self._step: Optional[_Step] = None  # the newest
-        self._sent: Optional[_Step] = None  # the newest that was sent
+        self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # marks
         self._step_due = 0.0  # the next step is not sent before this time
-        self._row_end = 0  # hold() accepts steps below this one …
-        self._epoch_end = 0.0  # … and epochs below this
+        self._row_end = 0  # hold() accepts only steps below this number
+        self._epoch_end = 0.0  # hold() accepts only epochs below this number
         self._substep_due = 0.0
         self._step_lock = threading.RLock()  # keeps steps in order
         self._has_helper = False
-        self._is_helped = False  # the helper knows that steps are held back
+        self._is_helped = False  # True if the helper knows that steps are held back
         self._wake: Callable[[], None] = _nothing
         self.on_close: Callable[[], None] = _nothing  # wakes the thread that reads requests
-        self.is_sent_by_job = False  # the job sends its steps itself
-        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # in progress, with a callback
+        self.is_sent_by_job = False  # True if the job sends its steps itself
+        # training runs in progress that have a callback
+        self.trainings: dict[int, "weakref.ref[Any]"] = {}
 
     # ---- sending ----
 
     @property
     def has_source(self) -> bool:
-        """Whether the job, or a callback in its trainer, sends its steps: then the hooks do not."""
+        """Returns True if the job, or a callback in its trainer, sends its steps, so that the
+        hooks do not."""
         return self.is_sent_by_job or bool(self.trainings)
 
     def begin_training(self, training: Any) -> None:
-        """The training's callback sends the steps from now on, for as long as it lives."""
+        """Makes the training's callback send the steps from now on, for as long as it lives."""
         key, trainings = id(training), self.trainings
         trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
 
@@ -203,12 +207,12 @@ class Wire:
 
     @property
     def is_there(self) -> bool:
-        """Whether ebb can receive marks of this process."""
+        """Returns True if ebb can receive marks of this process."""
         return not self._is_dead and self._pid == _pid
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process was forked from the one that the wire belongs to."""
+        """Returns True if this process was forked from the one that the wire belongs to."""
         return self._pid != _pid
 
     def _open(self) -> Optional[socket.socket]:
@@ -230,8 +234,8 @@ class Wire:
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
-        """Like send, for a step: no step is lost to a receiver that is only briefly behind, and a
-        receiver that hangs does not block the job."""
+        """Like send, but for a step: no step is lost to a receiver that is only briefly behind,
+        and a receiver that hangs does not block the job."""
         if self._step is not self._sent:
             self._send_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)
@@ -241,9 +245,9 @@ class Wire:
     def step(
         self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
     ) -> bool:
-        """Reports that step N has ended; TAIL are further lines. Returns True if it was sent, False
-        if it followed another one too soon. It is then sent with the next mark, or after a moment,
-        and the caller skips its other work for the end of a step."""
+        """Reports that step N has ended; TAIL has further lines. Returns True if the step was
+        sent, False if it followed another one too soon. It is then sent with the next mark,
+        or after a moment, and the caller skips its other work for the end of a step."""
         now, last = time.monotonic(), self._step
         if (
             last is not None
@@ -276,10 +280,10 @@ class Wire:
         return True
 
     def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
-        """Holds step N back, if it followed a step with the identical TAIL too soon. Returns False
-        if it may not be held back or needs a full check; the caller then calls `step`. This fast
-        path is all that most short steps execute: in a busy process every line of Python is
-        expensive."""
+        """Holds step N back, if it followed a step with the identical TAIL too soon. Returns
+        False if it may not be held back or needs a full check; the caller then calls `step`.
+        Most short steps execute only this fast path, because every line of Python is
+        expensive in a busy process."""
         last, now = self._step, time.monotonic()
         if (
             n < self._row_end
@@ -307,7 +311,7 @@ class Wire:
             self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
-        """Reports that a part of step N has ended. Frequent ones are dropped."""
+        """Reports that a part of step N has ended. Reports in quick succession are dropped."""
         now = time.monotonic()
         if self._has_helper and now < self._substep_due:
             return
@@ -331,8 +335,8 @@ class Wire:
                 self._sent = step
 
     def send_held(self, is_exiting: bool = False) -> bool:
-        """Sends the step that is held back, if it is due or the process IS_EXITING. Returns False
-        if no step is held back."""
+        """Sends the step that is held back, if it is due or IS_EXITING. Returns False if no step
+        is held back."""
         if self._step is self._sent:
             return False
         if is_exiting or time.monotonic() >= self._step_due:
@@ -340,8 +344,8 @@ class Wire:
         return True
 
     def help(self, wake: Optional[Callable[[], None]]) -> None:
-        """Sets the helper: a thread that reads requests and, after WAKE was called, calls send_held
-        several times per second until rest returns True. None removes it."""
+        """Sets the helper, a thread that reads requests and, after WAKE was called, calls
+        send_held several times per second until rest returns True. None removes it."""
         self._has_helper = wake is not None
         self._row_end = 0
         self._wake = wake or _nothing
@@ -350,15 +354,16 @@ class Wire:
             self._send_step(None)
 
     def rest(self) -> bool:
-        """Whether the helper may sleep until it is woken."""
+        """Returns True if the helper may sleep until it is woken."""
         self._is_helped = False
         if self._step is self._sent:
             return True
-        self._is_helped = True  # a step was held back at this very moment
+        self._is_helped = True  # another thread held back a step at this very moment
         return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
-        """PATIENCE_S is how long to wait for the receiver; None: as long as steps may."""
+        """Delivers a datagram. PATIENCE_S is how long to wait for the receiver, or None to wait
+        as long as steps may."""
         if not self.is_there:
             return False
         s = self._socket or self._open()
@@ -374,10 +379,11 @@ class Wire:
             if patience_s is None:
                 return self._send_step_slowly(s, data)
             return patience_s > 0 and self._send_slowly(s, data)
-        except socket.timeout:  # the time-out that another thread has set on the socket
+        except socket.timeout:  # another thread has set a time-out on the socket
             return False
         except OSError as error:
-            self._is_dead = error.errno not in _PASSING  # otherwise the receiver has exited
+            # any other error means that the receiver has exited
+            self._is_dead = error.errno not in _PASSING
             return False
 
     def send_figures(self, text: str) -> bool:
@@ -408,7 +414,7 @@ class Wire:
         return has_arrived
 
     def mark(self, kind: str, must_arrive: bool = False, /, **values: Value) -> bool:
-        """Sends a mark: KIND and the values, whose names become keys. Values of None are
+        """Sends a mark of KIND with the values, whose names become keys. Values of None are
         omitted."""
         if not self.is_there:
             return False
@@ -435,7 +441,7 @@ class Wire:
                 s = datagram_socket()
                 s.setblocking(False)
                 try:
-                    os.unlink(path)  # left by an earlier process with the same pid
+                    os.unlink(path)  # the socket was left by an earlier process with the same pid
                 except OSError:
                     pass
                 s.bind(path)
@@ -455,7 +461,7 @@ class Wire:
         )
 
     def _take(self) -> None:
-        # polls first, as an exception costs more
+        # polls first, as an exception costs more than a system call
         while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
@@ -468,7 +474,7 @@ class Wire:
                 self.waiting.append(Request(what, number, reply))
 
     def requests(self, *what: str) -> list[Request]:
-        """Takes the requests of these kinds that have arrived. Cheap if there is none."""
+        """Returns the requests of these kinds that have arrived. Cheap if there is none."""
         if self.is_inherited:  # a thread of the parent may have held the lock at the fork
             return []
         if self._has_helper and not self.waiting:
@@ -476,7 +482,7 @@ class Wire:
         return self.take(*what)
 
     def take(self, *what: str) -> list[Request]:
-        """Like requests, for the helper, which reads the socket."""
+        """Like requests, but for the helper, which reads the socket."""
         with self._lock:
             self._take()
             if not self.waiting:
@@ -487,7 +493,7 @@ class Wire:
         return found
 
     def answer(self, request: Request, status: str, path: Optional[str] = None) -> bool:
-        """STATUS is started, done or failed."""
+        """Answers a request. STATUS is started, done or failed."""
         if request.reply is None:
             return self.mark("ack", True, id=request.id, status=status, path=path)
         lines = ["KIND=ack", f"ID={clean(request.id)}", f"STATUS={status}", f"PID={self._pid}"]
@@ -503,7 +509,7 @@ class Wire:
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:
-        """The socket that a thread can wait on; None while this process does not listen."""
+        """The socket that a thread can wait on, or None while this process does not listen."""
         return self._replies
 
     def close(self) -> None:
@@ -526,8 +532,8 @@ _wire: Optional[Wire] = None
 
 
 def wire() -> Wire:
-    """Returns the wire of this process. In a forked child it is the parent's, which sends nothing
-    there."""
+    """Returns the wire of this process. In a forked child it is the parent's wire, which sends
+    nothing there."""
     global _wire
     if _wire is None:
         _wire = Wire(_process.take_hooked())
@@ -538,8 +544,8 @@ _figures: Optional[Wire] = None
 
 
 def figures_wire() -> Wire:
-    """Returns the wire for figures that ebb's own code reads. If the process has sent nothing yet,
-    it is a separate one, because children of such a process are not workers."""
+    """Returns the wire for figures that ebb's own code reads. If the process has sent nothing
+    yet, it is a separate wire, because children of such a process are not workers."""
     global _figures
     if _wire is not None:
         return _wire
@@ -549,7 +555,7 @@ def figures_wire() -> Wire:
 
 
 def reset(make: Callable[[], Wire] = Wire) -> None:
-    """Forgets the wire: for a process that was forked to be a rank of its own, and for tests."""
+    """Forgets the wire, for a process that was forked to be a rank of its own, and for tests."""
     global _wire, _figures
     for w in (_wire, _figures):
         if w is not None:
@@ -561,7 +567,7 @@ def reset(make: Callable[[], Wire] = Wire) -> None:
 
 
 def rank_of_environment() -> Optional[int]:
-    """Returns the rank in the launcher's environment variables; None without a launcher."""
+    """Returns the rank in the launcher's environment variables, or None if there is no launcher."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         value = os.environ.get(name, "")
         if value.isdecimal():

@@ -31,11 +31,11 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
 
 
 class BadImage(OSError):
-    """An image that cannot be decoded; the message names it."""
+    """An image that cannot be decoded; the message contains its name."""
 
 
 def _pixel_bytes(image: "Image") -> int:
-    """Bytes per pixel as PIL stores it: three channels take as much memory as four."""
+    """Returns the bytes per pixel as PIL stores it: three channels take as much memory as four."""
     if image.mode in ("1", "L", "P"):
         return 1
     return 2 if image.mode.startswith("I;16") else 4
@@ -49,7 +49,7 @@ def _bytes_of(image: "Image") -> int:
 
 
 class _Store:
-    """The sources, and their decoded images in this process."""
+    """The sources of the images, and the decoded images in this process."""
 
     def __init__(
         self, sources: "list[Union[str, bytes]]", budget: int, mode: Optional[str]
@@ -84,7 +84,8 @@ class _Store:
                 image = opened.convert(self.mode) if self.mode else opened.copy()
                 image.format = opened.format
                 return image
-        except (FileNotFoundError, PermissionError, MemoryError):  # their messages are sufficient
+        # the messages of these exceptions are sufficient
+        except (FileNotFoundError, PermissionError, MemoryError):
             raise
         except Exception as error:
             raise BadImage(f"image {key} ({self.name(key)}) cannot be decoded: {error}") from error
@@ -97,7 +98,7 @@ class _Store:
             return image
 
     def keep(self, key: int, image: "Image") -> bool:
-        """Returns False if the image alone exceeds the budget."""
+        """Adds an image to the cache. Returns False if the image alone exceeds the budget."""
         need = _bytes_of(image)
         if need > self.budget:
             return False
@@ -111,8 +112,8 @@ class _Store:
 
     def get(self, key: int) -> "Image":
         if self.pid != os.getpid():
-            # After a fork, the parent's images and lock are dropped: one of its threads may have
-            # held the lock.
+            # After a fork, the parent's images and lock are dropped, because one of its threads may
+            # have held the lock.
             self.forget()
         image = self.take(key)
         if image is None:
@@ -134,16 +135,18 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
         path = None
     if not isinstance(path, str):
         raise TypeError(f"image {index} is a {type(source).__name__}, neither a path nor bytes")
-    return os.path.abspath(path)  # a worker may have another working directory
+    # made absolute, because a worker may have another working directory
+    return os.path.abspath(path)
 
 
 class LazyImages(Sequence):  # type: ignore[type-arg]
-    """In place of a list of PIL images: the same indexing, slicing, iteration and length. Each
-    image is decoded when it is asked for, and belongs to who asked; at most BUDGET of decoded
-    pixels is kept for the next time, least recently used first out. MODE converts ("RGB").
+    """Replaces a list of PIL images, with the same indexing, slicing, iteration and length. Each
+    image is decoded when it is accessed, and belongs to the caller. At most BUDGET bytes of
+    decoded pixels are cached; the least recently used images are dropped first. MODE converts
+    the images, for example to "RGB".
 
-    The budget is for each process. A worker, forked or spawned, starts with nothing kept. Slices
-    share what is kept with the whole. Safe with threads.
+    The budget applies to each process. A worker, forked or spawned, starts with an empty cache.
+    Slices share the cache of the whole sequence. Thread-safe.
     """
 
     def __init__(
@@ -188,12 +191,12 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         return self._store.bytes if self._store.pid == os.getpid() else 0
 
 
-# ---- keep_nothing: for a list of images that the user cannot replace ----
+# ---- keep_nothing, for a list of images that the user cannot replace ----
 
 
 def _is_decoded(image: "Image") -> bool:
     held = vars(image)
-    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed it
+    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed the attribute
 
 
 def _opened_again(image: Any) -> "Optional[Image]":
@@ -205,7 +208,8 @@ def _opened_again(image: Any) -> "Optional[Image]":
     if name and os.path.isfile(name):
         again = Image.open(name)
     elif file is not None and not file.closed:
-        # copies the file's bytes and restores the position, because decoders continue from there
+        # the file's bytes are copied and its position is restored, because decoders continue from
+        # there
         position = file.tell()
         file.seek(0)
         data = file.read()
@@ -232,7 +236,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None))
 
 
 class _Hands:
-    """Copies of examples for one call of the collate function."""
+    """Copies of the examples for one call of the collate function."""
 
     def __init__(self) -> None:
         from PIL.Image import Image
@@ -241,7 +245,7 @@ class _Hands:
         self.given: "dict[int, Image]" = {}
 
     def copy(self, value: Any) -> Any:
-        """Rebuilds containers and copies images; everything else is passed on."""
+        """Rebuilds containers and copies images; all other values are passed on."""
         if isinstance(value, self.image_class):
             copied = _copy_of(value)
             self.given[id(copied)] = copied
@@ -264,7 +268,7 @@ class _Hands:
         return value
 
     def spare(self, value: Any, seen: "set[int]") -> None:
-        """Keeps images that are in the batch open."""
+        """Keeps images open that are in the batch."""
         if not self.given or isinstance(value, _PLAIN) or id(value) in seen:
             return
         seen.add(id(value))
@@ -292,12 +296,12 @@ class _Hands:
 
 
 class keep_nothing:
-    """keep_nothing(collate): a collate function that cannot keep its inputs in memory.
+    """Wraps a collate function so that it cannot keep its inputs in memory: keep_nothing(collate).
 
-    It sees copies of the examples. Images that were opened and not decoded yet are opened again, so
-    those of the data set stay as small as they were; and when the batch is made every copy that is
-    not in it is closed, so a copy that is still referenced holds no pixels. Objects that the
-    function makes itself and keeps are not covered.
+    The function sees copies of the examples. Images that were opened but not decoded yet are opened
+    again, so that those of the data set stay as small as they were. When the batch is complete,
+    every copy that is not in it is closed, so that a copy that is still referenced holds no pixels.
+    Objects that the function creates itself and keeps are not covered.
     """
 
     def __init__(self, collate: Callable[..., Any]) -> None:
@@ -316,7 +320,7 @@ class keep_nothing:
     @property
     def hoarded(self) -> int:
         """Number of images of the last call that are not in its batch but are still referenced.
-        Above 0, the collate function keeps its inputs."""
+        If it is above 0, the collate function keeps its inputs."""
         return sum(ref() is not None for ref in self._closed)
 
     def __getstate__(self) -> "dict[str, Any]":

@@ -25,12 +25,12 @@ from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
 
-# shown and silenced together with the trainer's own messages
+# this logger is shown and silenced together with the trainer's own messages
 _log = logging.getLogger("transformers.ebb")
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """A hook that fails must not affect the job."""
+    """Wraps a hook so that its failure does not affect the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ _note = functools.partial(note, "hf")
 def _length(thing: Any) -> Optional[int]:
     try:
         return len(thing)
-    except Exception:  # an iterable data set, or one whose __len__ raises
+    except Exception:  # the data set is iterable, or its __len__ raises
         return None
 
 
@@ -63,14 +63,14 @@ def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
     if args.max_steps <= 0 and epochs >= 1 and epochs == int(epochs):
         whole, rest = divmod(state.max_steps, int(epochs))
         if rest == 0 and whole > 0:
-            return int(whole)  # as counted by the trainer itself
+            return int(whole)  # the number as counted by the trainer itself
     return max(1, -(-batches // int(args.gradient_accumulation_steps)))
 
 
 def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
     try:
         return int(trainer.get_total_train_batch_size(args))
-    except Exception:  # no trainer, or one without this method
+    except Exception:  # there is no trainer, or it does not have this method
         per_rank = args.train_batch_size * args.gradient_accumulation_steps
         return int(per_rank * args.world_size) or None
 
@@ -80,7 +80,7 @@ def _is_model_only(args: Any) -> bool:
 
 
 class _Training:
-    """One training run, from begin to end."""
+    """One training run, from its begin to its end."""
 
     def __init__(self, args: Any) -> None:
         self.asked = Asked()
@@ -88,19 +88,19 @@ class _Training:
             args.process_index if args.world_size > 1 else rank_of_environment()
         )
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
-        self.is_saving = False  # between the marks for the begin and end of a save
+        self.is_saving = False  # True between the marks for the begin and end of a save
         self.folder = args.output_dir  # folder of the checkpoints
-        self.is_ours = False  # the save of this step was requested by ebb alone
+        self.is_ours = False  # True if only ebb requested the save of this step
         self.is_evaluating = False
         self.has_length = False
-        self.is_even = False  # only a step can follow
+        self.is_even = False  # True if only a step can follow
 
 
 class EbbCallback(TrainerCallback):
     """Sends the steps of the training to ebb, and carries out its requests.
 
-    log_every: None puts memory into each of the trainer's own logs, N into one every N steps as
-        well, 0 into none.
+    log_every: None adds memory to each of the trainer's own logs, N also to one every N steps, 0 to
+        none.
     resume: resume from the last complete checkpoint when ebb starts the job again (EBB_RESUME=1).
     """
 
@@ -114,7 +114,7 @@ class EbbCallback(TrainerCallback):
         install()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a trainer may be copied or pickled with its callbacks; a training in progress is not
+        # a trainer may be copied or pickled with its callbacks, but a training in progress is not
         # copied
         return {"log_every": self.log_every, "resume": self.resume}
 
@@ -208,7 +208,7 @@ class EbbCallback(TrainerCallback):
         epoch = state.epoch
         if epoch is None:
             return
-        # an epoch that was cut short by max_steps or a stop is not complete
+        # an epoch that max_steps or a stop cut short is not complete
         is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
         if is_whole if t.has_length else not control.should_training_stop:
             wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
@@ -259,7 +259,8 @@ class EbbCallback(TrainerCallback):
         t.asked.started()
 
     def _save_failed(self) -> bool:
-        """Returns True if the job did not start this save, so that it need not see its failure."""
+        """Handles a failed save. Returns True if the job did not start this save, so that it
+        need not see its failure."""
         t = self._training
         if t is None:
             return False
@@ -278,7 +279,8 @@ class EbbCallback(TrainerCallback):
         t = self._now(args)
         path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
-        if args.should_save:  # the files of this process; other ranks write only a small part
+        # only the files of this process are checked; other ranks write only a small part
+        if args.should_save:
             rank = args.process_index if args.world_size > 1 else None
             lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
         self._save_is_over(t)
@@ -299,7 +301,7 @@ class EbbCallback(TrainerCallback):
 
     def _log_now(self, control: Any) -> None:
         if control.should_log:
-            return  # the trainer logs at this step, including memory
+            return  # the trainer itself logs at this step, including memory
         trainer = self._trainer()
         if trainer is not None:
             trainer.log(_memory.for_logs())
@@ -316,13 +318,13 @@ class _DefaultCallback(EbbCallback):
 
 
 def last_checkpoint(args: Any) -> Optional[str]:
-    """Returns the newest complete checkpoint of this run in ARGS.output_dir (TrainingArguments), or
-    None."""
+    """Returns the newest complete checkpoint of this run in ARGS.output_dir (TrainingArguments),
+    or None."""
     return _checkpoints.last_whole(args.output_dir, _is_model_only(args), args.world_size)[0]
 
 
 _resumed: set[str] = set()  # folders from which this process has resumed
-_chosen: set[str] = set()  # the checkpoints it resumed from
+_chosen: set[str] = set()  # the checkpoints that this process has resumed from
 
 
 def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
@@ -332,7 +334,8 @@ def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
 
 
 def _resume_from(args: Any) -> Optional[str]:
-    """Returns where to resume, once per folder: a second train() in a script starts anew."""
+    """Returns the checkpoint to resume from, once per folder: a second train() in a script
+    starts anew."""
     folder = os.path.abspath(args.output_dir)
     if folder in _resumed:
         return None
@@ -354,7 +357,8 @@ def _resume_from(args: Any) -> Optional[str]:
 def _with_resume(
     trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[Any, Any]:
-    """Returns the arguments of train(), with the checkpoint to resume from if none was given."""
+    """Returns the arguments of train(), with the checkpoint to resume from if the caller passed
+    none."""
     bound = inspect.signature(train).bind(trainer, *args, **kwargs)
     given = bound.arguments.get("resume_from_checkpoint")
     if bound.arguments.get("trial") is not None:
@@ -370,9 +374,10 @@ def _with_resume(
 
 
 def _mend(trainer: Any, path: str, result: Any) -> bool:
-    """transformers 5 saves some models under the parameter names of the Hub, and its Trainer loads
-    them by the names of the model: parameters with other names keep their initial values, with only
-    a warning (huggingface/transformers#48805). from_pretrained knows both names."""
+    """Loads a model by both kinds of names. transformers 5 saves some models under the parameter
+    names of the Hub, and its Trainer loads them by the names of the model: parameters with
+    other names keep their initial values, with only a warning
+    (huggingface/transformers#48805). from_pretrained knows both names."""
     import torch
 
     if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
@@ -400,7 +405,7 @@ _is_default = False
 
 
 def _prepare(trainer: Any) -> list[EbbCallback]:
-    """Adds one callback, unless the user has added one."""
+    """Adds a callback, unless the user has added one."""
     found = _callbacks(trainer)
     if not found and _is_default:
         trainer.add_callback(_DefaultCallback())
@@ -444,7 +449,7 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = _callbacks(self)
             bound = inspect.signature(save).bind(self, *args, **kwargs).arguments
-            # each trial of a search has its own folder
+            # each trial of a hyperparameter search has its own folder
             folder = self._get_output_dir(bound.get("trial"))
             for c in found:
                 c._save_begins(self.args, folder)
@@ -482,7 +487,7 @@ def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
-    # on_log comes too late: the callbacks that write the logs were called before ours
+    # on_log comes too late, because the callbacks that write the logs are called before ours
     @functools.wraps(log)
     def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -504,12 +509,12 @@ _HOOKS = {
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer. With DEFAULT every trainer gets the callback, without logs, whether or not
-    its script knows of ebb. Again is harmless."""
+    """Hooks the Trainer. If DEFAULT, every trainer gets the callback, without logs, whether or
+    not its script uses ebb. Calling it again is harmless."""
     global _is_default
     try:
         from transformers import trainer as module
-    except Exception as problem:  # it requires accelerate, and raises when it is used
+    except Exception as problem:  # the module requires accelerate, and raises when it is used
         _note(f"the Trainer cannot be hooked: {problem}")
         return
     for name, hook in _HOOKS.items():

@@ -1,10 +1,10 @@
 """For Lightning: marks, memory in its loggers, checkpoints on request, and resuming from the last
-whole one. Works with `lightning` and with `pytorch_lightning`.
+complete one. Works with `lightning` and with `pytorch_lightning`.
 
     from ebb.lightning import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
 
-No signal handler is installed: Lightning has its own plans for SIGUSR1 and SIGTERM. Nothing here
+No signal handler is installed, because Lightning itself handles SIGUSR1 and SIGTERM. Nothing here
 raises into the job.
 """
 
@@ -32,11 +32,11 @@ _log = logging.getLogger("lightning.pytorch.ebb")
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _FOLDER = "ebb-checkpoints"
-_KEPT = 2  # checkpoints made on request that are kept
+_KEPT = 2  # number of requested checkpoints that are kept
 
 
 def _packages() -> list[Any]:
-    """Returns the packages in use; if there is none yet, the first that is installed."""
+    """Returns the packages in use or, if there is none yet, the first that is installed."""
     found = [sys.modules[n] for n in _PACKAGES if hasattr(sys.modules.get(n), "Callback")]
     for name in _PACKAGES if not found else ():
         try:
@@ -49,7 +49,7 @@ def _packages() -> list[Any]:
 
 
 def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
-    """A hook that fails must not affect the job."""
+    """Wraps a hook so that its failure does not affect the job."""
 
     @functools.wraps(hook)
     def safe(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 def _batches(trainer: Any) -> Optional[int]:
-    """Returns the batches per epoch of this rank."""
+    """Returns the number of batches per epoch of this rank."""
     count = trainer.num_training_batches
     return int(count) if count and math.isfinite(count) else None
 
@@ -89,7 +89,7 @@ def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
     loader = trainer.train_dataloader
     try:
         examples: Optional[int] = len(loader.dataset)
-    except Exception:  # several loaders, or one without a length
+    except Exception:  # there are several loaders, or one without a length
         examples = None
     size = getattr(loader, "batch_size", None)
     if not isinstance(size, int):
@@ -98,7 +98,7 @@ def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
 
 
 class _Training:
-    """One training run, from begin to end."""
+    """One training run, from its begin to its end."""
 
     def __init__(self, trainer: Any) -> None:
         self.asked = Asked()
@@ -106,15 +106,15 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
-        self.is_even = False  # only a step can follow, …
-        self.batch = 0  # … after this batch of an epoch …
-        self.batches: Optional[int] = None  # … with this many batches …
-        self.epoch = 0  # … and this number, …
-        self.last = math.inf  # … and before this step
+        self.is_even = False  # True if only a step can follow the last batch
+        self.batch = 0  # index of the last batch in its epoch
+        self.batches: Optional[int] = None  # number of batches of the current epoch
+        self.epoch = 0  # number of the current epoch
+        self.last = math.inf  # number of the last step of the training
 
 
 class _Hooks:
-    """The hooks themselves: their class is created below, from the installed packages."""
+    """The methods of the callback. Its class is created below, from the installed packages."""
 
     def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
         super().__init__()
@@ -126,8 +126,8 @@ class _Hooks:
         install()
 
     def __reduce__(self) -> Any:
-        # a trainer is copied or sent to its ranks with its callbacks; a training in progress is not
-        # copied
+        # a trainer is copied or sent to its ranks with its callbacks, but a training in progress is
+        # not copied
         return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
@@ -208,7 +208,7 @@ class _Hooks:
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
-        if trainer.is_last_batch:  # otherwise it was cut short
+        if trainer.is_last_batch:  # if this was not the last batch, the epoch was cut short
             epoch, step = trainer.current_epoch + 1, trainer.global_step
             wire().mark("epoch", True, step=step, epoch=epoch, rank=t.rank)
 
@@ -236,7 +236,8 @@ class _Hooks:
                 t.asked.started()
                 trainer.save_checkpoint(path)
             except Exception:
-                trainer.strategy.barrier("Trainer.save_checkpoint")  # the other ranks wait there
+                # the other ranks wait at this barrier
+                trainer.strategy.barrier("Trainer.save_checkpoint")
                 t.asked.failed()
             else:
                 if trainer.is_global_zero:
@@ -257,7 +258,7 @@ class _Hooks:
     # ---- memory in the loggers ----
 
     def _log_now(self, trainer: Any, step: int) -> bool:
-        """Returns False if it never logs."""
+        """Logs memory if it is due. Returns False if the trainer never logs."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every
         if not every or not trainer.loggers:
             return False
@@ -291,7 +292,7 @@ def _own_folder(trainer: Any) -> str:
 
 
 def _by_age(paths: list[str]) -> list[str]:
-    """Returns the newest first."""
+    """Sorts paths, the newest first."""
     return sorted(paths, key=lambda p: os.stat(p).st_mtime_ns, reverse=True)
 
 
@@ -307,8 +308,9 @@ def _keep_newest(folder: str) -> None:
 
 
 def _lacks(path: str) -> Optional[str]:
-    """Describes what is missing in PATH for resuming from it; None if it is complete."""
-    if os.path.isdir(path):  # written by a strategy in which each rank writes its part
+    """Describes what is missing in PATH for resuming from it, or returns None if it is complete."""
+    # such a folder is written by a strategy in which each rank writes its part
+    if os.path.isdir(path):
         return None if os.listdir(path) else "everything"
     if not _checkpoints.is_whole_file(path):
         return "its end"
@@ -317,7 +319,7 @@ def _lacks(path: str) -> Optional[str]:
             name = next(n for n in z.namelist() if n.endswith("/data.pkl"))
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
-        return None  # another format, which Lightning may be able to read
+        return None  # the file has another format, which Lightning may be able to read
     # the keys appear verbatim in the pickle
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
@@ -353,7 +355,8 @@ _resumed: set[str] = set()  # folders from which this process has resumed
 
 
 def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Returns the arguments of fit(), with the checkpoint to resume from if none was given."""
+    """Returns the arguments of fit(), with the checkpoint to resume from if the caller passed
+    none."""
     signature = inspect.signature(fit)
     bound = signature.bind(trainer, *args, **kwargs)
     folder = os.path.abspath(trainer.default_root_dir)
@@ -371,7 +374,7 @@ def _with_resume(trainer: Any, fit: Callable[..., Any], args: Any, kwargs: Any) 
     wire().mark("resume", True, state="checkpoint", path=path, text=text, rank=rank)
     bound.arguments["ckpt_path"] = path
     if "weights_only" in signature.parameters and bound.arguments.get("weights_only") is None:
-        bound.arguments["weights_only"] = False  # safe, as this run has written it
+        bound.arguments["weights_only"] = False  # this is safe, as this run has written the file
     return bound.args[1:], bound.kwargs
 
 
@@ -392,11 +395,11 @@ _is_default = False
 
 
 def _prepare(trainer: Any, package: Any) -> list[Any]:
-    """Adds one callback, unless there is one or every trainer gets one anyway."""
+    """Adds a callback, unless there is one or every trainer gets one anyway."""
     found = _callbacks(trainer)
     if not found and _is_default:
         found = [_class_for((package.Callback,))(log_every=0)]
-        trainer.callbacks.insert(0, found[0])  # callbacks that save come last, and must stay there
+        trainer.callbacks.insert(0, found[0])  # callbacks that save come last and must stay there
     for c in found[1:]:
         trainer.callbacks.remove(c)
     return found[:1]
@@ -443,8 +446,8 @@ _HOOKS = {"fit": _hook_fit, "save_checkpoint": _hook_save}
 
 
 def install(default: bool = False) -> None:
-    """Hooks the Trainer of each package in use. With DEFAULT every trainer gets the callback,
-    without logs, whether or not its script knows of ebb. Again is harmless."""
+    """Hooks the Trainer of each package in use. If DEFAULT, every trainer gets the callback,
+    without logs, whether or not its script uses ebb. Calling it again is harmless."""
     global _is_default
     _is_default = _is_default or default
     for package in _packages():
@@ -460,5 +463,5 @@ def install(default: bool = False) -> None:
                 setattr(trainer, name, hooked)
 
 
-# Last: if this imports Lightning, the shim calls back into this module to install.
+# This must be last: if it imports Lightning, the shim calls back into this module to install.
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

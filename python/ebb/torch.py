@@ -28,8 +28,9 @@ __all__ = [
 
 
 def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3.0) -> Census:
-    """Counts live tensors (a shared storage only once) and Python objects, and finds what refers to
-    the largest. Inside a run, the census is kept in the run folder, unless KEEP is false."""
+    """Counts live tensors (a shared storage only once) and Python objects, and finds the
+    references to the largest. Inside a run, the census is written to the run folder, unless
+    KEEP is false."""
     c = _census.take(step, "call", budget_s)
     if keep and wire().is_there:
         try:
@@ -48,6 +49,6 @@ def census_diff(
 
 
 def census_every(n: int) -> None:
-    """Takes a census at every N-th step from now on, kept in the run folder; 0 ends it. The
-    environment variable EBB_CENSUS_EVERY does the same."""
+    """Takes a census at every N-th step from now on and writes it to the run folder; 0 ends it.
+    The environment variable EBB_CENSUS_EVERY does the same."""
     _control.every(n)

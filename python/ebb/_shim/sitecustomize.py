@@ -14,7 +14,8 @@ _folder = os.path.dirname(__file__)
 
 
 class _Watcher(object):
-    """The first finder. Finds nothing itself, but sees which modules are imported."""
+    """An import finder at the first position. It finds nothing itself, but sees which modules
+    are imported."""
 
     names = (
         "torch.optim.optimizer",
@@ -32,8 +33,8 @@ class _Watcher(object):
 
 
 class _Package(object):
-    """Makes `import ebb` work if the user has not installed ebb. The last finder, so that it
-    shadows nothing."""
+    """Makes `import ebb` work if the user has not installed ebb. It is the last import finder,
+    so that it shadows nothing."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -51,7 +52,7 @@ def _watch():
         spec = spec_from_file_location("_ebb_watch", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-    except Exception:  # the installation was removed while the job runs
+    except Exception:  # the installation of ebb was removed while the job runs
         return None
     sys.modules["_ebb_watch"] = module
     return module
@@ -98,8 +99,8 @@ class _Memory(object):
 
     @classmethod
     def import_threading(cls):
-        """Lets the main thread import threading: it takes the first thread that imports it for the
-        main thread, and waits for that one at exit."""
+        """Lets the main thread import threading, which takes the first thread that imports it
+        for the main thread, and waits for that thread at exit."""
         try:
             import ctypes
 
@@ -112,7 +113,7 @@ class _Memory(object):
 
             cls.call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
             ctypes.pythonapi.Py_AddPendingCall(cls.call, None)
-        except Exception:  # a Python without ctypes
+        except Exception:  # this Python has no ctypes
             pass
 
     @classmethod
