@@ -1,4 +1,4 @@
-// The page of `ebb report`: draws the data that the program has embedded in it.
+// The page of `ebb report`, which draws the data that the program has embedded in it.
 
 import { PackedRun, unpack } from "./report_data";
 import { addFlame } from "./report_flame";

@@ -1,4 +1,4 @@
-// The data of the page as packed by the program: differences, which are summed up here.
+// The data of the page as packed by the program: differences between values, which are summed up here.
 
 export interface Packed {
   of: "job" | "process" | "machine" | "gpu" | "figure";
@@ -47,9 +47,9 @@ export interface Series {
   id: number;
   name: string;
   t: number[]; // seconds
-  v: number[]; // bytes, or as UNIT says
+  v: number[]; // values in bytes, or in UNIT if it is set
 }
-// Steps in increasing order: a restarted job repeats some of them.
+// Steps in increasing order, of which a restarted job repeats some.
 export interface Clock {
   t: number[];
   step: number[];
@@ -111,7 +111,7 @@ export function unpack(p: PackedRun): Run {
   };
 }
 
-// The step at T, interpolated; null before the first and after the last.
+// Returns the step at T, interpolated, or null before the first and after the last.
 export function stepAt(clock: Clock, t: number): number | null {
   const n = clock.t.length;
   if (t < clock.t[0] || t > clock.t[n - 1]) return null;
@@ -127,7 +127,7 @@ export function stepAt(clock: Clock, t: number): number | null {
   return clock.step[low] + part * (clock.step[high] - clock.step[low]);
 }
 
-// A series over the steps of one clock; values before and after the clock are omitted.
+// Returns a series over the steps of one clock, without values before and after the clock.
 export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [number[], number[]] {
   const x: number[] = [];
   const y: number[] = [];
@@ -140,7 +140,7 @@ export function overSteps(s: { t: number[]; v: number[] }, clock: Clock): [numbe
   return [x, y];
 }
 
-// The last value at or before each of TIMES; null before the first.
+// Returns the last value at or before each of TIMES, or null before the first.
 export function hold(s: Series | undefined, times: number[]): (number | null)[] {
   let i = 0;
   let last: number | null = null;

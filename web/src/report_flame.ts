@@ -4,7 +4,8 @@ import { Frame } from "./report_data";
 import * as format from "./shared/format";
 
 const rowHeight = 20;
-const least = 0.01; // of the width: narrower frames are unreadable, and shown when their parent is zoomed
+// frames narrower than this fraction of the width are unreadable, and shown only when their parent is zoomed
+const least = 0.01;
 
 interface Box {
   frame: Frame;
@@ -37,7 +38,7 @@ function describe(box: Box, whole: number): string {
   return `${nameOf(box.frame)}${box.frame.w ? `, ${box.frame.w}` : ""}: ${format.size(box.frame.b)}, ${share} %`;
 }
 
-// The same name always has the same shade, so that a function can be recognised.
+// Returns the shade for a name, which is always the same, so that a function can be recognised.
 function shade(name: string): number {
   let h = 0;
   for (let i = 0; i < name.length; i++) h = (h * 31 + name.charCodeAt(i)) >>> 0;

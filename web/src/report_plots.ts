@@ -1,16 +1,16 @@
-// The plots of a report, their series and markers.
+// The plots of a report with their series and markers.
 
 import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
 import { Kind, Marker } from "./shared/markers";
 import { Line, Plot } from "./shared/plot";
 
-const most = 12; // lines that fit in a plot's legend
+const most = 12; // number of lines that fit in a plot's legend
 
 function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
 }
 
-// Over time, or over the steps of each of CLOCKS.
+// Returns the lines of a series, over time or over the steps of each of CLOCKS.
 function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number, clocks: Clock[] | null, more: Partial<Line> = {}): Line[] {
   if (!clocks) return [{ label, x: s.t, y: s.v, colour, ...more }];
   return clocks.map((clock, i) => {
@@ -23,7 +23,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   if (!clocks) return (t) => t;
   return (t) => {
     for (const clock of clocks) {
-      if (t < clock.t[0]) return clock.step[0]; // between two segments of the job
+      if (t < clock.t[0]) return clock.step[0]; // T lies between two segments of the job
       const step = stepAt(clock, t);
       if (step !== null) return step;
     }
@@ -31,7 +31,7 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
   };
 }
 
-// The same x range for every plot of a page, so that they can be compared vertically.
+// Returns the x range, which is the same for every plot of a page, so that they can be compared vertically.
 export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
@@ -77,7 +77,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
   };
 }
 
-// The parts of the resident memory of one process, from the bottom up.
+// Plots the parts of the resident memory of one process, stacked from the bottom up.
 function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const rss = find(run, "process", "rss", run.pid);
   const anon = find(run, "process", "anon", run.pid);
@@ -87,7 +87,7 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  // RSS is sampled more often than its parts: the rest is anonymous memory.
+  // RSS is sampled more often than its parts; the difference is taken for anonymous memory.
   const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
   const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
   const rest = anons.map((v, i) => v - (live[i] ?? 0));
@@ -123,7 +123,7 @@ const gpuLabels: Record<string, string> = {
   used: "used", job: "used by the job", allocated: "allocated by PyTorch", reserved: "reserved by PyTorch", outside: "outside PyTorch",
 };
 
-// The judged series of each GPU, and the others if there is room in the legend.
+// Plots the judged series of each GPU, and the other series if there is room in the legend.
 function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
   const ids = [...new Set(gpus.map((s) => s.id))];
@@ -139,7 +139,7 @@ function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
 }
 
-// Figures of the selected process first; a figure has the same colour for all processes.
+// Returns the lines of figures, those of the selected process first. A figure has the same colour for all processes.
 function figureLines(run: Run, clocks: Clock[] | null): Line[] {
   const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
   const nameOf = (s: Series) => s.name.replace(/@.*/, "");

@@ -19,7 +19,7 @@ const link = document.getElementById("link") as HTMLElement;
 const trouble = document.getElementById("trouble") as HTMLElement;
 const logout = document.getElementById("logout") as HTMLButtonElement;
 
-const mostAnnouncements = 5; // announcements for screen readers at the same time
+const mostAnnouncements = 5; // most announcements for screen readers at the same time
 const healthEvery_ms = 60000;
 const modes: Record<Mode, [string, string]> = {
   live: ["live", "good"],
@@ -91,7 +91,7 @@ function askForToken(): void {
   main.querySelector("input")?.focus();
 }
 
-// A session may have ended with a restart of the server.
+// Checks whether the session is still valid, as it may have ended with a restart of the server.
 async function checkSession(): Promise<void> {
   try {
     canWrite = (await get<{ write?: boolean }>("/session")).write === true;
@@ -101,7 +101,7 @@ async function checkSession(): Promise<void> {
   }
 }
 
-// Shows the problems that the server reports: a full disk, for example.
+// Shows the problems that the server reports, such as a full disk.
 async function checkHealth(): Promise<void> {
   if (!isLoggedIn || document.hidden) return;
   try {

@@ -1,6 +1,7 @@
-// A log as lines of plain text: escape codes are removed, overwritten lines show their last state, lengths are bounded.
+// Converts a log to lines of plain text: escape codes are removed, overwritten lines show their last state, lengths are
+// bounded.
 
-// CSI, OSC and similar sequences up to BEL or ST, two-character escapes, then other control characters.
+// Matches CSI, OSC and similar sequences up to BEL or ST, two-character escapes, then other control characters.
 const escapes = /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ\\`a-~])/g;
 const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -14,9 +15,9 @@ export function plain(raw: string): string {
 }
 
 export class LogText {
-  private raw = ""; // the incomplete last line
+  private raw = ""; // the last line, which is incomplete
 
-  // The lines that TEXT completes.
+  // Returns the lines that TEXT completes.
   add(text: string): string[] {
     const pieces = (this.raw + text).split("\n");
     this.raw = bounded(pieces.pop() ?? "");
@@ -32,7 +33,7 @@ export class LogText {
   }
 }
 
-// A very long line is kept from its last \r on, or its beginning.
+// Truncates a very long line to the part after its last \r, or to its beginning.
 function bounded(raw: string): string {
   if (raw.length <= 4 * longestLine) return raw;
   const kept = raw.slice(raw.lastIndexOf("\r", raw.length - 2) + 1);

@@ -1,4 +1,4 @@
-// The server's API (docs/reference/api.md): the types of its documents, and requests.
+// The server's API (docs/reference/api.md): the types of its documents, and functions that send requests.
 
 import { secrets } from "./session";
 
@@ -107,7 +107,7 @@ export interface Happening {
   act?: string;
   why?: string | null;
   segment?: number | null;
-  started?: string; // start of a segment
+  started?: string; // time at which a segment started
 }
 
 export class ApiError extends Error {
@@ -119,10 +119,10 @@ export class ApiError extends Error {
 export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
 
 const usualPatience_s = 30;
-export const readingPatience_s = 150; // for answers that require the whole recording
+export const readingPatience_s = 150; // seconds to wait for answers that require the whole recording
 let onLoggedOut = () => {};
 
-// Called for every answer with status 401.
+// Sets the function to call for every answer with status 401.
 export function whenLoggedOut(callback: () => void): void {
   onLoggedOut = callback;
 }
@@ -132,12 +132,12 @@ async function messageOf(answer: Response): Promise<string> {
     const doc = (await answer.json()) as { error?: { message?: string } };
     if (doc.error?.message) return doc.error.message;
   } catch {
-    // Not an answer of the server: from a proxy, or truncated.
+    // The answer is not from the server but from a proxy, or truncated.
   }
   return `the server answered ${answer.status}`;
 }
 
-// The answer of PATH under /api/v1. Throws an ApiError for an error, with status 0 if the server does not answer.
+// Requests PATH under /api/v1. Throws an ApiError for an error, with status 0 if the server does not answer.
 export async function ask(path: string, more: RequestInit = {}, patience_s = usualPatience_s): Promise<Response> {
   let answer: Response;
   const giveUp = new AbortController();
@@ -157,7 +157,7 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
   throw error;
 }
 
-// The body of ANSWER; a connection that breaks in the middle is an ApiError with status 0.
+// Returns the body of ANSWER. A connection that breaks in the middle is an ApiError with status 0.
 export async function bodyOf(answer: Response): Promise<ArrayBuffer> {
   try {
     return await answer.arrayBuffer();

@@ -1,4 +1,4 @@
-// Shared by the views of the page: navigation, announcements, and the right to change jobs.
+// Functions shared by the views of the page: navigation, announcements, and the permission to change jobs.
 
 import { Viewer } from "./live";
 
@@ -13,6 +13,6 @@ export interface App {
   go(path: string): void;
   // Announces TEXT to screen readers.
   announce(text: string): void;
-  // Called when a view's title or wants have changed.
+  // Called when the title of a view, or the data it needs, has changed.
   changed(): void;
 }

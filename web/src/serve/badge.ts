@@ -1,4 +1,4 @@
-// Small pieces of a job: its state, verdict, progress and a sparkline.
+// Small elements that describe a job: its state, verdict, progress and a sparkline.
 
 import { isEnded, Job, State, Verdict } from "./api";
 import { h, setClass, setText } from "./dom";
@@ -44,7 +44,7 @@ const svg = "http://www.w3.org/2000/svg";
 const wide = 96;
 const high = 26;
 
-// Memory over the run, from 0 to the peak, or to the limit if that is close to the peak.
+// Draws memory over the run, from 0 to the peak, or to the limit if that is close to the peak.
 export class Spark {
   readonly root = document.createElementNS(svg, "svg");
   private readonly line = document.createElementNS(svg, "path");

@@ -1,4 +1,4 @@
-// The server's time, which may differ from this machine's clock.
+// Keeps the server's time, which may differ from this machine's clock.
 
 let ahead_s = 0;
 

@@ -1,4 +1,5 @@
-// The diagnosis of `ebb diagnose`: in brief the place and the fix; in full every hypothesis with its evidence, and all advice.
+// Shows the diagnosis of `ebb diagnose`: in brief the place and the fix; in full every hypothesis with its evidence,
+// and all advice.
 
 import { ApiError, get, readingPatience_s } from "./api";
 import { h, oneLine, setText } from "./dom";
@@ -42,7 +43,7 @@ function hypothesis(one: Hypothesis, isOpen: boolean): HTMLElement {
     one.decide ? h("p", { class: "decide" }, "To decide: ", oneLine(one.decide)) : null);
 }
 
-// "train.py:29 in main()": the innermost line of the program itself, else the allocating line.
+// Returns text such as "train.py:29 in main()": the innermost line of the program itself, else the allocating line.
 export function placeOf(site: Hypothesis["site"]): string | null {
   const frame = site?.in_program ?? site;
   if (!frame?.file && !frame?.function) return null;
@@ -65,12 +66,12 @@ export class DiagnosisView {
     this.root = h("section", { id: "diagnosis", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis"), this.content, this.note, h("div", { class: "tools" }, this.again));
   }
 
-  // The stable code of the first hypothesis, for `ebb explain`.
+  // Returns the stable code of the first hypothesis, for `ebb explain`.
   get code(): string | null {
     return this.first?.code ?? null;
   }
 
-  // The server reads the whole recording for this, so it is read once, and again on request.
+  // Reads the diagnosis. The server reads the whole recording for this, so it is read once, and again on request.
   async read(): Promise<void> {
     const asked = ++this.asked;
     this.again.disabled = true;

@@ -1,9 +1,9 @@
-// Creates elements without markup: everything from the server becomes text.
+// Creates elements without markup, so that everything from the server becomes text.
 
 type Child = Node | string | null | false | undefined;
 type Props = Record<string, string | number | boolean | EventListener | undefined>;
 
-// Keys that begin with "on" are listeners, true and false set or leave out an attribute.
+// Creates an element. Keys that begin with "on" are listeners; true and false set or omit an attribute.
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(props)) {
@@ -25,7 +25,7 @@ export function setClass(element: Element, name: string): void {
 
 const controls = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-// Foreign text on one line, with control and direction characters made visible.
+// Returns text of other programs on one line, with control and direction characters made visible.
 export function oneLine(text: string): string {
   return text.replace(controls, (c) => (c === "\n" ? "\\n" : c === "\t" ? " " : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }

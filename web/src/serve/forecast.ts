@@ -1,11 +1,11 @@
-// The forecast of memory, from the verdict.
+// Forecasts memory from the verdict.
 
 import { isEnded, Job } from "./api";
 import type { Forecast } from "../shared/markers";
 import { rateOf } from "./words";
 
-// The area between the lowest and the highest rate of the verdict, from the current memory on; undefined if memory does
-// not grow.
+// Returns the area between the lowest and the highest rate of the verdict, from the current memory on, or undefined if
+// memory does not grow.
 export function forecastOf(job: Job, x: number, y: number | null, limit: number | null): Forecast | undefined {
   const v = job.verdict;
   if (!v || y === null || v.leak === false || isEnded(job.state)) return undefined;
@@ -18,8 +18,8 @@ export function forecastOf(job: Job, x: number, y: number | null, limit: number 
   return { x, y, high, low: Math.max(low ?? 0, 0) };
 }
 
-// How far the forecast extends: until the limit is certainly reached if that is near, otherwise enough to show the
-// trend.
+// Returns how far the forecast extends: until the limit is certainly reached if that is near, otherwise enough to show
+// the trend.
 export function ahead(f: Forecast | undefined, limit: number | null, span: number): number {
   if (!f) return 0;
   const met = limit !== null && f.low > 0 ? ((limit - f.y) / f.low) * 1.05 : Infinity;

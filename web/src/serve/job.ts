@@ -17,7 +17,7 @@ import * as format from "../shared/format";
 import * as words from "./words";
 
 const points = 1200;
-const readAgain_ms = 20000; // between two readings of the samples
+const readAgain_ms = 20000; // time between two readings of the samples, in milliseconds
 
 function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
   if (value === null) return null;
@@ -53,7 +53,7 @@ export class JobView implements View {
   private job: Job | null = null;
   private changes: Change[] = [];
   private asked = 0;
-  private isUpdated = false; // a live message arrived while the job was being read
+  private isUpdated = false; // true if a live message arrived while the job was being read
   private readSamples_ms = 0;
   private later = 0;
   private drawnFigures = "";
@@ -104,7 +104,7 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isUpdated && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
-    // The recording is written with some delay: the newest samples arrive with the next reading.
+    // The recording is written with some delay, so the newest samples arrive with the next reading.
     clearTimeout(this.later);
     if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
@@ -145,7 +145,7 @@ export class JobView implements View {
     setText(this.problem, oneLine(why));
   }
 
-  // Without a live stream, the job's current memory serves as a sample between two readings.
+  // Reads the samples. If there is no live stream, the job's current memory serves as a sample between two readings.
   private async readSamples(isWhole: boolean, asked: number): Promise<void> {
     if (this.job?.started_s == null) return;
     const now = Date.now();
@@ -283,7 +283,7 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // the only parts that can change
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // only these parts can change
     if (asked === this.drawnRequest) return;
     this.drawnRequest = asked;
     this.request.replaceChildren();
@@ -327,7 +327,7 @@ export class JobView implements View {
     }
   }
 
-  // Values of environment variables are sent only to users who may run jobs.
+  // Opens the form to run the job again. Values of environment variables are sent only to users who may run jobs.
   private async change(): Promise<void> {
     setText(this.problem, "");
     try {

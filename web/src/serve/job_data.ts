@@ -1,4 +1,5 @@
-// The series, marks and events of a job: read once, then extended by live messages. Bounded, however long the job runs.
+// The series, marks and events of a job, which are read once and then extended by live messages. Their number is
+// bounded, however long the job runs.
 
 import { Happening, Mark, Sample, Samples } from "./api";
 import { Series } from "./series";
@@ -7,9 +8,9 @@ const mostProcesses = 24;
 const mostGpus = 32;
 const mostMarks = 2000;
 export const mostEvents = 300;
-const mostRecent = 600; // samples that may not be in the recording yet
+const mostRecent = 600; // number of samples that may not be in the recording yet
 
-// The actions of the guard, and all segments except the first as restarts, at the time since the first segment.
+// Returns the actions of the guard, and all segments except the first as restarts, with times since the first segment.
 export function happenings(events: Happening[]): Happening[] {
   const parse = (e: Happening | undefined) => Date.parse((e?.started ?? "").replace(/([+-]\d\d)(\d\d)$/, "$1:$2"));
   const began_ms = parse(events.find((e) => e.kind === "segment"));
@@ -31,20 +32,20 @@ export interface ProcessSeries {
 export interface GpuSeries {
   index: number;
   name: string;
-  memory: Series; // used by the job, and by all processes
+  memory: Series; // GPU memory used by the job, and by all processes
 }
 
 export class JobData {
-  readonly job = new Series(["low", "high", "last"]); // lowest and highest of the job, and its unique memory
+  readonly job = new Series(["low", "high", "last"]); // lowest and highest memory of the job, and its unique memory
   readonly processes = new Map<number, ProcessSeries>();
   readonly gpus = new Map<number, GpuSeries>();
   marks: Mark[] = [];
   events: Happening[] = [];
   limit: number | null = null;
-  until_s = 0; // time of the newest data
+  until_s = 0; // time of the newest data in seconds
   private recent: Sample[] = [];
 
-  // Replaces everything but events and live data newer than the recording, which is written with some delay.
+  // Replaces everything except events and live data that is newer than the recording, which is written with some delay.
   read(s: Samples): void {
     const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
     this.job.clear();
@@ -78,7 +79,7 @@ export class JobData {
   addMark(mark: Mark): void {
     if (mark.kind === "step" || mark.kind === "substep") return;
     this.marks.push(mark);
-    // Drops every other mark, so that the rest still shows their frequency.
+    // Every other mark is dropped, so that the rest still shows how frequent they are.
     if (this.marks.length > mostMarks) this.marks = this.marks.filter((_, i) => i % 2 === 1);
   }
 

@@ -1,4 +1,4 @@
-// The plots of a job: created once and updated; created again only if their lines change.
+// The plots of a job, which are created once and updated, and created again only if their lines change.
 
 import { Job, Sample, Samples } from "./api";
 import { h, oneLine, soon } from "./dom";
@@ -11,7 +11,7 @@ import { onThemeChange } from "../shared/theme";
 const drawEvery_ms = 500;
 const closerAfter_ms = 300;
 const margin = 0.1; // fraction of the zoomed range that is read beyond each side
-const mostLines = 7; // lines of processes: more could not be distinguished
+const mostLines = 7; // most lines of processes, as more could not be distinguished
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
 export class JobPlots {
@@ -26,7 +26,7 @@ export class JobPlots {
   private job: Job | null = null;
   private waiting = 0;
   private drawn_ms = 0;
-  private closer: JobData | null = null; // the zoomed range, read with more detail
+  private closer: JobData | null = null; // data of the zoomed range in more detail, or null
   private closerRange: [number, number] = [0, 0];
   private asked: string | null = null; // the range that was requested last
   private reading = 0;
@@ -50,13 +50,13 @@ export class JobPlots {
     this.group.clear([0, 1]);
   }
 
-  // Adds a live sample, also to the zoomed range.
+  // Adds a live sample to the data, and also to the zoomed range.
   add(sample: Sample): void {
     this.all.add(sample);
     if (sample.t_s <= this.closerRange[1]) this.closer?.add(sample);
   }
 
-  // Redraws at a limited rate.
+  // Redraws the plots, at a limited rate.
   show(job: Job): void {
     this.job = job;
     this.waiting ||= window.setTimeout(() => {
@@ -65,7 +65,7 @@ export class JobPlots {
     }, Math.max(0, this.drawn_ms + drawEvery_ms - performance.now()));
   }
 
-  // The data of the zoomed range, or all of it.
+  // Returns the data of the zoomed range, or all data.
   private get data(): JobData {
     const part = this.group.shown;
     const isCovered = part && this.closerRange[0] <= part[0] && this.closerRange[1] >= part[1];

@@ -1,4 +1,4 @@
-// The list of jobs, newest first: one row each, updated live.
+// The list of jobs, newest first, with one row for each, which is updated live.
 
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";
@@ -104,10 +104,10 @@ export class ListView implements View {
   private readonly state = h("select", { id: "filter-state", onchange: () => this.filter() });
   private readonly name = h("input", { id: "filter-name", type: "search", autocomplete: "off", spellcheck: "false", list: "filter-names", placeholder: "exact name", oninput: () => this.typed() });
   private readonly names = h("datalist", { id: "filter-names" });
-  private readonly fresh = new Set<number>(); // updated live while the list was being read
+  private readonly fresh = new Set<number>(); // ids of jobs that were updated live while the list was being read
   private before: number | null = null;
   private hasMore = false;
-  private oldest: number | null = null; // the oldest job of the page
+  private oldest: number | null = null; // id of the oldest job of the page
   private asked = 0;
   private reading = 0;
   private typing = 0;
@@ -177,7 +177,7 @@ export class ListView implements View {
     if (this.reading > 0) this.fresh.add(id);
   }
 
-  // Whether a job that is not in the list yet belongs in it.
+  // Returns true if a job that is not in the list yet belongs in it.
   private belongs(job: Job): boolean {
     if (this.before !== null || !matches(job, this.state.value)) return false;
     const name = this.name.value.trim();
@@ -185,7 +185,7 @@ export class ListView implements View {
     return isNewer && (!name || job.name === name);
   }
 
-  // Running jobs come before queued ones on the first page.
+  // Returns true on the first page, where running jobs come before queued ones.
   private get isPinned(): boolean {
     return this.before === null && this.state.value === "";
   }
@@ -198,7 +198,7 @@ export class ListView implements View {
     return query;
   }
 
-  // The jobs of the page in order; jobs beyond its end are dropped.
+  // Returns the jobs of the page in order; jobs beyond its end are dropped.
   private arrange(): Job[] {
     const all = [...this.jobs.values()].sort((a, b) => b.id - a.id);
     const first = this.isPinned ? all.filter(isAtWork).slice(0, pageSize) : [];

@@ -1,4 +1,5 @@
-// The live stream of the page: closed while the page is hidden, reopened automatically; without a stream the page polls the server.
+// The live stream of the page, which is closed while the page is hidden and reopened automatically. If there is no
+// stream, the page polls the server.
 
 import { ApiError, Happening, Job, Mark, Sample } from "./api";
 import { setServerTime } from "./clock";
@@ -31,8 +32,9 @@ export interface Viewer {
 const firstWait_ms = 500;
 const longestWait_ms = 30000;
 const askEvery_ms = 4000;
-const patience_ms = 1500; // how long the stream may take to open before the page polls
-const silence_ms = 15000; // the stream is considered dead after this long without a message, as the machine is sent every 2 s
+const patience_ms = 1500; // milliseconds for the stream to open before the page polls
+// milliseconds without a message after which the stream is considered dead, as the machine is sent every 2 s
+const silence_ms = 15000;
 const checkEvery_ms = 3000;
 
 export class Live {
@@ -112,7 +114,7 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const { key } = secrets(); // a WebSocket request cannot have our headers
+    const { key } = secrets(); // a WebSocket request cannot have our headers, so the key is in the URL
     const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();
@@ -144,7 +146,7 @@ export class Live {
     this.welcome(message.boot ?? null);
   }
 
-  // From here on messages arrive live; earlier data is read once.
+  // Handles the first message: from here on messages arrive live, and earlier data is read once.
   private welcome(boot: string | number | null): void {
     const isOther = this.boot !== null && this.boot !== boot;
     this.boot = boot;
@@ -159,13 +161,13 @@ export class Live {
   // Reconnects after this machine has slept, or when the stream is silent.
   private checkStream(): void {
     const now = Date.now();
-    const slept = Math.abs(now - this.checked_ms) > silence_ms; // the machine slept, or its clock was set
+    const slept = Math.abs(now - this.checked_ms) > silence_ms; // true if the machine slept or its clock was set
     this.checked_ms = now;
     if (this.isResting) return;
     if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();
   }
 
-  // The server answers a poll again: reopens the stream.
+  // Reopens the stream when the server answers a poll again.
   private answered(): void {
     this.onMode("asking");
     if (!this.isAway) return;

@@ -1,4 +1,5 @@
-// The end of a job's log: read once, then followed live, and bounded; missed parts are read by their offset.
+// Shows the end of a job's log, which is read once, then followed live, and bounded. Missed parts are read by their
+// offset.
 
 import { ApiError, ask, bodyOf } from "./api";
 import { LogText } from "./ansi";
@@ -36,7 +37,8 @@ export class LogView {
     this.isClosed = true;
   }
 
-  // A live piece of the log. Invalid UTF-8 was replaced in it, so its length in bytes is unknown and it is read again.
+  // Adds a live piece of the log. If invalid UTF-8 was replaced in it, its length in bytes is unknown, and it is read
+  // again.
   take(offset: number, text: string): void {
     if (this.isReading) {
       this.isStale = true;
@@ -84,7 +86,7 @@ export class LogView {
     const start = Number(answer.headers.get("X-Log-Offset") ?? from ?? 0);
     const whole = Number(answer.headers.get("X-Log-End") ?? NaN);
     if (from !== null && (whole < from || whole - start > mostRead)) {
-      void answer.body?.cancel().catch(() => {}); // too much to show
+      void answer.body?.cancel().catch(() => {}); // the rest of the answer is too much to show
       this.restart(whole < from ? "the log was truncated and begins again here" : null);
       this.isStale = true;
       return;
@@ -128,7 +130,7 @@ export class LogView {
     this.lines.scrollTop = this.lines.scrollHeight;
   };
 
-  // Scrolling up pauses the log, scrolling to the end resumes it.
+  // Pauses the log when the user scrolls up, and resumes it at the end.
   private scrolled(): void {
     const isAtEnd = this.lines.scrollHeight - this.lines.scrollTop - this.lines.clientHeight < nearEnd;
     if (isAtEnd !== this.isFollowing) this.setFollow(isAtEnd);

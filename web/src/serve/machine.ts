@@ -1,4 +1,4 @@
-// The machine: its memory and GPUs, resources reserved for jobs, running and queued jobs.
+// Shows the machine: its memory and GPUs, resources reserved for jobs, running and queued jobs.
 
 import { get, isEnded, Job } from "./api";
 import { View } from "./app";
@@ -24,7 +24,7 @@ export interface Machine {
   room?: Room | null;
   server?: { pid?: number; started_s?: number | null; rss_bytes?: number | null; viewers?: number | null } | null;
 }
-// The resources of the server for jobs.
+// The resources that the server has for jobs.
 interface Room {
   slots?: { all?: number | null; used?: number | null } | null;
   memory?: { all_bytes?: number | null; used_bytes?: number | null } | null;
@@ -93,7 +93,7 @@ export class MachineView implements View {
   private readonly running = new JobTable("Running", "Reason", "No running jobs.");
   private readonly queue = new JobTable("Queue", "Waits for", "The queue is empty.");
   private readonly jobs = new Map<number, Job>();
-  private readonly fresh = new Set<number>(); // updated live while the list was being read
+  private readonly fresh = new Set<number>(); // ids of jobs that were updated live while the list was being read
   private machine: Machine = {};
   private asked = 0;
   private reading = 0;

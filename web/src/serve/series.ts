@@ -1,10 +1,10 @@
-// A bounded series: neighbouring points are merged, and extremes are kept.
+// A bounded series, in which neighbouring points are merged and extremes are kept.
 
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
-const most = 4000; // points before merging
-const target = 2000; // points after merging, at most
+const most = 4000; // number of points at which they are merged
+const target = 2000; // most points that remain after merging
 
 function merge(how: Merge, a: Value, b: Value): Value {
   if (a === null || b === null) return b ?? a;
@@ -28,7 +28,7 @@ export class Series {
     return this.t.length ? this.t[this.t.length - 1] : -Infinity;
   }
 
-  // Ignores points that are not newer than the last one.
+  // Adds a point. Points that are not newer than the last one are ignored.
   add(t_s: number, values: (Value | undefined)[]): void {
     if (!Number.isFinite(t_s) || t_s <= this.last_s) return;
     this.t.push(t_s);

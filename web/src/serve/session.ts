@@ -1,13 +1,14 @@
-// The secrets of the page's session. A browser sends the cookie to every port of the host, also to another user's web
-// server, but its storage belongs to one port. So the server accepts the cookie only together with one of these.
+// The secrets of the page's session. A browser sends the cookie to every port of the host, even to another user's web
+// server, but its storage belongs to one port. So the server accepts the cookie only together with one of these
+// secrets.
 
 export interface Secrets {
   key?: string; // for requests
-  view?: string; // for links that open in a new tab; grants reading
+  view?: string; // secret for links that open in a new tab; it permits reading only
 }
 
 const place = "ebb-session";
-let unstored: Secrets = {}; // if the browser has no storage
+let unstored: Secrets = {}; // used if the browser has no storage
 
 export function secrets(): Secrets {
   try {
@@ -23,6 +24,6 @@ export function keepSecrets({ key, view }: Secrets): void {
     if (key) localStorage.setItem(place, JSON.stringify(unstored));
     else localStorage.removeItem(place);
   } catch {
-    // Kept only as long as the page is open.
+    // Without storage, the secrets last only as long as the page is open.
   }
 }

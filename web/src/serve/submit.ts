@@ -1,4 +1,4 @@
-// The form for a new job, in a dialog. Errors of the server are shown at their field.
+// The form for a new job, in a dialog. Errors of the server are shown beside the field they refer to.
 
 import { ApiError, Job, send } from "./api";
 import { App } from "./app";
@@ -6,7 +6,7 @@ import { h, oneLine, setText } from "./dom";
 import * as shell from "./shell";
 
 interface Field {
-  key: string; // key in the request
+  key: string; // key of the field in the request
   label: string;
   help?: string;
   kind: "line" | "text" | "number";
@@ -35,7 +35,7 @@ class Refused extends Error {
   }
 }
 
-// Words split as in a shell, each KEY=VALUE or, unless NEEDSVALUE, KEY.
+// Parses words split as in a shell, each KEY=VALUE or, unless NEEDSVALUE, KEY.
 function pairs(key: string, text: string, needsValue: boolean): Record<string, string | true> {
   const result: Record<string, string | true> = {};
   const { words, error } = shell.split(text);
@@ -51,7 +51,7 @@ function pairs(key: string, text: string, needsValue: boolean): Record<string, s
 
 const unpair = (list: [string, unknown][]) => list.map(([k, v]) => shell.join([v === true ? k : `${k}=${String(v)}`])).join("\n");
 
-// Uses the largest unit that is exact.
+// Formats a size in the largest unit that is exact.
 function sizeText(bytes: number): string {
   for (const [unit, letter] of [[2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]] as const) {
     if (bytes > 0 && bytes % unit === 0) return `${bytes / unit}${letter}`;
@@ -65,7 +65,7 @@ function numberOf(key: string, text: string): number {
   return n;
 }
 
-// The field that a server error refers to: the message begins with the key or names an option.
+// Returns the field that a server error refers to: the message begins with the key or names an option.
 export function fieldOf(message: string): string | null {
   const isField = (key: string | undefined) => fields.some((f) => f.key === key);
   const [, key, part] = /^"?([a-z]+)(?:[.[]"?([a-z-]+))?/.exec(message) ?? [];
@@ -96,7 +96,7 @@ export class SubmitDialog {
     this.inputs.get("command")?.addEventListener("input", () => this.preview());
   }
 
-  // Fills in the request of JOB, if given.
+  // Opens the form and fills in the request of JOB, if it is not null.
   open(job: Job | null, env?: Record<string, string> | null): void {
     if (job) this.fill(job, env ?? {});
     this.clearErrors();

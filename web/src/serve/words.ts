@@ -4,7 +4,7 @@ import { Job, Progress, Rate, State, Verdict } from "./api";
 import { oneLine } from "./dom";
 import * as format from "../shared/format";
 
-// Colours are never the only sign: the word is always shown.
+// Colours are never the only sign, because the word is always shown.
 export const stateClass: Record<State, string> = {
   queued: "quiet",
   starting: "busy",
@@ -22,7 +22,7 @@ export function verdictClass(v: Verdict): string {
   return v.leak === false ? "good" : "open";
 }
 
-// A duration, in one or two units.
+// Formats a duration in one or two units.
 export function duration(s: number): string {
   if (s < 10) return `${Math.max(0, +s.toFixed(1))} s`;
   if (s < 120) return `${Math.round(s)} s`;
@@ -33,7 +33,7 @@ export function duration(s: number): string {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
-// "in about 22 min"; null if memory is not running out, or the growth may be a warm-up or a cache.
+// Returns text such as "in about 22 min", or null if memory is not running out, or the growth may be a warm-up or a cache.
 export function outOfMemory(v: Verdict | null | undefined): string | null {
   if (!v?.leak) return null;
   const eta = v.oom_eta_s;
@@ -48,14 +48,14 @@ export function rateOf(rate: Rate | number | null | undefined): Rate | null {
   return typeof rate === "number" ? { value: rate } : rate;
 }
 
-// One rate: per step if steps are known, otherwise per minute.
+// Returns one growth rate: per step if steps are known, otherwise per minute.
 export function growthOf(v: Verdict): string | null {
   const step = rateOf(v.rate_bytes_per_step);
   const rate = step ?? rateOf(v.rate_bytes_per_min);
   return rate ? `${rate.value > 0 ? "+" : ""}${format.about(rate.value)}/${step ? "step" : "min"}` : null;
 }
 
-// "+9.0 MiB/step, out of memory in about 7 min (97 % confident)"
+// Returns text such as "+9.0 MiB/step, out of memory in about 7 min (97 % confident)".
 export function answerOf(v: Verdict, isOver: boolean): string {
   const oom = isOver ? null : outOfMemory(v);
   const parts = [v.leak !== false ? growthOf(v) : null, oom ? `out of memory ${oom}` : null].filter(Boolean).join(", ");
@@ -70,7 +70,7 @@ export function progressText(p: Progress | null | undefined, isOver: boolean): s
   return `step ${format.count(p.step)}${of}${left}`;
 }
 
-// A time of today without the date, others with it.
+// Formats a time, without the date if it is today.
 export function clock(s: number): string {
   const at = new Date(s * 1000);
   const isToday = at.toDateString() === new Date().toDateString();

@@ -1,4 +1,4 @@
-// Sizes and times in the format of all of ebb's output.
+// Formats sizes and times as in all of ebb's output.
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -25,7 +25,7 @@ export function about(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${v.toFixed(unit && v < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
 
-// For an axis: as short as the distance between two ticks permits.
+// Formats a size for an axis, as short as the distance between two ticks permits.
 export function tick(bytes: number): string {
   let v = Math.abs(bytes);
   let unit = 0;
@@ -36,7 +36,7 @@ export function tick(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${+v.toFixed(2)} ${units[unit]}`;
 }
 
-// STEP: the distance between two ticks on an axis.
+// Formats a time. STEP is the distance between two ticks on an axis.
 export function time(s: number, step = s < 10 ? 0.1 : 1): string {
   if (s < 60 || step < 1) return `${+s.toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0)} s`;
   const pad = (n: number) => String(n).padStart(2, "0");

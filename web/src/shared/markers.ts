@@ -9,14 +9,14 @@ export type Kind = "epoch" | "evaluation" | "checkpoint" | "phase" | "segment" |
 export interface Marker {
   kind: Kind;
   x: number;
-  until?: number; // end of a phase
+  until?: number; // x at which a phase ends
 }
 
 // The forecast of a line: the area between a low and a high rate, up to the limit.
 export interface Forecast {
   x: number;
   y: number;
-  low: number; // per unit of x
+  low: number; // growth per unit of x
   high: number;
 }
 
@@ -29,10 +29,10 @@ const words: [Kind, string][] = [
   ["guard", "act of the guard"],
 ];
 
-const leastApart = 24; // px: closer lines would hide the plot
+const leastApart = 24; // smallest distance in px; closer lines would hide the plot
 const short = 9; // px
 
-// A vertical line for each event; short ones at the bottom if there are many of a kind.
+// Draws a vertical line for each event, or a short one at the bottom if there are many of a kind.
 export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
@@ -96,7 +96,7 @@ export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, c
   const { left, top, width, height } = u.bbox;
   const end = u.scales.x.max ?? f.x;
   if (end <= f.x) return;
-  // The corners of the area between both lines, below the limit.
+  // Returns the corners of the area between both lines, below the limit.
   const along = (rate: number): [number, number][] => {
     const there = f.y + rate * (end - f.x);
     if (limit === undefined || there <= limit || rate <= 0) return [[end, there]];
@@ -120,7 +120,7 @@ export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, c
   ctx.restore();
 }
 
-// The legend of the markers; null without markers.
+// Returns the legend of the markers, or null if there are none.
 export function keyOf(markers: Marker[]): HTMLElement | null {
   const kinds = new Set(markers.map((m) => m.kind));
   const key = document.createElement("p");

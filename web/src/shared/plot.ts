@@ -22,29 +22,29 @@ export interface Plot {
   unit: string; // "B" for bytes, otherwise counts
   byStep: boolean;
   markers: Marker[];
-  key?: boolean; // show a legend of the markers below the plot
+  key?: boolean; // true if a legend of the markers is shown below the plot
   limit?: number;
   forecast?: Forecast;
 }
 
 const height = 260;
-const paperWidth = 880; // px: the style sheet scales it to the paper's width
+const paperWidth = 880; // width in px, which the style sheet scales to the paper's width
 
-// Distances of ticks: powers of two for sizes, units of the clock for times.
+// Distances of ticks are powers of two for sizes, and units of the clock for times.
 const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
 const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 const hour = 3600;
 const times = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
   hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, ...[1, 2, 5, 10, 20, 50, 100].map((d) => d * 24 * hour)];
 
-// Everything drawn in one plot shares its x values.
+// Joins the lines of one plot, which share their x values.
 export function join(lines: Line[]): uPlot.AlignedData {
   const first = lines[0].x;
   if (lines.every((line) => line.x === first)) return [first, ...lines.map((line) => line.y)] as uPlot.AlignedData;
   return uPlot.join(lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
 }
 
-// The value in the legend while the pointer is not on the plot.
+// Returns the value that the legend shows while the pointer is not on the plot.
 function lastOf(line: Line): number | null {
   const values = line.shown ?? line.y;
   for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
@@ -70,7 +70,7 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
   });
 }
 
-// The value at INDEX, or that of the last sample before it, within the series.
+// Returns the value at INDEX, or that of the last sample before it, within the series.
 function readingAt(u: uPlot, series: number, index: number): number {
   const y = u.data[series];
   let before = index;
@@ -80,7 +80,7 @@ function readingAt(u: uPlot, series: number, index: number): number {
   return before < 0 || after === y.length ? index : before;
 }
 
-// Series can be switched off with the keyboard too.
+// Makes the legend usable with the keyboard, so that series can be switched off.
 function reachLegend(u: uPlot): void {
   u.root.querySelectorAll<HTMLElement>(".u-legend .u-series").forEach((row, i) => {
     const label = row.querySelector<HTMLElement>("th");
@@ -111,11 +111,11 @@ function axesOf(plot: Plot, colours: Theme): uPlot.Axis[] {
 
 export class PlotGroup {
   private readonly plots = new Map<uPlot, Plot>();
-  private extent: [number, number] = [0, 1]; // the whole range of the x axes
-  private part: [number, number] | null = null; // the zoomed range
+  private extent: [number, number] = [0, 1]; // full range of the x axes
+  private part: [number, number] | null = null; // the zoomed range, or null
   private isZooming = false;
 
-  // ONZOOM receives whether the plots are zoomed.
+  // ONZOOM is called with true if the plots are zoomed.
   constructor(private readonly into: HTMLElement, private readonly onZoom: (isPart: boolean) => void) {}
 
   clear(extent: [number, number]): void {
@@ -126,7 +126,7 @@ export class PlotGroup {
     this.part = null;
   }
 
-  // The plot keeps a reference to its data; update draws changes.
+  // Adds a plot, which keeps a reference to its data; update draws changes.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
@@ -154,7 +154,7 @@ export class PlotGroup {
     return u;
   }
 
-  // Sets the x range of all plots; null: the whole.
+  // Sets the x range of all plots; null selects the full range.
   zoom(min: number | null, max: number | null): void {
     const [from, to] = [min ?? this.extent[0], max ?? this.extent[1]];
     if (this.isZooming) return;
@@ -174,21 +174,21 @@ export class PlotGroup {
     for (const [u, plot] of this.plots) {
       u.setData(join(plot.lines), false);
       u.setScale("x", { min, max });
-      queueMicrotask(() => this.showLast(u)); // after drawing, which resets the legend
+      queueMicrotask(() => this.showLast(u)); // done after drawing, which resets the legend
     }
   }
 
-  // Without a pointer the legend shows the last values.
+  // Shows the last values in the legend while there is no pointer.
   private showLast(u: uPlot): void {
     if (this.plots.has(u) && (u.cursor.left ?? -1) < 0) u.setLegend({ idx: u.data[0].length - 1 });
   }
 
-  // The zoomed range; null: the whole.
+  // Returns the zoomed range, or null for the full range.
   get shown(): [number, number] | null {
     return this.part;
   }
 
-  // Adapts to the present width.
+  // Adapts the plots to the present width.
   fit(): void {
     for (const u of this.plots.keys()) {
       const box = u.root.parentElement;
@@ -212,7 +212,7 @@ export class PlotGroup {
     return {
       width: wide,
       height,
-      padding: [null, 34, null, null], // room for half of the last tick's label, beyond the axis
+      padding: [null, 34, null, null], // leaves room for half of the last tick's label, beyond the axis
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {

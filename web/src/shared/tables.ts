@@ -1,4 +1,4 @@
-// Tables on a phone: a row becomes a card (style sheet), so each cell needs its column's name.
+// Names the cells of tables. On a phone a row becomes a card (style sheet), so each cell needs its column's name.
 
 export function labelCells(): void {
   document.querySelectorAll<HTMLTableElement>(".scroll table").forEach((table) => {

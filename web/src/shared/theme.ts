@@ -5,7 +5,7 @@ export interface Theme {
   back: string;
   grid: string;
   lines: string[];
-  events: Record<string, string>; // by the kind of an event
+  events: Record<string, string>; // colours by the kind of an event
   phase: string;
   limit: string;
 }
@@ -29,7 +29,7 @@ export function theme(): Theme {
   };
 }
 
-// Paper is white and has its own width, and all details are open.
+// Returns true while the page is printed. Paper is white and has its own width, and all details are open.
 export function isOnPaper(): boolean {
   return isPrint.matches || document.documentElement.classList.contains("paper");
 }
