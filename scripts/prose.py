@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 C_LIKE = {".c", ".h", ".ts", ".tsx", ".js", ".mjs", ".css"}
 HASH_COMMENTS = {".sh", ".cmake", ".txt", ".toml", ".yml", ".service", ""}
+# A slash after an operator or an opening bracket begins a regular expression, whose quotes begin no string.
+REGULAR_EXPRESSION = r"(?:(?<=[=(,:!&|?\[{;])|(?<=[=(,:!&|?\[{;] )|(?<=return ))/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/"
 TOKENS = {
     "c": re.compile(r"/\*(?P<block>.*?)\*/|//(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\\n])*)\"|'(?:\\.|[^'\\\n])'", re.S),
     "script": re.compile(r"/\*(?P<block>.*?)\*/|(?<![:\w])//(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\\n])*)\"|"
-                         r"'(?P<single>(?:\\.|[^'\\\n])*)'|`(?P<template>(?:\\.|[^`\\])*)`", re.S),
+                         r"'(?P<single>(?:\\.|[^'\\\n])*)'|`(?P<template>(?:\\.|[^`\\])*)`|" + REGULAR_EXPRESSION, re.S),
     "css": re.compile(r"/\*(?P<block>.*?)\*/", re.S),
     "hash": re.compile(r"(?:^|(?<=\s))#(?P<line>[^\n]*)|\"(?P<string>(?:\\.|[^\"\\])*)\"|'(?P<single>[^'\n]*)'", re.M),
 }
