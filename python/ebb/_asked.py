@@ -18,12 +18,12 @@ def note(name: str, text: str) -> None:
     if os.environ.get("EBB_VERBOSE") == "1":
         try:
             print(f"ebb: {text}", file=sys.stderr)
-        except Exception:  # standard error is closed or missing
+        except Exception:  # printing failed, because standard error is closed or missing
             pass
 
 
 class Asked:
-    """The requests to one training run."""
+    """The requests of ebb to one training run."""
 
     def __init__(self) -> None:
         self._agreement = Agreement()

@@ -30,7 +30,7 @@ def find_ebb() -> str:
     if named:
         if os.access(named, os.X_OK):
             return os.path.abspath(named)
-        raise FileNotFoundError(f"EBB_BINARY names {named}, which cannot be executed")
+        raise FileNotFoundError(f"EBB_BINARY is {named}, which cannot be executed")
     looked = []
     for place in _places():
         path = place / "ebb"
@@ -42,5 +42,5 @@ def find_ebb() -> str:
         return found
     raise FileNotFoundError(
         f"the ebb program is not in {', '.join(dict.fromkeys(looked))} or $PATH; "
-        "install it with pip, or name it in EBB_BINARY"
+        "install it with pip, or set EBB_BINARY to its path"
     )

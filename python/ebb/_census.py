@@ -19,8 +19,10 @@ from ._wire import rank_of_environment
 
 _ROWS_MAX = 200  # number of rows kept per table, the largest first
 _BIG_CONTAINER = 1 << 14  # the entries of containers of at least this length are always counted
-_OF_ONE_CONTAINER = 10000  # most entries counted of one container; they represent the others
-_PLAIN_MAX = 500_000  # most ids held at one time, so that the census itself does not fill memory
+# maximum number of entries counted of one container; they represent the others
+_OF_ONE_CONTAINER = 10000
+# maximum number of ids held at one time, so that the census itself does not fill memory
+_PLAIN_MAX = 500_000
 _SLICES = 64
 
 # a row of the census, and one of its objects
@@ -101,7 +103,7 @@ def size_text(n: float) -> str:
 
 def _tensor_name(r: TensorRow) -> str:
     flags = " requires_grad" * r.requires_grad + " gradient" * r.is_grad
-    flags += " of a graph" * (not r.is_leaf)
+    flags += " in a graph" * (not r.is_leaf)
     return f"{r.device} {r.dtype} {r.shape}{flags}"
 
 
@@ -282,7 +284,7 @@ class _Plain:
             size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
-            # the array that owns the memory is counted
+            # for a view, the array that owns the memory is counted
             if type(o).__name__ == "ndarray" and o.base is not None:
                 self._take([o.base], weight)
         self.seen.update(plain)

@@ -40,7 +40,7 @@ _BUDGET_S = 0.3  # seconds that full scans may take in any case, if kept marks a
 _YOUNG_SHARE = 0.05  # largest fraction of the time that full scans may take in a young process
 _BLOCK_S = 1e-7  # estimated seconds per memory block of the interpreter, before the first full scan
 _WALL_S = 2.0  # seconds for finding the names of one kept report, on a busy machine
-_NAMES_S = 0.1  # seconds for finding the names of one full scan
+_NAMES_S = 0.1  # time limit in seconds for finding the names of one full scan
 _NAMES = 2  # number of new names per full scan, as each search visits all objects several times
 # number of memory blocks of the interpreter above which a list of all objects would be too large
 _OBJECTS_MAX = 2_000_000

@@ -35,7 +35,7 @@ _thread: Optional[threading.Thread] = None
 _bell: Optional[int] = None  # pipe that wakes the thread, and ends it when it is closed
 _must_end = False  # the thread
 _is_paused = False  # True while a fork is in progress, for which the thread has ended
-_pid = 0  # pid of the process that listens
+_pid = 0  # pid of the process that listens for requests
 _is_started = False
 # True if the job or a callback sends the steps, so that the hooks on torch need not
 _is_claimed = False

@@ -30,7 +30,7 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # standard error is closed or missing
+            pass  # printing failed, because standard error is closed or missing
 
 
 def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
@@ -126,7 +126,7 @@ def _is_for_accelerate() -> bool:
 
 def _hook_begins(loader: Any) -> None:
     make = loader.__iter__
-    on_iter = _tracked("the start of passes", "on_iter")
+    on_iter = _tracked("the start of data-loader passes", "on_iter")
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -141,7 +141,7 @@ def _hook_loaders(module: ModuleType) -> None:
     iterator = module._BaseDataLoaderIter
     take = iterator.__next__
     on_batch = _tracked("batches", "on_batch")
-    on_end = _tracked("the end of passes", "on_end")
+    on_end = _tracked("the end of data-loader passes", "on_end")
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:

@@ -60,7 +60,7 @@ def _is_off() -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    function = getattr(function, "func", function)  # the function of a functools.partial
+    function = getattr(function, "func", function)  # the function inside a functools.partial
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -236,7 +236,7 @@ class IsolatedCall(Generic[T]):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    # ---- while the call runs ----
+    # ---- methods used while the call runs ----
 
     def _take_marks(self) -> bool:
         """Passes received marks on. Returns False when all writers have closed the channel."""
@@ -412,7 +412,7 @@ class IsolatedCall(Generic[T]):
             if status < 0:
                 reason = f"`ebb run` was killed by signal {-status}"
             else:
-                reason = f"`ebb run` could not start it (status {status}, see its message)"
+                reason = f"`ebb run` could not start the process (status {status}; see its message)"
             return IsolatedError(f"{self.name} has no result: {reason}")
         cause = end.get("cause") or end.get("error") or end.get("by") or end.get("kind")
         kind = str(end.get("cause_kind", ""))

@@ -33,7 +33,7 @@ class Outcome:
     ) -> None:
         self.value = value
         self.error = error
-        self.error_repr = error_repr  # None if there was no exception
+        self.error_repr = error_repr  # repr of the exception, or None if there was none
         self.trace = trace
 
 

@@ -44,7 +44,7 @@ def step(
     try:
         tail = _tail(steps_per_epoch, max_steps)
         epoch = None if epoch is None else _finite(epoch)
-    except Exception:  # values of unexpected types are sent unchanged
+    except Exception:  # values that cannot be converted are sent unchanged
         w.mark(
             "step",
             step=n,

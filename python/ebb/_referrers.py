@@ -177,7 +177,8 @@ def _root(o: Any, names: str) -> str:
 def _module_names() -> dict[int, str]:
     """Maps the id of each module's variables to the module's name."""
     named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    return {id(m.__dict__): n for n, m in reversed(named)}  # the first of two names wins
+    # if a module has two names, the first one wins
+    return {id(m.__dict__): n for n, m in reversed(named)}
 
 
 def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
@@ -219,7 +220,7 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 
 
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
-    """Returns the object that has D as its attributes."""
+    """Returns the object whose attribute dictionary is D."""
     for r in _referrers_of(d, skip):
         if type(r) not in (dict, list, tuple):
             try:
@@ -277,7 +278,9 @@ def _lru_cache_of(r: Any) -> Optional[str]:
 
 
 def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
-    """Returns the variable of F's closure AT that NAMES, which starts with an index, refers to."""
+    """Returns the name of the closure variable of F that the index at the start of NAMES
+    selects. AT is F's closure.
+    """
     if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
         return None
     index, _, rest = names[1:].partition("]")

@@ -42,7 +42,7 @@ class Pass:
     def __init__(
         self, iterator: Any, length: Optional[int], looks_ahead: bool, epochs_before: int
     ) -> None:
-        self.iterator = iterator  # a weak reference to the iterator
+        self.iterator = iterator  # weak reference to the iterator of the data loader
         self.length = length  # in batches
         # True if the next batch is fetched before the current one is used
         self.looks_ahead = looks_ahead

@@ -23,7 +23,7 @@ def _say(sentence: str) -> None:
         try:
             print(f"ebb: {sentence}", file=sys.stderr)
         except Exception:
-            pass  # standard error is closed or missing
+            pass  # printing failed, because standard error is closed or missing
 
 
 def package_spec(name: str) -> Optional[ModuleSpec]:

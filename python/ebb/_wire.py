@@ -54,7 +54,7 @@ def _versions() -> dict[str, Value]:
     for name in _VERSIONED:
         try:
             version = getattr(sys.modules.get(name), "__version__", None)
-        except Exception:  # a module may raise anything
+        except Exception:  # reading a module's version may raise anything
             continue
         if isinstance(version, str):
             found[f"{name}_version"] = str(version)[:64]
@@ -177,14 +177,15 @@ class Wire:
         self._sent: Optional[_Step] = None  # the newest step that was sent
         self._steps_sent = 0  # marks
         self._step_due = 0.0  # the next step is not sent before this time
-        self._row_end = 0  # hold() accepts only steps below this number
-        self._epoch_end = 0.0  # hold() accepts only epochs below this number
+        self._row_end = 0  # number of the first step that hold() does not accept
+        self._epoch_end = 0.0  # number of the first epoch that hold() does not accept
         self._substep_due = 0.0
-        self._step_lock = threading.RLock()  # keeps steps in order
+        self._step_lock = threading.RLock()  # lock that keeps steps in order
         self._has_helper = False
         self._is_helped = False  # True if the helper knows that steps are held back
         self._wake: Callable[[], None] = _nothing
-        self.on_close: Callable[[], None] = _nothing  # wakes the thread that reads requests
+        # called on close; wakes the thread that reads requests
+        self.on_close: Callable[[], None] = _nothing
         self.is_sent_by_job = False  # True if the job sends its steps itself
         # training runs in progress that have a callback
         self.trainings: dict[int, "weakref.ref[Any]"] = {}
@@ -423,7 +424,7 @@ class Wire:
             if value is not None:
                 lines.append(f"{_key(key)}={clean(value)}")
         text = "\n".join(lines)
-        if len(text) > _TEXT_MAX // 4:  # a character has up to four bytes
+        if len(text) > _TEXT_MAX // 4:  # a character takes up to four bytes in UTF-8
             text = _fit(lines)
         if kind == "step":
             return self.send_step(text, must_arrive)

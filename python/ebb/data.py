@@ -156,7 +156,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         mode: Optional[str] = None,
     ) -> None:
         if isinstance(paths_or_bytes, (str, bytes, os.PathLike)):
-            raise TypeError("LazyImages takes a list of images, not one")
+            raise TypeError("LazyImages takes a list of images, not a single image")
         sources = [_checked(source, index) for index, source in enumerate(paths_or_bytes)]
         self._store = _Store(sources, size(budget, "budget"), mode)
         self._keys: "Sequence[int]" = range(len(sources))
@@ -196,7 +196,7 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
 
 def _is_decoded(image: "Image") -> bool:
     held = vars(image)
-    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed the attribute
+    return held.get("_im", held.get("im")) is not None  # Pillow 11 renamed the attribute im to _im
 
 
 def _opened_again(image: Any) -> "Optional[Image]":

@@ -63,7 +63,7 @@ def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
     if args.max_steps <= 0 and epochs >= 1 and epochs == int(epochs):
         whole, rest = divmod(state.max_steps, int(epochs))
         if rest == 0 and whole > 0:
-            return int(whole)  # the number as counted by the trainer itself
+            return int(whole)  # number of steps as counted by the trainer itself
     return max(1, -(-batches // int(args.gradient_accumulation_steps)))
 
 
@@ -80,7 +80,7 @@ def _is_model_only(args: Any) -> bool:
 
 
 class _Training:
-    """One training run, from its begin to its end."""
+    """The state of one training run, from its begin to its end."""
 
     def __init__(self, args: Any) -> None:
         self.asked = Asked()
@@ -93,7 +93,7 @@ class _Training:
         self.is_ours = False  # True if only ebb requested the save of this step
         self.is_evaluating = False
         self.has_length = False
-        self.is_even = False  # True if only a step can follow
+        self.is_even = False  # True if only a step can follow, not an epoch end or a save
 
 
 class EbbCallback(TrainerCallback):
@@ -152,7 +152,7 @@ class EbbCallback(TrainerCallback):
         if _is_model_only(args) and wire().is_there:
             text = (
                 "save_only_model is set: a checkpoint has no optimizer state, so a restart cannot "
-                "go on exactly where the job stopped"
+                "continue exactly where the job stopped"
             )
             _note(text)
             _log.warning("ebb: %s", text)
@@ -173,7 +173,7 @@ class EbbCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._training
         try:
-            if t is not None and t.is_even:  # most short steps need nothing else
+            if t is not None and t.is_even:  # most short steps need nothing but this
                 w, step = wire(), state.global_step
                 if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
                     return

@@ -98,7 +98,7 @@ def _data(trainer: Any) -> tuple[Optional[int], Optional[int]]:
 
 
 class _Training:
-    """One training run, from its begin to its end."""
+    """The state of one training run, from its begin to its end."""
 
     def __init__(self, trainer: Any) -> None:
         self.asked = Asked()
@@ -180,7 +180,7 @@ class _Hooks:
         try:
             step = trainer.global_step
             if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
-                w = wire()  # most short steps need nothing else
+                w = wire()  # most short steps need nothing but this
                 epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
                 if not w.waiting and w.hold(step, t.tail, epoch):
                     t.step = step
@@ -320,7 +320,7 @@ def _lacks(path: str) -> Optional[str]:
             text = z.read(name)
     except (OSError, StopIteration, zipfile.BadZipFile):
         return None  # the file has another format, which Lightning may be able to read
-    # the keys appear verbatim in the pickle
+    # a complete checkpoint has these keys verbatim in its pickle
     absent = [k for k in ("optimizer_states", "loops") if k.encode() not in text]
     return " and ".join(absent) or None
 

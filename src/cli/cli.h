@@ -33,7 +33,7 @@ struct cli_command {
     size_t options_size;                      /* size of the command's own options struct */
     int usage_status;                         /* exit status of a usage error: 2, or 125 for run */
     bool stop_at_operand;                     /* options end at the first operand, as in run */
-    int (*exec)(const struct cli_call *call); /* returns the exit status */
+    int (*exec)(const struct cli_call *call); /* runs the command and returns its exit status */
 };
 
 /* All commands in the order of the help, NULL-terminated. */
@@ -49,7 +49,7 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cm
  * found (*ret is then unchanged), or -EINVAL with an error that begins with the command's name. */
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
-void cli_call_fini(struct cli_call *call); /* accepts a zeroed struct */
+void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */
 /* Returns NULL if there is no command of that name. */
 const struct cli_command *cli_find_command(const char *name);
 /* Prints that there is no such command, and the most similar name. Returns the exit status. */
@@ -101,4 +101,5 @@ const struct option_desc *cli_option_at(const struct cli_command *command, size_
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);
-void cli_completions(struct buf *out, const char *shell); /* SHELL is bash, zsh or fish */
+/* Prints completions; SHELL is bash, zsh or fish. */
+void cli_completions(struct buf *out, const char *shell);

@@ -19,10 +19,10 @@
 #include "cli/state_dir.h"
 
 enum {
-    HEAD_MAX = 16 << 10, /* most bytes of an answer's headers */
-    /* Most bytes of a JSON document, the only kind of body that is held in memory. */
+    HEAD_MAX = 16 << 10, /* maximum size of an answer's headers in bytes */
+    /* Maximum size in bytes of a JSON document, the only kind of body that is held in memory. */
     DOC_MAX = 16 << 20,
-    ERROR_MAX = 64 << 10, /* most bytes of an error's body */
+    ERROR_MAX = 64 << 10, /* maximum size of an error's body in bytes */
     PATIENCE_S = 30,      /* longest wait for a busy server, in seconds */
 };
 

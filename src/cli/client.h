@@ -54,7 +54,8 @@ int client_ask(const struct client_request *q, struct client_answer *ret, struct
 /* Reads only the answer, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
-void client_answer_fini(struct client_answer *answer); /* accepts a zeroed struct */
+/* Frees the answer; accepts a zeroed struct. */
+void client_answer_fini(struct client_answer *answer);
 
 /* Requests a JSON document, which the caller owns. Returns 0, or CLIENT_FAILED after printing an
  * error that begins with COMMAND. */

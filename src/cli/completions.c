@@ -25,7 +25,8 @@ static void add_escaped(struct buf *out, const char *s, const char *special)
 {
     for (; *s; s++) {
         if (*s == '\'') {
-            buf_add_str(out, "'\\''"); /* all text here is between single quotes */
+            /* A quote must be escaped, because all text here is between single quotes. */
+            buf_add_str(out, "'\\''");
             continue;
         }
         if (strchr(special, *s))
@@ -274,7 +275,7 @@ void cli_completions(struct buf *out, const char *shell)
     else if (strcmp(shell, "zsh") == 0)
         add_zsh(out);
     else {
-        assert(strcmp(shell, "fish") == 0 && "a shell that the option's table does not offer");
+        assert(strcmp(shell, "fish") == 0 && "the shell is not in the option's table");
         add_fish(out);
     }
 }

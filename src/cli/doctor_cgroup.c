@@ -77,9 +77,9 @@ static const char *advice_for(int error)
                "that it finds or that you give, but cannot set one in the kernel; `docker run "
                "--cgroupns=private --privileged` allows that.";
     if (has_systemd())
-        return "ebb then measures a job's memory by its processes and sets no hard limit: start "
+        return "ebb measures a job's memory by its processes and sets no hard limit: start "
                "it with `systemd-run --user --scope -p Delegate=yes ebb run …`.";
-    return "ebb then measures a job's memory by its processes and sets no hard limit: run it as "
+    return "ebb measures a job's memory by its processes and sets no hard limit: run it as "
            "root, or let root make a cgroup, chown it to you and put your shell into it.";
 }
 

@@ -42,7 +42,7 @@ void doctor_look_kernel(struct doctor *d)
         return;
     if (major < 5 || (major == 5 && minor < 4)) {
         level = DOCTOR_PROBLEM;
-        advice = "It is older than 5.4, the oldest kernel that ebb supports: use a newer one.";
+        advice = "ebb supports Linux 5.4 and newer: use a newer kernel.";
     } else if (major < 6 || (major == 6 && minor < 4)) {
         level = DOCTOR_NOTE;
         advice = "Before 6.4 even page faults of a job may wait while its PSS is read: do not "
@@ -131,7 +131,8 @@ void doctor_look_pressure(struct doctor *d)
         machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (fd < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
-                   "ebb reads it at every tick instead of being woken: run as root, or use "
+                   "ebb reads memory pressure at every tick instead of being notified: run as "
+                   "root, or use "
                    "Linux 6.5 or newer, where every user may create triggers.",
                    "PSI can be read, but a trigger cannot be created: %s", strerror(-fd));
     else

@@ -148,9 +148,10 @@ void doctor_look_shm(struct doctor *d)
     struct statvfs fs;
     char size[TEXT_SIZE_MAX], used_text[TEXT_SIZE_MAX];
     if (statvfs("/dev/shm", &fs) < 0) {
-        doctor_add(d, DOCTOR_PROBLEM, "/dev/shm", NULL,
-                   "Data loaders with workers require it: `mount -t tmpfs tmpfs /dev/shm` as root.",
-                   "missing: %s", strerror(errno));
+        doctor_add(
+            d, DOCTOR_PROBLEM, "/dev/shm", NULL,
+            "Data loaders with workers require /dev/shm: `mount -t tmpfs tmpfs /dev/shm` as root.",
+            "missing: %s", strerror(errno));
         return;
     }
     uint64_t total = (uint64_t)fs.f_blocks * fs.f_frsize;
@@ -159,9 +160,9 @@ void doctor_look_shm(struct doctor *d)
     doctor_add(
         d, is_small || is_full ? DOCTOR_NOTE : DOCTOR_OK, "/dev/shm",
         json_pack("{s:o, s:o}", "total_bytes", json_u64(total), "used_bytes", json_u64(used)),
-        is_full    ? "Files that dead jobs left there take memory until they are removed: list "
-                     "them with `ls -l /dev/shm`."
-        : is_small ? "Data loaders with workers pass batches through it and crash when it is "
+        is_full ? "Files that dead jobs left in /dev/shm take memory until they are removed: list "
+                  "them with `ls -l /dev/shm`."
+        : is_small ? "Data loaders with workers pass batches through /dev/shm and crash when it is "
                      "full: `docker run --shm-size=8g`, or `mount -o remount,size=8G /dev/shm` "
                      "as root."
                    : NULL,

@@ -220,8 +220,7 @@ static int heap_exec(const struct cli_call *call)
     if (status)
         return status;
     if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
-        return cli_failf(2, "heap: --since, --diff and --survivors exclude each other; give one "
-                            "of them");
+        return cli_failf(2, "heap: --since, --diff and --survivors are mutually exclusive");
     if (o.survivors.is_given && !o.survivors.has_to)
         return cli_failf(2, "heap: --survivors requires two steps, such as --survivors 40..80");
     if (run_target_find_recorded(operand, &run, &err) < 0)
@@ -263,12 +262,11 @@ static const struct option_desc options_table[] = {
                .help = "GPU memory instead of host memory, by PyTorch's caching allocator"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct heap_options, top), .fallback = "10", .min = 1,
                .max = 512, .help = "maximum number of rows"),
-    OPTION_ROW(
-        0, "by", CHOICE, "location|function|program|file|lib|stack",
-        offsetof(struct heap_options, by),
-        .help =
-            "what a row stands for (default: a location, where small ones that were called from "
-            "one function of the job's own files share a row; program: that for all of them)"),
+    OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
+               offsetof(struct heap_options, by),
+               .help = "how call sites are grouped into rows (default: by location, except that "
+                       "small locations called from one function of the job's own files share a "
+                       "row; program: all by that function)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),

@@ -28,7 +28,7 @@ static size_t help_columns(const char *s, size_t len)
 void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
               size_t width)
 {
-    bool is_first = true; /* true for the first word of its line */
+    bool is_first = true; /* true for the first word of a line */
     for (const char *end = s + len; s < end;) {
         size_t gap = 0;
         while (s < end && (*s == ' ' || *s == '\n'))
@@ -170,7 +170,7 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
         add_examples(out, command->examples);
 }
 
-enum { NAME_COLUMNS = 14 }; /* width of "  checkpoint" and two spaces */
+enum { NAME_COLUMNS = 14 }; /* width of the longest name, "  checkpoint", and two spaces */
 
 void cli_help_list(struct buf *out, size_t width)
 {
@@ -201,8 +201,7 @@ static int help_exec(const struct cli_call *call)
     const char *name = call->argc ? call->argv[0] : NULL;
     struct buf out = {0};
     if (!!name + options->man + !!options->completions > 1)
-        return cli_failf(2, "help: COMMAND, --man and --completions exclude each other; give "
-                            "one of them");
+        return cli_failf(2, "help: COMMAND, --man and --completions are mutually exclusive");
     const struct cli_command *command = name ? cli_find_command(name) : NULL;
     if (name && !command)
         return cli_unknown_command(name);

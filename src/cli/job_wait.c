@@ -198,7 +198,8 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
             continue;
         if (is_ended)
             return 0;
-        json_t *job; /* the log is complete once the job has ended */
+        /* Asked for the job's state, because the log is complete once the job has ended. */
+        json_t *job;
         status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)
             return status;

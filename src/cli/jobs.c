@@ -150,8 +150,8 @@ const struct cli_command cmd_jobs = {
     .summary = "list the jobs of the server",
     .description =
         "Prints a line for each job, newest first: its memory now and at its peak, the verdict, "
-        "its progress, how long it has been running or queued, and the reason of its state. "
-        "Columns that do not fit on the terminal are left out; a pipe gets all of them.",
+        "its progress, how long it has been running or queued, and the reason for its state. "
+        "Columns that do not fit on the terminal are omitted; a pipe gets all of them.",
     .examples = "ebb jobs\n"
                 "ebb jobs --state failed,lost --json | jq .cause\n",
     .options = jobs_table,

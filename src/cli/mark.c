@@ -62,8 +62,9 @@ static int build_mark(const struct cli_call *call, struct buf *ret, struct err *
     if (ret->failed)
         return err_set(err, -ENOMEM, "mark: out of memory");
     if (ret->len > MARK_TEXT_MAX)
-        return err_set(err, -EINVAL, "mark: %zu bytes are too long; a mark has at most %d",
-                       ret->len, (int)MARK_TEXT_MAX);
+        return err_set(err, -EINVAL,
+                       "mark: a mark of %zu bytes is too long; at most %d are allowed", ret->len,
+                       (int)MARK_TEXT_MAX);
     if (mark_parse(ret->data, ret->len, &mark) < 0)
         return err_set(err, -EINVAL, "mark: KIND has no value; write it like KIND=step");
     return 0;

@@ -25,7 +25,7 @@ struct table {
 
 static void table_add(struct table *t, const struct option_desc *o, size_t *letters)
 {
-    assert(t->count < OPTIONS_MAX && "a table this long needs a larger OPTIONS_MAX");
+    assert(t->count < OPTIONS_MAX && "the table is larger than OPTIONS_MAX");
     int argument = o->type == OPTION_FLAG ? no_argument : required_argument;
     t->longs[t->count] = (struct option){o->name, argument, NULL, LONG_BASE + (int)t->count};
     t->options[t->count++] = o;
@@ -147,7 +147,7 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
         if (value == '?')
             return explain_refusal(t, argc, argv, err);
         const struct option_desc *o = table_find(t, value == ':' ? optopt : value);
-        assert(o && "getopt returned an option of no table");
+        assert(o && "getopt returned an option that is in no table");
         if (value == ':')
             return err_set(err, -EINVAL, "%s: --%s requires a value: --%s %s", t->command->name,
                            o->name, o->name, o->arg);

@@ -39,8 +39,9 @@ struct outlet {
     /* If FD is a pipe, the kernel moves the bytes through this pipe of ours: otherwise the
      * supervisor would have to wait for the lock of FROM as long as another process holds the
      * lock of FD. */
-    int through[2]; /* -1 if read and write are used */
-    size_t held;    /* bytes in THROUGH */
+    /* Pipe through which the kernel moves the bytes, or -1 if read and write are used. */
+    int through[2];
+    size_t held; /* bytes in THROUGH */
     bool is_large;
     size_t most; /* maximum size of a write, if read and write are used */
     bool gone, has_reported;
@@ -364,7 +365,8 @@ static void take_signal(struct client *c)
     if (read(c->signals, &info, sizeof info) != (ssize_t)sizeof info)
         return;
     if (info.ssi_signo == SIGCONT) {
-        terminal_raw(c, true); /* this process may be in the foreground again */
+        /* This process may be in the foreground again, so raw mode is set again. */
+        terminal_raw(c, true);
     } else if (info.ssi_signo == SIGWINCH) {
         int fd = c->tty->in ? STDIN_FILENO : STDOUT_FILENO;
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
@@ -386,7 +388,7 @@ static void take_keys(struct client *c)
         c->under_way += (size_t)n;
         channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR && in_foreground(c))) {
-        c->keys_ended = true; /* for a background process EIO means "not now" */
+        c->keys_ended = true; /* for a background process EIO only means that it cannot read now */
     }
 }
 

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 struct run_target {
-    char folder[PATH_MAX]; /* "" if the run is not recorded */
+    char folder[PATH_MAX]; /* path of the run folder, or "" if the run is not recorded */
     char marks[108];       /* socket of the run's supervisor, or "" if the run has ended */
     int32_t pid;           /* pid on the command line, or 0 if none */
     char obstacle[128];    /* why the heap was not profiled, or "" if unknown */

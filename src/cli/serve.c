@@ -112,13 +112,13 @@ static const struct option_desc serve_table[] = {
                .help = "host name that browsers may use for this server, in addition to "
                        "localhost and addresses; separate several with commas"),
     OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
-               .help = "no token: every user of this machine may run commands as this user; "
-                       "only with a loopback address"),
+               .help = "require no token: every user of this machine may run commands as this "
+                       "user; only with a loopback address"),
     OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "Resources of jobs", .fallback = "1",
                .min = 1, .max = 1024, .help = "maximum number of jobs that run at the same time"),
     OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
-               .help = "memory for all jobs together; a share refers to the server's effective "
-                       "limit; none: memory is not counted"),
+               .help = "memory for all jobs together; a percentage refers to the server's "
+                       "effective limit; none: memory is not counted"),
     OPTION_ROW(0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
                .help = "number of GPUs for jobs, from GPU 0 on; auto: all that the driver "
                        "reports"),

@@ -42,10 +42,11 @@ static const struct option_desc submit_table[] = {
     OPTION_ROW('C', "cwd", PATH, "DIR", AT(cwd),
                .help = "working folder of the job (default: "
                        "this one)"),
-    OPTION_ROW('e', "env", TEXTS, "K=V|K", AT(env),
-               .help = "environment variable of the job; K alone copies the value from here; "
-                       "may be given several times. All others come from the server's "
-                       "environment"),
+    OPTION_ROW(
+        'e', "env", TEXTS, "K=V|K", AT(env),
+        .help =
+            "environment variable of the job; K alone copies its value from this environment; may "
+            "be given several times. All other variables come from the server's environment"),
     OPTION_ROW('p', "priority", INT, "N", AT(priority), .min = -100, .max = 100,
                .help = "jobs with a higher priority start first: -100 to 100 (default: 0)"),
     OPTION_ROW('a', "after", TEXTS, "ID", AT(after),
@@ -53,10 +54,10 @@ static const struct option_desc submit_table[] = {
                        "given several times"),
     OPTION_ROW('w', "wait", FLAG, NULL, AT(wait),
                .help = "wait for the end of the job, and exit like `ebb wait`"),
-    OPTION_ROW('f', "follow", FLAG, NULL, AT(follow),
-               .help =
-                   "print its output until it ends, and exit like `ebb wait`; the job's id goes "
-                   "to standard error"),
+    OPTION_ROW(
+        'f', "follow", FLAG, NULL, AT(follow),
+        .help = "print the job's output until it ends, and exit like `ebb wait`; the job's id goes "
+                "to standard error"),
     OPTION_ROW(0, "json", FLAG, NULL, AT(client.json),
                .help = "print the job as one line of JSON instead of its id"),
     OPTION_ROW(0, "socket", PATH, "PATH", AT(client.socket),

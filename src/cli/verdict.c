@@ -101,7 +101,7 @@ static int check_options(const char *path, const struct verdict_call *o, double 
                        path);
     if (o->limit.is_percent)
         return err_set(err, -EINVAL,
-                       "--limit: a share requires a limit in the recording, and %s has none; "
+                       "--limit: a percentage requires a limit in the recording, and %s has none; "
                        "give a size such as 24G",
                        path);
     return 0;

@@ -67,12 +67,12 @@ struct watch {
     struct proc_root root;
     struct loop *loop;
     struct engine *engine;
-    struct screen *screen; /* NULL if the output is lines */
+    struct screen *screen; /* the live view, or NULL if the output is lines */
     struct watch_frame frame;
     struct rundir dir;
     struct watch_targets targets;
     char title[128];
-    char name[PROCESS_COMM_MAX + 1]; /* name for the run folder */
+    char name[PROCESS_COMM_MAX + 1]; /* name of the watched program, for the run folder */
     struct outcome outcome;
     uint64_t started_wall_ns;
     struct buf line;
@@ -124,7 +124,7 @@ static void about_start(struct watch *w)
     char text[TEXT_LOCAL_MAX];
     outcome_about_start(a, w->name, w->dir.fd >= 0 ? w->dir.path : NULL);
     outcome_set_text(&a->started, text_local_time(text, w->started_wall_ns));
-    if (node) /* the process may have exited by then */
+    if (node) /* the process may have exited meanwhile */
         a->command = outcome_words(node->info.cmdline, node->info.cmdline_len, &a->command_count);
 }
 

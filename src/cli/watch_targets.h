@@ -14,10 +14,10 @@ enum { WATCH_NOTICE_MAX = 512 };
 
 struct watch_choice {
     struct option_texts pids;
-    bool find_training, system; /* one of the three members must be set */
+    bool find_training, system; /* exactly one of pids, find_training and system must be set */
 };
 
-/* A zeroed struct is valid and empty. */
+/* The processes to watch. A zeroed struct is valid and empty. */
 struct watch_targets {
     int32_t pids[OPTION_TEXTS_MAX]; /* empty with --system */
     size_t count;

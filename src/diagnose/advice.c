@@ -114,8 +114,8 @@ static void advise_call_site(const struct question *q, const struct hypothesis *
     const struct kept *kept = program_container(q->f);
     struct advice *a;
     if (kept)
-        a = add(l, h->id, "bound or clear %s: it keeps what %s allocates", kept->name,
-                site_text(place, h));
+        a = add(l, h->id, "limit or clear %s, which keeps the memory that %s allocates alive",
+                kept->name, site_text(place, h));
     else if (h->site && made_by_torch(&q->f->heap, h->site))
         a = add(
             l, h->id,
@@ -143,7 +143,8 @@ static void advise_census(const struct question *q, const struct hypothesis *h, 
     const json_t *one = json_array_get(json_object_get(q->f->census_last, "largest"), 0);
     const char *what = json_string_value(json_object_get(one, "what"));
     const char *chain = json_string_value(json_object_get(one, "chain"));
-    if (what && chain && strncmp(chain, "…", strlen("…")) != 0 && !strstr(chain, "nothing that gc"))
+    if (what && chain && strncmp(chain, "…", strlen("…")) != 0 &&
+        !strstr(chain, "nothing known to gc"))
         saves_per_step(q, h, add(l, h->id, "release %.100s, kept alive by %.200s", what, chain));
     else
         saves_per_step(q, h,
@@ -157,7 +158,7 @@ static void advise_eval(const struct question *q, const struct hypothesis *h, st
     struct sizes s;
     if (h->id == HYPOTHESIS_EVAL_STEP)
         effect(add(l, h->id,
-                   "release what each evaluation or checkpoint allocates: predictions, figures, "
+                   "after each evaluation or checkpoint, release its predictions, figures and "
                    "copies of the state"),
                "saves %s so far", about_of(&s, h->share * q->total));
     else

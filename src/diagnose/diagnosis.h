@@ -95,8 +95,10 @@ struct diagnosis {
 
 /* Returns 0, or -ENOMEM with a message in ERR; on error RET is unchanged. */
 int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err);
-void diagnosis_fini(struct diagnosis *d);          /* accepts a zeroed struct */
-json_t *diagnosis_json(const struct diagnosis *d); /* Returns NULL if out of memory. */
+/* Frees the diagnosis; accepts a zeroed struct. */
+void diagnosis_fini(struct diagnosis *d);
+/* Converts the diagnosis to JSON; returns NULL if out of memory. */
+json_t *diagnosis_json(const struct diagnosis *d);
 /* Returns the part that run.json holds: the verdict sentence, the first hypothesis and the
  * advice. */
 json_t *diagnosis_brief_json(const struct diagnosis *d);

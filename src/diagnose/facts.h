@@ -93,9 +93,9 @@ struct facts_heap {
     /* True if the profiler ran, whether or not there are enough readings. */
     bool is_on;
     struct names *names;
-    struct growth growth; /* rows (call sites) at the second moment */
+    struct growth growth; /* live memory and growth by call site at the second moment */
     double *start_bytes;  /* live bytes of each call site at the first moment */
-    double *floor_bytes;  /* least live bytes of each call site in the second half of the time */
+    double *floor_bytes;  /* lowest live bytes of each call site in the second half of the time */
     /* Fraction, 0 to 1, of each call site's live bytes that was mapped by mmap. */
     double *mapped_share;
     double start, now;               /* all live bytes at the two moments */
@@ -109,7 +109,7 @@ struct facts_heap {
         now_inside;
     /* Sampled change of malloc's live bytes from the allocator's count to the moment. */
     double start_drift, now_drift;
-    double sigma;      /* standard deviation of NOW due to sampling */
+    double sigma;      /* standard deviation of the live bytes NOW due to sampling */
     double most;       /* highest live heap that was read, in bytes */
     char why_not[256]; /* why there is no profile, as one sentence, or "" */
 };
@@ -119,7 +119,7 @@ struct facts_gpu {
     struct facts_series job; /* memory of all processes on all GPUs */
     /* Memory reserved and allocated by PyTorch on the GPU whose reserved memory grew most. */
     struct facts_series reserved, allocated;
-    struct profile *profile; /* NULL if no GPU profile was recorded */
+    struct profile *profile; /* GPU memory by call site, or NULL if it was not recorded */
     struct names *names;
     struct growth growth;
     /* Memory reserved by PyTorch's allocator at the end, and the most that was ever allocated at

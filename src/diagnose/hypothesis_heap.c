@@ -320,7 +320,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
                      change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
-        /* The process is one of several similar workers. */
+        /* A data-loader worker is one of several similar processes. */
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER;
         size_t lines;
         double beside = keeping_sites_beside(q, row, &lines), all = grown + beside;
@@ -352,7 +352,8 @@ static double retention_weight(const struct question *q, double beside)
     double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
     bool is_measured = q->f->heap.profile || q->l->knows_retained;
     if (!is_measured || sure <= 0.3 * q->growth)
-        return WEAK; /* the allocator's own count excludes Python's arenas */
+        /* Evidence is weak, because the allocator's own count excludes Python's arenas. */
+        return WEAK;
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 

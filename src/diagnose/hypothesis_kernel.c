@@ -65,7 +65,8 @@ void test_shared_memory(const struct question *q, struct hypothesis *h)
     double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
     if (isnan(grown)) {
         evidence_add(h, EVIDENCE_ABSENT, 0, "resident memory by kind was not sampled");
-    } else if (grown > part_least_bytes && pinned > grown / 2) { /* drivers pin shared pages */
+    } else if (grown > part_least_bytes &&
+               pinned > grown / 2) { /* drivers pin shared pages, so this growth is pinned memory */
         evidence_add(h, EVIDENCE_AGAINST, STRONG + FAIR,
                      "shared memory grew by %s, of which %s is pinned for a GPU",
                      size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
@@ -81,7 +82,8 @@ static void name_pinning_site(const struct question *q, struct hypothesis *h)
     char place[PLACE_MAX];
     h->site = h->share > 0 ? ledger_site(q->l, LEDGER_PINNED) : NULL;
     if (h->site)
-        evidence_add(h, EVIDENCE_FOR, WEAK, "it is mapped at %s", place_text(place, h->site));
+        evidence_add(h, EVIDENCE_FOR, WEAK, "the pinned memory is mapped at %s",
+                     place_text(place, h->site));
 }
 
 void test_pinned(const struct question *q, struct hypothesis *h)
@@ -245,7 +247,8 @@ static void weigh_huge(const struct question *q, struct hypothesis *h)
                  size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
 }
 
-/* Guesses without a count of huge pages: memory that is not live may be in them. */
+/* Tests for huge pages if they were not counted, assuming that memory that is not live may be in
+ * them. */
 static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;

@@ -292,7 +292,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
     } else {
         evidence_add(h, EVIDENCE_ABSENT, 0, "call sites were not recorded: %s", heap->why_not);
     }
-    if (workers == 0) /* not every backend uses compile workers */
+    if (workers == 0) /* no evidence, because not every backend uses compile workers */
         evidence_add(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
                      "there is no compile worker among %zu process%s", q->f->n_processes,
                      q->f->n_processes == 1 ? "" : "es");
@@ -340,11 +340,11 @@ void test_processes(const struct question *q, struct hypothesis *h)
     if (now.count >= before.count + piled_least && now.late > 0 && grown > 0)
         evidence_add(
             h, EVIDENCE_FOR, STRONG + (h->share > 0.5 ? FAIR : 0),
-            "%zu processes beside the main one at the start and %zu now, %zu of them started in "
+            "%zu processes besides the main one at the start and %zu now, %zu of them started in "
             "the second half of the time; together they use %s more",
             before.count, now.count, now.late, size_of(&s, 0, grown));
     else
         evidence_add(h, EVIDENCE_AGAINST, DECIDES,
-                     "%zu processes beside the main one at the start, %zu now", before.count,
+                     "%zu processes besides the main one at the start, %zu now", before.count,
                      now.count);
 }

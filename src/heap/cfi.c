@@ -48,7 +48,7 @@ enum {
     OP_VAL_EXPRESSION = 0x16,
     OP_ARGS_SIZE = 0x2e,
     OP_OFFSET_NEGATIVE = 0x2f,
-    OP_SHORT_ADVANCE = 0x40, /* operations whose operand is in the low six bits */
+    OP_SHORT_ADVANCE = 0x40, /* from here on, operations have their operand in the low six bits */
     OP_SHORT_OFFSET = 0x80,
     OP_SHORT_RESTORE = 0xc0,
 };

@@ -17,7 +17,7 @@ struct hooks_real {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    _Atomic(void (*)(void *)) free; /* changes a second time if the arena was used */
+    _Atomic(void (*)(void *)) free; /* this pointer changes a second time if the arena was used */
 
     /* Also NULL if the function does not belong to the allocator. */
     size_t (*malloc_usable_size)(void *);

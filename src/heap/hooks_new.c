@@ -39,7 +39,8 @@
 #define SYMBOL(name) #name,
 enum { OPERATORS(NUMBER) NEXT_COUNT };
 static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
-static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0 until the function is found */
+/* Addresses of the wrapped operators; 0 until one is found. */
+static _Atomic(uintptr_t) next[NEXT_COUNT];
 
 /* ---- look-up ----
  *
@@ -60,7 +61,8 @@ struct search {
     uintptr_t found[NEXT_COUNT];
 };
 
-static _Atomic(uint32_t) modules_at_start; /* 0 while the program is starting */
+/* Number of modules at program start; 0 while the program is starting. */
+static _Atomic(uint32_t) modules_at_start;
 /* True if some operators were looked up after the start. */
 static _Atomic(uint32_t) has_late;
 

@@ -40,7 +40,7 @@ extern const char *gnu_get_libc_version(void) __attribute__((weak));
 struct life_page {
     _Atomic(uint32_t) is_mine;   /* true if the table belongs to this process */
     _Atomic(uint32_t) is_locked; /* held by the one thread that creates or closes the table */
-    _Atomic(int32_t) pid;        /* 0 before it is queried */
+    _Atomic(int32_t) pid;        /* pid of this process; 0 before it is queried */
     uint32_t tries;              /* number of failed attempts to create a table */
 };
 

@@ -4,7 +4,7 @@
 
 #include "heap/heap.h"
 
-enum { MODULE_NONE = 0 }; /* any other number is the module's index + 1 */
+enum { MODULE_NONE = 0 }; /* 0 means no module; any other number is the module's index + 1 */
 
 /* Finds the module that contains IP, and its load bias. Returns MODULE_NONE and a bias of 0 if
  * IP is in no module or the table is full. Adds a module when it is first seen. Takes no lock

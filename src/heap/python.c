@@ -18,7 +18,7 @@ enum phase {
     SETTLED, /* see verdict */
 };
 enum {
-    CHAIN_MAX = 100000, /* most frames of a chain; a longer chain is corrupt */
+    CHAIN_MAX = 100000, /* maximum number of frames of a chain; a longer chain is corrupt */
     CHECK_MAX = 256,    /* number of frames that are checked before the layout is trusted */
     /* Number of attempts: a wrong layout fails every time, a stack that is being changed only
      * once. */
@@ -35,7 +35,7 @@ static struct python_layout layout;
 static _Atomic(uint32_t) version;
 static uint32_t checks_failed;
 
-/* Valid for the current table only. */
+/* The following are valid for the current table only. */
 static _Atomic(uint32_t) module;
 static _Atomic(uint32_t) modules_seen;
 

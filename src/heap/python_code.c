@@ -7,10 +7,10 @@
 #include "heap/heap.h"
 
 enum {
-    SLOTS = 2 * HEAP_CODES, /* a power of two */
+    SLOTS = 2 * HEAP_CODES, /* number of slots of the hash table, a power of two */
     PROBES = 32,
-    TEXT_MAX = 4096,       /* most bytes of a name or a path */
-    LINES_MAX = 128 << 10, /* most bytes of a line table */
+    TEXT_MAX = 4096,       /* maximum length of a name or a path in bytes */
+    LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
     SPINS = 4000,          /* longest wait, about ten microseconds: far longer than adding takes */
     INDEX_BITS = 15,

@@ -152,7 +152,7 @@ struct offsets_3_14 {
     struct offsets_text text;
 };
 
-/* Stores an offset. Returns false if it is larger than any of these objects. */
+/* Stores an offset. Returns false if the offset is too large for any of these objects. */
 static bool take_offset(uint64_t offset, uint16_t *ret)
 {
     if (offset >= 4096)

@@ -21,17 +21,18 @@ enum python_entry {
 
 /* Offsets of fields, in bytes from the start of the object. */
 struct python_layout {
-    uint16_t thread_frame; /* the innermost frame, or a pointer to it */
+    uint16_t thread_frame; /* offset of the innermost frame, or of a pointer to it */
     bool has_cframe;
     uint16_t cframe_frame;
 
     uint16_t frame_back, frame_code, frame_instr;
-    uint16_t frame_owner, frame_is_entry; /* only in versions that have these fields */
+    uint16_t frame_owner, frame_is_entry; /* offsets of fields that not every version has */
     enum python_instr instr;
     enum python_entry entry;
     bool has_owner;
-    uint8_t shim_owner;      /* frames whose owner is at least this value are shims */
-    uint8_t generator_owner; /* frames with this owner are always complete */
+    uint8_t shim_owner; /* frames whose owner is at least this value are shims */
+    /* Frames with this owner, which belong to generators, are always complete. */
+    uint8_t generator_owner;
 
     uint16_t code_first_line, code_file, code_name, code_lines;
     uint16_t code_instrs, code_first_traceable; /* with PYTHON_INSTR_POINTER */

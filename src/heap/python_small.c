@@ -29,7 +29,8 @@ static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 static struct python_arenas arenas;
 static _Atomic(int64_t)
-    arena_bytes; /* negative if more old arenas were unmapped than new ones mapped */
+    /* Bytes of live arenas; negative if more old ones were unmapped than new ones mapped. */
+    arena_bytes;
 
 /* Subtracts SIZE from the countdown. If less than SIZE is left, returns true and subtracts
  * nothing. */

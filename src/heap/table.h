@@ -18,17 +18,20 @@ enum {
     HEAP_SHARE = 1,
 #endif
     HEAP_MODULES = 1024 / HEAP_SHARE,
-    /* Most Python code objects; number 0 is "unknown", without name and file. */
+    /* Maximum number of Python code objects; number 0 is "unknown", without name and file. */
     HEAP_CODES = 16384 / HEAP_SHARE,
-    HEAP_NODES = 65536 / HEAP_SHARE, /* most frames in the tree of stacks; number 0 is its root */
-    /* Most stacks that allocated; number 0 means "no stack: the tree was full". */
+    /* Maximum number of frames in the tree of stacks; 0 is its root. */
+    HEAP_NODES = 65536 / HEAP_SHARE,
+    /* Maximum number of stacks that allocated; number 0 means "no stack: the tree was full". */
     HEAP_SITES = 16384 / HEAP_SHARE,
     HEAP_LIVE = 32768 / HEAP_SHARE, /* live samples */
     /* Size of the text section with names, paths and line tables. */
     HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE,
     HEAP_BUILD_ID_MAX = 20,
-    HEAP_STACK_MAX = 192, /* most frames of one stack; deeper stacks lose their outermost frames */
-    HEAP_GPUS = 16,       /* most GPUs of one process; blocks on others are counted as drops */
+    /* Maximum number of frames in a stack; deeper ones lose their outermost frames. */
+    HEAP_STACK_MAX = 192,
+    /* Maximum number of GPUs of one process; blocks on others are counted as drops. */
+    HEAP_GPUS = 16,
     /* Number of failed GPU requests that are stored: the first and the last three. */
     HEAP_OOMS = 4,
     HEAP_OOM_SITES = 8, /* number of the largest call sites stored with each failed request */
@@ -84,7 +87,7 @@ struct heap_code {
 };
 
 struct heap_node {
-    uint64_t frame;         /* never 0, except in the root */
+    uint64_t frame;         /* frame word, never 0 except in the root */
     uint32_t parent;        /* index of the parent, which is always smaller; the root is 0 */
     _Atomic(uint32_t) site; /* 0 if no allocation has this as its innermost frame */
 };
@@ -92,7 +95,7 @@ struct heap_node {
 /* Totals of one stack since the start. They are sums of sample weights, which are unbiased
  * estimates. */
 struct heap_site {
-    uint32_t node;             /* never 0, except in site 0 */
+    uint32_t node;             /* node of the stack, never 0 except in site 0 */
     _Atomic(uint32_t) samples; /* wraps */
     _Atomic(uint64_t) allocated_bytes;
     _Atomic(uint64_t) allocated_objects_x16; /* number of objects in sixteenths */

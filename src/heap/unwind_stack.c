@@ -25,7 +25,8 @@ enum {
     MAIN_GAP_BYTES = 128 << 20,
 };
 
-extern void *__libc_stack_end __attribute__((weak)); /* set by the loader; not in every libc */
+/* Highest address of the main stack, set by the loader of most libcs. */
+extern void *__libc_stack_end __attribute__((weak));
 
 static uintptr_t page_of(uintptr_t address)
 {

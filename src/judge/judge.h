@@ -26,7 +26,7 @@ struct judge_options {
     /* True if the user set a limit; otherwise the limit in the readings is used. */
     bool has_limit;
     struct quantity_size limit; /* a percentage is relative to the limit in the readings */
-    bool no_marks;              /* marks and figures are ignored */
+    bool no_marks;              /* true if marks and figures are to be ignored */
     /* Examples per epoch and batch size for a table without these columns; 0 if unknown. */
     uint64_t examples, batch;
 };
@@ -38,7 +38,8 @@ struct judge_tree {
     struct verdict_result result;
     struct verdict_tree_result of;
     const struct run_entity *grower; /* the fastest-growing process, or NULL if none grows */
-    uint64_t first_ns;               /* time from which the seconds in RESULT are counted */
+    /* Time in nanoseconds from which the seconds in RESULT are counted. */
+    uint64_t first_ns;
 };
 
 int judge_new(const struct judge_options *options, struct judge **ret); /* 0, -EINVAL, -ENOMEM */

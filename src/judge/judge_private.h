@@ -46,7 +46,7 @@ struct judge_entity {
 /* State of one group of table rows. */
 struct judge_rows {
     struct mark_clock clock;
-    uint64_t steps_per_epoch, examples, batch; /* values last passed to the series */
+    uint64_t steps_per_epoch, examples, batch; /* epoch length as last passed to the series */
     char phase[32];                            /* truncated */
     /* Marks in the row of the oldest held reading, which are passed on or dropped together with
      * it. */
@@ -108,7 +108,8 @@ struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t 
 
 /* Empties a series, so that its first epoch begins now. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
-struct judge_series *judge_series_new(const struct judge *j); /* Returns NULL if out of memory. */
+/* Creates a series; returns NULL if out of memory. */
+struct judge_series *judge_series_new(const struct judge *j);
 /* Creates a series for a figure that is younger than its process; it shares the job's first
  * epoch. */
 struct judge_series *judge_series_new_figure(const struct judge *j);

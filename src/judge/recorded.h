@@ -16,12 +16,12 @@ struct folder_heaps;
 
 struct recorded {
     const char *path;    /* path of a run folder or of a recording alone; borrowed */
-    struct run *run;     /* NULL if the recording could not be read */
-    struct judge *judge; /* pass it to judge_result for the verdicts on the run's entities */
+    struct run *run;     /* the run, or NULL if the recording could not be read */
+    struct judge *judge; /* judges the run's entities; judge_result returns their verdicts */
     struct verdicts verdicts;
     struct marks marks;
     bool has_outcome;           /* true if run.json was read */
-    struct outcome outcome;     /* zeroed if run.json was not read */
+    struct outcome outcome;     /* contents of run.json, zeroed if it was not read */
     json_t *run_json;           /* the parsed run.json, or NULL */
     struct folder_heaps *heaps; /* see recorded_heaps */
     struct err trouble;         /* why an existing run.json could not be read, or "" */
@@ -34,4 +34,4 @@ int recorded_read(const char *path, const struct run_settings *settings,
                   const struct judge_options *options, struct recorded *ret, struct err *err);
 /* Returns the heap histories of the run folder, which are read on first use. */
 const struct folder_heaps *recorded_heaps(const struct recorded *r);
-void recorded_fini(struct recorded *r); /* accepts a zeroed struct */
+void recorded_fini(struct recorded *r); /* frees the run; accepts a zeroed struct */

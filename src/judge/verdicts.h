@@ -52,7 +52,7 @@ struct verdicts {
     /* Memory of flat processes by role, largest first. */
     struct verdict_cost flat[VERDICT_TREE_ROLES];
     size_t n_flat;
-    struct judged_list processes, gpus, figures; /* processes by peak, largest first */
+    struct judged_list processes, gpus, figures; /* PROCESSES is sorted by peak, largest first */
     /* Number of processes that were not judged, and of table rows. */
     uint64_t not_judged, rows_not_judged;
     uint32_t segment; /* number of restarts; the verdicts are about the last segment */
@@ -65,13 +65,15 @@ struct verdicts {
 /* Copies the verdicts of the judge's last update. Returns 0 or -ENOMEM; free *ret with
  * verdicts_fini. */
 int judge_verdicts(const struct judge *j, struct verdicts *ret);
-void verdicts_fini(struct verdicts *v); /* accepts a zeroed struct */
+void verdicts_fini(struct verdicts *v); /* frees the verdicts; accepts a zeroed struct */
 
-json_t *verdicts_json(const struct verdicts *v);     /* Returns NULL if out of memory. */
-json_t *verdicts_job_json(const struct verdicts *v); /* Returns only the "tree" member, or null. */
-/* Returns verdicts_json of the judge's last update. */
+/* Converts the verdicts to JSON; returns NULL if out of memory. */
+json_t *verdicts_json(const struct verdicts *v);
+/* Converts only the verdict on the job (member "tree") to JSON, or returns null. */
+json_t *verdicts_job_json(const struct verdicts *v);
+/* Returns verdicts_json for the judge's last update. */
 json_t *judge_json(const struct judge *j);
-/* Returns verdicts_job_json of the judge's last update. */
+/* Returns verdicts_job_json for the judge's last update. */
 json_t *judge_tree_json(const struct judge *j);
 /* Reads a document written by verdicts_json. Missing and mistyped values are unknown. Returns 0,
  * -EINVAL if DOC is not an object, or -ENOMEM. */

@@ -25,7 +25,7 @@ struct asset_file {
     const char *type; /* value of the Content-Type header */
     const void *gzip;
     size_t len;
-    char etag[32]; /* quoted; changes whenever the content does */
+    char etag[32]; /* HTTP etag in quotes, which changes with the content */
 };
 
 /* Finds a file by NAME: serve.html, which is the page, or one that it loads from /assets:

@@ -16,7 +16,8 @@ struct braille {
 };
 
 struct braille_range {
-    double t_from, t_until, v_from, v_until; /* ranges of times in nanoseconds and of values */
+    /* Range of the axes: times in nanoseconds, and values. */
+    double t_from, t_until, v_from, v_until;
 };
 
 void braille_init(struct braille *b, size_t columns, size_t rows);

@@ -103,7 +103,7 @@ char *census_tensor_name(const json_t *row)
     buf_printf(&name, "]%s%s%s",
                json_is_true(json_object_get(row, "requires_grad")) ? " requires_grad" : "",
                json_is_true(json_object_get(row, "is_grad")) ? " gradient" : "",
-               json_is_false(json_object_get(row, "is_leaf")) ? " of a graph" : "");
+               json_is_false(json_object_get(row, "is_leaf")) ? " in a graph" : "");
     char *text = name.failed ? NULL : strdup(buf_str(&name));
     buf_fini(&name);
     return text;
@@ -233,7 +233,7 @@ static void census_put_process(struct doc *d, const struct census_process *p, si
     doc_textf(d, TONE_PLAIN, ": taken %s, at a cost of %s",
               strcmp(c->at, "step") == 0     ? "at the end of the step"
               : strcmp(c->at, "thread") == 0 ? "while the program ran"
-                                             : "when the program called for it",
+                                             : "when the program requested it",
               text_seconds(time, c->cost_s));
     census_put_memory(d, &c->memory);
     census_put_tensors_and_objects(d, c, top);

@@ -68,12 +68,12 @@ enum doc_point {
     POINT_FOR,     /* + */
     POINT_AGAINST, /* − */
     POINT_ABSENT,  /* ? */
-    POINT_DECIDE,  /* begins with "would decide it:" */
-    POINT_TROUBLE, /* begins with "!": something could not be read */
+    POINT_DECIDE,  /* a point that begins with "would decide it:" */
+    POINT_TROUBLE, /* a point that begins with "!": something could not be read */
     POINT_PLACE,   /* begins with "-->": a line of the program, below a headline */
     POINT_SOURCE,  /* begins with "|": the text of a program line, never wrapped */
-    POINT_NOTE,    /* begins with "|": a note on a program line */
-    POINT_HELP,    /* begins with "= help:": the advice */
+    POINT_NOTE,    /* a point that begins with "|": a note on a program line */
+    POINT_HELP,    /* a point that begins with "= help:": the advice */
 };
 void doc_point(struct doc *d, enum doc_point kind);
 /* Adds a line of code. Consecutive lines form one block, which is never wrapped. */

@@ -9,7 +9,7 @@ struct paper {
     const struct doc *doc;
     struct buf *out;
     const char *cwd;
-    enum doc_kind last; /* kind of the block written before this one */
+    enum doc_kind last; /* kind of the block that was written last */
 };
 
 typedef void paper_fn(struct buf *out, const char *raw);

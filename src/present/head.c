@@ -152,7 +152,7 @@ static void draw_rate(struct pen *p, const struct frame *f)
     enum paint paint = paint_rate(f, true, f->tree_rate_bytes_per_min);
     pen_item(p, paint, rate);
     if (minutes >= 0 && minutes < 24 * 60) {
-        snprintf(text, sizeof text, "at this rate headroom for %s",
+        snprintf(text, sizeof text, "at this rate the headroom lasts %s",
                  text_duration(left, (uint64_t)(minutes * 60) * NS_PER_S));
         pen_item(p, paint, text);
     }

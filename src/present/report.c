@@ -195,7 +195,7 @@ static void add_head(struct doc *d, const struct report *r)
     if (o->about.started)
         doc_itemf(d, TONE_PLAIN, "started %s", o->about.started);
     if (o->about.state && strcmp(o->about.state, "running") == 0)
-        doc_itemf(d, TONE_PLAIN, "still running, or never finished, when this was made");
+        doc_itemf(d, TONE_PLAIN, "still running or interrupted when this report was made");
     doc_fact(d, "end");
     doc_text(d, TONE_PLAIN, o->end.cause);
 }
@@ -460,7 +460,7 @@ static void add_acts(struct doc *d, const struct report *r, size_t from, size_t 
                                                 {"act", false, 0, CUT_END, 0, 24},
                                                 {"trigger", false, 1, CUT_END, 0, 24},
                                                 {"why", false, 0, CUT_WRAP, 20, 0}};
-    doc_table(d, NULL, "table of the guard's acts", columns, sizeof columns / sizeof *columns);
+    doc_table(d, NULL, "table of the guard's actions", columns, sizeof columns / sizeof *columns);
     for (size_t i = from; i < until; i++)
         add_act(d, r, i);
 }
@@ -479,15 +479,15 @@ static void add_guard(struct doc *d, const struct report *r)
     if (guard->has_limit_bytes) {
         doc_para(d, TONE_PLAIN);
         doc_textf(d, TONE_PLAIN, "The limit was %s%s.", text_size(size, guard->limit_bytes),
-                  guard->dry_run ? "; a dry run, in which it only reports what it would do" : "");
+                  guard->dry_run ? "; a dry run, in which the guard only reports its actions" : "");
     }
     summary_segments(d, &r->recorded.outcome, false);
     if (!count)
         return;
-    doc_heading(d, "What it did");
+    doc_heading(d, "Actions");
     if (from > first) {
         doc_fold(d, FOLD_GROUP);
-        doc_textf(d, TONE_PLAIN, "%zu earlier acts", from - first);
+        doc_textf(d, TONE_PLAIN, "%zu earlier actions", from - first);
         add_acts(d, r, first, from);
         doc_fold_end(d);
     }
@@ -550,7 +550,7 @@ static void add_machine(struct doc *d, const struct report *r)
         doc_itemf(d, TONE_PLAIN, "%s",
                   report_size(size, m->gpus[i].has_total_bytes, (double)m->gpus[i].total_bytes));
         doc_itemf(
-            d, TONE_PLAIN, "by the job at most %s",
+            d, TONE_PLAIN, "used by the job: at most %s",
             report_size(peak, m->gpus[i].has_job_peak_bytes, (double)m->gpus[i].job_peak_bytes));
     }
     add_versions(d, r);

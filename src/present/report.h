@@ -16,9 +16,10 @@ struct buf;
 struct doc;
 
 enum {
-    REPORT_EVENTS = 400,       /* most events drawn per kind; of more, only every Nth is drawn */
-    REPORT_GUARD_EVENTS = 200, /* most guard actions listed, the newest first */
-    REPORT_PROCESSES = 64,     /* most processes listed, the largest first */
+    /* Maximum number of events drawn per kind; of more, only every Nth is drawn. */
+    REPORT_EVENTS = 400,
+    REPORT_GUARD_EVENTS = 200, /* maximum number of guard actions listed, the newest first */
+    REPORT_PROCESSES = 64,     /* maximum number of processes listed, the largest first */
 };
 
 /* The data of a run for its report. Any part may be missing; TROUBLE lists the errors. */

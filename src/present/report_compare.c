@@ -395,7 +395,7 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
         heap_site_doc(d, a);
     }
     doc_para(d, TONE_DIM);
-    doc_text(d, TONE_PLAIN, "A dash: no live sample of that call site.");
+    doc_text(d, TONE_PLAIN, "A dash means that the call site has no live sample.");
 }
 
 static uint64_t job_peak(const struct report *r)

@@ -15,7 +15,8 @@ int screen_new(struct screen **ret, struct err *err);
 void screen_free(struct screen *s);
 /* Draws FRAME now, and again after keys. FRAME must remain valid until the next call. */
 void screen_draw(struct screen *s, const struct frame *frame);
-bool screen_is_paused(const struct screen *s); /* true if frames should not be updated */
+/* Returns true while the user has paused the view. */
+bool screen_is_paused(const struct screen *s);
 
 enum screen_action { SCREEN_NONE, SCREEN_QUIT };
 /* Handles pending keys and redraws: sort (m memory, a anon, u unique, r rate, p pid, g gpu; the

@@ -15,7 +15,7 @@ struct screen {
     bool is_paused, shows_command, shows_help;
     bool is_notice_read; /* true if a key was pressed since the notice appeared */
 
-    const struct frame *frame; /* NULL before the first frame */
+    const struct frame *frame; /* the frame that is shown, or NULL before the first */
     struct table table;
     size_t cursor; /* index of the selected line of the table */
     size_t top;    /* index of the first visible line */
@@ -29,8 +29,8 @@ enum paint {
     PAINT_GOOD,
     PAINT_WARN,
     PAINT_ALARM,
-    PAINT_HEAD,   /* paints the head of the table */
-    PAINT_SORTED, /* paints the head of the column by which the table is sorted */
+    PAINT_HEAD,   /* colour of the table head */
+    PAINT_SORTED, /* colour of the head of the column by which the table is sorted */
     PAINT_COUNT
 };
 
@@ -38,7 +38,7 @@ enum paint {
 struct pen {
     const struct screen *screen;
     int y, x, right;
-    bool is_selected; /* the whole line is in reverse video */
+    bool is_selected; /* true if the whole line is in reverse video */
 };
 
 struct pen pen_at(const struct screen *s, int y);

@@ -44,7 +44,8 @@ static void add_end(struct buf *out, const struct outcome *o)
                        : end->kind != OUTCOME_WATCH_ENDED ? "finished in"
                        : is_machine                       ? "watched for"
                                                           : "the job is still running; watched for";
-    bool has_failed = summary_has_failed(o); /* if it failed, the lead already contains the time */
+    /* The lead of a failed run already contains the time. */
+    bool has_failed = summary_has_failed(o);
     if (o->measured.has_duration_s && !has_failed)
         buf_printf(out, "%s %s", word, text_about_time(time, o->measured.duration_s));
     if (o->measured.marks.has_last_step && !has_failed)
@@ -450,7 +451,8 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         buf_printf(&text, "%sebb show", text.len ? " · " : "");
         size_t before = text.len;
         add_run_operand(&text, run_dir);
-        if (text.len == before && !has_gpus) /* after GPUs it would become a third line */
+        if (text.len == before &&
+            !has_gpus) /* omitted after GPUs, where it would become a third line */
             buf_printf(&text, " · %s", relative_path(run_dir));
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));

@@ -47,13 +47,13 @@ static void put_remedy(struct doc *d, const struct summary *s, const struct prof
 {
     doc_point(d, POINT_HELP);
     if (is_in_pieces(f))
-        doc_textf(d, TONE_PLAIN, "the free memory is in pieces: %s [%s]", fragments_help,
+        doc_textf(d, TONE_PLAIN, "the free memory is fragmented: %s [%s]", fragments_help,
                   fragments_code);
     else if (is_leaking_on(s->verdicts, f->gpu))
-        doc_text(d, TONE_PLAIN, "fix the leak on this GPU: it grew until nothing was left");
+        doc_text(d, TONE_PLAIN, "fix the leak on this GPU: memory grew until none was left");
     else
         doc_text(d, TONE_PLAIN,
-                 "lower the batch size, or free what the largest lines hold: ebb heap --gpu");
+                 "lower the batch size, or free memory of the largest lines: ebb heap --gpu");
 }
 
 static void put_failure(struct doc *d, const struct summary *s)
@@ -74,7 +74,7 @@ static void put_failure(struct doc *d, const struct summary *s)
     put_place(d, &f->where);
     if (f->n_lines) {
         doc_point(d, POINT_NOTE);
-        doc_textf(d, TONE_PLAIN, "the largest line then, %s: ",
+        doc_textf(d, TONE_PLAIN, "the largest line at that time, %s: ",
                   text_about_size(size, (double)f->lines[0].live_bytes));
         put_place(d, &f->lines[0].where);
     }

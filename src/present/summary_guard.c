@@ -74,7 +74,7 @@ static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
         doc_itemf(d, TONE_PLAIN, "limit %s%s", text_size(size, g->limit_bytes),
                   g->kernel_limit ? " (enforced by the kernel)" : "");
     if (g->dry_run)
-        doc_itemf(d, TONE_PLAIN, "dry run: it only reports what it would do");
+        doc_itemf(d, TONE_PLAIN, "dry run: the guard only reports its actions");
     if (!g->event_count)
         doc_itemf(d, TONE_PLAIN, "nothing to do");
     if (asked) {

@@ -203,7 +203,7 @@ void table_toggle(struct table *t, uint32_t slot)
     bool is_folded;
     size_t at = folded_at(t, slot, &is_folded);
     if (!is_folded && !ARRAY_ROOM(t->folded, t->folded_count, t->folded_cap))
-        return; /* if out of memory, nothing is folded */
+        return; /* nothing is folded if memory cannot be allocated */
     size_t behind = (t->folded_count - at) * sizeof *t->folded;
     if (is_folded) {
         memmove(t->folded + at, t->folded + at + 1, behind - sizeof *t->folded);

@@ -93,7 +93,7 @@ static void add_filling(struct buf *out, const struct verdict_result *r)
 {
     char size[TEXT_SIZE_MAX];
     if (r->forecast.has_ceiling)
-        buf_printf(out, "; a cache would end near %s",
+        buf_printf(out, "; a cache would level off near %s",
                    text_about_size(size, r->forecast.ceiling_bytes));
     if (has_oom(r)) {
         buf_printf(out, "%s a leak would run out of memory", r->forecast.has_ceiling ? "," : ";");

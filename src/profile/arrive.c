@@ -19,9 +19,9 @@
 
 enum {
     BACKLOG = 256,
-    WAITING_MAX = 64, /* most connections that have not sent their table yet */
-    /* Most connections accepted per iteration of the loop, so that a flood does not starve the
-     * sampling. */
+    WAITING_MAX = 64, /* maximum number of connections that have not sent their table yet */
+    /* Maximum number of connections accepted per iteration of the loop, so that a flood does not
+     * starve the sampling. */
     ACCEPT_MAX = 64,
     /* Extra descriptors that a sender may attach; the kernel closes any beyond these. */
     SURPLUS_FDS = 4,
@@ -166,7 +166,8 @@ static int welcome(struct arrive *a, int fd, int32_t pid)
         a->refused++;
     }
     a->waiting[a->count++] = v;
-    on_visitor(v, fd, EPOLLIN); /* most processes have sent their table by now */
+    /* Read at once, because most processes have sent their table by now. */
+    on_visitor(v, fd, EPOLLIN);
     return 0;
 }
 
@@ -217,7 +218,7 @@ int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, s
 {
     struct arrive *a = calloc(1, sizeof *a);
     if (!a)
-        return err_set(err, -ENOMEM, "no memory for the heaps of the job");
+        return err_set(err, -ENOMEM, "out of memory: the heap is not profiled");
     *a = (struct arrive){.loop = loop, .fd = -1, .uid = geteuid(), .fn = fn, .user = user};
     int r = listen_at(a, path);
     if (r < 0) {

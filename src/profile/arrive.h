@@ -14,7 +14,7 @@ typedef void arrive_fn(void *user, int32_t pid, int fd);
 /* Creates the socket at PATH, accessible only to its owner. */
 int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, struct arrive **ret,
                struct err *err);
-void arrive_free(struct arrive *a); /* removes the socket; A may be NULL */
+void arrive_free(struct arrive *a); /* removes and closes the socket; A may be NULL */
 /* Closes connections that have sent nothing for a while. */
 void arrive_tick(struct arrive *a, uint64_t now_ns);
 /* Returns the number of connections without a valid table: other users, invalid data, time-outs,

@@ -317,7 +317,7 @@ static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
     int r = 0;
     if (why != STORE_LAST)
         measure_large(p);
-    if (now_ns < p->reading_ns) /* a mark may be older than the last tick */
+    if (now_ns < p->reading_ns) /* a mark may be older than the last reading */
         now_ns = p->reading_ns;
     look_cost(&p->look, &p->cost);
     if (p->writer) {
@@ -578,7 +578,7 @@ int collect_new(struct loop *loop, const char *path, int dirfd, struct collect *
 {
     struct collect *c = calloc(1, sizeof *c);
     if (!c)
-        return err_set(err, -ENOMEM, "no memory for the heaps of the job");
+        return err_set(err, -ENOMEM, "out of memory: the heap is not profiled");
     c->loop = loop;
     c->dirfd = dirfd;
     int r = arrive_new(loop, path, on_table, c, &c->arrive, err);

@@ -13,10 +13,11 @@ struct loop;
 struct mark;
 
 enum {
-    /* Most processes profiled at one time; further ones are counted but not profiled. */
+    /* Maximum number of processes profiled at one time; further ones are counted but not
+     * profiled. */
     COLLECT_TABLES = 256,
-    /* Most files per run folder; beyond that, exited processes with the fewest live bytes lose
-     * their file. */
+    /* Maximum number of files per run folder; beyond that, exited processes with the fewest live
+     * bytes lose their file. */
     COLLECT_FILES = 64,
 };
 

@@ -4,7 +4,7 @@
 #include "profile/export.h"
 
 struct export_site {
-    uint64_t live_bytes, live_objects; /* values at the last reading */
+    uint64_t live_bytes, live_objects; /* live memory at the last reading */
     /* Values at the last reading that includes the call site. */
     uint64_t allocated_bytes, allocated_objects;
 };

@@ -33,7 +33,7 @@ enum folder_memory { FOLDER_HOST, FOLDER_GPU };
  * none, or the error of store_read, with a message. */
 int folder_heap_read(const char *path, int32_t pid, enum folder_memory memory,
                      struct folder_heap *ret, struct err *err);
-void folder_heap_fini(struct folder_heap *h); /* accepts a zeroed struct */
+void folder_heap_fini(struct folder_heap *h); /* frees the history; accepts a zeroed struct */
 /* Calls FN for each history of the run folder PATH, one at a time. H is freed after the call unless
  * FN takes it and zeroes it. If a history, or the folder (H is NULL), cannot be read, ERROR is
  * negative and WHY describes it. */
@@ -50,7 +50,7 @@ struct folder_heaps {
 };
 /* Reads all histories in PATH; a PATH that is not a folder has none. */
 void folder_heaps_read(const char *path, struct folder_heaps *ret);
-void folder_heaps_fini(struct folder_heaps *h); /* accepts a zeroed struct */
+void folder_heaps_fini(struct folder_heaps *h); /* frees all histories; accepts a zeroed struct */
 /* Chooses a history like folder_heap_read, among those that were read; RET shares its profile. */
 int folder_heaps_pick(const struct folder_heaps *h, int32_t pid, enum folder_memory memory,
                       struct folder_heap *ret, struct err *err);

@@ -30,10 +30,11 @@ struct growth_options {
      * called them: a figure that is never closed is one leak, even if a hundred lines of a
      * library allocated it. Rows are not merged together with since, diff or survivors. */
     bool minds_program;
-    bool has_since; /* count only memory allocated after since_step */
+    bool has_since; /* true if only memory allocated after since_step counts */
     int64_t since_step;
-    bool has_diff;      /* compute the change from from_step to to_step */
-    bool has_survivors; /* count only memory allocated before from_step and live at to_step */
+    bool has_diff; /* true if the change from from_step to to_step is requested */
+    /* True if only memory counts that was allocated before from_step and is live at to_step. */
+    bool has_survivors;
     int64_t from_step, to_step;
     /* The verdict on the job, from all evidence, which the rows must not contradict. If it is
      * unknown, rows are judged by themselves. */

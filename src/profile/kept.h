@@ -26,7 +26,7 @@ struct kept_list {
     int32_t pid;
     int64_t since_step, step; /* step of the previous report and of this one, or -1 if unknown */
     struct kept at[KEPT_MAX];
-    size_t count; /* 0 if nothing grew significantly */
+    size_t count; /* number of containers; 0 if nothing grew significantly */
 };
 
 struct kept_lists {

@@ -11,7 +11,7 @@ struct look {
     int32_t pid;       /* pid as reported by the kernel */
     uint64_t start_ns; /* creation time, copied from the table when it was opened */
     uint64_t base_interval;
-    struct look_large *large; /* set by look_measure; NULL before that */
+    struct look_large *large; /* large blocks, set by look_measure; NULL before that */
     size_t n_large;
 };
 
@@ -28,7 +28,7 @@ void look_measure(struct look *l, int pagemap_fd);
 /* Maps the memfd FD, which the caller keeps. Returns -EBADMSG if it is not a heap table or could
  * still shrink, -ENOTSUP if it has another version. */
 int look_open(int fd, int32_t pid, struct look *ret, struct err *err);
-void look_close(struct look *l); /* accepts a zeroed struct */
+void look_close(struct look *l); /* unmaps the table; accepts a zeroed struct */
 /* Drops the table's pages from this process's resident memory until the next reading. */
 void look_rest(const struct look *l);
 

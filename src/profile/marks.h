@@ -27,7 +27,7 @@ struct marks {
 };
 
 void marks_init(struct marks *m);
-void marks_fini(struct marks *m); /* accepts a zeroed struct */
+void marks_fini(struct marks *m); /* frees the marks; accepts a zeroed struct */
 /* Returns the marks at or after SINCE_NS (monotonic): those of process PID if it sent steps,
  * otherwise all. The caller frees *RET. Returns 0 or -ENOMEM. */
 int marks_of(const struct marks *m, int32_t pid, uint64_t since_ns, struct growth_mark **ret,

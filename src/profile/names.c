@@ -36,7 +36,7 @@ struct names {
 };
 
 static const struct name no_stack = {.kind = NAME_UNKNOWN, .function = "(no stack)"};
-static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(no memory for its name)"};
+static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(out of memory)"};
 
 /* ---- which files are the program's own ---- */
 

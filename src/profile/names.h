@@ -13,7 +13,7 @@ enum name_kind { NAME_PYTHON, NAME_NATIVE, NAME_UNKNOWN };
  * have different addresses. */
 struct name {
     enum name_kind kind;
-    const char *function; /* "libfoo.so+0x1234" if the name is unknown; never NULL */
+    const char *function; /* function name, or "libfoo.so+0x1234" if it is unknown; never NULL */
     const char *file;     /* Python or C source file, or NULL if unknown */
     const char *lib;      /* base name of the module, or NULL for Python */
     uint32_t line;        /* 0: unknown */

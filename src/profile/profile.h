@@ -55,7 +55,7 @@ struct profile_reading {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     bool has_step;
     bool is_ended;                   /* true if the process had finished its work and was exiting */
-    int64_t step;                    /* number of steps completed by then */
+    int64_t step;                    /* number of steps completed at the time of the reading */
     const struct profile_held *held; /* entries by call site, ascending */
     size_t count;
     /* Bytes of arenas mapped for small Python objects, or 0 if not counted. */
@@ -91,7 +91,7 @@ struct profile_cost {
     uint32_t modules, codes, nodes, sites, live; /* entries used */
     uint32_t text_bytes;
     uint64_t arena_bytes;  /* bytes mapped for small Python objects, whether live or not */
-    uint64_t inside_bytes; /* the same as in struct profile_reading */
+    uint64_t inside_bytes; /* the same value as in struct profile_reading */
     uint64_t gpu_interval; /* sampling interval of GPU blocks in bytes, or 0 if unknown */
 };
 
@@ -100,7 +100,8 @@ struct profile_gpu {
     /* Number of blocks allocated and freed so far, or 0 if the GPU was not used. */
     uint64_t reports;
     uint64_t allocated_bytes, reserved_bytes, allocated_peak_bytes;
-    uint64_t low_bytes; /* least memory allocated in the last quarter to half of a second */
+    /* Lowest amount of memory allocated in the last quarter to half of a second. */
+    uint64_t low_bytes;
 };
 
 /* A GPU request that failed, and the call sites with the most live bytes on that GPU at that

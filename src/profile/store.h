@@ -16,7 +16,8 @@
 struct store_writer;
 
 enum {
-    /* Most snapshots in memory per profile; of more, only every second, third, … is read. */
+    /* Maximum number of snapshots in memory per profile; of more, only every second, third, … is
+     * read. */
     STORE_SNAPSHOTS = 64,
     STORE_BYTES_MAX = 48 << 20,
 };

@@ -18,12 +18,12 @@
 enum {
     /* Limits of a profile in memory. If there are more rows or readings, only every second,
      * third, … reading is kept. */
-    HELD_MAX = 1 << 20, /* most rows in all readings together */
+    HELD_MAX = 1 << 20, /* maximum number of rows in all readings together */
     READINGS_MAX = 1 << 14,
-    UNPACKED_MAX = 1 << 30, /* most bytes of one file when decompressed; ebb never writes more */
+    UNPACKED_MAX = 1 << 30, /* maximum size of one file when decompressed; ebb never writes more */
 };
 
-/* Selects every STRIDE-th item. */
+/* A filter that keeps every STRIDE-th item. */
 struct every {
     size_t stride, seen;
 };
@@ -241,7 +241,7 @@ static void get_cost(struct cur *c, struct profile_cost *ret)
 /* Reads a list of changes, which ends at a gap of 0. */
 static void get_changes(struct reader *r, struct cur *c)
 {
-    uint64_t site = UINT64_MAX; /* one before the first call site */
+    uint64_t site = UINT64_MAX; /* number before that of the first call site */
     for (;;) {
         uint64_t gap = cur_varint(c);
         if (c->bad || gap == 0)
@@ -289,7 +289,8 @@ static int keep_reading(struct reader *r, bool is_all)
     for (size_t i = 0; i < r->p->n_sites; i++)
         count += site_holds(&r->sites[i], is_all);
     if (!is_all &&
-        r->held + count > 2 * (size_t)HELD_MAX) /* the block headers announced fewer rows */
+        r->held + count >
+            2 * (size_t)HELD_MAX) /* the block headers announced fewer rows than the file has */
         return 0;
     struct profile_held *held = calloc(count + 1, sizeof *held);
     if (!held)

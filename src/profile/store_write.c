@@ -16,7 +16,7 @@
 #include "trace/sink.h"
 
 enum {
-    /* Most bytes that may wait for a slow disk: as many as the largest table has. */
+    /* Maximum number of bytes that may wait for a slow disk: as many as the largest table has. */
     QUEUE_BYTES = 6 << 20,
     READINGS_PER_RUN = 500, /* a reading is due after 1/500 of the run */
     ASKED_A_RUN = 2000,     /* a requested reading is taken after 1/2000 of the run */
@@ -83,11 +83,11 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err)
 {
     struct store_writer *w = calloc(1, sizeof *w);
-    if (w) /* only the pages for existing call sites are touched */
+    if (w) /* memory is touched only for existing call sites */
         w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
     if (!w || !w->last.sites) {
         store_writer_close(w, 0);
-        return err_set(err, -ENOMEM, "no memory for the history of a heap");
+        return err_set(err, -ENOMEM, "out of memory: the heap history is not recorded");
     }
     int fd = make_file(dirfd, name);
     int r = fd < 0 ? fd : sink_new(fd, QUEUE_BYTES, &w->sink);
@@ -147,7 +147,7 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
                  enum store_why why, struct buf *out)
 {
     bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
-    if (w->whole_seq == 0) /* harmless if the file already has a header block */
+    if (w->whole_seq == 0) /* a second header block in the file is harmless */
         store_pack_head(out, w->look);
     store_pack_news(out, w->look, &w->done);
     if (is_whole) {

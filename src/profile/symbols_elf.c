@@ -12,7 +12,7 @@
 enum {
     /* Number of preceding functions to search for one that contains the address. */
     NEST_MAX = 16,
-    ALIASES_MAX = 16,   /* most names at one address that are compared */
+    ALIASES_MAX = 16,   /* maximum number of names at one address that are compared */
     UNSIZED_MAX = 4096, /* assumed size in bytes of a function of unknown size */
 };
 

@@ -18,7 +18,7 @@ struct tally {
     uint32_t site;
     double site_growth, site_live;
     size_t sites;
-    double live, objects, variance, allocated; /* values at the last reading */
+    double live, objects, variance, allocated; /* live and allocated memory at the last reading */
     double most;                               /* highest live bytes of any reading */
     double now, now_variance;                  /* live bytes at the current reading */
     double first, first_variance, last;        /* baselines at the start and the end of the run */

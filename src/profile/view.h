@@ -33,7 +33,7 @@ struct profile_place {
 
 /* A call site, or all call sites with the same value of --by. */
 struct profile_row {
-    bool has_gpu; /* false for host memory */
+    bool has_gpu; /* true for GPU memory, false for host memory */
     uint64_t gpu;
     struct profile_frame where; /* the allocating line */
     bool has_in_program, has_native;
@@ -45,12 +45,13 @@ struct profile_row {
     uint64_t allocated_bytes, survivor_bytes;
     double live_objects, age_s;
     double growth_bytes, growth_sigma_bytes;
-    struct verdict_result verdict; /* has no evidence if it was read from JSON */
-    uint64_t stacks;               /* number of different call stacks */
+    /* Verdict on the row, without evidence if it was read from JSON. */
+    struct verdict_result verdict;
+    uint64_t stacks; /* number of different call stacks */
     /* True if the row has several lines, of which places holds the first. */
     bool has_place_count;
     uint64_t place_count;         /* their number */
-    struct profile_place *places; /* the first of them */
+    struct profile_place *places; /* the first of the merged lines */
     size_t n_places;
     struct profile_frame *stack; /* call stack, innermost frame first, if requested */
     size_t n_stack;
@@ -130,9 +131,10 @@ struct profile_wants {
  * -errno with a message. */
 int profile_view_of(const struct profile *p, const struct profile_wants *wants,
                     struct profile_view *ret, struct err *err);
-void profile_view_fini(struct profile_view *v); /* accepts a zeroed struct */
+void profile_view_fini(struct profile_view *v); /* frees the view; accepts a zeroed struct */
 
-json_t *profile_json(const struct profile_view *v); /* Returns NULL if out of memory. */
+/* Converts the view to JSON; returns NULL if out of memory. */
+json_t *profile_json(const struct profile_view *v);
 /* Returns only the first N rows, as in run.json. */
 json_t *profile_rows_json(const struct profile_view *v, size_t n);
 /* Reads rows from run.json into a view that has only rows. Returns 0 or -ENOMEM. */

@@ -11,15 +11,17 @@ static const struct {
 } drops[] = {
     [HEAP_DROP_NODES] = {"nodes",
                          "the tree of stacks is nearly full: a stack lost its outermost frames"},
-    [HEAP_DROP_SITES] = {"sites", "too many different stacks: counted without a stack"},
+    [HEAP_DROP_SITES] = {"sites",
+                         "too many different stacks: the sample was counted without its stack"},
     [HEAP_DROP_LIVE] = {"live", "no room for another live sample"},
-    [HEAP_DROP_THINNED] = {"thinned", "dropped when the interval was doubled to make room"},
+    [HEAP_DROP_THINNED] = {"thinned",
+                           "a sample was dropped when the interval was doubled to make room"},
     [HEAP_DROP_CODES] = {"codes", "too many Python functions"},
     [HEAP_DROP_TEXT] = {"text", "no room for names"},
     [HEAP_DROP_MODULES] = {"modules", "too many libraries"},
     [HEAP_DROP_UNWIND] = {"unwind", "a stack that could not be unwound completely"},
-    [HEAP_DROP_NESTED] = {"nested", "allocated while a sample was being taken"},
-    [HEAP_DROP_STALE] = {"stale", "its free was missed: the address was allocated again"},
+    [HEAP_DROP_NESTED] = {"nested", "a block was allocated while a sample was being taken"},
+    [HEAP_DROP_STALE] = {"stale", "a free was missed, because the address was allocated again"},
     [HEAP_DROP_GPU] = {"gpu", "a block on a GPU whose number is out of range"},
 };
 _Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has a text");

@@ -9,7 +9,7 @@ struct profile_cost;
 
 /* Returns the sentence for an enum heap_drop, such as "the tree of stacks is nearly full: …". */
 const char *profile_drop_text(size_t kind);
-/* Length of a Python version such as "3.11.2". */
+/* Size of a buffer for a Python version such as "3.11.2". */
 enum { PROFILE_VERSION_MAX = 24 };
 char *profile_python_version(char out[PROFILE_VERSION_MAX], const struct profile_cost *c);
 const char *profile_python_state(const struct profile_cost *c);

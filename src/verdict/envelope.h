@@ -19,7 +19,7 @@ struct envelope {
     double origin;                             /* x at which the first block starts */
     double width; /* block width on the x axis; 0 while each reading has a slot of its own */
     uint32_t count;
-    uint32_t level; /* how often the block width has been doubled */
+    uint32_t level; /* number of times that the block width has been doubled */
 };
 
 /* Adds a reading at T seconds; X must not decrease. O(1) amortised: a merge touches every slot, but

@@ -229,9 +229,10 @@ static int epoch_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_CEILING:
         if (v[1] > 0)
             return snprintf(
-                out, size, "if the first epoch fills a cache, it ends near %s, %s the limit of %s",
+                out, size,
+                "if the first epoch fills a cache, memory levels off near %s, %s the limit of %s",
                 level_size(a, v[0]), v[2] != 0 ? "within" : "above", level_size(b, v[1]));
-        return snprintf(out, size, "if the first epoch fills a cache, it ends near %s",
+        return snprintf(out, size, "if the first epoch fills a cache, memory levels off near %s",
                         level_size(a, v[0]));
     case VERDICT_SAID_EPOCH_UNKNOWN:
         return snprintf(out, size,

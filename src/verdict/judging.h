@@ -17,7 +17,7 @@ struct judging {
     bool has_epoch_end; /* true if the end of the first epoch is known in the view's units */
     double epoch_end;   /* x */
     double rate_from;   /* x from which the rate is measured */
-    double history;     /* x of the oldest reading considered */
+    double history;     /* x of the oldest reading that is considered */
     double began;       /* x at which the judged phase began, including start-up */
     double fill;        /* even growth by step during the removed start-up, in bytes */
     double fill_end;    /* x at which the removed start-up ended, or 0 if none was removed */

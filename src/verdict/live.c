@@ -11,7 +11,7 @@ static const double SHARE = 0.5;
 static const double MOST = 0.7;
 /* Growth of the live heap counts from this fraction of the resident baseline on. */
 static const double MATERIAL = 0.025;
-static const double CONFIDENCE = 0.9; /* highest confidence, as the verdict compares two series */
+static const double CONFIDENCE = 0.9; /* highest confidence of a verdict that compares two series */
 /* If the live verdict is nearly certain and both rates agree within SAME_PACE, less growth
  * counts. */
 static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;

@@ -56,7 +56,7 @@ static bool was_level(const struct judging *j, double length)
 {
     const struct view *w = &j->w;
     size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
-           from = to; /* the slot of the onset has already grown */
+           from = to; /* memory has already grown in the slot of the onset */
     while (from > 0 && w->x[from - 1] >= w->x[to] - length)
         from--;
     return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);

@@ -7,7 +7,7 @@
 #include "verdict/verdict.h"
 
 enum season_course {
-    SEASON_UNCLEAR, /* memory fits none of the other cases */
+    SEASON_UNCLEAR, /* memory does not clearly repeat, rise or stay the same */
     SEASON_SAME,    /* no epoch is higher than the previous one */
     /* Each recent epoch is higher by about the same amount, but there are too few epochs for a
      * leak. */

@@ -16,7 +16,7 @@ static const double STRAIGHT_HALVES = 0.55;
 static const double DECISIVE = 10; /* difference in BIC required to prefer one model */
 /* With more effective points than this, uneven growth is noise, not steps. */
 static const double CHUNKY_N_EFF = 20;
-/* Smallest effective number of points in the whole window. */
+/* Smallest effective number of points required in the whole window. */
 static const double N_EFF_FEW_ALL = 20;
 /* Smallest effective number of points with which a curve can be selected. */
 static const double N_EFF_FEW = 12;

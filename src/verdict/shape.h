@@ -24,7 +24,7 @@ struct view {
     bool rise_open;         /* true if rise_now may still be released, as earlier rises were */
     /* Highest level that lasted for a while before this window, or -HUGE_VAL. */
     double past_level;
-    uint32_t level; /* how often the envelope's block width has been doubled */
+    uint32_t level; /* number of times that the envelope's block width has been doubled */
 };
 
 /* Copies the slots of V's envelope from FROM_X on. Readings between HISTORY_X and FROM_X show

@@ -75,7 +75,9 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
     grown = w.low[w.n - 1] - w.low[lowest];
     used = change(in_use, from, w.x[w.n - 1]);
     kept = change(spare, from, w.x[w.n - 1]);
-    if (!(grown > 0) || !(used + kept >= EXPLAINED * grown)) /* also true if either value is NAN */
+    if (!(grown > 0) ||
+        !(used + kept >=
+          EXPLAINED * grown)) /* the negated comparisons also hold if a value is NAN */
         return;
     conclude(r);
     verdict_put_evidence_first(

@@ -185,7 +185,7 @@ static void add_rate(struct verdict_interval *sum, const struct verdict_interval
     sum->high += rate->high;
 }
 
-/* Returns rate ONE as a fraction of rate ALL. */
+/* Returns the growth rate ONE as a fraction of the rate ALL. */
 static double part_of(const struct verdict_interval *one, const struct verdict_interval *all)
 {
     return one->known && all->value > 0 && one->value > 0 ? one->value / all->value : 1;

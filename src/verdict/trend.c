@@ -10,7 +10,8 @@
 enum { SLOTS_AT_LEAST = 6 };
 /* Smallest residual that any curve is credited with, as a fraction of the growth. */
 static const double TRUST = 0.005;
-static const double RESOLUTION = 1e-4; /* smallest residual as a fraction of the baseline */
+/* Smallest residual that any curve is credited with, as a fraction of the baseline. */
+static const double RESOLUTION = 1e-4;
 /* Log evidence is capped here, where it is practically certain. */
 static const double EVIDENCE_MOST = 30;
 

@@ -40,7 +40,7 @@ struct verdict_options {
     /* A late rise is judged at once when it exceeds this fraction of the baseline, otherwise when
      * it has lasted half as long as the time before it. [0.2] */
     double late_rise;
-    uint64_t steps_per_epoch; /* set by the user; marks may replace it */
+    uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
     /* A reading of 0 is valid; otherwise it means that the process has exited. */
     bool zero_is_memory;
 };
@@ -83,8 +83,9 @@ struct verdict_series {
     uint32_t events_seen[VERDICT_MARK_KINDS];
     struct verdict_clock clock;
     double last_bytes;
-    double min_bytes, peak_bytes, mean_bytes; /* over all judged samples */
-    double recent[VERDICT_RECENT];            /* the newest readings at step ends */
+    /* Lowest, highest and mean reading over all judged samples. */
+    double min_bytes, peak_bytes, mean_bytes;
+    double recent[VERDICT_RECENT]; /* the newest readings at step ends */
     uint64_t samples;
     double begin_s, begin_step;
     double worked_s; /* running time in seconds at which work ended, or 0 if unknown */
@@ -132,7 +133,7 @@ struct verdict_limit {
 
 struct verdict_interval {
     bool known;
-    double value, low, high; /* an estimate with its interval; high may be INFINITY */
+    double value, low, high; /* an estimate and its interval; high may be INFINITY */
 };
 
 enum verdict_boundary {
@@ -167,7 +168,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_FIRST_EPOCH,
     /* Highest level expected in bytes, limit in bytes or 0, 1 if it fits. */
     VERDICT_SAID_CEILING,
-    VERDICT_SAID_EPOCH_UNKNOWN, /* step, bytes per step */
+    VERDICT_SAID_EPOCH_UNKNOWN, /* value[] is the current step and the bytes per step */
     /* End of the first epoch, x at which the verdict will be known, by_step. */
     VERDICT_SAID_EPOCH_JUST_ENDED,
     /* Step at which the epoch ended, growth since then in bytes, slope ratio. */
@@ -185,7 +186,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_NO_EPOCH,    /* - */
     VERDICT_SAID_GAPS,        /* count, seconds */
     VERDICT_SAID_BACKWARDS,   /* count */
-    VERDICT_SAID_OVER,        /* 1 if steps are known, else 0 */
+    VERDICT_SAID_OVER,        /* value[0] is 1 if steps are known, else 0 */
     /* Growth rate of the live heap per step or minute, by_step, ratio to the rate of RSS,
      * confidence. */
     VERDICT_SAID_LIVE_GROWS,
@@ -227,7 +228,7 @@ struct verdict_result {
     bool has_floor;
     double floor_first_bytes, floor_last_bytes;
     double highest_floor_bytes;    /* highest block minimum in bytes */
-    double peak_bytes, mean_bytes; /* over the samples since training began */
+    double peak_bytes, mean_bytes; /* highest and mean reading since training began */
     struct {
         bool known, has_t, has_step;
         double t_s; /* seconds after the first sample on the caller's clock */

@@ -196,7 +196,7 @@ def test_heap_refuses_steps_outside_the_run(leaked, flags):
     (["--diff", "4"], "--diff requires two steps, such as --diff 40..80"),
     (["--survivors", "4"], "--survivors requires two steps, such as --survivors 40..80"),
     (["--diff", "4..8", "--since", "4"],
-     "--since, --diff and --survivors exclude each other; give one of them"),
+     "--since, --diff and --survivors are mutually exclusive"),
     (["another"], "expected one run folder or pid, not 2"),
     (["--by", "colour"], '--by: "colour" is not one of location|function|program|file|lib|stack'),
     (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),

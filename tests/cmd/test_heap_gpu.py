@@ -255,7 +255,7 @@ def test_requests_that_fail_are_in_the_summary_although_the_job_goes_on(tmp_path
     folder, summary = record(tmp_path, CAUGHT)
     assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
     assert "train.py:16 in ask" in summary
-    assert "the largest line then, 64 MiB: train.py:13 in keep" in summary
+    assert "the largest line at that time, 64 MiB: train.py:13 in keep" in summary
     assert "lower the batch size" in summary
     process, = [p for p in json.loads((folder / "run.json").read_text())["heap"]["processes"] if "gpus" in p]
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)

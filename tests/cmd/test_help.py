@@ -86,8 +86,8 @@ def test_help_for_unknown_command_suggests_one(ebb):
 
 
 def test_help_refuses_two_requests_at_once(ebb):
-    assert refused_with(ebb("help", "--man", "--completions", "bash"), "give one")
-    assert refused_with(ebb("help", "--man", "export"), "give one")
+    assert refused_with(ebb("help", "--man", "--completions", "bash"), "mutually exclusive")
+    assert refused_with(ebb("help", "--man", "export"), "mutually exclusive")
 
 
 def test_manual_page_has_every_command_and_option(ebb):

@@ -156,7 +156,7 @@ def test_error_names_the_unreadable_image(paths, tmp_path):
 def test_image_list_refuses_invalid_source_at_once(paths):
     with pytest.raises(TypeError, match="image 1 is a int, neither a path nor bytes"):
         LazyImages([paths[0], 5])
-    with pytest.raises(TypeError, match="a list of images, not one"):
+    with pytest.raises(TypeError, match="a list of images, not a single image"):
         LazyImages(str(paths[0]))
     with pytest.raises(ValueError, match="budget='lots'"):
         LazyImages(paths, budget="lots")

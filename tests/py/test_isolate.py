@@ -290,7 +290,7 @@ def test_isolate_passes_limits_in_the_programs_format(value, expected):
 
 def test_isolate_reports_folder_that_cannot_be_made(tmp_path, capfd):
     (tmp_path / "taken").mkdir()
-    with pytest.raises(ebb.IsolatedError, match="could not start it \\(status 125"):
+    with pytest.raises(ebb.IsolatedError, match="could not start the process \\(status 125"):
         ebb.isolate(functions.add, 1, run_dir=tmp_path / "taken")
     assert "taken" in capfd.readouterr().err
 

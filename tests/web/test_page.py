@@ -205,7 +205,7 @@ def test_report_of_a_day_plots_all_of_it(day):
         "Memory over time", "Memory of process 4001 python3 by kind",
         "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Figures reported by the job"]
     assert day["page"]["keys"] == ["epoch", "evaluation", "checkpoint", "phase", "started again",
-                                   "act of the guard"]
+                                   "action of the guard"]
     assert "main" in day["page"]["flames"]
     last = dict(day["whole"][1])
     assert last["time"] == "1 d 0 h" or last["time"].startswith("23:")

@@ -30,7 +30,7 @@ test("a command line is split as in a shell", () => {
 
 test("shell syntax and unterminated quotes are refused", () => {
   for (const line of ["a | b", "a > b", "echo $HOME", "echo \"$HOME\"", "a && b", "ls *.py", "`date`", "# a"]) {
-    assert.match(shell.split(line).error, /would need a shell/, line);
+    assert.match(shell.split(line).error, /requires a shell/, line);
   }
   for (const line of ["'a", "\"a", "a\\"]) assert.notEqual(shell.split(line).error, null, line);
 });

@@ -81,7 +81,7 @@ class _Memory(object):
             bell.acquire()
             start_new_thread(cls.run, (bell,))
             cls.bell = bell
-        except Exception:  # no more threads can be started
+        except Exception:  # the thread could not be started
             pass
 
     @classmethod

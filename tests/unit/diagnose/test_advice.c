@@ -132,7 +132,7 @@ static void advice_names_no_container_of_a_library(void **state)
     s.f.kept.count = 1;
     synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     assert_true(advice_make(&s.question, s.ranked, list) > 0);
-    assert_non_null(strstr(list[0].what, "bound or clear __main__.seen"));
+    assert_non_null(strstr(list[0].what, "limit or clear __main__.seen"));
     s.f.kept.at[0].count = 1;
     synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     assert_true(advice_make(&s.question, s.ranked, list) > 0);

@@ -81,7 +81,8 @@ static void pinned_shared_memory_is_diagnosed_as_pinned_only(void **state)
     s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(200);
     expect_first(HYPOTHESIS_PINNED);
     assert_ptr_equal(s.ranked[0].site, &s.rows[1]);
-    assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "it is mapped at pin.py:7"));
+    assert_true(
+        has_evidence(&s.ranked[0], EVIDENCE_FOR, "the pinned memory is mapped at pin.py:7"));
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
     assert_true(synthetic_test(&s, HYPOTHESIS_AUTOGRAD)->word <= UNLIKELY);

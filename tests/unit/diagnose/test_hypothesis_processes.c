@@ -63,7 +63,7 @@ static void unclosed_pools_are_diagnosed_as_piling_processes(void **state)
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_PROCESSES);
     assert_true(h->word >= LIKELY && h->word != CANNOT_TEST);
     assert_true(
-        has_evidence(h, EVIDENCE_FOR, "0 processes beside the main one at the start and 4 now"));
+        has_evidence(h, EVIDENCE_FOR, "0 processes besides the main one at the start and 4 now"));
     for (size_t i = 1; i <= 4; i++)
         s.processes[i].born_s = s.f.start_s; /* all started at the beginning: nothing piles up */
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);

@@ -145,14 +145,15 @@ static void headline_names_the_growing_process_of_several(void **state)
 static void filling_headline_has_both_outcomes_and_the_decision_time(void **state)
 {
     (void)state;
-    headline_is("{'verdict':'filling','leak':null,'confidence':0.9,'rate_bytes_per_step':" RATE(
-                    104857600, 99614720,
-                    110100480) ",'rate_bytes_per_min':null,'forecast':{'ceiling_bytes':10737418240,"
-                               "'decided_at_step':83,'decided_at_s':null},'oom':{'limit_bytes':"
-                               "25769803776,'eta_s':null,'eta_steps':{'low':150,'high':170}}}",
-                "filling: +100 MiB/step in the first epoch; a cache would end near 10 GiB, a leak "
-                "would run out of memory in about 160 steps; will be known at step 83 (90 % "
-                "confident)");
+    headline_is(
+        "{'verdict':'filling','leak':null,'confidence':0.9,'rate_bytes_per_step':" RATE(
+            104857600, 99614720,
+            110100480) ",'rate_bytes_per_min':null,'forecast':{'ceiling_bytes':10737418240,"
+                       "'decided_at_step':83,'decided_at_s':null},'oom':{'limit_bytes':"
+                       "25769803776,'eta_s':null,'eta_steps':{'low':150,'high':170}}}",
+        "filling: +100 MiB/step in the first epoch; a cache would level off near 10 GiB, a leak "
+        "would run out of memory in about 160 steps; will be known at step 83 (90 % "
+        "confident)");
 }
 
 static void undecided_headline_has_its_reason(void **state)

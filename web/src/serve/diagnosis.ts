@@ -61,7 +61,7 @@ export class DiagnosisView {
   private first: Hypothesis | null = null;
   private asked = 0;
 
-  // ONREAD is called when a diagnosis has been read.
+  // ONREAD is a function to call when a diagnosis has been read.
   constructor(private readonly id: number, private readonly onRead: () => void) {
     this.root = h("section", { id: "diagnosis", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis"), this.content, this.note, h("div", { class: "tools" }, this.again));
   }

@@ -283,7 +283,7 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // only these parts can change
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // drawn again only if one of these parts has changed
     if (asked === this.drawnRequest) return;
     this.drawnRequest = asked;
     this.request.replaceChildren();

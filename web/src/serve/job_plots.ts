@@ -11,7 +11,7 @@ import { onThemeChange } from "../shared/theme";
 const drawEvery_ms = 500;
 const closerAfter_ms = 300;
 const margin = 0.1; // fraction of the zoomed range that is read beyond each side
-const mostLines = 7; // most lines of processes, as more could not be distinguished
+const mostLines = 7; // maximum number of lines of processes, as more could not be distinguished
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
 export class JobPlots {
@@ -28,7 +28,7 @@ export class JobPlots {
   private drawn_ms = 0;
   private closer: JobData | null = null; // data of the zoomed range in more detail, or null
   private closerRange: [number, number] = [0, 0];
-  private asked: string | null = null; // the range that was requested last
+  private asked: string | null = null; // the time range that was requested last
   private reading = 0;
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);

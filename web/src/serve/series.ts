@@ -3,8 +3,8 @@
 export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
-const most = 4000; // number of points at which they are merged
-const target = 2000; // most points that remain after merging
+const most = 4000; // number of points from which on they are merged
+const target = 2000; // maximum number of points that remain after merging
 
 function merge(how: Merge, a: Value, b: Value): Value {
   if (a === null || b === null) return b ?? a;

@@ -8,7 +8,7 @@ export interface Secrets {
 }
 
 const place = "ebb-session";
-let unstored: Secrets = {}; // used if the browser has no storage
+let unstored: Secrets = {}; // the secrets, if the browser has no storage
 
 export function secrets(): Secrets {
   try {

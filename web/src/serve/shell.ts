@@ -31,14 +31,14 @@ export function split(line: string): Split {
     } else if (c === "\\") {
       if (i + 1 >= line.length) return { words, error: "trailing \\" };
       i++;
-      if (line[i] !== "\n") word = (word ?? "") + line[i]; // else: a continued line
+      if (line[i] !== "\n") word = (word ?? "") + line[i]; // otherwise the backslash continues the line
     } else {
       if (special.test(c) || (c === "#" && word === null)) refused ??= c;
       word = (word ?? "") + c;
     }
   }
   if (word !== null) words.push(word);
-  const error = refused && `${refused} would need a shell, and none runs the command; quote it, or use sh -c '…'`;
+  const error = refused && `${refused} requires a shell, but the command runs without one; quote it, or use sh -c '…'`;
   return { words, error };
 }
 

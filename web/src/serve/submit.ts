@@ -14,14 +14,14 @@ interface Field {
 }
 
 const fields: Field[] = [
-  { key: "command", label: "Command", kind: "text", help: "Split into words as in a shell, but not run by one." },
+  { key: "command", label: "Command", kind: "text", help: "Split into words as in a shell, but run without a shell." },
   { key: "name", label: "Name", kind: "line", help: "Earlier runs with this name determine how much memory is reserved." },
-  { key: "limit", label: "Memory limit", kind: "line", help: "24G or 80%. The guard keeps the job below it." },
-  { key: "memory", label: "Memory to reserve", kind: "line", help: "24G. The job starts when that much is free." },
+  { key: "limit", label: "Memory limit", kind: "line", help: "Such as 24G or 80%. The guard keeps the job below this limit." },
+  { key: "memory", label: "Memory to reserve", kind: "line", help: "Such as 24G. The job starts when this much memory is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
   { key: "cwd", label: "Folder", kind: "line", help: "Working folder of the command." },
   { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, separated by spaces or lines; quoted as in a shell.", more: true },
-  { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; higher starts earlier.", more: true },
+  { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; jobs with a higher priority start first.", more: true },
   { key: "after", label: "After jobs", kind: "line", help: "Ids of jobs that must succeed first.", more: true },
   { key: "resume-args", label: "Arguments to resume with", kind: "line", help: "Appended to the command after a restart.", more: true },
   { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, as interval=2s.", more: true },

@@ -16,7 +16,7 @@ export interface Marker {
 export interface Forecast {
   x: number;
   y: number;
-  low: number; // growth per unit of x
+  low: number; // lower growth rate per unit of x
   high: number;
 }
 
@@ -26,7 +26,7 @@ const words: [Kind, string][] = [
   ["checkpoint", "checkpoint"],
   ["phase", "phase"],
   ["segment", "started again"],
-  ["guard", "act of the guard"],
+  ["guard", "action of the guard"],
 ];
 
 const leastApart = 24; // smallest distance in px; closer lines would hide the plot

@@ -19,7 +19,7 @@ export interface Plot {
   note?: string;
   lines: Line[];
   stacked?: boolean;
-  unit: string; // "B" for bytes, otherwise counts
+  unit: string; // "B" for bytes; any other value means counts
   byStep: boolean;
   markers: Marker[];
   key?: boolean; // true if a legend of the markers is shown below the plot
@@ -112,7 +112,7 @@ function axesOf(plot: Plot, colours: Theme): uPlot.Axis[] {
 export class PlotGroup {
   private readonly plots = new Map<uPlot, Plot>();
   private extent: [number, number] = [0, 1]; // full range of the x axes
-  private part: [number, number] | null = null; // the zoomed range, or null
+  private part: [number, number] | null = null; // the zoomed range of the x axes, or null
   private isZooming = false;
 
   // ONZOOM is called with true if the plots are zoomed.
