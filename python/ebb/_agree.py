@@ -21,7 +21,7 @@ from typing import Any
 PATIENCE_S = 30.0
 
 _rounds = 0
-# process groups with an unfinished reduction, because destroying them would block
+# process groups with an unfinished reduction; they are not destroyed, because that would block
 _left: list[Any] = []
 
 

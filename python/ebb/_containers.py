@@ -199,8 +199,9 @@ class _Followed:
 
     def __init__(self, name: str, is_nested: bool, entry_bytes: int, length: int) -> None:
         self.name = name
-        self.is_nested = is_nested  # True if it counts the entries of the containers inside it
-        self.is_variable = False  # True if it is reachable from a variable of the program
+        self.is_nested = is_nested  # True if the entries of the containers inside it are counted
+        # True if the container is reachable from a variable of the program
+        self.is_variable = False
         self.entry_bytes = entry_bytes
         self.first = self.length = length
         self.is_fresh = True

@@ -41,7 +41,8 @@ _is_started = False
 _is_claimed = False
 _is_polled = False  # True if no thread could be started, so that every step checks for requests
 _step: Optional[int] = None
-_every: Optional[int] = None  # None before the environment variable is read; 0 for never
+# interval of censuses in steps; None before the environment variable is read, 0 for never
+_every: Optional[int] = None
 _taken = 0
 _is_sent_at_exit = False
 
@@ -262,7 +263,7 @@ def _wait_for_step() -> None:
 def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     global _due
     try:
-        # blocked here, because signals must interrupt system calls of the main thread
+        # signals are blocked here, because they must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)

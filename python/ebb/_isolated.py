@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Optional
 
 from . import _pickled, _tap
 
-_PATIENCE_S = 0.2  # seconds to wait for a slow caller with marks that must arrive
+_PATIENCE_S = 0.2  # seconds that marks which must arrive wait for a slow caller
 _GRACE_S = 5.0
 
 # True while the program is imported again for its definitions, and must not start anything.

@@ -20,7 +20,7 @@ def set_hooked() -> None:
 
 
 def take_hooked() -> Optional[int]:
-    """Returns the process with the hooks, but only once, for the first wire."""
+    """Returns the pid of the process with the hooks, but only once, for the first wire."""
     global _hooked
     found, _hooked = _hooked, None
     return found

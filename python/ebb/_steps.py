@@ -71,7 +71,7 @@ class Pass:
 def _length(loader: Any) -> Optional[int]:
     try:
         return int(len(loader))
-    # the loader is an iterable without a length, or the user's code raised an error
+    # the loader has no length, or the user's code raised an error
     except Exception:
         return None
 

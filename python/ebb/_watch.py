@@ -65,7 +65,7 @@ def follow_memory(bell: Any) -> None:
         import signal
         import threading
 
-        # blocked here, because signals must interrupt system calls of the main thread
+        # signals are blocked here, because they must interrupt system calls of the main thread
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _follower = threading.get_native_id()
         page = os.sysconf("SC_PAGE_SIZE")

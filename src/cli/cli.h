@@ -50,7 +50,7 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_explain, cmd_verdict, cm
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* frees the options; accepts a zeroed struct */
-/* Returns NULL if there is no command of that name. */
+/* Finds a command by name; returns NULL if there is none. */
 const struct cli_command *cli_find_command(const char *name);
 /* Prints that there is no such command, and the most similar name. Returns the exit status. */
 int cli_unknown_command(const char *name);

@@ -201,7 +201,8 @@ static bool uses_async_backend(void)
     return false;
 }
 
-/* Returns advice, or NULL if GPU memory has lines or this torch has no CUDA. */
+/* Returns advice if the lines that allocate GPU memory cannot be found; NULL if they can, or if
+ * this torch has no CUDA. */
 static const char *gpu_lines_trouble(const char *torch)
 {
     if (!has_cuda(torch))

@@ -198,7 +198,7 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
             continue;
         if (is_ended)
             return 0;
-        /* Asked for the job's state, because the log is complete once the job has ended. */
+        /* The job is read again, because its log is complete once it has ended. */
         json_t *job;
         status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)

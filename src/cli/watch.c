@@ -76,9 +76,10 @@ struct watch {
     struct outcome outcome;
     uint64_t started_wall_ns;
     struct buf line;
-    bool is_empty;        /* true once all watched processes have exited */
-    const char *ended_by; /* otherwise the reason why ebb stopped watching, for the summary */
-    int write_error;      /* errno of a failed write to standard output */
+    bool is_empty; /* true once all watched processes have exited */
+    /* Why ebb stopped watching although processes still run, for the summary. */
+    const char *ended_by;
+    int write_error; /* errno of a failed write to standard output */
 };
 
 /* ---- targets ---- */

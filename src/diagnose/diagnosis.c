@@ -15,7 +15,7 @@
 
 enum { DIAGNOSIS_FORMAT = 1, ABSENT_MAX = 64 };
 
-/* ---- values: on lack of memory they are omitted and *FAILED is set ---- */
+/* ---- values, which are omitted if out of memory; *FAILED is then set ---- */
 
 static char *copied(const char *s, bool *failed)
 {

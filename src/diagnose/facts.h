@@ -107,7 +107,8 @@ struct facts_heap {
     double start_inside,
         /* Sampled live bytes inside malloc's heaps, or NAN if not counted. */
         now_inside;
-    /* Sampled change of malloc's live bytes from the allocator's count to the moment. */
+    /* Sampled change of malloc's live bytes between the allocator's count and the compared
+     * moment. */
     double start_drift, now_drift;
     double sigma;      /* standard deviation of the live bytes NOW due to sampling */
     double most;       /* highest live heap that was read, in bytes */

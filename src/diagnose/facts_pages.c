@@ -4,7 +4,8 @@
 
 #include "diagnose/facts.h"
 
-/* Page counts that differ by less do not show how the heaps grew relative to the process. */
+/* Page counts that differ by less than this do not show how the heaps grew relative to the
+ * process. */
 static const double apart_bytes = 1 << 20;
 
 /* One page count: all unshared pages of the process, and those in malloc's heaps. While memory

@@ -31,7 +31,7 @@ static size_t points_of_entity(const struct run_entity *e)
     return sum;
 }
 
-/* Storage for the points of series that is still free. */
+/* Free storage for the points of series. */
 struct points {
     double *t_s, *v;
     size_t count;

@@ -58,7 +58,7 @@ struct hypothesis {
     enum hypothesis_id id;
     enum hypothesis_word word;
     double log_odds;
-    /* The growth it explains would end although the verdict is a leak, or the reverse. */
+    /* True if the explained growth would end although the verdict is a leak, or the reverse. */
     bool is_opposed;
     double share; /* fraction of the growth that the hypothesis would explain, 0 to 1 */
     struct evidence evidence[EVIDENCE_MAX];

@@ -9,7 +9,7 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
-/* Containers are named if they gained at least this fraction of what the first one gained. */
+/* A container is named if it gained at least this fraction of what the first one gained. */
 static const double kept_share = 0.3;
 
 /* ---- the census ---- */

@@ -305,7 +305,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
 /* The processes besides the main one that were alive at T_S, and their unique memory. If it was
  * not counted, their RSS is used, part of which may be shared. */
 struct pile {
-    size_t count, late; /* LATE counts those born in the second half of the time */
+    size_t count, late; /* LATE counts the processes born in the second half of the time */
     double bytes;
 };
 

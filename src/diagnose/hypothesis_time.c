@@ -10,9 +10,10 @@
 /* A jump lasts from the first to the second of these fractions of its height. If it takes more
  * than JUMP_STEPS steps, it is gradual growth. */
 static const double jump_begun = 0.1, jump_done = 0.8;
-static const double jump_share = 0.7; /* A jump explains the growth if it is this fraction of it. */
+/* A jump explains the growth if it makes up this fraction of the growth. */
+static const double jump_share = 0.7;
 enum { JUMP_STEPS = 2 };
-/* First writes explain the growth if they are this fraction of it. */
+/* First writes explain the growth if they make up this fraction of the growth. */
 static const double touched_least = 0.5;
 
 /* ---- nothing grows ---- */

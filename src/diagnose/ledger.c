@@ -1,5 +1,5 @@
-/* The ledger divides RSS at each of the two moments into entries, the best-known first. No entry
- * gets more than is left. */
+/* The ledger divides RSS at each of the two moments into entries, the most certain first. No
+ * entry gets more than is left of RSS. */
 #include "diagnose/ledger_private.h"
 
 #include <math.h>

@@ -25,7 +25,8 @@ struct heap_thread {
     uint64_t interval; /* sampling interval that the countdown was drawn at */
     /* 0 inside the library and in signal handlers that interrupt it: then no samples are taken. */
     uint32_t busy;
-    uint32_t no_maps;    /* 0 while mappings are arenas whose objects are counted individually */
+    /* 0 while this thread maps arenas whose objects are counted individually. */
+    uint32_t no_maps;
     uintptr_t stack_end; /* highest address of this thread's stack, or 0 if not known yet */
     uintptr_t stack_low; /* the stack is known to be mapped down to this address */
 };
@@ -36,9 +37,10 @@ extern __thread struct heap_thread heap_thread HEAP_HIDDEN
 
 /* The heap table of this process and its settings. */
 struct heap_process {
-    struct heap_table *table; /* NULL before it is created and after it is closed */
-    _Atomic(uint32_t) state;  /* enum heap_state */
-    uint64_t base_interval;   /* bytes */
+    /* Table of this process; NULL before it is created and after it is closed. */
+    struct heap_table *table;
+    _Atomic(uint32_t) state; /* enum heap_state */
+    uint64_t base_interval;  /* bytes */
     bool wants_python_small;
     uint64_t parent; /* pid of ebb; its direct children create their table when they start */
     /* Number of ebb's seccomp filters; a process with more filters is sandboxed. */

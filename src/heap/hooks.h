@@ -19,7 +19,7 @@ struct hooks_real {
     void *(*realloc)(void *, size_t);
     _Atomic(void (*)(void *)) free; /* this pointer changes a second time if the arena was used */
 
-    /* Also NULL if the function does not belong to the allocator. */
+    /* NULL also if the function does not belong to the allocator. */
     size_t (*malloc_usable_size)(void *);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);

@@ -39,7 +39,7 @@ extern const char *gnu_get_libc_version(void) __attribute__((weak));
 /* A page that the kernel zeroes in the child of a fork. */
 struct life_page {
     _Atomic(uint32_t) is_mine;   /* true if the table belongs to this process */
-    _Atomic(uint32_t) is_locked; /* held by the one thread that creates or closes the table */
+    _Atomic(uint32_t) is_locked; /* lock held by the one thread that creates or closes the table */
     _Atomic(int32_t) pid;        /* pid of this process; 0 before it is queried */
     uint32_t tries;              /* number of failed attempts to create a table */
 };

@@ -29,7 +29,7 @@ enum {
 static _Atomic(uint32_t) phase;
 static _Atomic(uint32_t) verdict; /* an enum heap_python, valid from phase CHECK on */
 static _Atomic(uint32_t) is_detecting;
-/* Written by the detecting thread before the phase in which other threads read them. */
+/* Written by the thread that detects Python, before the phase in which other threads read them. */
 static struct python_symbols symbols;
 static struct python_layout layout;
 static _Atomic(uint32_t) version;

@@ -12,7 +12,8 @@ enum {
     TEXT_MAX = 4096,       /* maximum length of a name or a path in bytes */
     LINES_MAX = 128 << 10, /* maximum length of a line table in bytes */
     FILES = 512,           /* cached paths, shared by functions of the same file; a power of two */
-    SPINS = 4000,          /* longest wait, about ten microseconds: far longer than adding takes */
+    /* Number of spins, about ten microseconds, far longer than adding takes. */
+    SPINS = 4000,
     INDEX_BITS = 15,
 };
 _Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");

@@ -59,8 +59,8 @@ static uint32_t site_here(struct scratch *d)
     return stacks_site(d->merged, n);
 }
 
-/* Returns the call site of a GPU block. A thread without Python runs the backward pass, and its
- * native frames name the node. */
+/* Returns the call site of a GPU block. A thread without Python frames runs the backward pass;
+ * its native frames name the call site. */
 static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
 {
     python_detect();

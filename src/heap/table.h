@@ -20,7 +20,7 @@ enum {
     HEAP_MODULES = 1024 / HEAP_SHARE,
     /* Maximum number of Python code objects; number 0 is "unknown", without name and file. */
     HEAP_CODES = 16384 / HEAP_SHARE,
-    /* Maximum number of frames in the tree of stacks; 0 is its root. */
+    /* Maximum number of frames in the tree of stacks; number 0 is its root. */
     HEAP_NODES = 65536 / HEAP_SHARE,
     /* Maximum number of stacks that allocated; number 0 means "no stack: the tree was full". */
     HEAP_SITES = 16384 / HEAP_SHARE,
@@ -89,7 +89,7 @@ struct heap_code {
 struct heap_node {
     uint64_t frame;         /* frame word, never 0 except in the root */
     uint32_t parent;        /* index of the parent, which is always smaller; the root is 0 */
-    _Atomic(uint32_t) site; /* 0 if no allocation has this as its innermost frame */
+    _Atomic(uint32_t) site; /* call site with this as its innermost frame, or 0 if none allocated */
 };
 
 /* Totals of one stack since the start. They are sums of sample weights, which are unbiased

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-/* The job's series pauses for so many seconds after the exit of a process that was most of the
+/* The job's series pauses for this many seconds after the exit of a process that was most of the
  * job. */
 enum { HOLD_S = 60 };
 

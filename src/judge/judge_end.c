@@ -43,7 +43,7 @@ static void job_is_over(struct judge *j)
         if (was_read_to_the_end(j, judge_known(e)->series))
             series_over(judge_known(e)->series, false);
     for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
-        /* figures are read rarely, so their process must have lived until the end instead */
+        /* figures are read rarely, so it is enough that their process lived until the end */
         const struct judge_series *s = judge_series_of(e);
         if (s && began_early(j, s->first_ns) &&
             (!e->is_dead || judge_is_just_now(j, judge_known(e)->exit_ns)))

@@ -35,7 +35,8 @@ static void end_work(struct judge *j)
         if (!found)
             continue;
         verdict_work_ended(&s->series, (int64_t)found->worked_ns);
-        if (e->is_dead && s->is_judged) /* it was judged at its exit, but more is known now */
+        if (e->is_dead &&
+            s->is_judged) /* the process was judged at its exit, but more is known now */
             judge_series_judge(s, &s->limit);
         last_ns = found->worked_ns > last_ns ? found->worked_ns : last_ns;
     }

@@ -10,7 +10,7 @@ bool judge_evidence(const struct judge *j, const struct run_entity *p, struct mo
 /* Combines the verdict on this segment with those on earlier segments, which ran the same
  * program. */
 void judge_join_segments(struct judge *j);
-/* Finds the container of P that gained the most bytes. RET is not known if P reports none. */
+/* Finds the container of P that gained the most bytes. RET->known is false if P reports none. */
 void judge_container(const struct judge *j, const struct run_entity *p, struct trend *ret);
 /* Decides the verdicts on processes from all evidence: on every process if the job is over, but
  * only for nearly certain leaks while it runs. */

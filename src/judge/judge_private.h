@@ -31,7 +31,7 @@ struct judge_entity {
     enum verdict_word noted;     /* verdict word that judge_changes reported last */
     /* processes only */
     bool has_rss, has_status, has_unique;
-    bool sends_steps; /* the process reports steps, and only its own marks apply to it */
+    bool sends_steps; /* True if the process reports steps; then only its own marks apply to it. */
     uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
     uint64_t file_moved_bytes; /* change of file_bytes between its last two readings */
     uint64_t status_rss_bytes; /* rss_bytes at the last reading of file_bytes */
@@ -64,7 +64,8 @@ struct judge_earlier {
 struct judge {
     struct judge_options options;
     struct run_observer observer;
-    struct run *run;                  /* NULL before the first item and after the run was freed */
+    /* The observed run; NULL before the first item and after the run was freed. */
+    struct run *run;
     const struct run_entity **listed; /* processes by peak, largest first; set by judge_update */
     size_t listed_count, listed_cap;
     struct judge_series *whole; /* memory of the job with every page counted once */

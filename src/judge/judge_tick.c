@@ -202,7 +202,7 @@ static void feed_whole(struct judge *j)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* If there are too many processes, takes the series of the smallest judged process for one twice
+/* If there are too many processes, gives the series of the smallest judged process to one twice
  * its size. */
 static void replace_smallest(struct judge *j)
 {

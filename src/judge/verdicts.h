@@ -22,7 +22,7 @@ struct judged {
         result;     /* times are in seconds since the start of the run; evidence is in REASONS */
     char **reasons; /* the evidence as sentences */
     size_t n_reasons;
-    char *name;    /* NULL for the job and for the only series of a table */
+    char *name;    /* name of the entity; NULL for the job and for the only series of a table */
     bool has_pid;  /* true if PID is known; the pid of a figure is that of its process */
     bool has_role; /* false if the entity comes from a table */
     bool alive;    /* true if the process was alive at the last reading */
@@ -53,7 +53,7 @@ struct verdicts {
     struct verdict_cost flat[VERDICT_TREE_ROLES];
     size_t n_flat;
     struct judged_list processes, gpus, figures; /* PROCESSES is sorted by peak, largest first */
-    /* Number of processes that were not judged, and of table rows. */
+    /* Numbers of processes and of table rows that were not judged. */
     uint64_t not_judged, rows_not_judged;
     uint32_t segment; /* number of restarts; the verdicts are about the last segment */
     bool has_earlier_leak;

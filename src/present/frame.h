@@ -44,7 +44,8 @@ struct frame {
     uint64_t t_ns; /* time in nanoseconds since watching began */
     uint64_t wall_ns;
     uint64_t interval_ns;
-    /* such as "pid 4711 (python3)" or "system"; may contain raw names, which the view escapes */
+    /* title, such as "pid 4711 (python3)" or "system"; may contain raw names, which the view
+     * escapes */
     const char *title;
     const char *notice;     /* one sentence to show, or NULL; the view escapes it */
     struct frame_row *rows; /* rows in any order */
@@ -53,11 +54,12 @@ struct frame {
      * unknown if the whole machine is watched. */
     struct sample machine;
     struct frame_bytes headroom; /* headroom: distance to the limit in bytes */
-    /* Such as "host" or "/user.slice", or "" if unknown; the view escapes it. */
+    /* Location of the limit, such as "host" or "/user.slice", or "" if unknown; the view escapes
+     * it. */
     char limit_where[256];
     bool tree_rate_known;
     double tree_rate_bytes_per_min;
-    /* Includes the verdict on the job; NULL if there are none yet. */
+    /* Verdicts, including the one on the job; NULL if there are none yet. */
     const struct verdicts *verdicts;
     bool step_known;
     int64_t step;

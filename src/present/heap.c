@@ -355,8 +355,8 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
     doc_space(d);
     heap_put_rows(d, v, meaning, false);
     doc_space(d);
-    /* a stack shows the line that allocates, while KEPT names the container that keeps the
-     * memory alive */
+    /* a stack shows the line that allocates; KEPT names the container that keeps the memory
+     * alive */
     for (size_t i = 0; kept && i < kept->count; i++) {
         doc_fact(d, i ? "" : "kept by");
         doc_text(d, TONE_PLAIN, kept_text(text, kept, i));

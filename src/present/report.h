@@ -70,14 +70,15 @@ void report_document(struct doc *d, const struct report *r);
 /* Returns the document of `ebb report --json`, or NULL if out of memory. */
 json_t *report_json(const struct report *r);
 
-/* Whether a change helped. The answer follows from the confidence intervals of both rates: if
- * they overlap, no difference is proven. */
+/* The answer to whether a change helped. It follows from the confidence intervals of both rates:
+ * if they overlap, no difference is proven. */
 enum report_answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 enum { COMPARISON_REASON = 160 };
 struct comparison {
     enum report_answer answer;
     char sentence[400];
-    const char *by; /* "step" or "minute", or NULL if the runs have no rate in common */
+    /* Unit of the rates, "step" or "minute", or NULL if the runs have no rate in common. */
+    const char *by;
     char reasons[3][COMPARISON_REASON];
     size_t reason_count;
 };

@@ -246,7 +246,7 @@ static json_t *reasons_json(const struct comparison *c)
     return list;
 }
 
-/* Returns a row as in `ebb heap --json`, or NULL for NULL. */
+/* Returns a row as in `ebb heap --json`, or NULL if ROW is NULL. */
 static json_t *row_json(const struct profile_row *row)
 {
     const struct profile_view one = {.rows = (struct profile_row *)(uintptr_t)row, .n_rows = 1};

@@ -426,7 +426,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         add_run_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* otherwise the line would be too long, and the report contains this as well */
+        /* a longer line would not fit, and the report contains this as well */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"
@@ -452,7 +452,7 @@ static void brief_put_well(struct doc *d, const struct summary *s, const struct 
         size_t before = text.len;
         add_run_operand(&text, run_dir);
         if (text.len == before &&
-            !has_gpus) /* omitted after GPUs, where it would become a third line */
+            !has_gpus) /* omitted if there are GPUs, since it would become a third line */
             buf_printf(&text, " · %s", relative_path(run_dir));
     }
     doc_text(d, TONE_PLAIN, buf_str(&text));

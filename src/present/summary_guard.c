@@ -44,7 +44,7 @@ static void guard_put_times(struct doc *d, const char *what, size_t count)
         doc_itemf(d, TONE_PLAIN, "%s %zu times", what, count);
 }
 
-/* Adds the newest actions, without warnings that a checkpoint request directly followed. */
+/* Adds the newest actions, except warnings that were directly followed by a checkpoint request. */
 static void guard_put_events(struct doc *d, const struct outcome_guard *g)
 {
     char time[TEXT_TIME_MAX];

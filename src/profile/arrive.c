@@ -23,7 +23,7 @@ enum {
     /* Maximum number of connections accepted per iteration of the loop, so that a flood does not
      * starve the sampling. */
     ACCEPT_MAX = 64,
-    /* Extra descriptors that a sender may attach; the kernel closes any beyond these. */
+    /* Number of extra descriptors that a sender may attach; the kernel closes any beyond these. */
     SURPLUS_FDS = 4,
 };
 #define SILENCE_NS (5 * NS_PER_S)

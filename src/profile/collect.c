@@ -45,10 +45,12 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    int pidfd; /* negative if there is none; the caller of collect_gone then reports the exit */
+    /* Pidfd, or negative if there is none; the caller of collect_gone then reports the exit. */
+    int pidfd;
     struct loop_source *source;
-    struct store_writer *writer; /* NULL if there is no file or it is already closed */
-    char name[48];               /* name of the history file, or "" */
+    /* Writer of the file; NULL if there is no file or it is already closed. */
+    struct store_writer *writer;
+    char name[48]; /* name of the history file, or "" */
     uint64_t file_bytes;
     /* Time at which the process connected, and time of its last reading (0 before the first). */
     uint64_t first_ns, reading_ns;

@@ -79,7 +79,7 @@ struct growth_row {
 };
 
 struct growth {
-    /* Leaks first, then possible leaks, then the rest; each group by growth. */
+    /* Rows that leak first, then possible leaks, then the rest; each group sorted by growth. */
     struct growth_row *rows;
     size_t count;
     int32_t *row_of_site;                   /* row of each call site of the profile, or -1 */

@@ -12,12 +12,12 @@ struct mark;
 enum { KEPT_MAX = 3, KEPT_PROCESSES = 16, KEPT_NAME_MAX = 160, KEPT_TYPE_MAX = 24 };
 
 struct kept {
-    /* Such as "cache of a __main__.Features"; not escaped, like all text from the job. */
+    /* Name such as "cache of a __main__.Features"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict" */
     double added;             /* number of entries added since the previous report */
     double bytes;             /* upper bound of the size of the added entries */
-    /* True if it belongs to an installed package or the standard library. */
+    /* True if the container belongs to an installed package or the standard library. */
     bool is_library;
 };
 

@@ -16,7 +16,8 @@
 /* The program's own files, determined at the first use. A zeroed struct is valid. */
 struct program {
     bool is_known;
-    char *package; /* "…/site-packages/mypkg" if the program is an installed package, else NULL */
+    /* Path such as "…/site-packages/mypkg" if the program is an installed package, else NULL. */
+    char *package;
 };
 
 /* The frames that one frame word resolves to. */
@@ -40,7 +41,7 @@ static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(out of
 
 /* ---- which files are the program's own ---- */
 
-enum { PACKAGES = 16 }; /* number of packages counted as beginnings of stacks; more are ignored */
+enum { PACKAGES = 16 }; /* number of packages for which stacks are counted; more are ignored */
 
 /* Counts how many stacks begin in each package. */
 struct begun {

@@ -150,8 +150,8 @@ struct profile {
 /* Releases one reference to the profile and its parts, and frees them after the last. P may be
  * NULL. A GPU part stands for the whole profile. */
 void profile_free(struct profile *p);
-struct profile *
-profile_ref(struct profile *p); /* returns P; profile_free must be called once more for it */
+/* Adds a reference and returns P; profile_free must be called once more. */
+struct profile *profile_ref(struct profile *p);
 
 /* Returns the GPU of a call site, or -1 for host memory. */
 int profile_site_gpu(const struct profile *p, uint32_t site);

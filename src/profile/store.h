@@ -32,12 +32,12 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
                  struct err *err);
 
 enum store_why {
-    /* A reading is due; includes a snapshot if live bytes have changed by 10 % since the last. */
+    /* A reading is due; it has a snapshot if live bytes have changed by 10 % since the last one. */
     STORE_DUE,
-    STORE_EPOCH, /* the end of an epoch or of the first step; includes a snapshot */
+    STORE_EPOCH, /* the end of an epoch or of the first step, when a snapshot is taken */
     /* A request for a fresh reading with a snapshot, without growing the file at every request. */
     STORE_ASKED,
-    STORE_LAST, /* the process has exited; always a reading and a snapshot */
+    STORE_LAST, /* the process has exited; a reading and a snapshot are always taken */
 };
 /* Takes a reading now. HAS_STEP is false if there are no marks. Stores the total of live bytes;
  * if the request came too soon, that of the last reading. Returns 0, -ENOMEM, or

@@ -70,14 +70,14 @@ static bool knot_fit(const struct view *w, size_t from, double at, double n_eff,
     ret->after = (s.vy - s.v * level) / s.vv;
     rss = fmax(0, s.yy - level * s.y - ret->before * s.uy - ret->after * s.vy);
     variance = rss / (s.n - 3) * s.n / n_eff;
-    /* Effect of an error of the level on both slopes. */
+    /* effect that an error of the level has on both slopes */
     both = s.v / s.vv - KNOT_STOPS * s.u / s.uu;
     ret->se = sqrt(variance * (1 / s.vv + KNOT_STOPS * KNOT_STOPS / s.uu + both * both / free));
     return true;
 }
 
-/* Returns true if the latest of the readings after the knot, which start at index IN, still rise
- * at most of SLOPE. */
+/* Returns true if the latest of the readings after the knot, which start at index IN, still have
+ * most of the slope SLOPE. */
 static bool slope_continues(const struct view *w, size_t in, double slope)
 {
     double end = w->x[w->n - 1], part = KNOT_LAST * (end - w->x[in]);

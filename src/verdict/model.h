@@ -20,7 +20,8 @@ struct model_sites {
     struct trend kept; /* live memory of call sites that free little, over time */
     /* Live memory of call sites that free little, over the bytes allocated by the process. */
     struct trend by_work;
-    /* settled sums, over all call sites, the least live memory in each block of readings. */
+    /* SETTLED is the sum, over all call sites, of the least live memory in each block of
+     * readings. */
     struct trend settled;
 };
 

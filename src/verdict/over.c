@@ -11,11 +11,12 @@ static const double LIFE_PART = 0.55;
 static const double WHOLE_PART = 0.9;
 /* Fraction of the mean slope required in the last third of the rise. */
 static const double PACE = 0.7;
-/* Slope of the later half as a fraction of the earlier half's slope: at least this. */
+/* Smallest slope of the later half, as a fraction of the earlier half's slope. */
 static const double EVEN_LATE = 0.85;
-/* Slope required of the later half if no bend is visible, since random steps are uneven. */
+/* Smallest slope of the later half if no bend is visible, since random steps are uneven. */
 static const double EVEN_CHANCE = 0.7;
-/* Slope required of the earlier half, as a leak may accelerate. */
+/* Smallest slope of the earlier half, as a fraction of the later half's slope, since a leak may
+ * accelerate. */
 static const double EVEN_EARLY = 0.7;
 /* Smallest equivalent number of equal steps: fewer prove nothing. */
 static const double STEPS = 8;
@@ -27,8 +28,7 @@ static const double EXIT_S = 5;
 static const double EXIT_RAMP = 0.9;
 /* The part before a rise was start-up if it is this many times as steep as the rise. */
 static const double STARTUP_SLOPE = 1.5;
-/* It was also start-up if it is at most this fraction as steep, so that growth began where it
- * ended. */
+/* The part before a rise was also start-up if it is at most this fraction as steep as the rise. */
 static const double STARTUP_GENTLER = 0.5;
 /* Fraction of the job's life, just before the rise, that is compared with the rise. */
 static const double STARTUP_PART = 0.1;

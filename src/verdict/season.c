@@ -69,7 +69,7 @@ static bool read_at(const struct epochs *p, double x, double *ret)
     return true;
 }
 
-/* Returns the index of the first slot of epoch K, and in RET_END that after its last slot. */
+/* Returns the index of the first slot of epoch K, and in RET_END the index after its last slot. */
 static size_t epoch_slots(const struct epochs *p, unsigned k, size_t *ret_end)
 {
     double to = p->end - k * p->length, from = to - p->length;

@@ -57,7 +57,7 @@ struct verdict_event {
     float after_first, after_low, after_lowest;
     uint32_t reading; /* number of step ends read before the event */
     uint8_t kind;
-    uint8_t after_n; /* number of step ends read after the event, up to eight */
+    uint8_t after_n; /* number of step ends read after the event, at most eight */
     uint8_t sampled; /* sample count of the series at the event, modulo 256 */
     bool has_before;
 };
@@ -150,59 +150,63 @@ enum verdict_boundary {
 const char *verdict_boundary_name(enum verdict_boundary at);
 
 /* Evidence is stored as a code with numbers, for which verdict_evidence_text writes the
- * sentence. The comment beside each code lists its numbers, value[0] first. */
+ * sentence. The comment beside each code lists its numbers. */
 enum verdict_evidence_code {
     VERDICT_EVIDENCE_NONE = 0,
-    VERDICT_SAID_EMPTY,    /* - */
-    VERDICT_SAID_FEW,      /* samples, needed */
-    VERDICT_SAID_BASELINE, /* baseline at the start and now in bytes, growth fraction */
-    VERDICT_SAID_FLAT,     /* residual growth in bytes, length of the flat stretch, by_step */
-    VERDICT_SAID_ENDED,    /* x at which growth ended, by_step, boundary, growth in bytes */
-    /* Residual slope per minute or step, by_step, growth since then in bytes. */
+    VERDICT_SAID_EMPTY,    /* value[] is unused */
+    VERDICT_SAID_FEW,      /* value[]: number of samples, number required */
+    VERDICT_SAID_BASELINE, /* value[]: baseline at the start and now in bytes, growth fraction */
+    VERDICT_SAID_FLAT,  /* value[]: residual growth in bytes, length of the flat stretch, by_step */
+    VERDICT_SAID_ENDED, /* value[]: x at which growth ended, by_step, boundary, growth in bytes */
+    /* value[]: residual slope per minute or step, by_step, growth since then in bytes */
     VERDICT_SAID_RESIDUAL,
-    VERDICT_SAID_GROWS, /* duration of the growth, by_step, growth in bytes */
-    /* No numbers: a curve that ends fits as well as one that does not. */
+    VERDICT_SAID_GROWS, /* value[]: duration of the growth, by_step, growth in bytes */
+    /* value[] is unused; a curve that ends fits as well as one that does not */
     VERDICT_SAID_SATURATING,
-    VERDICT_SAID_SLOWING, /* slope of the last third relative to the mean slope */
-    /* Step, step at which the epoch ends, bytes per step, bytes per example or 0. */
+    VERDICT_SAID_SLOWING, /* value[]: slope of the last third relative to the mean slope */
+    /* value[]: step, step at which the epoch ends, bytes per step, bytes per example or 0 */
     VERDICT_SAID_FIRST_EPOCH,
-    /* Highest level expected in bytes, limit in bytes or 0, 1 if it fits. */
+    /* value[]: highest level expected in bytes, limit in bytes or 0, 1 if it fits */
     VERDICT_SAID_CEILING,
     VERDICT_SAID_EPOCH_UNKNOWN, /* value[] is the current step and the bytes per step */
-    /* End of the first epoch, x at which the verdict will be known, by_step. */
+    /* value[]: end of the first epoch, x at which the verdict will be known, by_step */
     VERDICT_SAID_EPOCH_JUST_ENDED,
-    /* Step at which the epoch ended, growth since then in bytes, slope ratio. */
+    /* value[]: step at which the epoch ended, growth since then in bytes, slope ratio */
     VERDICT_SAID_AFTER_EPOCH,
-    /* Growth since the epoch relative to the growth expected at the epoch's rate. */
+    /* value[]: growth since the epoch relative to the growth expected at the epoch's rate */
     VERDICT_SAID_TAIL,
-    /* Duration of the growth and required duration (seconds or steps), by_step. */
+    /* value[]: duration of the growth and required duration (seconds or steps), by_step */
     VERDICT_SAID_EARLY,
-    VERDICT_SAID_LATE,        /* x at which growth began, duration, growth fraction, by_step */
-    VERDICT_SAID_EVENT_STEPS, /* kind of mark, number of events, bytes per jump, share of growth */
-    VERDICT_SAID_SPIKES,      /* height of the spikes in bytes, number of spikes */
-    VERDICT_SAID_NOISE,       /* growth, noise */
-    VERDICT_SAID_MARTINGALE,  /* wealth, threshold */
-    VERDICT_SAID_NO_MARKS,    /* - */
-    VERDICT_SAID_NO_EPOCH,    /* - */
-    VERDICT_SAID_GAPS,        /* count, seconds */
-    VERDICT_SAID_BACKWARDS,   /* count */
+    VERDICT_SAID_LATE, /* value[]: x at which growth began, duration, growth fraction, by_step */
+    VERDICT_SAID_EVENT_STEPS, /* value[]: kind of mark, number of events, bytes per jump, share of
+                                 growth */
+    VERDICT_SAID_SPIKES,      /* value[]: height of the spikes in bytes, number of spikes */
+    VERDICT_SAID_NOISE,       /* value[]: growth and noise in bytes */
+    VERDICT_SAID_MARTINGALE,  /* value[]: log wealth, alarm threshold */
+    VERDICT_SAID_NO_MARKS,    /* value[] is unused */
+    VERDICT_SAID_NO_EPOCH,    /* value[] is unused */
+    VERDICT_SAID_GAPS,        /* value[]: number of gaps, seconds in total */
+    VERDICT_SAID_BACKWARDS,   /* value[]: number of excluded samples */
     VERDICT_SAID_OVER,        /* value[0] is 1 if steps are known, else 0 */
-    /* Growth rate of the live heap per step or minute, by_step, ratio to the rate of RSS,
-     * confidence. */
+    /* value[]: growth rate of the live heap per step or minute, by_step, ratio to the rate of RSS,
+     * confidence */
     VERDICT_SAID_LIVE_GROWS,
-    /* Growth rate of the live heap per step or minute, by_step, growth in bytes, confidence. */
+    /* value[]: growth rate of the live heap per step or minute, by_step, growth in bytes,
+     * confidence */
     VERDICT_SAID_LIVE_HIDDEN,
-    /* Growth of resident memory, of the live heap and of the free heap, in bytes. */
+    /* value[]: growth of resident memory, of the live heap and of the free heap, in bytes */
     VERDICT_SAID_SPARE,
-    VERDICT_SAID_SEGMENT,    /* segment number, its word, rate per step or minute or 0, by_step */
-    VERDICT_SAID_DETECTABLE, /* smallest detectable rate per step or minute, by_step */
-    /* Probability of a leak, indexes of the two strongest features or -1. */
+    VERDICT_SAID_SEGMENT,    /* value[]: segment number, its word, rate per step or minute or 0,
+                                by_step */
+    VERDICT_SAID_DETECTABLE, /* value[]: smallest detectable rate per step or minute, by_step */
+    /* value[]: probability of a leak, indexes of the two strongest features or -1 */
     VERDICT_SAID_WEIGHED,
-    /* Growth from one epoch to the next in bytes, number of epochs, bytes released within each,
-     * spread. */
+    /* value[]: growth from one epoch to the next in bytes, number of epochs, bytes released within
+     * each, spread */
     VERDICT_SAID_EPOCHS_RISE,
-    VERDICT_SAID_EPOCHS_EQUAL, /* number of epochs, bytes released within each */
-    /* Headroom in bytes, low and high estimate of the time to the limit (s or steps), by_step. */
+    VERDICT_SAID_EPOCHS_EQUAL, /* value[]: number of epochs, bytes released within each */
+    /* value[]: headroom in bytes, low and high estimate of the time to the limit (s or steps),
+     * by_step */
     VERDICT_SAID_PEAK_OOM,
     VERDICT_EVIDENCE_CODES
 };
@@ -220,7 +224,8 @@ struct verdict_result {
     bool has_probability;              /* true if the model has weighed all evidence */
     double probability;                /* probability that the series leaks */
     double contributions[MODEL_COUNT]; /* what each feature adds to the log-odds of a leak */
-    /* It leaks, and the anytime-valid test agrees at the false-alarm probability ALPHA. */
+    /* True if the series leaks and the anytime-valid test agrees at the false-alarm probability
+     * ALPHA. */
     bool alarm;
     double log_wealth; /* natural logarithm of the wealth of the anytime-valid test */
     struct verdict_interval rate_bytes_per_min;

@@ -1,4 +1,4 @@
-// The list of jobs, newest first, with one row for each, which is updated live.
+// The list of jobs, newest first, with one row per job, which is updated live.
 
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";

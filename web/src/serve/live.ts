@@ -33,8 +33,7 @@ const firstWait_ms = 500;
 const longestWait_ms = 30000;
 const askEvery_ms = 4000;
 const patience_ms = 1500; // milliseconds for the stream to open before the page polls
-// milliseconds without a message after which the stream is considered dead, as the machine is sent every 2 s
-const silence_ms = 15000;
+const silence_ms = 15000; // the stream is dead after so long without a message, as the machine is sent every 2 s
 const checkEvery_ms = 3000;
 
 export class Live {
