@@ -22,6 +22,7 @@ PLACES = {
 }
 WORDS = 3  # shorter strings are keys, formats or names
 FORMATS = re.compile(r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|\\.|\$\{[^}]*\}")
+CODE = re.compile(r"CREATE TABLE|SELECT |INSERT |UPDATE |DELETE |PRAGMA|COMP_WORDS|^#[a-z]+ |[{};]\s*$")  # SQL, shell, CSS
 
 
 def is_prose(passage, kind):
@@ -30,7 +31,7 @@ def is_prose(passage, kind):
     if kind == "test":
         return True
     words = re.findall(r"(?:^|(?<=[\s(]))[A-Za-z][a-z']*(?=[\s,.:;?!)]|$)", FORMATS.sub(" ", passage.text))
-    is_code = kind == "string" and re.search(r"CREATE TABLE|SELECT |INSERT |UPDATE |DELETE |PRAGMA|[{};]\s*$", passage.text)
+    is_code = kind == "string" and CODE.search(passage.text)
     return len(words) >= WORDS and not is_code
 
 

@@ -259,7 +259,7 @@ static int parse_diff(const char *what, const char *text, void *at, struct err *
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "gpu", FLAG, NULL, offsetof(struct heap_options, gpu),
-               .help = "GPU memory instead of host memory, by PyTorch's caching allocator"),
+               .help = "show GPU memory of PyTorch's caching allocator instead of host memory"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct heap_options, top), .fallback = "10", .min = 1,
                .max = 512, .help = "maximum number of rows"),
     OPTION_ROW(0, "by", CHOICE, "location|function|program|file|lib|stack",
@@ -268,17 +268,17 @@ static const struct option_desc options_table[] = {
                        "small locations called from one function of the job's own files share a "
                        "row; program: all by that function)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
-               .help = "live memory as a tree of calls, outermost first"),
+               .help = "show live memory as a tree of calls, outermost first"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
                .help = "print the whole stack of each row"),
     OPTION_ROW(0, "since", PARSED, "STEP", offsetof(struct heap_options, since),
                .parse = parse_since,
-               .help = "only memory allocated since this step and still live"),
+               .help = "show only memory allocated since this step and still live"),
     OPTION_ROW(0, "diff", PARSED, "STEP..STEP", offsetof(struct heap_options, diff),
-               .parse = parse_diff, .help = "the change from one step to another"),
+               .parse = parse_diff, .help = "show the change from one step to another"),
     OPTION_ROW(0, "survivors", PARSED, "STEP..STEP", offsetof(struct heap_options, survivors),
                .parse = parse_diff,
-               .help = "memory allocated before the first step and still live at the second"),
+               .help = "show memory allocated before the first step and still live at the second"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
                .help = "the process to show (default: the one that grows or uses most)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
@@ -299,13 +299,13 @@ const struct cli_command cmd_heap = {
     .operands = "[RUN_DIR|PID…]",
     .summary = "live allocations by call site, and which of them grow",
     .description =
-        "Shows the call sites of a job by growth: over the run, per step and per minute, with a "
-        "verdict on each; live memory with its bounds and its age; and the place: the Python "
-        "line first, below it (←) the function of the job's own files that called it, if that "
-        "is another one, and its caller, then the C function. If many small lines were called "
-        "from one such function, they share a row, with the largest of them below it. `ebb run` "
-        "samples the allocations of its job for this, one in 512 KiB on average; every figure "
-        "is an estimate with bounds of 95 %.\n"
+        "Lists the call sites of a job, those that grow most first: their growth over the run, per "
+        "step and per minute, with a verdict on each; their live memory with its bounds and age; "
+        "and their place. The place is a Python line, followed by (←) the function of the job's "
+        "own files that called it, its caller, and the C function. Many small lines that were "
+        "called from one such function share a row, with the largest of them below it. `ebb run` "
+        "samples the job's allocations for this, one in 512 KiB on average; every figure is an "
+        "estimate with bounds of 95 %.\n"
         "\n"
         "For a running job the heap is read again, unless the last reading is less than a "
         "second old (in a long run, less than 1/2000 of its duration). For a job that has "

@@ -186,7 +186,7 @@ static void census_put_tensors_and_objects(struct doc *d, const struct census *c
     doc_fact(d, "objects");
     doc_textf(d, TONE_STRONG, "%" PRId64 ", %s%s", c->object_count,
               c->has_object_bytes ? text_size(size, c->object_bytes) : "–",
-              c->is_sampled ? " (estimated from a part)" : "");
+              c->is_sampled ? " (estimated from some of them)" : "");
     census_put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
     for (size_t i = 0; i < c->n_largest; i++) {
         const struct census_row *r = &c->largest[i];

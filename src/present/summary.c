@@ -426,7 +426,7 @@ static void brief_put_next(struct doc *d, const struct summary *s)
     if (run_dir) {
         add_run_operand(&operand, run_dir);
         doc_textf(d, TONE_STRONG, "ebb report%s", buf_str(&operand));
-        /* a longer line would not fit, and the report contains this as well */
+        /* omitted from a longer line, since the report contains it as well */
         if (!operand.len)
             doc_textf(d, TONE_PLAIN, " · ebb %s",
                       !s->n_growing           ? "show"

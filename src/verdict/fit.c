@@ -165,7 +165,7 @@ static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t
     ret->n = n;
     ret->k = k;
     ret->rss = rss;
-    ret->se_last = 1 / l[k - 1][k - 1]; /* relative to sigma, by which it is multiplied later */
+    ret->se_last = 1 / l[k - 1][k - 1]; /* standard error in units of sigma */
     return true;
 }
 

@@ -14,8 +14,9 @@ struct model_sites {
     /* Growth in bytes since the middle of the run and in its last quarter, at call sites that
      * free little of what they allocate and certainly hold more at the end than in the middle. */
     double grown, grown_late;
-    /* Sustained growth in bytes at such call sites: three times the least growth in any third of
-     * the run's second half (steady), or in any of the run's last three quarters (steady_long). */
+    /* Sustained growth in bytes at call sites that free little: three times the least growth in
+     * any third of the run's second half (steady), or in any of the run's last three quarters
+     * (steady_long). */
     double steady, steady_long;
     struct trend kept; /* live memory of call sites that free little, over time */
     /* Live memory of call sites that free little, over the bytes allocated by the process. */

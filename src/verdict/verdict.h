@@ -41,7 +41,7 @@ struct verdict_options {
      * it has lasted half as long as the time before it. [0.2] */
     double late_rise;
     uint64_t steps_per_epoch; /* number of steps per epoch set by the user; marks may replace it */
-    /* A reading of 0 is valid; otherwise it means that the process has exited. */
+    /* True if a reading of 0 is valid; if false, 0 means that the process has exited. */
     bool zero_is_memory;
 };
 
