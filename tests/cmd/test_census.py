@@ -201,7 +201,7 @@ def test_census_skips_stale_socket(job):
 
 # ---- a run that has ended ----
 
-def test_census_of_ended_run_shows_last_kept_census(job):
+def test_census_of_finished_run_shows_last_stored_census(job):
     job.start(PYTHON, "-c", JOB, job.stop, env={"EBB_CENSUS_EVERY": "5"})
     wait_for(lambda: (job.folder / "census").exists() and
              len(list((job.folder / "census").glob("*.json"))) >= 2, "two censuses")
@@ -219,7 +219,7 @@ def test_census_of_ended_run_shows_last_kept_census(job):
         assert grown == 5
 
 
-def test_census_of_ended_run_without_census_says_how_to_get_one(job):
+def test_census_of_finished_run_without_census_says_how_to_get_one(job):
     job.start("true")
     job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),

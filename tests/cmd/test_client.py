@@ -114,13 +114,13 @@ def test_client_survives_random_bytes_as_answer(server, client):
         assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
 
 
-def test_endless_answer_is_cut_off(server, client):
+def test_client_stops_reading_an_endless_answer(server, client):
     server.say("GET /api/v1/jobs/1", b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (17 << 20))
     assert refused_with(client("show", 1), "too long")
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_client_reads_answers_by_length_and_chunked(server, client, chunked):
+def test_client_reads_answers_with_content_length_or_chunks(server, client, chunked):
     server.say("GET /api/v1/jobs/17", reply(JOB, chunked=chunked))
     result = client("show", "--json", 17)
     assert json.loads(result.stdout) == JOB
@@ -134,7 +134,7 @@ def test_client_refuses_invalid_job_id(client, server, command, text):
 
 
 @pytest.mark.parametrize("text, part", [("0", "invalid job id"), ("1x", "No such file")])
-def test_show_reads_digits_as_job_id_and_other_operands_as_run(client, server, text, part):
+def test_show_takes_digits_as_a_job_id_and_other_text_as_a_run(client, server, text, part):
     assert refused_with(client("show", text), part)
     assert not server.asked
 
@@ -195,7 +195,7 @@ def test_submit_refuses_command_that_is_not_utf8(server):
     assert b"is not UTF-8" in result.stderr
 
 
-def test_client_prints_the_servers_refusal(server, client):
+def test_client_prints_the_refusal_of_the_server(server, client):
     server.say("POST /api/v1/jobs", error(400, "memory: 24T is more than there is"))
     assert refused(client("submit", "--", "true"), "submit: memory: 24T is more than there is")
 
@@ -204,7 +204,7 @@ def test_client_prints_the_servers_refusal(server, client):
     ("succeeded", 0, 0, ""), ("failed", 3, 3, "failed"), ("failed", None, 125, "failed"),
     ("failed", 124, 124, "failed"), ("cancelled", 143, 125, "cancelled"),
     ("lost", None, 125, "lost")])
-def test_submit_wait_exits_with_the_jobs_status(server, client, state, status, expected, words):
+def test_submit_wait_exits_with_the_status_of_the_job(server, client, state, status, expected, words):
     server.say("POST /api/v1/jobs", reply({**JOB, "state": "queued"}, 201))
     answers = iter([{**JOB, "state": "running"}, {**DONE, "state": state, "status": status}])
     server.say("GET /api/v1/jobs/17", lambda query, body: reply(next(answers)))
@@ -284,7 +284,7 @@ def test_jobs_table_escapes_names_and_reasons(server, client):
     assert "a\\e[2Jb\\n" in client("jobs").stdout
 
 
-def test_jobs_requests_list_page_by_page(server, client):
+def test_jobs_command_requests_the_list_page_by_page(server, client):
     def answer(query, body):
         before = int(query.get("before", 1001))
         ids = range(before - 1, max(before - 1 - int(query["limit"]), 0), -1)
@@ -296,13 +296,13 @@ def test_jobs_requests_list_page_by_page(server, client):
     assert len(server.asked) == 2
 
 
-def test_jobs_list_ends_even_if_server_always_reports_more(server, client):
+def test_jobs_command_stops_if_the_server_always_reports_more_pages(server, client):
     server.say("GET /api/v1/jobs", reply({"jobs": [JOB], "more": True}))
     assert client("jobs", "--all").returncode == 0
     assert len(server.asked) <= 3
 
 
-def test_jobs_filters_by_state_and_name(server, client):
+def test_jobs_command_filters_by_state_and_name(server, client):
     list_of(server)
     result = client("jobs", "--state", "failed,lost", "--name", "a&b=c é%")
     assert (result.returncode, result.stderr) == (0, "ebb: jobs: no jobs like that\n")
@@ -323,7 +323,7 @@ def test_show_prints_all_facts_of_a_job(server, client, golden):
 
 @pytest.mark.parametrize("doc", [{}, [], {"id": "x", "state": 5, "memory": [], "progress": "no",
                                           "changes": {"a": 1}, "command": "true"}])
-def test_show_survives_values_of_wrong_type(server, client, doc):
+def test_show_command_survives_values_of_the_wrong_type(server, client, doc):
     server.say("GET /api/v1/jobs/16", reply(doc))
     assert client("show", 16).returncode == 0
 
@@ -365,37 +365,37 @@ class Log:
 TEXT = b"".join(b"line %d\n" % i for i in range(1, 5001))
 
 
-def test_logs_reads_long_log_in_pieces(server, client):
+def test_logs_command_reads_a_long_log_in_pieces(server, client):
     Log(server, TEXT)
     assert said(client("logs", 17), TEXT.decode())
 
 
-def test_logs_of_empty_log_prints_nothing(server, client):
+def test_logs_command_prints_nothing_for_an_empty_log(server, client):
     Log(server, b"")
     assert said(client("logs", 17))
     assert said(client("logs", "--tail", 5, 17))
 
 
 @pytest.mark.parametrize("lines", [0, 1, 10, 4999, 5000, 6000])
-def test_logs_tail_prints_last_lines(server, client, lines):
+def test_logs_tail_option_prints_the_last_lines(server, client, lines):
     Log(server, TEXT)
     wanted = TEXT.decode().splitlines(keepends=True)[5000 - lines if lines < 5000 else 0:]
     assert said(client("logs", "--tail", lines, 17), "".join(wanted))
 
 
-def test_logs_tail_handles_missing_last_newline(server, client):
+def test_logs_tail_option_handles_a_missing_last_newline(server, client):
     Log(server, b"one\ntwo\nthree")
     assert said(client("logs", "-n", 2, 17), "two\nthree")
 
 
-def test_logs_reports_part_that_was_dropped(server, client):
+def test_logs_command_reports_the_dropped_part_of_a_log(server, client):
     Log(server, TEXT, dropped=(3000, 40000))
     result = client("logs", 17)
     assert (result.returncode, result.stdout) == (0, (TEXT[:3000] + TEXT[40000:]).decode())
     assert result.stderr == "ebb: logs: 37000 bytes of the log were dropped here\n"
 
 
-def test_logs_follow_ends_with_job_and_prints_everything(server, client):
+def test_logs_follow_prints_everything_and_exits_with_the_job(server, client):
     log = Log(server, b"first\n", states=["running", "running", "failed"])
 
     def job(query, body):
@@ -416,7 +416,7 @@ def test_client_exits_quietly_on_closed_pipe(server):
 
 # ---- cancel, checkpoint, rerun, wait ----
 
-def test_cancel_sends_reason_and_grace(server, client):
+def test_cancel_command_sends_reason_and_grace_period(server, client):
     server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
     server.say("POST /api/v1/jobs/18/cancel", reply({}, 202))
     assert said(client("cancel", "--grace", "1.5s", "--reason", "wrong data", 17, 18))
@@ -425,14 +425,14 @@ def test_cancel_sends_reason_and_grace(server, client):
     assert server.asked[-1][3] == {}
 
 
-def test_cancel_of_several_continues_after_ended_job(server, client):
+def test_cancel_of_several_jobs_continues_past_a_finished_job(server, client):
     server.say("POST /api/v1/jobs/16/cancel", error(409, "job 16 has ended"))
     server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
     assert refused(client("cancel", 16, 17), "cancel: job 16 has ended")
     assert len(server.asked) == 2
 
 
-def test_checkpoint_and_rerun_send_their_requests(server, client):
+def test_checkpoint_and_rerun_commands_send_requests_to_the_server(server, client):
     server.say("POST /api/v1/jobs/17/checkpoint", reply({}, 202))
     server.say("POST /api/v1/jobs/16/rerun", reply({**JOB, "id": 19}, 201))
     assert said(client("checkpoint", 17))
@@ -453,7 +453,7 @@ def test_wait_for_several_jobs_exits_with_highest_status(server, client):
     assert json.loads(client("wait", "--json", 2).stdout)["status"] == 7
 
 
-def test_wait_ends_at_its_timeout(server, client):
+def test_wait_command_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", reply(JOB))
     for limit_s in (0.3, 1, 5, 25):  # the timeout may pass before the second request
         server.asked.clear()
@@ -465,7 +465,7 @@ def test_wait_ends_at_its_timeout(server, client):
     assert asked[0] == 0 and 1 <= asked[1] <= max(1, limit_s)
 
 
-def test_wait_survives_restart_of_the_server(server, client):
+def test_wait_command_survives_a_restart_of_the_server(server, client):
     answers = [reply(JOB), b"", b"", error(503, "shutting down"), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
@@ -476,14 +476,14 @@ def busy():
     return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
 
 
-def test_wait_polls_when_server_has_too_many_waiters(server, client):
+def test_wait_command_polls_when_the_server_has_too_many_waiters(server, client):
     answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
     server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
     result = client("wait", 17)
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
-def test_wait_keeps_its_timeout_when_polling(server, client):
+def test_wait_command_that_polls_still_respects_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
     assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
 
@@ -499,13 +499,13 @@ def test_logs_follow_polls_when_server_has_too_many_waiters(server, client):
     assert refusals == []
 
 
-def test_wait_fails_at_once_if_server_refuses(server, client):
+def test_wait_command_fails_at_once_if_the_server_refuses_it(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")
     assert len(server.asked) == 1
 
 
-def test_logs_resume_where_connection_was_cut(server, client):
+def test_logs_command_resumes_where_the_connection_was_cut(server, client):
     log = Log(server, TEXT)
     cut = [True, False, False, True, False]
 

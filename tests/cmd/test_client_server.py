@@ -52,7 +52,7 @@ def client(shared):
     return Client(shared)
 
 
-def test_job_is_submitted_runs_and_ends_succeeded(client, tmp_path):
+def test_submitted_job_runs_and_succeeds(client, tmp_path):
     number = client.submit("--name", "first", "--cwd", tmp_path, "--env", "WORD=hello", "--", "sh",
                            "-c", "echo $WORD; pwd; exit 3")
     result = client("wait", number)
@@ -74,13 +74,13 @@ def test_job_with_missing_program_fails_with_status_127(client):
     assert 'command not found: "/no/such/program"' in result.stdout
 
 
-def test_submit_follow_prints_log_and_exits_as_the_job(client):
+def test_submit_follow_prints_the_log_and_exits_with_the_job_status(client):
     result = client("submit", "--follow", "--", "sh", "-c",
                     "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
     assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
 
 
-def test_logs_follow_running_job(client, tmp_path):
+def test_logs_follow_prints_new_output_of_a_running_job(client, tmp_path):
     number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
                            "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
     follower = client.start("logs", "-f", number)
@@ -90,7 +90,7 @@ def test_logs_follow_running_job(client, tmp_path):
     assert (follower.returncode, out, err) == (0, "two\n", "")
 
 
-def test_long_log_keeps_beginning_and_end(client):
+def test_long_log_keeps_its_beginning_and_its_end(client):
     number = client.submit("--", "seq", "1", "100000")
     assert client("wait", "-q", number).returncode == 0
     result = client("logs", number)
@@ -101,7 +101,7 @@ def test_long_log_keeps_beginning_and_end(client):
     assert client("logs", "--tail", 3, number).stdout == "99998\n99999\n100000\n"
 
 
-def test_cancelled_running_job_has_the_reason(client):
+def test_cancelled_running_job_records_the_cancel_reason(client):
     number = client.submit("--name", "long", "--", "sleep", "600")
     client.wait_until(number, "running")
     assert "running" in client("jobs", "--state", "active").stdout
@@ -124,7 +124,7 @@ def test_queued_jobs_run_one_after_another(client):
     assert client.show(again)["rerun_of"] == first
 
 
-def test_checkpoint_command_requests_checkpoint(client, tmp_path):
+def test_checkpoint_command_requests_a_checkpoint_of_the_job(client, tmp_path):
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} is not there; build the target `examples`")
     number = client.submit("--cwd", tmp_path, "--interval", "50ms", "--", TRAINER, "base_mib=5",
@@ -148,12 +148,12 @@ def test_guard_options_of_submit_reach_the_job(client):
 @pytest.mark.parametrize("options, words", [
     (["--no-guard", "--checkpoint-cmd", "true"], "no-guard"), (["--after", "99999"], "99999"),
     (["--gpu", "3"], "GPU")])
-def test_refusal_of_server_is_one_line(client, options, words):
+def test_refusal_of_the_server_is_printed_as_one_line(client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
-def test_missing_job_is_reported_by_every_command(client, command):
+def test_every_client_command_reports_a_missing_job(client, command):
     assert refused_with(client(command, 424242), "424242")
 
 

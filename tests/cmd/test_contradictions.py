@@ -30,7 +30,7 @@ def found(leak, hypotheses=(), advice=(), grew=True, rows=()):
     return list(check.contradictions(verdict, diagnosis, heap))
 
 
-def test_answers_that_agree_have_no_contradiction():
+def test_consistent_answers_contain_no_contradiction():
     assert found(True, [explanation("call_site"), explanation("retention", "ruled out")], rows=["leaking"]) == []
     assert found(False, [explanation("no_growth")], grew=False, rows=["stable"]) == []
 
@@ -43,11 +43,11 @@ def test_answers_that_agree_have_no_contradiction():
     {"leak": False, "hypotheses": [explanation("call_site", reason="a.py:3 holds more: leaking")]},
     {"leak": False, "rows": ["leaking"]},
 ], ids=lambda answers: "-".join(answers))
-def test_each_kind_of_contradiction_is_found(answers):
+def test_each_kind_of_contradiction_between_answers_is_found(answers):
     assert len(found(**answers)) == 1
 
 
-def test_kept_run_has_no_contradiction(tmp_path):
+def test_stored_runs_of_each_version_contain_no_contradiction(tmp_path):
     ebb = os.environ["EBB_BINARY"]
     for kept in (ROOT / "tests" / "data" / "versions").glob("[0-9]*"):
         run = shutil.copytree(kept / "run", tmp_path / kept.name)

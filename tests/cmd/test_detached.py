@@ -41,7 +41,7 @@ def test_detached_run_returns_early_and_holds_lock_until_the_end(guarded):
     wait_for(lambda: not lock.is_held(), "the lock to be free")
 
 
-def test_detached_job_has_no_input_and_no_files_of_ebb(guarded):
+def test_detached_job_has_empty_input_and_no_descriptors_of_ebb(guarded):
     lock = Lock(guarded.folder / "lock")
     job = script(guarded.folder, """
         import os, sys
@@ -101,14 +101,14 @@ def test_invalid_lock_fd_is_refused(tmp_path, fd):
     assert not list(tmp_path.iterdir())
 
 
-def test_lock_fd_requires_detach():
+def test_lock_fd_option_requires_the_detached_option():
     refused(run_ebb("run", "--no-record", "--lock-fd", 7, "--", "true"),
             "run: --lock-fd 7 requires --detached", 125)
 
 
 # ---- the end ----
 
-def test_detached_job_without_reader_writes_its_output(guarded):
+def test_detached_job_without_viewers_writes_all_its_output(guarded):
     job = script(guarded.folder, """
         import os, sys
         for i in range(3000):
@@ -160,7 +160,7 @@ def test_detached_job_is_restarted_without_viewers(guarded):
 
 # ---- messages ----
 
-def test_connection_receives_state_then_samples_and_log(guarded):
+def test_new_control_connection_receives_state_then_samples_and_log(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder, """
         echo hello
         while [ ! -e more ]; do sleep 0.05; done
@@ -188,7 +188,7 @@ def test_connection_receives_state_then_samples_and_log(guarded):
     guarded.wait_for_facts()
 
 
-def test_marks_progress_and_verdicts_are_sent(guarded):
+def test_control_connection_receives_marks_progress_and_verdicts(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     mark = control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")[-1]
@@ -202,7 +202,7 @@ def test_marks_progress_and_verdicts_are_sent(guarded):
     guarded.wait_for_facts()
 
 
-def test_newest_connection_replaces_the_oldest_at_the_maximum(guarded):
+def test_control_connection_beyond_the_maximum_replaces_the_oldest(guarded):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     listeners = [Control(path) for _ in range(8)]
@@ -217,7 +217,7 @@ def test_newest_connection_replaces_the_oldest_at_the_maximum(guarded):
     guarded.wait_for_facts()
 
 
-def test_stuck_reader_costs_little_memory_and_no_delay(guarded):
+def test_stuck_control_reader_costs_little_memory_and_no_delay(guarded):
     detach(guarded, "--interval", "50ms", *trainer("steps=100000", leak=CALM))
     path = guarded.facts()["control"]
     lazy = Control(path)
@@ -236,7 +236,7 @@ def test_stuck_reader_costs_little_memory_and_no_delay(guarded):
     b"r" + struct.pack("<I", 0xffffffff) + b"x" * 100,
     b"r" + struct.pack("<I", 1 << 22) + b"x" * (200 << 10),
     os.urandom(1 << 16)], ids=["endless", "too long", "noise"])
-def test_invalid_request_closes_connection_and_job_continues(guarded, bytes_sent):
+def test_invalid_control_request_closes_only_the_connection(guarded, bytes_sent):
     detach(guarded, *FAST, *sleeper(guarded.folder))
     path = guarded.facts()["control"]
     bad = Control(path)
@@ -257,7 +257,7 @@ def test_invalid_request_closes_connection_and_job_continues(guarded, bytes_sent
     assert guarded.wait_for_facts()["end"]["status"] == 0
 
 
-def test_only_owner_and_root_may_connect(guarded):
+def test_control_socket_admits_only_owner_and_root(guarded):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     detach(guarded, *FAST, *sleeper(guarded.folder))
@@ -330,7 +330,7 @@ def test_job_that_ended_before_cancel_keeps_its_cause(guarded):
     assert (end["status"], end["cause"], end.get("by")) == (3, "exit status 3", None)
 
 
-def test_requested_checkpoint_is_written(guarded):
+def test_checkpoint_requested_by_control_socket_is_written(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)
     control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
@@ -385,7 +385,7 @@ def series(folder, *options):
     return json.loads(result.stdout)
 
 
-def test_series_reads_running_and_ended_job(guarded):
+def test_series_command_reads_running_and_finished_jobs(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     folder = guarded.run_dirs()[0].parent
     wait_for(lambda: len(series(folder)["series"]["t_s"]) > 5, "samples of a running job")
@@ -407,7 +407,7 @@ def test_series_reads_running_and_ended_job(guarded):
 
 @pytest.mark.parametrize("options", [("--points", "15"), ("--from", "-1"), ("--to", "soon"),
                                      ("--from", "nan")])
-def test_series_refuses_invalid_range(tmp_path, options):
+def test_series_command_refuses_an_invalid_range(tmp_path, options):
     result = run_ebb("series", tmp_path, *options)
     assert result.returncode == 2
     assert options[0] in result.stderr

@@ -113,7 +113,7 @@ def test_diagnosis_names_leaking_line_first(leaking):
     assert doc["grew"] and doc["growth_bytes"] > 100 * MIB
 
 
-def test_hypotheses_that_do_not_apply_are_not_likely(leaking):
+def test_hypotheses_that_do_not_apply_are_never_rated_likely(leaking):
     found = by_key(diagnosis(leaking[0]))
     for key in ("first_touch", "no_growth", "accumulation", "retention", "mapped_files",
                 "launcher"):
@@ -182,7 +182,7 @@ def test_heap_read_once_does_not_prove_allocator_retention(tmp_path):
     assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
 
 
-def test_end_memory_of_short_run_is_not_compared_with_old_heap(tmp_path):
+def test_final_memory_of_a_short_run_ignores_an_older_heap_reading(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "-q", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder, "--", PYTHON, write_job(tmp_path, SHORT),
@@ -228,7 +228,7 @@ def test_diagnose_accepts_pid_of_running_job(tmp_path):
     ("leaking_collator-fixed", "no_growth"),
     ("loader_workers-plain", "no_growth"),
 ])
-def test_cause_is_found_in_recording_with_marks_only(tmp_path, name, key):
+def test_cause_is_found_in_a_recording_that_has_only_marks(tmp_path, name, key):
     doc = diagnosis_of_zoo(name)
     assert doc["hypotheses"][0]["key"] == key
     assert doc["hypotheses"][0]["for"]
@@ -236,7 +236,7 @@ def test_cause_is_found_in_recording_with_marks_only(tmp_path, name, key):
 
 @pytest.mark.parametrize("name", ["leaking_collator-leak", "lazy_images-leak", "dict_cache-leak",
                                   "kept_loss_graph-leak"])
-def test_recording_without_heap_says_that_the_line_is_unknown(tmp_path, name):
+def test_diagnosis_without_a_heap_profile_says_the_line_is_unknown(tmp_path, name):
     doc = diagnosis_of_zoo(name)
     found = by_key(doc)
     assert found["first_touch"]["word"] == found["no_growth"]["word"] == "ruled out"
@@ -245,7 +245,7 @@ def test_recording_without_heap_says_that_the_line_is_unknown(tmp_path, name):
     assert any("ebb run" in a["what"] for a in doc["advice"])
 
 
-def test_without_marks_step_hypotheses_cannot_be_tested(tmp_path):
+def test_step_hypotheses_cannot_be_tested_without_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path))
     found = by_key(doc)
     assert "no marks: steps, epochs and evaluations are unknown" in doc["absent"]
@@ -254,7 +254,7 @@ def test_without_marks_step_hypotheses_cannot_be_tested(tmp_path):
         assert found[key]["absent"]
 
 
-def test_without_marks_early_growth_that_stays_is_startup(tmp_path):
+def test_early_growth_that_stays_is_startup_if_there_are_no_marks(tmp_path):
     doc = diagnosis(plain_table(tmp_path, until=300))
     assert doc["hypotheses"][0]["key"] == "no_growth"
     assert doc["growth_bytes"] < 20 * MIB
@@ -333,7 +333,7 @@ def test_diagnose_reports_damaged_heap_history(leaking, tmp_path):
     assert "call sites were not recorded: " in found["call_site"]["absent"][0]
 
 
-def test_hostile_names_do_not_reach_the_terminal(ebb, tmp_path):
+def test_diagnosis_escapes_hostile_names(ebb, tmp_path):
     table = tmp_path / "x.csv"
     name = "\x1b[31m<script>alert(1)</script>"
     table.write_text("t,name,rss_bytes\n" + "".join(

@@ -84,14 +84,14 @@ def test_doctor_json_has_every_check_and_facts_of_this_machine(ebb):
     assert found["overcommit"]["data"]["mode"] == int(open("/proc/sys/vm/overcommit_memory").read())
 
 
-def test_doctor_without_rights_works_and_leaves_nothing_behind(ebb_as_nobody):
+def test_doctor_works_without_privileges_and_leaves_nothing_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
     if os.geteuid() == 0:  # nobody must not write to root's cgroup
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 
-def test_a_jobs_cgroup_that_can_be_made_is_removed_again(ebb):
+def test_doctor_removes_the_job_cgroup_it_created_as_a_test(ebb):
     before = handed_down()
     found, left = doctor_and_its_groups(ebb)
     data = found["cgroup"]["data"]
@@ -171,7 +171,7 @@ def test_doctor_finds_torch_of_the_python_on_path(ebb, tmp_path, inside):
     (b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "", None),
     (b"_ZN3c1027reportMemoryUsageToProfilerEPvl", "", "does not call"),
     (b"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "backend:cudaMallocAsync", "cudaMallocAsync")])
-def test_doctor_says_whether_gpu_memory_has_lines(ebb, tmp_path, symbol, conf, words):
+def test_doctor_reports_whether_gpu_memory_can_be_traced_to_lines(ebb, tmp_path, symbol, conf, words):
     python, torch = tmp_path / "bin" / "python3", tmp_path / "lib" / "python3" / "site-packages" / "torch"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -190,7 +190,7 @@ def test_doctor_works_where_python_is_missing(ebb, tmp_path):
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
 
 
-def test_doctor_of_copied_program_lists_missing_parts(ebb, ebb_as_nobody):
+def test_doctor_of_a_copied_program_lists_the_missing_files(ebb, ebb_as_nobody):
     alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
     assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
     assert "make install" in alone["advice"]

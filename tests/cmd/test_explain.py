@@ -28,11 +28,11 @@ def test_every_explain_page_has_four_parts(ebb, code):
     assert "**" not in text and max(map(len, text.splitlines())) <= 80
 
 
-def test_every_explain_page_belongs_to_a_code():
+def test_every_explain_page_belongs_to_a_diagnosis_code():
     codes = PAGES.split("\n## Diagnosis codes\n")[1].split("\n## ")[0]
     assert set(re.findall(r"^### (.*)$", codes, re.M)) == set(CODES)
 
 
-def test_explain_suggests_the_nearest_code_for_an_unknown_one(ebb):
+def test_explain_suggests_the_nearest_code_for_an_unknown_code(ebb):
     assert refused(ebb("explain", "graph-kep"),
                    'explain: unknown code "graph-kep"; did you mean graph-kept?')

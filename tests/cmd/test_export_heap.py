@@ -10,7 +10,7 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_export_of_run_without_heap_prints_one_line(ebb, tmp_path, form):
+def test_heap_export_of_a_run_without_heap_prints_one_line(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
                    f"export: {tmp_path}: there is no heap history; ebb run records one for "
                    "every dynamic program that runs for two seconds, unless --no-heap or EBB_HEAP=0 "
@@ -18,19 +18,19 @@ def test_export_of_run_without_heap_prints_one_line(ebb, tmp_path, form):
 
 
 @pytest.mark.parametrize("content", [b"", b"EBBHEAP\n", os.urandom(4096)])
-def test_export_names_invalid_heap_file(ebb, tmp_path, content):
+def test_heap_export_error_names_the_invalid_heap_file(ebb, tmp_path, content):
     (tmp_path / "heap.7.ebbheap").write_bytes(content)
     assert refused_with(ebb("export", str(tmp_path), "--collapsed"), "heap.7.ebbheap")
     assert refused_with(ebb("export", str(tmp_path / "heap.7.ebbheap"), "--collapsed"),
                         "heap.7.ebbheap")
 
 
-def test_export_does_not_wait_for_a_fifo(ebb, tmp_path):
+def test_heap_export_does_not_block_on_a_fifo(ebb, tmp_path):
     os.mkfifo(tmp_path / "heap.7.ebbheap")
     assert refused_with(ebb("export", str(tmp_path), "--collapsed"), "not a regular file")
 
 
-def test_failed_export_leaves_output_file_unchanged(ebb, tmp_path):
+def test_failed_heap_export_leaves_the_output_file_unchanged(ebb, tmp_path):
     output = tmp_path / "out"
     output.write_text("kept")
     assert ebb("export", str(tmp_path), "--pprof", "-o", str(output)).returncode == 2

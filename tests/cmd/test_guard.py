@@ -37,7 +37,7 @@ def test_guard_warns_requests_checkpoint_and_stops_the_job(guarded):
     assert "guard: stopping the job" in result.stderr
 
 
-def test_run_json_and_recording_have_the_facts_of_the_guard(guarded):
+def test_guard_actions_are_in_run_json_and_recording(guarded):
     guarded.run(*LINES, *trainer("steps=3000", "save_ms=300", "checkpoint=saved"))
     doc = guarded.facts()
     guard = doc["guard"]
@@ -58,7 +58,7 @@ def test_run_json_and_recording_have_the_facts_of_the_guard(guarded):
     assert len(doc["end"]["last_samples"]) > 1
 
 
-def test_memory_returned_after_the_job_is_measured(guarded):
+def test_memory_returned_after_the_job_ends_is_measured(guarded):
     guarded.run(*LINES, *trainer("steps=10", "base_mib=90"))
     given = guarded.facts()["given_back"]
     assert given["gpus"] is not None
@@ -137,7 +137,7 @@ def test_guard_acts_the_same_without_cgroup(guarded):
     assert doc["guard"]["cgroup_trouble"] == "--no-cgroup"
 
 
-def test_guard_acts_the_same_where_no_cgroup_can_be_made(guarded, open_folder, ebb_as_nobody):
+def test_guard_acts_the_same_where_cgroups_cannot_be_created(guarded, open_folder, ebb_as_nobody):
     program = shutil.copy(TRAINER, open_folder / "trainer")
     result = ebb_as_nobody("run", *LINES, "--", program, *LEAK, "steps=3000",
                            env=guarded.changes())
@@ -197,7 +197,7 @@ def run_until(guarded, said, *arguments):
     return result
 
 
-def test_dry_run_only_reports_its_actions(guarded):
+def test_dry_run_reports_guard_actions_without_taking_them(guarded):
     result = run_until(guarded, "guard: (dry run) stopping the job", *LINES, "--dry-run",
                        *trainer("steps=150", "leak_kib=512", "save_ms=100", "checkpoint=saved",
                                 "until=enough"))
@@ -210,7 +210,7 @@ def test_dry_run_only_reports_its_actions(guarded):
     assert not (guarded.folder / "saved").exists()
 
 
-def test_guard_off_does_nothing(guarded):
+def test_guard_off_option_takes_no_actions(guarded):
     result = guarded.run("--no-guard", *trainer("steps=50", "save_ms=100", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == 0 and not doc["guard"]["on"]
@@ -250,7 +250,7 @@ def looks_at_level(folder):
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
-def test_low_headroom_is_ignored_with_level_and_forecast_off(guarded):
+def test_low_headroom_is_ignored_if_level_and_forecast_are_off(guarded):
     client = guarded.start(*LINES, "--no-level", "--no-forecast", *trainer(*FINISHES))
     run, = wait_for(guarded.run_dirs, "run.json")
     wait_for(lambda: looks_at_level(run.parent) > 3, "looks at a high level")
@@ -335,7 +335,7 @@ def environments(guarded):
     return [line.split(",") for line in (guarded.folder / "environments").read_text().splitlines()]
 
 
-def test_leaking_job_finishes_in_segments(guarded):
+def test_leaking_job_with_restarts_finishes_in_segments(guarded):
     note = 'echo "$EBB_SEGMENT,$EBB_RESUME,$EBB_LIMIT_BYTES,$*" >> environments'
     result = guarded.run(*LINES, "--restart", "--resume-args", "--resume 'two words'",
                          *in_segments(3, *LEAK, "save_ms=100", first=note))
@@ -359,7 +359,7 @@ def test_leaking_job_finishes_in_segments(guarded):
     assert guarded.notes("guard") == doc["guard"]["events"]
 
 
-def test_verdict_of_recording_in_segments_equals_live_verdict(guarded):
+def test_recorded_verdict_of_a_job_with_segments_equals_live_verdict(guarded):
     guarded.run(*LINES, "--restart", *in_segments(2, *LEAK, "save_ms=100"))
     doc = guarded.facts()
     assert len(doc["segments"]) >= 2

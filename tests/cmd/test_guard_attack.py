@@ -159,7 +159,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     assert not (tmp_path / "again").exists()
 
 
-def test_limit_below_initial_memory_is_the_reported_cause(tmp_path):
+def test_limit_below_initial_memory_is_reported_as_the_cause(tmp_path):
     result, facts = run_job(tmp_path, "--limit", "4K", job="")
     if not facts["guard"]["kernel_limit"]:
         pytest.skip(f"no limit of the kernel here: {facts['guard'].get('cgroup_trouble')}")

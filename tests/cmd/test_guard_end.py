@@ -36,7 +36,7 @@ def family(folder):
 # ---- signals to ebb run ----
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_cancelled_job_gets_the_signal_and_is_waited_for(guarded, number):
+def test_ebb_run_forwards_the_signal_and_waits_for_job_cleanup(guarded, number):
     job = script(guarded.folder, """
         import os, signal, subprocess, sys, time
         def leave(number, frame):
@@ -61,7 +61,7 @@ def test_cancelled_job_gets_the_signal_and_is_waited_for(guarded, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_cancelled_job_without_handler_ends_by_the_signal(guarded, number):
+def test_cancelled_job_without_handler_is_killed_by_the_signal(guarded, number):
     client = guarded.start(*LINES, "--restart", *trainer("steps=3000", "leak_kib=0"))
     wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "the job")
     client.send_signal(number)
@@ -108,7 +108,7 @@ def kill_at_some_moment(folder, victim, wait_s):
         jobs.clean()
 
 
-def test_killed_fifty_times_ebb_leaves_nothing_behind(tmp_path, neighbours, enough_memory):
+def test_ebb_killed_fifty_times_leaves_nothing_behind(tmp_path, neighbours, enough_memory):
     moment = random.Random(4)
     plans = [(tmp_path / str(i), moment.choice(["client", "supervisor", "sentinel"]),
               moment.choice([None, moment.uniform(0.001, 0.4)])) for i in range(50)]
@@ -185,7 +185,7 @@ def test_keep_on_exit_lets_job_finish_after_killed_supervisor(guarded):
 
 
 @pytest.mark.parametrize("victim", ["client", "supervisor"])
-def test_keep_on_exit_leaves_no_grandchildren(guarded, victim):
+def test_keep_on_exit_leaves_no_grandchildren_after_the_job(guarded, victim):
     client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     guarded.wait_for_file("ready")
@@ -254,30 +254,30 @@ def cause(guarded, *arguments):
     return result.returncode, end["cause_kind"], end["cause"]
 
 
-def test_cause_of_exception_is_its_last_line(guarded):
+def test_cause_of_a_failed_job_is_the_last_line_of_its_exception(guarded):
     code = "import json; print('fine'); json.loads('{') if 1 else 0"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "exception")
     assert text.startswith("json.decoder.JSONDecodeError: Expecting property name")
 
 
-def test_cause_of_memory_error_is_failed_allocation(guarded):
+def test_memory_error_is_reported_as_failed_allocation(guarded):
     code = "raise MemoryError('Unable to allocate 3 TiB')"
     status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
     assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
 
 
-def test_cause_of_crash_is_its_signal(guarded):
+def test_cause_of_a_crash_is_the_signal(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
         128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
 
 
-def test_cause_of_sigkill_says_that_sender_is_unknown(guarded):
+def test_cause_of_a_sigkill_states_that_the_sender_is_unknown(guarded):
     assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
         128 + signal.SIGKILL, "signal", "killed by SIGKILL (sender unknown)")
 
 
-def test_cause_is_exit_status_when_nothing_else_is_known(guarded):
+def test_cause_is_the_exit_status_when_nothing_else_is_known(guarded):
     assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
 
 
@@ -342,7 +342,7 @@ def share_of_cpu(pid, seconds=1):
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)
 
 
-def test_unkillable_process_is_named_and_waited_for(guarded, freezer):
+def test_unkillable_process_is_reported_and_waited_for(guarded, freezer):
     said = guarded.folder / "stderr"
     client = guarded.start("--grace", "100ms", "--no-heap", "--", "sh", script(guarded.folder, """
         sleep 120 &

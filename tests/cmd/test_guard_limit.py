@@ -135,7 +135,7 @@ def test_limit_without_cgroup_counts_shared_memory(guarded):
     assert guarded.facts()["end"]["cause_kind"] == "guard"
 
 
-def test_limit_holds_for_job_that_left_its_cgroup(guarded):
+def test_limit_applies_to_a_job_that_left_its_cgroup(guarded):
     places = [folder for folder, _ in cgroups.places()
               if os.access(f"{folder}/cgroup.procs", os.W_OK)]
     if not places:
@@ -149,7 +149,7 @@ def test_limit_holds_for_job_that_left_its_cgroup(guarded):
     assert "has left the job's cgroup" in result.stderr
 
 
-def test_job_that_makes_child_cgroups_has_not_left_its_cgroup(guarded):
+def test_job_that_creates_child_cgroups_is_still_in_its_cgroup(guarded):
     result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
     doc = guarded.facts()
     if not doc["guard"]["kernel_limit"]:

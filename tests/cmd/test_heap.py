@@ -61,21 +61,21 @@ def test_heap_shows_the_leaking_line_in_its_first_row(leaked):
     assert doc["steps"]["last"] == LAST_STEP and doc["pid"] == facts(leaked.run)["pid"]
 
 
-def test_stack_goes_from_allocator_to_main(leaked):
+def test_heap_stack_lists_frames_from_allocator_to_main(leaked):
     first = heap(leaked.run)["rows"][0]
     python = [frame["function"] for frame in first["stack"] if frame["kind"] == "python"]
     assert python == ["leak", "<module>"]
     assert first["stack"][-1]["kind"] == "native"
 
 
-def test_heap_reports_its_cost(leaked):
+def test_heap_command_reports_the_cost_of_the_profiler(leaked):
     cost = heap(leaked.run)["cost"]
     assert cost["samples"] > 50 and cost["samples"] >= cost["ends"] > 0
     assert 0 < cost["hook_s"] < 60 and cost["base_interval_bytes"] == 512 << 10
     assert cost["python"]["state"] == "Python frames are read" and cost["python"]["small_objects"]
 
 
-def test_heap_text_has_one_row_for_the_line_in_80_columns(leaked):
+def test_heap_text_fits_80_columns_with_one_row_for_the_line(leaked):
     result = run_ebb("heap", leaked.run)
     assert (result.returncode, result.stderr) == (0, "")
     rows = [line for line in result.stdout.splitlines() if f"job.py:{leaked.line} leak" in line]
@@ -84,13 +84,13 @@ def test_heap_text_has_one_row_for_the_line_in_80_columns(leaked):
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_the_summary_of_the_run_names_the_line(leaked):
+def test_run_summary_names_the_leaking_line(leaked):
     doc = json.loads(leaked.result.stderr.splitlines()[-1])
     assert doc["heap"]["on"] is True and doc["heap"]["trouble"] is None
     assert where(doc["heap"]["growing"][0]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_top_limits_rows(leaked):
+def test_heap_top_option_limits_rows(leaked):
     doc = heap(leaked.run, "--top", "1")
     assert len(doc["rows"]) == 1 < doc["row_count"]
     result = run_ebb("heap", leaked.run, "--top", "1")
@@ -106,14 +106,14 @@ def test_heap_by_option_groups_rows(leaked, by, name):
     assert heap(leaked.run)["live"]["bytes"] == pytest.approx(doc["live"]["bytes"])
 
 
-def test_heap_by_lib_groups_rows_by_library(leaked):
+def test_heap_by_lib_option_groups_rows_by_library(leaked):
     rows = heap(leaked.run, "--by", "lib")["rows"]
     libraries = [row["native"]["lib"] for row in rows if row["native"]]
     assert len(libraries) == len(set(libraries)) > 0
     assert any("python" in library for library in libraries)
 
 
-def test_heap_stacks_shows_callers(leaked):
+def test_heap_stacks_option_shows_callers(leaked):
     result = run_ebb("heap", leaked.run, "--stacks", "--top", "1")
     assert re.search(r"job\.py:\d+ <module>", result.stdout)
 
@@ -142,7 +142,7 @@ def first_step(leaked):
     return heap(leaked.run)["steps"]["first"]
 
 
-def test_heap_since_step_shows_growth_after_it(leaked):
+def test_heap_since_option_shows_growth_after_the_given_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     doc = heap(leaked.run, "--since", middle)
@@ -167,7 +167,7 @@ def test_heap_diff_agrees_in_text_and_json(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
-def test_heap_survivors_were_allocated_before_the_step(leaked):
+def test_heap_survivors_option_shows_memory_older_than_the_step(leaked):
     begin = first_step(leaked)
     middle = (begin + LAST_STEP) // 2
     held = []
@@ -206,7 +206,7 @@ def test_heap_refuses_contradicting_options(leaked, flags, said):
     assert refused(run_ebb("heap", leaked.run, *flags), f"heap: {said}")
 
 
-def test_heap_pid_selects_one_process(leaked):
+def test_heap_pid_option_selects_one_process(leaked):
     pid = facts(leaked.run)["pid"]
     assert heap(leaked.run, "--pid", pid) == heap(leaked.run)
     assert refused_with(run_ebb("heap", leaked.run, "--pid", pid + 1),
@@ -254,7 +254,7 @@ def test_invalid_heap_file_is_reported(copy, content):
 
 
 @pytest.mark.parametrize("at", range(1, 10))
-def test_heap_file_with_flipped_byte_is_survived(copy, at):
+def test_heap_command_survives_a_flipped_byte_in_the_heap_file(copy, at):
     path, = copy.glob("heap.*.ebbheap")
     content = bytearray(path.read_bytes())
     content[len(content) * at // 10] ^= 0x55
@@ -310,7 +310,7 @@ QUIET = "import time\nkeep = bytes(8 << 20)\n"
 
 
 @pytest.mark.parametrize("flags, env", [(["--no-heap"], None), ([], {"EBB_HEAP": "0"})])
-def test_no_heap_option_writes_no_heap_file(tmp_path, flags, env):
+def test_no_heap_option_prevents_heap_files(tmp_path, flags, env):
     text = "import os\nprint('ebb-heap' in os.environ.get('LD_PRELOAD', ''),\n" \
            "      'libebb-heap' in open('/proc/self/maps').read())\nkeep = bytes(8 << 20)\n"
     result, _ = run_python(tmp_path, text, flags=flags, env=env)
@@ -326,14 +326,14 @@ def test_invalid_heap_intervals_are_refused(tmp_path, size):
                    f'run: --heap-interval: "{size}" is not a size from 4K to 1G', status=125)
 
 
-def test_no_heap_python_leaves_out_small_objects(tmp_path):
+def test_no_heap_python_option_excludes_small_python_objects(tmp_path):
     result, _ = run_python(tmp_path, QUIET, flags=["--no-heap-python"])
     doc = heap(result.run)
     assert result.returncode == 0 and doc["cost"]["python"]["small_objects"] is False
     assert doc["cost"]["python"]["state"] == "Python frames are read"
 
 
-def test_heap_without_recording_leaves_no_file(tmp_path):
+def test_unrecorded_run_leaves_no_heap_file(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_ebb("run", "-q", "--no-record", "--", PYTHON, path, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
@@ -418,7 +418,7 @@ def living(tmp_path):
         one.job.communicate()
 
 
-def test_heap_of_running_job_is_current(living):
+def test_heap_of_a_running_job_shows_current_memory(living):
     for round in range(1, 4):
         living.leak(10)
         # a history gets at most one reading per second
@@ -429,7 +429,7 @@ def test_heap_of_running_job_is_current(living):
     assert 210 <= living.held(living.run) <= 270
 
 
-def test_heap_every_refreshes_until_job_ends(living):
+def test_heap_every_option_refreshes_until_the_job_ends(living):
     living.leak(10)
     command = [binary(), "heap", str(living.run), "--every",
                "500ms"]
@@ -448,7 +448,7 @@ def test_heap_every_refreshes_until_job_ends(living):
     assert "\033" not in rest
 
 
-def test_heap_of_stuck_supervisor_shows_last_written_state(living, tmp_path):
+def test_heap_of_a_job_with_stuck_supervisor_shows_last_written_state(living, tmp_path):
     living.leak(10)
     # a history gets at most one reading per second
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")

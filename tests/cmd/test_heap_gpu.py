@@ -58,14 +58,14 @@ def gpu_of(table, sample):
     return word & 0xFFFF
 
 
-def test_large_blocks_are_samples_of_their_gpu(receiver):
+def test_large_gpu_blocks_are_sampled_with_their_device(receiver):
     lines, (table,) = run(receiver, "hold", "6")
     samples = gpu_samples(table)
     assert lines[0] == f"{6 * LARGE} 6 0"
     assert sorted((gpu_of(table, s), s.size) for s in samples) == [(0, LARGE)] * 3 + [(1, LARGE)] * 3
 
 
-def test_blocks_freed_by_other_threads_are_not_live(receiver):
+def test_gpu_blocks_freed_by_another_thread_are_not_live(receiver):
     lines, (table,) = run(receiver, "threads")
     live, reached, _ = map(int, lines[0].split())
     allocated, freed = 8 * 4000, 8 * 4000 - live // (1 << 20)
@@ -75,7 +75,7 @@ def test_blocks_freed_by_other_threads_are_not_live(receiver):
     assert abs(estimate - live) < 7 * (most * live) ** 0.5
 
 
-def test_nonsense_is_forwarded_and_does_no_harm(receiver):
+def test_invalid_gpu_allocator_reports_are_forwarded_and_harmless(receiver):
     lines, (table,) = run(receiver, "nonsense")
     assert lines[0] == "0 307 7"
     assert [s.size for s in gpu_samples(table)] == [LARGE]
@@ -83,7 +83,7 @@ def test_nonsense_is_forwarded_and_does_no_harm(receiver):
     assert table.header()["drops"]["stale"] == 1
 
 
-def test_children_of_a_fork_have_tables_of_their_own(receiver):
+def test_forked_child_has_its_own_gpu_table(receiver):
     lines, tables = run(receiver, "fork")
     assert int(lines[0].split()[0]) > 4 * LARGE
     assert len(tables) > 1
@@ -91,48 +91,48 @@ def test_children_of_a_fork_have_tables_of_their_own(receiver):
     assert children and all(len(gpu_samples(t)) == 100 for t in children)
 
 
-def test_reports_at_exit_and_from_a_destructor_do_no_harm(receiver):
+def test_gpu_reports_at_exit_or_in_a_destructor_are_harmless(receiver):
     lines, _ = run(receiver, "exit")
     assert lines[0].split()[1] == "1"
 
 
-def test_library_that_is_unloaded_and_loaded_again_is_followed(receiver):
+def test_torch_library_loaded_again_is_hooked_again(receiver):
     _, (table,) = run(receiver, "unload")
     assert len(gpu_samples(table)) > 0
 
 
-def test_two_copies_of_torch_each_get_their_own_reports(receiver):
+def test_two_copies_of_torch_each_receive_their_own_reports(receiver):
     lines, (table,) = run(receiver, "both", library("torch2"))
     assert lines[0] == "second 5" and lines[1] == f"{3 * LARGE} 3 0"
     assert len(gpu_samples(table)) > 0
 
 
-def test_torch_with_other_symbols_is_left_alone(receiver):
+def test_torch_with_unknown_symbols_is_not_hooked(receiver):
     lines, tables = run(receiver, "hold", "3", copy="torch_other")
     assert lines[0] == f"{3 * LARGE} 3 0"
     assert all(not gpu_samples(t) for t in tables)
 
 
-def test_library_that_is_being_loaded_does_not_stall_a_report(receiver):
+def test_gpu_report_does_not_wait_for_a_library_being_loaded(receiver):
     """Its constructor holds the dynamic linker's lock until the block is there."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
     assert lines[0] == f"{LARGE} 1 0"
     assert len(gpu_samples(table)) == 1
 
 
-def test_other_hook_before_ours_ends_and_reaches_torch(receiver):
+def test_hook_of_another_tool_before_ours_still_reaches_torch(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(OTHER_HOOK, LIBRARY))
     assert lines[:2] == [f"{6 * LARGE} 6 0", "other 6"]
     assert len(gpu_samples(table)) == 6
 
 
-def test_other_hook_behind_ours_is_called_as_without_ours(receiver):
+def test_hook_of_another_tool_after_ours_is_called_as_usual(receiver):
     lines, (table,) = run(receiver, "hold", "6", preload=(LIBRARY, OTHER_HOOK))
     assert lines[:2] == [f"{6 * LARGE} 0 0", "other 6"]
     assert len(gpu_samples(table)) == 6
 
 
-def test_failure_in_a_child_is_kept_whatever_the_parent_was_doing_at_the_fork(receiver):
+def test_gpu_failure_in_a_forked_child_is_recorded(receiver):
     _, tables = run(receiver, "failfork")
     parent, *children = sorted(tables, key=lambda t: t.header()["pid"])
     assert len(children) == 20
@@ -244,14 +244,14 @@ def test_summary_names_the_line_that_leaks_on_the_gpu(recorded):
     assert "ebb heap --gpu" in summary or "ebb report" in summary
 
 
-def test_summary_has_the_failed_request_and_its_remedy(recorded):
+def test_summary_has_the_failed_gpu_request_and_its_fix(recorded):
     _, summary = recorded
     assert "out of memory on gpu 0: a request of 1.0 TiB at step 160, 10 GiB allocated of 10 GiB reserved" in summary
     assert "train.py:26 in main" in summary
     assert "fix the leak on this GPU" in summary
 
 
-def test_requests_that_fail_are_in_the_summary_although_the_job_goes_on(tmp_path):
+def test_summary_has_failed_gpu_requests_of_a_job_that_continues(tmp_path):
     folder, summary = record(tmp_path, CAUGHT)
     assert "out of memory on gpu 0, 2 times; first a request of 1.2 GiB at step 20" in summary
     assert "train.py:16 in ask" in summary
@@ -261,7 +261,7 @@ def test_requests_that_fail_are_in_the_summary_although_the_job_goes_on(tmp_path
     assert (process["gpus"], process["gpu_out_of_memory"]) == (1, 2)
 
 
-def test_reserved_memory_that_grows_alone_is_called_fragmentation(tmp_path):
+def test_growth_of_reserved_gpu_memory_alone_is_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
     assert "leaking" not in summary  # a busy machine may leave the host's memory undecided
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
@@ -270,12 +270,12 @@ def test_reserved_memory_that_grows_alone_is_called_fragmentation(tmp_path):
     assert b"expandable_segments" in ebb("explain", "gpu-fragmentation").stdout
 
 
-def test_one_sentence_says_why_gpu_memory_has_no_lines(tmp_path):
+def test_one_sentence_explains_why_gpu_memory_has_no_lines(tmp_path):
     folder, _ = record(tmp_path, UNKNOWN, copy="torch_other")
     assert b"GPU memory has no lines: PyTorch's allocator reported no block" in ebb("show", folder).stdout
 
 
-def test_page_has_every_id_once(recorded):
+def test_report_page_has_each_element_id_once(recorded):
     done = ebb("report", "-o", "-", recorded[0])
     page = done.stdout.decode()
     ids = re.findall(r"<[a-z0-9]+ (?:[^<>]* )?id=\"?([\w-]+)", page.split("<script")[0])
@@ -291,7 +291,7 @@ def test_verdict_of_a_gpu_leak_exits_with_1(recorded):
     assert found["gpus"][0]["rate_bytes_per_step"]["value"] == pytest.approx(64 << 20, rel=0.1)
 
 
-def test_heap_of_the_gpu_has_the_line_its_growth_and_the_failed_request(recorded):
+def test_gpu_heap_shows_the_line_its_growth_and_the_failed_request(recorded):
     found = json.loads(ebb("heap", "--gpu", "--json", recorded[0]).stdout)
     row = found["rows"][0]
     assert (row["where"]["function"], row["where"]["line"], row["gpu"]) == ("keep", 18, 0)
@@ -302,19 +302,19 @@ def test_heap_of_the_gpu_has_the_line_its_growth_and_the_failed_request(recorded
     assert failure["lines"][0]["where"]["function"] == "keep"
 
 
-def test_host_memory_has_no_gpu_blocks(recorded):
+def test_host_heap_excludes_gpu_blocks(recorded):
     found = json.loads(ebb("heap", "--json", recorded[0]).stdout)
     assert found["live"]["high"] < 1 << 30
     assert all("gpu" not in row for row in found["rows"])
 
 
-def test_exports_begin_with_the_gpu(recorded):
+def test_heap_exports_list_the_gpu_first(recorded):
     lines = ebb("export", "--gpu", "--collapsed", recorded[0]).stdout.decode().splitlines()
     assert lines and all(line.startswith("gpu 0;") for line in lines)
     assert any("keep (train.py:18)" in line for line in lines)
 
 
-def test_run_without_a_gpu_says_so(tmp_path):
+def test_gpu_heap_of_a_run_without_gpu_is_refused(tmp_path):
     subprocess.run([binary(), "run", "-q", "-d", tmp_path / "run", "--", sys.executable, "-c",
                     "import time; x = bytearray(8 << 20); time.sleep(2.5)"], env=environment(),
                    timeout=2 * PATIENCE_S, check=True)

@@ -77,7 +77,7 @@ def plain(name, *arguments):
 
 
 @pytest.mark.parametrize("interval", [1, 4096, 512 << 10, 1 << 40])
-def test_hooked_functions_keep_their_edge_cases(job, interval):
+def test_hooked_allocation_functions_keep_their_edge_cases(job, interval):
     result = job.run("calls", settings=f"interval={interval}", check=True)
     assert result.stdout == plain("calls")
     assert "malloc(huge): NULL, errno 12" in result.stdout
@@ -98,7 +98,7 @@ def test_heap_table_contains_its_process_and_is_sealed(job):
     assert any(table.module_path(i).endswith("/execs") for i in range(header["modules"]))
 
 
-def test_no_samples_remain_after_64_threads_churn(job):
+def test_no_live_samples_remain_after_64_threads_free_everything(job):
     result = job.run("churn", settings="interval=4096", check=True)
     table = job.table()
     header = table.header()
@@ -127,7 +127,7 @@ def test_forked_child_has_its_own_table(job, way):
         assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
 
 
-def test_vfork_child_allocates_in_the_parents_table(job):
+def test_allocations_of_a_vfork_child_are_in_the_table_of_its_parent(job):
     result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
     parent = int(result.stdout.split()[0])
     (pid, table), = job.tables()
@@ -136,7 +136,7 @@ def test_vfork_child_allocates_in_the_parents_table(job):
     assert_near(live_bytes(table, MALLOC), 32 << 20, max(s.interval for s in table.live()))
 
 
-def test_exec_chain_is_profiled(job):
+def test_program_started_by_exec_is_profiled(job):
     job.run("execs", 20, settings="interval=100000", check=True)
     tables = job.tables()
     assert len(tables) == 21
@@ -144,7 +144,7 @@ def test_exec_chain_is_profiled(job):
     assert all(table.header()["samples"] > 0 for _, table in tables)
 
 
-def test_dlopen_and_dlclose_are_followed(job):
+def test_profiler_follows_dlopen_and_dlclose(job):
     result = job.run("plugins", PROGRAMS / "module_plugin.so", settings="interval=1000")
     table = job.table()
     assert (result.returncode, result.stdout) == (0, "300\n")
@@ -185,7 +185,7 @@ def test_profiled_job_has_no_extra_descriptors(job):
 
 
 @pytest.mark.parametrize("settings", ["0", "nonsense,interval=x,python=7,,="])
-def test_invalid_heap_settings_leave_the_defaults(job, settings):
+def test_profiler_uses_defaults_for_invalid_settings(job, settings):
     job.run("execs", "0", settings=settings, check=True)
     tables = job.tables()
     assert len(tables) == (0 if settings == "0" else 1)
@@ -216,7 +216,7 @@ def test_full_socket_queue_does_not_block_the_job(job, tmp_path):
         one.close()
 
 
-def test_allocator_with_own_operator_new_is_counted_once(job):
+def test_allocator_with_its_own_operator_new_is_counted_once(job):
     env = job.environment("interval=262144", behind=PROGRAMS / "module_allocator.so")
     with subprocess.Popen([PROGRAMS / "news"], env=env, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
@@ -254,14 +254,14 @@ def site_names(table, sites, name):
     return find
 
 
-def test_mapping_samples_have_their_kind_and_end_when_unmapped(job):
+def test_mapping_samples_have_their_kind_and_end_at_munmap(job):
     job.run("maps", settings="interval=64", check=True)
     mib = 1 << 20
     found = sorted((s.kind, s.size // mib) for s in job.table().live() if s.size >= mib)
     assert found == [(MAP, 2), (SHARED, 3), (SHARED, 3), (SHARED, 5), (POOL, 6), (POOL, 90)]
 
 
-def test_estimates_by_call_site_are_near_the_truth(job):
+def test_estimated_bytes_of_each_call_site_are_close_to_the_truth(job):
     output = job.run("truth", settings="interval=262144", check=True).stdout
     sites = {}
     for line in output.splitlines():

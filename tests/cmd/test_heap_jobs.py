@@ -61,7 +61,7 @@ def test_static_program_is_not_profiled_and_reported_once(tmp_path):
     assert refused_with(run_ebb("heap", result.run), "has no heap: it is a static program")
 
 
-def test_static_child_of_dynamic_program_is_harmless(tmp_path):
+def test_static_child_of_a_profiled_program_runs_normally(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, "sh", "-c", f"{program}; {program}; exit 3")
     assert (result.returncode, result.stdout) == (3, "well\nwell\n")
@@ -354,7 +354,7 @@ if n:
 """
 
 
-def test_each_program_of_an_exec_chain_has_a_history(tmp_path):
+def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
     path = write(tmp_path, EXECS)
     result = run_job(tmp_path, PYTHON, path, "3")
     assert result.returncode == 0, result.stderr
@@ -395,7 +395,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
-def test_each_pool_worker_has_a_history(tmp_path, way):
+def test_each_pool_worker_has_a_heap_history(tmp_path, way):
     path = write(tmp_path, POOL)
     result = run_job(tmp_path, PYTHON, path, way)
     assert result.returncode == 0, result.stderr
@@ -492,7 +492,7 @@ def test_heap_works_for_unprivileged_user(open_folder, ebb_as_nobody):
     assert json.loads(shown.stdout) == heap(open_folder / "run")
 
 
-def test_missing_heap_library_is_reported_and_job_runs(open_folder):
+def test_missing_heap_library_is_reported_and_the_job_runs(open_folder):
     program = open_folder / "ebb"
     shutil.copy(binary(), program)
     result = subprocess.run([str(program), "run", "-q", "--run-dir", str(open_folder / "run"), "--",

@@ -65,7 +65,7 @@ def drawn(tmp_path_factory):
     return result
 
 
-def test_library_lines_below_one_function_are_one_row(drawn):
+def test_library_lines_called_by_one_function_share_one_heap_row(drawn):
     doc = heap(drawn.run)
     first = doc["rows"][0]
     own, places = first["in_program"], first["places"]
@@ -80,14 +80,14 @@ def test_library_lines_below_one_function_are_one_row(drawn):
     assert first["live"]["bytes"] <= doc["live"]["bytes"]
 
 
-def test_heap_by_location_has_one_row_per_line(drawn):
+def test_heap_by_location_option_has_one_row_per_line(drawn):
     rows = heap(drawn.run, "--by", "location", "--top", PARTS)["rows"]
     assert {row["where"]["function"] for row in rows} == {f"part_{i}" for i in range(PARTS)}
     assert all(row["in_program"]["function"].endswith("on_evaluate") for row in rows)
     assert not any("place_count" in row for row in rows)
 
 
-def test_heap_by_program_has_one_row_per_program_function(drawn):
+def test_heap_by_program_option_has_one_row_per_program_function(drawn):
     first = heap(drawn.run, "--by", "program")["rows"][0]
     assert first["where"] == first["in_program"] and first["stacks"] >= PARTS
     assert first["where"]["function"].endswith("on_evaluate")
@@ -100,7 +100,7 @@ def test_heap_text_has_function_callers_and_largest_lines(drawn):
     assert f"and {count - 3} more lines\n" in text and "plots/__init__.py:" in text
 
 
-def test_summary_diagnosis_and_report_name_the_function(drawn):
+def test_summary_diagnosis_and_report_name_the_same_function(drawn):
     assert "on_evaluate" in drawn.stderr
     doc = run_ebb("diagnose", drawn.run).stdout
     assert re.search(r"on_evaluate, through \d+ lines", " ".join(doc.split())), doc
@@ -176,7 +176,7 @@ CALLED = "import os, plots\nkept = []\n{}\nfor _ in range(10):\n    call()\nos._
     (DECORATED, "load"), (GENERATOR, "tables"), (LAMBDA, "<lambda>"), (COMPREHENSION, "batch"),
     (INHERITED, "make"), (THREAD, "work")],
     ids=["decorated", "generator", "lambda", "comprehension", "inherited", "thread"])
-def test_first_heap_row_names_the_programs_function(tmp_path, text, function):
+def test_first_heap_row_names_a_function_of_the_program(tmp_path, text, function):
     path = write(tmp_path, CALLED.format(text))
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     own = first["in_program"]
@@ -204,7 +204,7 @@ def test_package_run_with_dash_m_is_the_program(tmp_path):
     assert (own["file"], own["line"]) == (str(path), line_of(path, "# HERE"))
 
 
-def test_script_without_functions_shows_module_level(tmp_path):
+def test_heap_of_a_script_without_functions_shows_module_level(tmp_path):
     path = write(tmp_path, "import os\nkeep = bytes(20 << 20)\nos._exit(0)\n")
     first = heap(run_with(tmp_path, PYTHON, path).run)["rows"][0]
     assert (first["in_program"]["function"], first["in_program"]["line"]) == ("<module>", 2)

@@ -83,7 +83,7 @@ def test_sanitized_program_runs_as_job_and_as_child_of_a_job(run, tmp_path, kind
         assert itself.stderr.count("\n") == 1 and "sanitizer" in itself.stderr
 
 
-def test_sanitizer_reports_in_child_are_unchanged_under_ebb(run, tmp_path):
+def test_sanitizer_reports_of_a_child_are_unchanged_under_ebb(run, tmp_path):
     program = compiled(tmp_path, SANITIZED, "-O0", "-g", "-fsanitize=address")
     plain = subprocess.run([program, "wrong"], env=environment({}), capture_output=True, text=True,
                            timeout=4 * PATIENCE_S)
@@ -94,7 +94,7 @@ def test_sanitizer_reports_in_child_are_unchanged_under_ebb(run, tmp_path):
     assert errors[0] == errors[1] and len(errors[0]) == 1
 
 
-def test_program_behind_killing_seccomp_filter_is_not_profiled(run):
+def test_program_with_a_killing_seccomp_filter_is_not_profiled(run):
     plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
                            text=True, timeout=4 * PATIENCE_S)
     if plain.returncode == 77:
@@ -104,6 +104,6 @@ def test_program_behind_killing_seccomp_filter_is_not_profiled(run):
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
 
 
-def test_thread_awaited_by_constructor_may_call_operator_new(run):
+def test_thread_awaited_by_a_constructor_may_call_operator_new(run):
     result = run(PROGRAMS / "late", PROGRAMS / "module_starter.so")
     assert (result.returncode, result.stdout, result.stderr) == (0, "10\n", "")

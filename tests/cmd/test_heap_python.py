@@ -81,7 +81,7 @@ def deviation(samples):
     return math.sqrt(sum(weight(s) ** 2 * math.exp(-s.size / s.interval) for s in samples))
 
 
-def test_every_stack_is_exact_in_file_function_and_line(receiver, python):
+def test_python_stacks_have_exact_file_function_and_line(receiver, python):
     with Profiled(receiver, python, str(STACKS)) as job:
         printed = json.loads(job.line)
         wanted = {int(size): list(map(tuple, stack)) for size, stack in printed.items()}
@@ -155,7 +155,7 @@ def leaked(job, python):
     return [s for s in samples if stacks[s.site] == where]
 
 
-def test_leak_of_small_objects_is_shown_with_its_line(receiver, python):
+def test_leak_of_small_python_objects_is_shown_with_its_line(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=1") as job:
         truth = int(job.line)
         samples = leaked(job, python)
@@ -179,7 +179,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("kept", ["all", "some", "none"])
-def test_arena_is_counted_while_one_object_lives_in_it(receiver, python, kept):
+def test_arena_is_counted_while_one_object_in_it_is_live(receiver, python, kept):
     with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
         made = int(job.line)
         counted = job.table.header()["python_arena_bytes"]
@@ -188,7 +188,7 @@ def test_arena_is_counted_while_one_object_lives_in_it(receiver, python, kept):
         assert job.end() == 0
 
 
-def test_small_objects_are_not_counted_when_switched_off(receiver, python):
+def test_small_python_objects_are_not_counted_if_disabled(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=0") as job:
         kinds = {sample.kind for sample in job.table.live()}
         assert KIND_PYTHON not in kinds and not job.table.header()["python_small"]
@@ -198,7 +198,7 @@ def test_small_objects_are_not_counted_when_switched_off(receiver, python):
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "debug", "pymalloc_debug"])
-def test_only_pymalloc_is_wrapped(receiver, python, allocator):
+def test_profiler_wraps_pymalloc_and_no_other_python_allocator(receiver, python, allocator):
     with Profiled(receiver, python, "-c", LEAK, PYTHONMALLOC=allocator) as job:
         assert not job.table.header()["python_small"]
         assert job.table.header()["python_state"] == "ok"
@@ -221,7 +221,7 @@ sys.stdin.read()
 """
 
 
-def test_only_arenas_are_counted_for_unknown_allocator(receiver, python):
+def test_python_with_an_unknown_allocator_is_counted_by_arenas(receiver, python):
     # No allocation here is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
@@ -231,7 +231,7 @@ def test_only_arenas_are_counted_for_unknown_allocator(receiver, python):
         assert job.end() == 0
 
 
-def test_arenas_are_not_counted_in_addition_to_their_objects(receiver, python):
+def test_arena_memory_is_not_counted_in_addition_to_its_objects(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
         arenas = [s for s in job.table.live() if s.kind == 2 and s.size in (1 << 20, 256 << 10)]
@@ -314,7 +314,7 @@ os.waitpid(child, 0)
 """
 
 
-def test_forked_child_records_its_functions_again(receiver, python):
+def test_forked_child_records_its_python_functions_again(receiver, python):
     with Profiled(receiver, python, "-c", FORKED) as job:
         pid, table = receiver.receive(PATIENCE_S)
         assert pid == int(job.line) and pid != job.pid
@@ -390,7 +390,7 @@ def library_of(python):
                           check=True).stdout.strip()
 
 
-def test_embedded_interpreter_is_found(receiver, python, tmp_path):
+def test_python_embedded_in_a_program_is_profiled(receiver, python, tmp_path):
     library = library_of(python)
     if not shutil.which("cc") or not library:
         pytest.skip("no compiler, or no library of this interpreter")

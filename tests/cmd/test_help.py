@@ -31,7 +31,7 @@ def test_help_of_each_command_matches_expected_text(ebb, golden, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_way_to_ask_for_help_prints_the_same(ebb, command):
+def test_every_way_to_request_help_prints_the_same_text(ebb, command):
     results = [ebb("help", command), ebb(command, "--help"), ebb(command, "-h")]
     assert all(r.returncode == 0 and r.stderr == "" for r in results)
     assert len({r.stdout for r in results}) == 1
@@ -47,14 +47,14 @@ def test_help_fits_the_width_and_names_every_option_once(ebb, command):
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["--help"], ["-h"]])
-def test_command_list_is_complete(ebb, arguments):
+def test_help_lists_every_command(ebb, arguments):
     result = ebb(*arguments)
     assert (result.returncode, result.stderr) == (0, "")
     for command in COMMANDS:
         assert re.search(rf"^  {command} +\w", result.stdout, re.M)
 
 
-def test_ebb_alone_lists_the_commands_on_stderr_with_status_2(ebb):
+def test_ebb_without_arguments_lists_commands_and_exits_with_2(ebb):
     result = ebb()
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == ebb("help").stdout
@@ -85,7 +85,7 @@ def test_help_for_unknown_command_suggests_one(ebb):
     assert refused(ebb("help", "exprot"), 'unknown command "exprot"; did you mean export?')
 
 
-def test_help_refuses_two_requests_at_once(ebb):
+def test_help_refuses_contradicting_options(ebb):
     assert refused_with(ebb("help", "--man", "--completions", "bash"), "mutually exclusive")
     assert refused_with(ebb("help", "--man", "export"), "mutually exclusive")
 
@@ -135,7 +135,7 @@ def complete(ebb, *words):
     return done.stdout.split()
 
 
-def test_bash_completes_commands_options_and_words(ebb):
+def test_bash_completion_completes_commands_options_and_values(ebb):
     assert complete(ebb, "ebb", "exp") == ["explain", "export"]
     assert complete(ebb, "ebb", "export", "--j") == ["--jsonl"]
     assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]
@@ -145,6 +145,6 @@ def test_bash_completes_commands_options_and_words(ebb):
     assert "bash" in complete(ebb, "ebb", "run", "--", "bas")
 
 
-def test_a_shell_without_completions_is_refused(ebb):
+def test_completions_for_an_unknown_shell_are_refused(ebb):
     assert refused(ebb("help", "--completions", "tcsh"),
                    'help: --completions: "tcsh" is not one of bash|zsh|fish')

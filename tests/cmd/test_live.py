@@ -17,7 +17,7 @@ def server():
         yield running
 
 
-def test_websocket_handshake_answers_the_key(server):
+def test_websocket_handshake_returns_the_accept_key(server):
     with Viewer(server) as viewer:
         assert viewer.status == "HTTP/1.1 101 Switching Protocols"
         assert viewer.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
@@ -58,13 +58,13 @@ def test_viewers_beyond_the_maximum_are_refused():
         second.socket.close()
 
 
-def test_frames_sent_with_the_handshake_are_read(server):
+def test_frames_sent_together_with_the_handshake_are_read(server):
     server.job(17, "running")
     with Viewer(server, early=frame(TEXT, b'{"job": 17}')) as viewer:
         assert viewer.message("job")["job"] == {"id": 17, "state": "running"}
 
 
-def test_viewer_receives_only_what_it_subscribed_to(server):
+def test_viewer_receives_only_subscribed_messages(server):
     server.job(1, "running")
     server.job(2, "queued")
     with Viewer(server) as everything, Viewer(server) as one, Viewer(server) as nothing:
@@ -99,7 +99,7 @@ def test_new_subscription_replaces_the_old_one(server):
         assert viewer.want() == []
 
 
-def test_subscription_to_missing_job_gets_removed_message(server):
+def test_subscription_to_a_missing_job_gets_a_removed_message(server):
     with Viewer(server) as viewer:
         assert viewer.want(job=99)[-1] == {"type": "removed", "id": 99}
 
@@ -131,7 +131,7 @@ def test_machine_message_is_sent_periodically():
 
 # ---- the log ----
 
-def test_log_is_sent_from_the_start_of_the_subscription(server):
+def test_viewer_receives_the_log_from_its_subscription_on(server):
     server.job(1, "running")
     with Viewer(server) as viewer, Viewer(server) as later:
         server.do("log", id=1, text="before\n")
@@ -144,7 +144,7 @@ def test_log_is_sent_from_the_start_of_the_subscription(server):
             assert one.message() == {"type": "log", "id": 1, "offset": 13, "text": "both\n"}
 
 
-def test_long_log_is_split_between_characters(server):
+def test_long_log_message_is_split_at_character_boundaries(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -157,7 +157,7 @@ def test_long_log_is_split_between_characters(server):
         assert text.decode() == "x" + "ä€😀" * 5000
 
 
-def test_log_growing_faster_than_the_viewer_is_skipped(server):
+def test_log_output_too_fast_for_the_viewer_is_skipped(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
@@ -198,7 +198,7 @@ def test_pings_are_answered_with_their_payload(server):
             viewer.take(1)
 
 
-def test_fragmented_message_with_ping_between_is_one_message(server):
+def test_websocket_message_fragmented_around_a_ping_is_reassembled(server):
     server.job(17, "running")
     with Viewer(server) as viewer:
         viewer.message("hello")
@@ -229,7 +229,7 @@ def test_fragmented_message_with_ping_between_is_one_message(server):
     (frame(TEXT, b"{}") * 300, 1008),
     (frame(PING, b"") * 300, 1008),
 ], ids=lambda value: value if isinstance(value, int) else value[:8].hex())
-def test_protocol_error_closes_with_the_right_code(server, data, code):
+def test_websocket_protocol_error_closes_with_the_matching_code(server, data, code):
     with Viewer(server) as viewer, Viewer(server) as neighbour:
         neighbour.want(jobs=True)
         viewer.socket.sendall(data)
@@ -317,7 +317,7 @@ def test_slow_viewer_receives_newest_state_of_each_job(server):
 
 
 @plain
-def test_viewer_that_never_reads_is_closed_with_1013():
+def test_viewer_that_never_reads_is_closed_with_code_1013():
     with Server(look=50, stuck=1500) as server:
         server.job(1, "running")
         idle = [Viewer(server, receive_bytes=4096) for _ in range(20)]
@@ -390,7 +390,7 @@ def test_incomplete_frame_delays_no_other_viewer():
             assert half.closed()[0] == 1013
 
 
-def test_viewers_are_closed_with_code_when_server_ends():
+def test_server_exit_closes_viewers_with_a_status_code():
     with Server() as server:
         viewers = [Viewer(server) for _ in range(5)]
     for viewer in viewers:

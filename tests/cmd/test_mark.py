@@ -19,14 +19,14 @@ def receiver():
             yield s
 
 
-def test_mark_arrives_as_key_value_lines(ebb, receiver):
+def test_mark_command_sends_key_value_lines(ebb, receiver):
     result = ebb("mark", "KIND=step", "STEP=3", "NOTE=a = b, ü",
                  env={"EBB_SOCKET": receiver.getsockname()})
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert receiver.recv(65536).decode() == "KIND=step\nSTEP=3\nNOTE=a = b, ü\n"
 
 
-def test_mark_socket_option_overrides_environment(ebb, receiver):
+def test_mark_socket_option_overrides_the_environment_variable(ebb, receiver):
     result = ebb("mark", "--socket", receiver.getsockname(), "KIND=own-kind",
                  env={"EBB_SOCKET": "/nonexistent"})
     assert result.returncode == 0
@@ -58,7 +58,7 @@ def test_invalid_mark_is_refused_and_not_sent(ebb, receiver, arguments, sentence
         receiver.recv(1)
 
 
-def test_a_mark_that_is_too_long_is_refused(ebb, receiver):
+def test_mark_command_refuses_an_overlong_mark(ebb, receiver):
     env = {"EBB_SOCKET": receiver.getsockname()}
     assert refused_with(ebb("mark", "KIND=x", "A=" + "y" * 9000, env=env), "at most 8192")
     many = [f"A{i}=" + "y" * 1000 for i in range(9)]
@@ -66,14 +66,14 @@ def test_a_mark_that_is_too_long_is_refused(ebb, receiver):
     assert ebb("mark", "KIND=x", "A=" + "y" * 8000, env=env).returncode == 0
 
 
-def test_mark_outside_a_run_is_reported_unless_quiet(ebb):
+def test_mark_command_outside_a_run_fails_unless_quiet(ebb):
     for env in ({"EBB_SOCKET": None}, {"EBB_SOCKET": ""}):
         assert refused_with(ebb("mark", "KIND=step", env=env), "EBB_SOCKET is not set", "--quiet")
         result = ebb("mark", "-q", "KIND=step", env=env)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_mark_to_missing_socket_is_reported_unless_quiet(ebb, receiver):
+def test_mark_command_fails_for_a_missing_socket_unless_quiet(ebb, receiver):
     path = receiver.getsockname()
     env = {"EBB_SOCKET": path}
     receiver.close()
@@ -89,11 +89,11 @@ def test_invalid_mark_is_refused_outside_a_run(ebb):
     assert refused_with(ebb("mark", "-q", "KIND=step", "STEP=x", env={"EBB_SOCKET": None}), "STEP=x")
 
 
-def test_socket_path_that_is_too_long_is_refused(ebb):
+def test_mark_command_refuses_an_overlong_socket_path(ebb):
     assert refused_with(ebb("mark", "--socket", "/tmp/" + "x" * 200, "KIND=step"), "too long")
 
 
-def test_mark_does_not_wait_for_stuck_receiver(ebb, receiver):
+def test_mark_command_does_not_wait_for_a_stuck_receiver(ebb, receiver):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
         filler.setblocking(False)
         with pytest.raises(BlockingIOError):

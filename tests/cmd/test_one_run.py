@@ -73,7 +73,7 @@ def check_run(folder):
     return run
 
 
-def test_a_run_has_the_same_numbers_in_every_command(tmp_path):
+def test_all_commands_show_the_same_numbers_for_a_run(tmp_path):
     result = subprocess.run(
         [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / "run"), "--", PYTHON, "-c", JOB],
         env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

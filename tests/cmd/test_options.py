@@ -74,7 +74,7 @@ def test_unambiguous_option_prefix_is_accepted(ebb):
     assert ebb("version", "--js").stdout == ebb("version", "--json").stdout != ""
 
 
-def test_options_follow_operands_until_double_dash(ebb):
+def test_options_are_accepted_after_operands_until_double_dash(ebb):
     assert refused_with(ebb("export", "/nonexistent/x.ebb", "--csv"), "/nonexistent/x.ebb")
     assert refused_with(ebb("export", "--csv", "--", "--nonexistent"), "--nonexistent")
 
@@ -111,5 +111,5 @@ def test_full_disk_at_standard_output_is_reported(ebb):
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "nonsense", ""])
-def test_text_is_utf8_in_every_locale(ebb, locale):
+def test_output_is_utf8_in_every_locale(ebb, locale):
     assert "[OPTION…]" in ebb("help", env={"LC_ALL": locale}).stdout

@@ -62,7 +62,7 @@ def run_folder(tmp_path, recording):
     return folder
 
 
-def test_export_of_a_recording_equals_its_table(ebb, recording):
+def test_export_of_a_recording_equals_the_imported_table(ebb, recording):
     def values(rows):
         return sorted((float(r["t"]), int(r["pid"]), int(r["rss_bytes"]), int(r["step"]))
                       for r in rows if r["rss_bytes"])
@@ -107,7 +107,7 @@ def test_export_refuses_to_overwrite_the_recording(ebb, tmp_path, run_folder):
     assert trace.read_bytes() == before
 
 
-def test_export_names_output_that_cannot_be_written(ebb, tmp_path, recording):
+def test_export_error_names_the_output_that_cannot_be_written(ebb, tmp_path, recording):
     assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path), "Is a directory")
     assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path / "no" / "x"), "no/x")
     assert refused_with(ebb("export", recording, "--csv", "-o", "/dev/full"), "No space left")
@@ -116,7 +116,7 @@ def test_export_names_output_that_cannot_be_written(ebb, tmp_path, recording):
     assert result.returncode == 2 and "No space left" in result.stderr
 
 
-def test_export_names_unreadable_recording(ebb_as_nobody, open_folder):
+def test_export_error_names_the_unreadable_recording(ebb_as_nobody, open_folder):
     make_recording(write(open_folder / "x.csv", TABLE), open_folder / "x.ebb").chmod(0)
     assert refused_with(ebb_as_nobody("export", "x.ebb", "--csv"), "x.ebb", "Permission denied")
 
@@ -128,12 +128,12 @@ def test_export_names_unreadable_recording(ebb_as_nobody, open_folder):
     b"PK\x03\x04" + b"\0" * 500,
     bytes(range(256)) * 64,
 ])
-def test_file_that_is_not_a_recording_is_refused(ebb, tmp_path, content):
+def test_export_refuses_a_file_that_is_not_a_recording(ebb, tmp_path, content):
     path = write(tmp_path / "foreign", content)
     assert refused_with(ebb("export", path, "--csv"), "foreign", "not a recording")
 
 
-def test_missing_path_or_folder_without_recording_is_reported(ebb, tmp_path):
+def test_export_reports_a_missing_path_or_recording(ebb, tmp_path):
     assert refused_with(ebb("export", tmp_path / "no.ebb", "--csv"), "no.ebb")
     assert refused_with(ebb("export", tmp_path, "--csv"), str(tmp_path))
     assert refused_with(ebb("export", "/dev/null", "--csv"), "/dev/null")
@@ -190,7 +190,7 @@ def test_closed_pipe_ends_export_quietly_with_sigpipe_ignored(large_recording):
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-def test_file_name_with_escape_codes_is_escaped(ebb, tmp_path):
+def test_export_error_escapes_control_codes_in_file_names(ebb, tmp_path):
     path = write(tmp_path / "a\x1b[31m\nb.ebb", b"nonsense")
     assert refused_with(ebb("export", path, "--csv"), r"a\e[31m\nb.ebb")
 

@@ -124,7 +124,7 @@ def test_report_opens_the_recording_once(leak):
     assert names.count("trace.ebb") == 1
 
 
-def test_each_report_has_a_new_nonce(leak):
+def test_each_report_page_has_a_new_nonce(leak):
     nonces = {re.search(r"script-src 'nonce-(\w+)'", page_of(leak)).group(1) for _ in range(2)}
     assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
 
@@ -236,7 +236,7 @@ def test_comparison_page_is_written_to_the_second_run(two):
     assert (two[1] / "compare.html").exists()
 
 
-def test_comparison_depends_on_order_of_runs(two):
+def test_comparison_direction_depends_on_the_order_of_runs(two):
     assert json.loads(page_of("--compare", *reversed(two), "--json"))["answer"] == "worse"
     assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
 
@@ -335,7 +335,7 @@ def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     assert "damaged" in page_of(tmp_path)
 
 
-def test_report_names_damaged_heap_file_and_shows_the_rest(tmp_path):
+def test_report_names_a_damaged_heap_file_and_shows_the_rest(tmp_path):
     run = day_of(tmp_path / "day", 7200)
     for heap in run.glob("heap.*.ebbheap"):
         os.truncate(heap, heap.stat().st_size * 3 // 4)
@@ -361,7 +361,7 @@ def test_report_refuses_file_that_is_not_a_recording(leak, tmp_path, make):
     assert len(doc["trouble"]) == 1 and doc["verdict"]["tree"]
 
 
-def test_report_names_newer_recording_version(leak, tmp_path):
+def test_report_error_names_the_newer_recording_version(leak, tmp_path):
     raw = bytearray((leak / "trace.ebb").read_bytes())
     struct.pack_into("<H", raw, 8, 99)
     (tmp_path / "trace.ebb").write_bytes(raw)
@@ -425,7 +425,7 @@ def test_report_makes_bidi_and_control_characters_visible(tmp_path):
                                      '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
-def test_report_survives_any_run_json(tmp_path, content):
+def test_report_survives_any_content_of_run_json(tmp_path, content):
     table(tmp_path, growing())
     (tmp_path / "run.json").write_text(content)
     for form in ([], ["--text"], ["--markdown"], ["--json"]):

@@ -88,7 +88,7 @@ def test_standard_input_reaches_the_job(tmp_path):
     assert result.stdout == "SPRING TIDE\n"
 
 
-def test_closed_output_pipe_ends_job_as_without_ebb(tmp_path):
+def test_closed_output_pipe_ends_the_job_as_without_ebb(tmp_path):
     command = f"'{binary()}' run -q -- yes tide | head -n 1"
     result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), text=True,
                             stdout=subprocess.PIPE, timeout=PATIENCE_S)
@@ -118,7 +118,7 @@ def test_only_documented_variables_are_added_to_the_job(tmp_path):
     assert not set(plain) - set(ours)
 
 
-def test_signals_the_shell_ignored_stay_ignored_and_none_is_blocked(tmp_path):
+def test_signals_ignored_by_the_shell_stay_ignored_in_the_job(tmp_path):
     look = "grep -E 'SigBlk|SigIgn' /proc/self/status"
     command = f"trap '' USR2; exec '{binary()}' run -q -- sh -c \"{look}\""
     result = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment(), text=True,
@@ -140,7 +140,7 @@ def test_the_job_has_a_session_and_a_process_group_of_its_own(tmp_path, ebb):
 
 # ---- the recording ----
 
-def test_spawned_processes_that_send_steps_are_ranks(tmp_path):
+def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
     """As under torch.multiprocessing.spawn on the CPU: by its command line a rank looks like a
     worker."""
     job = script(tmp_path, """
@@ -190,7 +190,7 @@ def test_spawned_processes_that_send_steps_are_ranks(tmp_path):
     assert [p["role"] for p in spawned if p["pid"] not in pids] == ["data worker"]
 
 
-def test_recording_agrees_with_proc(tmp_path):
+def test_recorded_memory_agrees_with_proc(tmp_path):
     """Uses a real pool of processes; each prints its own statm while its memory does not change."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
@@ -275,7 +275,7 @@ def largest_peak(folder):
     return max((int(row["peak_bytes"]) for row in rows if row["peak_bytes"]), default=0)
 
 
-def test_peak_between_two_samples_is_recorded(tmp_path):
+def test_memory_peak_between_two_samples_is_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         time.sleep(1.2)
@@ -329,7 +329,7 @@ def brood(folder):
     """)
 
 
-def test_peak_of_children_between_samples_is_the_peak_of_the_cgroup(tmp_path, ebb):
+def test_peak_of_short_lived_children_comes_from_the_cgroup(tmp_path, ebb):
     (tmp_path / "go").touch()
     result = ebb("run", "--interval", "1h", "--", PYTHON, brood(tmp_path), cwd=tmp_path)
     doc = facts(tmp_path)
@@ -345,7 +345,7 @@ def test_peak_of_children_between_samples_is_the_peak_of_the_cgroup(tmp_path, eb
 
 
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
-def test_peak_of_many_processes_without_a_cgroup_is_no_lower_than_their_sum(tmp_path, options):
+def test_peak_without_cgroup_is_at_least_the_sum_of_all_processes(tmp_path, options):
     def all_sampled():
         """Whether each child was sampled at its final size, within a page."""
         seen = {}
@@ -392,7 +392,7 @@ def test_run_json_is_running_during_the_job_and_complete_after_it(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_exec_and_launcher_are_recorded(tmp_path):
+def test_exec_and_launcher_processes_are_recorded(tmp_path):
     job = script(tmp_path, """
         import os, time
         x = bytearray(50 << 20)
@@ -542,14 +542,14 @@ def test_job_in_a_removed_folder_runs_without_a_recording(tmp_path):
     assert "No such file or directory; the job runs without a recording" in result.stderr
 
 
-def test_a_run_folder_that_exists_is_refused_before_the_job_starts(tmp_path, ebb):
+def test_existing_run_folder_is_refused_before_the_job_starts(tmp_path, ebb):
     (tmp_path / "there").mkdir()
     result = ebb("run", "--run-dir", tmp_path / "there", "--", "touch", tmp_path / "started")
     assert refused_with(result, str(tmp_path / "there"), status=125)
     assert not (tmp_path / "started").exists()
 
 
-def test_a_run_folder_without_rights_is_refused_before_the_job_starts(open_folder, ebb_as_nobody):
+def test_unwritable_run_folder_is_refused_before_the_job_starts(open_folder, ebb_as_nobody):
     locked = open_folder / "locked"
     locked.mkdir()
     locked.chmod(0o555)
@@ -558,13 +558,13 @@ def test_a_run_folder_without_rights_is_refused_before_the_job_starts(open_folde
     assert not (open_folder / "x").exists()
 
 
-def test_a_run_folder_below_a_file_is_refused(tmp_path, ebb):
+def test_run_folder_below_a_file_is_refused(tmp_path, ebb):
     (tmp_path / "file").write_text("")
     result = ebb("run", "--run-dir", tmp_path / "file" / "run", "--", "true")
     assert refused_with(result, str(tmp_path / "file"), status=125)
 
 
-def test_run_works_without_rights(ebb_as_nobody, open_folder):
+def test_run_works_without_privileges(ebb_as_nobody, open_folder):
     result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "2")
     assert result.returncode == 0, result.stderr
     doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
@@ -580,7 +580,7 @@ def test_missing_command_exits_with_127(tmp_path, ebb):
     assert refused_with(ebb("run", "--", "./missing", cwd=tmp_path), "./missing", status=127)
 
 
-def test_unreadable_folder_in_path_is_skipped(open_folder, ebb_as_nobody):
+def test_unreadable_folder_on_the_search_path_is_skipped(open_folder, ebb_as_nobody):
     (open_folder / "locked").mkdir(mode=0)
     result = ebb_as_nobody("run", "--", "no-such-command-anywhere",
                            env={"PATH": f"{open_folder}/locked:/usr/bin:/bin"})
@@ -594,7 +594,7 @@ def test_command_without_execute_permission_exits_with_126(tmp_path, ebb):
     assert refused_with(ebb("run", "--", "/", cwd=tmp_path), "/", status=126)
 
 
-def test_program_refused_by_kernel_exits_with_126(tmp_path, ebb):
+def test_program_refused_by_the_kernel_exits_with_126(tmp_path, ebb):
     bad = tmp_path / "bad"
     bad.write_bytes(b"\x7fELF" + b"\0" * 100)
     bad.chmod(0o755)

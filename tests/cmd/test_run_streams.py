@@ -105,7 +105,7 @@ def test_job_may_close_and_reopen_its_terminal(tmp_path):
     assert b"here again" in job.shown
 
 
-def test_long_paste_reaches_late_reader_and_ctrl_c_works(tmp_path):
+def test_long_paste_reaches_a_job_that_reads_late(tmp_path):
     program = ("import sys, termios, time, tty\n"
                "before = termios.tcgetattr(0)\n"
                "tty.setraw(0)\n"
@@ -218,7 +218,7 @@ def stop(pid, signo):
     wait_for(lambda: is_stopped(pid), "the stop")
 
 
-def test_job_stopped_and_continued_by_others_resumes(tmp_path):
+def test_job_stopped_and_continued_by_another_process_resumes(tmp_path):
     process, pid = start_waiting_job(tmp_path)
     for signo in (signal.SIGSTOP, signal.SIGTSTP):
         stop(pid, signo)
@@ -312,7 +312,7 @@ def test_file_opened_twice_counts_as_two_outputs(tmp_path):
 
 # ---- readers ----
 
-def test_output_left_in_pipes_at_job_end_is_read(tmp_path):
+def test_output_left_in_pipes_when_the_job_ends_is_read(tmp_path):
     """More than fits into the user's pipe, but less than would keep the job from exiting."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
@@ -337,7 +337,7 @@ def test_slow_reader_loses_neither_output_nor_status(tmp_path):
     assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
 
 
-def test_nonblocking_output_pipe_is_waited_for(tmp_path):
+def test_full_nonblocking_output_pipe_is_waited_for(tmp_path):
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
     process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
@@ -401,7 +401,7 @@ def test_locked_output_pipe_does_not_block_supervisor(tmp_path):
     assert process.wait(timeout=PATIENCE_S) == 0
 
 
-def test_full_stdout_loses_only_the_output(tmp_path):
+def test_full_disk_behind_stdout_loses_only_the_output(tmp_path):
     with open("/dev/full", "w") as full:
         result = run("-q", "--", PYTHON, "-c", "print('lost'); open('fine', 'w')", cwd=tmp_path,
                      stdout=full, stderr=subprocess.PIPE, text=True)
@@ -412,7 +412,7 @@ def test_full_stdout_loses_only_the_output(tmp_path):
 
 
 @plain
-def test_slow_reader_does_not_grow_the_client(tmp_path):
+def test_slow_reader_does_not_increase_the_memory_of_the_client(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "head", "-c",
                                 str(100 << 20), "/dev/zero"],
                                cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
@@ -492,7 +492,7 @@ def test_mark_socket_does_not_use_the_fd_of_closed_stderr(tmp_path):
     assert any(o["type"] == "mark" for o in recorded(tmp_path / "r"))
 
 
-def test_job_with_all_streams_closed_runs_and_leaves_nothing(tmp_path):
+def test_job_with_all_streams_closed_runs_and_leaves_nothing_behind(tmp_path):
     command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'exit 5'"
     result = subprocess.run(["sh", "-c", command + " <&- >&- 2>&-"], env=environment(),
                             timeout=PATIENCE_S)
@@ -501,7 +501,7 @@ def test_job_with_all_streams_closed_runs_and_leaves_nothing(tmp_path):
     assert end_of(tmp_path / "r")["status"] == 5
 
 
-def test_killed_supervisor_with_closed_stdin_leaves_nothing(tmp_path):
+def test_killed_supervisor_with_closed_stdin_leaves_nothing_behind(tmp_path):
     command = f"exec '{binary()}' run -q -d '{tmp_path}/r' -- sh -c " \
               "'echo $$ > \"$EBB_RUN_DIR/pid\"; kill -9 $PPID; exec sleep 600' <&-"
     result = subprocess.run(["sh", "-c", command], env=environment(), timeout=PATIENCE_S,
@@ -514,7 +514,7 @@ def test_killed_supervisor_with_closed_stdin_leaves_nothing(tmp_path):
     assert end_of(tmp_path / "r")["kind"] == "lost"
 
 
-def test_file_size_limit_stops_recording_not_the_job(tmp_path):
+def test_file_size_limit_stops_the_recording_but_not_the_job(tmp_path):
     result = subprocess.run(
         [binary(), "run", "-q", "--", "sh", "-c", "echo hi; exit 3", "x" * 3000], cwd=tmp_path,
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -544,7 +544,7 @@ def test_too_few_open_files_exits_with_125_and_one_line(tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_job_with_command_line_of_megabytes_keeps_its_status(tmp_path):
+def test_job_with_a_command_line_of_megabytes_keeps_its_status(tmp_path):
     arguments = ["\x01" * 120000] * 12
     result = run("-q", "-d", tmp_path / "r", "--", "sh", "-c", "exit 3", *arguments)
     assert result.returncode == 3
@@ -553,7 +553,7 @@ def test_job_with_command_line_of_megabytes_keeps_its_status(tmp_path):
 
 @plain
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitized program maps terabytes and cannot start under such a limit")
-def test_usage_of_an_address_space_limit_is_that_of_the_job(tmp_path):
+def test_reported_address_space_usage_is_that_of_the_job(tmp_path):
     program = ("import os, time\n"
                "b = bytearray(b'x') * (600 << 20)\n"
                "while not os.path.exists('go'): time.sleep(0.05)\n")

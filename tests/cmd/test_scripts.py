@@ -29,7 +29,7 @@ def check_includes(folder):
                           capture_output=True, text=True)
 
 
-def test_include_check_passes_tree_that_follows_the_table(tmp_path):
+def test_include_check_passes_a_tree_that_follows_its_table(tmp_path):
     result = check_includes(tree_with(tmp_path, {
         "base/err.h": "#include <stdint.h>\n",
         "proc/sample.h": '#include "base/err.h"\n',
@@ -101,7 +101,7 @@ debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribut
 
 
 @debian_only
-def test_setup_without_rights_prints_command_to_run(tmp_path):
+def test_setup_without_root_prints_the_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
     lines = result.stdout.splitlines()
     assert (result.returncode, len(lines)) == (1, 1)
@@ -112,7 +112,7 @@ def test_setup_without_rights_prints_command_to_run(tmp_path):
 
 
 @debian_only
-def test_setup_without_sudo_prints_command_to_run(tmp_path):
+def test_setup_without_sudo_prints_the_command_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", apt_get="exit 99"), "test")
     assert result.returncode == 1
     assert result.stdout.startswith("sudo apt-get install -y ")
@@ -310,12 +310,12 @@ CUT = "\n".join(GREEN.splitlines()[:4])
     ("skip", "no objdump here\n", (0, 0, 1)),
     ("run", "", (1, 0, 0)),
 ])
-def test_test_counts_count_single_tests(status, output, expected):
+def test_test_summary_counts_single_tests(status, output, expected):
     counts = run_tests.count_entry(status, output)
     assert (counts.passed, counts.failed, counts.skipped) == expected
 
 
-def test_failure_reason_is_read_from_end_of_ctest_log():
+def test_failure_reason_is_read_from_the_end_of_the_ctest_log():
     log = ("The following tests FAILED:\n\t  1 - a.slow (Timeout)\n"
            "\t 12 - a.abort (Subprocess aborted)\nErrors while running CTest\n")
     assert run_tests.failure_reasons(log) == {"a.slow": "Timeout", "a.abort": "Subprocess aborted"}
@@ -329,19 +329,19 @@ def write_junit(path, *entries):
                           capture_output=True, text=True)
 
 
-def test_passing_run_ends_with_a_line_of_counts(tmp_path):
+def test_passing_test_run_ends_with_a_line_of_counts(tmp_path):
     result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("run", "3 passed in 0.01s"))
     assert (result.stdout, result.returncode) == ("5 passed, 0 failed\n", 0)
 
 
-def test_failing_ctest_entry_is_shown_and_fails_the_run(tmp_path):
+def test_failing_ctest_entry_is_shown_and_fails_the_test_run(tmp_path):
     result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("fail", RED))
     assert result.returncode == 1
     assert "0x1 != 0x2" in result.stdout
     assert result.stdout.splitlines()[-1] == "3 passed, 1 failed"
 
 
-def test_skipped_ctest_entry_differs_from_missing_program(tmp_path):
+def test_skipped_ctest_entry_is_not_reported_as_missing_program(tmp_path):
     junit = tmp_path / "j.xml"
     case = '<testcase name="t" status="notrun"><skipped message="{}"/></testcase>'
     expected = {"SKIP_RETURN_CODE=77": "0 passed, 0 failed, 1 skipped",
@@ -353,7 +353,7 @@ def test_skipped_ctest_entry_differs_from_missing_program(tmp_path):
         assert result.stdout.splitlines()[-1] == counts
 
 
-def test_run_without_tests_fails(tmp_path):
+def test_test_run_without_any_tests_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
 
@@ -393,7 +393,7 @@ def whole_run(tmp_path, monkeypatch):
     return run
 
 
-def test_later_trees_are_built_during_tests_at_lower_priority(whole_run, tmp_path):
+def test_test_script_builds_later_trees_at_low_priority(whole_run, tmp_path):
     def priorities(what):
         return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
     assert whole_run() == (0, ["3 passed, 0 failed"])
@@ -417,7 +417,7 @@ def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, t
     ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
     ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
 ])
-def test_tree_that_does_not_build_fails_the_run(whole_run, broken, said):
+def test_build_failure_of_one_tree_fails_the_test_run(whole_run, broken, said):
     assert whole_run(broken=broken) == (1, said)
 
 
@@ -449,7 +449,7 @@ exit 8
     assert (tmp_path / "calls").read_text() == "called\n" * 3
 
 
-def test_test_costs_name_existing_tests():
+def test_test_cost_table_names_existing_tests():
     lines = [line.split() for line in (ROOT / "cmake" / "test_costs.txt").read_text().splitlines()
              if line[0] != "#"]
     assert len(lines) > 20
@@ -469,7 +469,7 @@ UNEXPECTED = "FATAL: ThreadSanitizer: unexpected memory mapping 0x5581-0x5582"
     ('echo "[==========] Running"; echo "WARNING: ThreadSanitizer: data race"; exit 66', 66, "race"),
     ('echo "[==========] Running"; kill -SEGV $$', 139, "Running"),
 ])
-def test_only_a_thread_sanitizer_that_cannot_start_is_skipped(tmp_path, body, code, shown):
+def test_thread_sanitizer_is_skipped_only_if_it_cannot_start(tmp_path, body, code, shown):
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
@@ -496,21 +496,21 @@ FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 cor
 echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
 
 
-def test_fuzz_repeats_until_the_requested_executions(tmp_path):
+def test_fuzz_script_repeats_until_the_requested_executions(tmp_path):
     result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
     assert result.returncode == 0, result.stdout + result.stderr
     name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()
     assert (name, executions, added, coverage, peak, crashes) == ("mark", "1200", "21", "42", "31", "0")
 
 
-def test_fuzz_fails_when_one_target_crashes_and_runs_the_others(tmp_path):
+def test_fuzz_script_fails_if_one_target_crashes_but_runs_the_rest(tmp_path):
     result = fuzz(tmp_path, "--seconds", "1", bad=f"{FUZZED}; echo 'heap-buffer-overflow'; exit 77", good=FUZZED)
     assert result.returncode == 1
     assert sorted(line.split()[::6] for line in result.stdout.splitlines()[1:3]) == [["bad", "1"], ["good", "0"]]
     assert "heap-buffer-overflow" in result.stdout
 
 
-def test_fuzz_fails_when_a_target_has_no_seeds(tmp_path):
+def test_fuzz_script_fails_if_a_target_has_no_seeds(tmp_path):
     result = fuzz(tmp_path, "--seconds", "1", bare='echo "INFO: A corpus is not provided"')
     assert result.returncode == 1 and "has no seeds" in result.stdout
 

@@ -87,7 +87,7 @@ def checked(document, method, path, answer):
     return answer
 
 
-def test_every_path_answers_as_openapi_describes(server, done, document):
+def test_every_api_path_answers_as_openapi_describes(server, done, document):
     asked = set()
 
     def ask(method, path, body=None, **values):
@@ -123,7 +123,7 @@ def test_every_path_answers_as_openapi_describes(server, done, document):
     assert asked == described
 
 
-def test_errors_match_openapi(server, document):
+def test_error_answers_match_openapi(server, document):
     for path, item in document["paths"].items():
         for method in item:
             answer = server.ask(method.upper(), path.format(id=999999), body=b"{}", token="wrong")
@@ -150,7 +150,7 @@ def test_docs_name_every_api_path(document):
 
 # ---- jobs ----
 
-def test_submitted_job_runs_and_ends(server):
+def test_job_submitted_by_api_runs_and_ends(server):
     number = server.submit("sh", "-c", "echo $WORD; exit 3", name="three", env={"WORD": "hi"})
     job = server.wait(number)
     assert (job["state"], job["status"], job["name"]) == ("failed", 3, "three")
@@ -187,7 +187,7 @@ def test_job_list_is_current_after_each_change(server):
         assert number not in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
 
 
-def test_waiting_request_is_answered_when_state_is_reached(server):
+def test_waiting_request_is_answered_when_the_job_state_is_reached(server):
     number = server.submit("sleep", "600")
     job = server.get(f"/jobs/{number}?until=running&timeout_s=60").json()
     assert job["state"] == "running"
@@ -214,7 +214,7 @@ def test_waiting_request_is_answered_when_state_is_reached(server):
     ({"command": ["true"], "options": {"grace": "soon"}}, "grace"),
     ({"command": ["true"], "options": {"max-restarts": 3}}, "restart"),
 ])
-def test_invalid_submit_is_refused_with_its_key(server, request_, word):
+def test_refusal_of_an_invalid_submit_names_the_key(server, request_, word):
     answer = server.post("/jobs", request_)
     assert answer.status == 400 and word in answer.message(), answer
 
@@ -241,7 +241,7 @@ def test_invalid_cancel_is_refused(server, done, body):
     assert server.post(f"/jobs/{done}/cancel", body).status == 400
 
 
-def test_missing_job_is_404_on_every_path(server):
+def test_missing_job_gets_404_on_every_path(server):
     for part in ("", "/samples", "/verdict", "/diagnosis", "/report", "/log", "/events", "/run"):
         answer = server.get(f"/jobs/999999{part}")
         assert answer.status == 404 and "999999" in answer.message(), answer
@@ -294,7 +294,7 @@ def test_samples_are_limited_to_the_requested_range(server, tmp_path):
 
 # ---- the log ----
 
-def test_log_is_returned_by_range_tail_and_offset(server, done):
+def test_log_can_be_read_by_range_tail_and_offset(server, done):
     def log(query="", **headers):
         return server.get(f"/jobs/{done}/log{query}", headers=headers)
 
@@ -397,7 +397,7 @@ def asked_with(server, headers, done):
     return asked
 
 
-def test_cookie_without_its_key_grants_nothing(server, done):
+def test_cookie_without_its_key_grants_no_access(server, done):
     """A browser sends the cookie to every port of the host, also to another user's server."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
@@ -414,7 +414,7 @@ def test_cookie_without_its_key_grants_nothing(server, done):
     assert server.get("/jobs", token=None, headers=session).status == 200  # the session still exists
 
 
-def test_view_secret_with_cookie_only_reads(server, done):
+def test_view_secret_with_cookie_allows_only_reading(server, done):
     answer, session = login(server, server.token)
     cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
     report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
@@ -463,7 +463,7 @@ def test_session_survives_a_restart():
         assert s.get("/jobs", token=None, headers=cookie).status == 200
 
 
-def test_permissions_of_foreign_folder_are_kept():
+def test_server_keeps_permissions_of_a_folder_it_did_not_create():
     with tempfile.TemporaryDirectory(dir="/tmp") as path:
         folder = pathlib.Path(path)
         (folder / "theirs").touch()
@@ -473,7 +473,7 @@ def test_permissions_of_foreign_folder_are_kept():
             assert (s.state / "runs").stat().st_mode & 0o777 == 0o700
 
 
-def test_folder_writable_by_others_is_refused_and_unchanged(tmp_path):
+def test_state_folder_writable_by_others_is_refused_unchanged(tmp_path):
     (tmp_path / "theirs").touch()
     tmp_path.chmod(0o1777)
     result = said_by("--state-dir", tmp_path, "--listen", "none", "--gpus", "0")
@@ -514,7 +514,7 @@ def test_deeply_nested_json_body_is_refused(server):
     assert answer.status == 400 and "more than 20000 values" in answer.message()
 
 
-def test_list_of_large_requests_is_paged(server):
+def test_list_of_jobs_with_large_requests_is_paged(server):
     words = ["x" * 1000] * 120
     numbers = [server.submit("true", *words, name="large", env={"K": words[0] * 100})
                for _ in range(12)]
@@ -536,7 +536,7 @@ def sip(sockets):
             s.recv(40 << 10, socket.MSG_DONTWAIT)
 
 
-def test_unread_answers_cost_bounded_memory(server):
+def test_unread_http_answers_use_bounded_memory(server):
     job = server.submit("true", *["x" * 1000] * 120, name="slow")
     for _ in range(8):
         server.post(f"/jobs/{job}/rerun", {})
@@ -589,7 +589,7 @@ def test_foreign_origin_is_refused(server):
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "",
                                   "application/jsonx", "multipart/form-data; boundary=x"])
-def test_changes_require_content_type_json(server, kind):
+def test_requests_that_change_state_require_json_content_type(server, kind):
     body = b'{"command": ["true"]}'
     assert server.post("/jobs", body, headers={"Content-Type": kind}).status == 415
     assert server.post("/jobs", body, headers={"Content-Type": kind}, unix=True).status == 415
@@ -606,14 +606,14 @@ def test_unsupported_method_gets_405_with_allow_header(server):
         assert (answer.status, answer.headers["Allow"]) == (405, allow)
 
 
-def test_head_answers_like_get_without_body(server, done):
+def test_head_request_is_answered_like_get_without_a_body(server, done):
     for path in ("/", f"/api/v1/jobs/{done}", f"/api/v1/jobs/{done}/log", "/api/v1/health"):
         answer = server.ask("HEAD", path)
         assert (answer.status, answer.body) == (200, b"")
         assert int(answer.headers["Content-Length"]) > 0
 
 
-def test_page_and_assets_have_a_strict_csp(server):
+def test_page_and_assets_have_a_strict_content_security_policy(server):
     for path in ("/", "/jobs/1", "/machine"):
         page = server.ask("GET", path, token=None)
         assert page.status == 200 and page.headers["Content-Type"].startswith("text/html")
@@ -652,7 +652,7 @@ def test_path_traversal_is_refused(server, path):
     assert server.token.encode() not in said and b"root:" not in said
 
 
-def test_too_large_bodies_are_refused(server):
+def test_oversized_request_body_is_refused(server):
     head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
         b"Authorization: Bearer " + server.token.encode() + b"\r\n"
     assert server.raw(head + b"Content-Length: 1048577\r\n\r\n", b"413 ")
@@ -672,7 +672,7 @@ def test_largest_allowed_body_is_accepted(server):
     assert answer.status == 400 and "colour" in answer.message()
 
 
-def test_chunked_bodies_and_continue_work(server):
+def test_chunked_bodies_and_expect_continue_are_accepted(server):
     head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
         b"Connection: close\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n"
     body = b'{"command": ["true"], "name": "chunked"}'
@@ -736,7 +736,7 @@ AUTHORIZED = b"Authorization: Bearer %s\r\n"
     b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Authori: Bearer %s\r\n zation: x\r\n",
     b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X: y\r\n \r\n",
     b"GET /api/v1/jobs HTTP/1.1\r\n X: y\r\n" + HOST + AUTHORIZED])
-def test_requests_that_are_not_strict_http_are_refused(server, head):
+def test_malformed_http_requests_are_refused(server, head):
     token = server.token.encode()
     good = b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X:\r\nY: \t z \r\n\r\n"
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
@@ -752,7 +752,7 @@ def test_requests_that_are_not_strict_http_are_refused(server, head):
     (b"Content-Length: -5\r\n", b"400"), (b"Content-Length: +5\r\n", b"400"), (b"Content-Length: 0x5\r\n", b"400"),
     (b"Content-Length: 99999999999999999999\r\n", b"400"), (b"Content-Length: 9999999999\r\n", b"413"),
     (b"Content-Length: 5x\r\nContent-Length: 5\r\n", b"400")])
-def test_bad_content_length_is_answered_once(server, headers, status):
+def test_invalid_content_length_gets_exactly_one_answer(server, headers, status):
     for line in (b"POST /api/v1/session HTTP/1.1\r\n", b"GET /api/v1/health HTTP/1.0\r\n"):
         said = server.raw(line + HOST + b"Content-Type: application/json\r\n" + headers + b"\r\n")
         assert said.startswith(b"HTTP/1.") and said.split()[1] == status, said
@@ -761,12 +761,12 @@ def test_bad_content_length_is_answered_once(server, headers, status):
         assert b"nosniff" in head and json.loads(body)["error"]["status"] == int(status)
 
 
-def test_missing_host_is_answered_once(server):
+def test_missing_host_header_gets_exactly_one_answer(server):
     said = server.raw(b"GET /api/v1/health HTTP/1.1\r\n\r\n", b'"message"')
     assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.") == 1 and b"Host" in said
 
 
-def test_too_large_headers_are_refused(server):
+def test_oversized_request_headers_are_refused(server):
     said = server.raw(b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 100000 + b"\r\n\r\n", b"\r\n")
     assert re.match(rb"HTTP/1\.\d (4\d\d) ", said), said
     said = server.raw(b"GET /" + b"y" * 100000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", b"\r\n")
@@ -867,7 +867,7 @@ def asked_on(stack, server, path, token, more=b""):
     return s
 
 
-def test_waiting_readers_leave_room_for_the_owner(server):
+def test_waiting_readers_leave_waiter_slots_for_the_owner(server):
     number = server.submit("sleep", "600")
     server.wait(number, "running")
     wait = f"/jobs/{number}?until=ended&timeout_s=60"
@@ -887,7 +887,7 @@ def test_waiting_readers_leave_room_for_the_owner(server):
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
 
 
-def test_checkpoint_is_answered_with_too_many_waiters(server):
+def test_checkpoint_request_is_answered_despite_too_many_waiters(server):
     number = server.submit("sh", "-c", "trap : USR1; while :; do sleep 0.1; done",
                            options={"checkpoint-signal": "USR1"})
     server.wait(number, "running")
@@ -904,7 +904,7 @@ def test_checkpoint_is_answered_with_too_many_waiters(server):
     server.wait(number)
 
 
-def test_owner_keeps_connections_despite_other_clients():
+def test_owner_can_connect_despite_many_other_clients():
     upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
     with serving("--max-connections", "32", "--max-viewers", "8") as s:
@@ -937,7 +937,7 @@ def kept_by(server):
 
 
 @plain
-def test_requests_leave_no_descriptors_children_or_memory(server, done):
+def test_requests_leave_no_descriptors_children_or_memory_behind(server, done):
     paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
              f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
              "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]
@@ -968,7 +968,7 @@ def test_second_server_on_a_state_folder_is_refused(server):
     assert server.get("/health", unix=True).json()["status"] == "ok"
 
 
-def test_port_in_use_is_refused(server, tmp_path):
+def test_server_refuses_a_port_in_use(server, tmp_path):
     result = said_by("--state-dir", tmp_path / "s", "--listen", f"127.0.0.1:{server.port}", "--gpus", "0")
     assert result.returncode == 2 and "cannot listen: " in result.stderr
 
@@ -993,7 +993,7 @@ def test_invalid_serve_options_are_refused(tmp_path, arguments, word):
     assert not (tmp_path / "state" / "sock").exists()
 
 
-def test_serve_check_reports_ok_and_creates_nothing(tmp_path):
+def test_serve_check_option_reports_ok_and_creates_nothing(tmp_path):
     result = said_by("--state-dir", tmp_path / "state", "--check")
     assert (result.returncode, result.stdout) == (0, "the configuration is valid\n")
     assert not (tmp_path / "state").exists()
@@ -1013,7 +1013,7 @@ def test_token_readable_by_others_is_refused(tmp_path):
     *(("pipe", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "locks", "runs", "sock")),
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
-def test_wrong_file_type_in_state_folder_is_reported_at_once(tmp_path, kind, name):
+def test_wrong_file_type_in_the_state_folder_is_reported_at_start(tmp_path, kind, name):
     """The server neither waits for nor overwrites such a file."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
@@ -1041,7 +1041,7 @@ def test_every_serve_option_works_in_config_file(tmp_path):
     ("slotz = 3\n", (":1", "slotz", "slots")), ("\nslots = none\n", (":2", "none")),
     ("slots = 1\nslots = 2\n", (":2", "already")), ("listen\n", (":1", "listen")),
     ("no-auth = perhaps\n", (":1", "perhaps")), ("\0", ("text",)), ("config = x\n", (":1", "config"))])
-def test_invalid_serve_config_is_refused_with_its_line(tmp_path, text, words):
+def test_refusal_of_an_invalid_serve_config_names_the_line(tmp_path, text, words):
     config = tmp_path / "serve.conf"
     config.write_text(text)
     result = said_by("--config", config, "--state-dir", tmp_path / "s", "--check")
@@ -1050,7 +1050,7 @@ def test_invalid_serve_config_is_refused_with_its_line(tmp_path, text, words):
         assert word in result.stderr
 
 
-def test_stale_socket_is_replaced_but_not_another_file(tmp_path):
+def test_server_replaces_a_stale_socket_but_no_other_file(tmp_path):
     with serving() as s:
         s.process.kill()
         s.process.wait()
@@ -1066,7 +1066,7 @@ def test_stale_socket_is_replaced_but_not_another_file(tmp_path):
         s.socket.unlink()
 
 
-def test_listen_none_leaves_the_unix_socket():
+def test_listen_none_keeps_only_the_unix_socket():
     with serving(listen="none") as s:
         assert s.ready.read_text() == f"unix:{s.socket}\n"
         assert s.get("/health", token=None, unix=True).status == 200
@@ -1076,7 +1076,7 @@ def test_listen_none_leaves_the_unix_socket():
         s.process = None
 
 
-def test_no_auth_requires_no_token_but_checks_host():
+def test_no_auth_option_drops_the_token_but_checks_the_host():
     with serving("--no-auth") as s:
         assert s.get("/jobs", token=None).status == 200
         assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
@@ -1112,7 +1112,7 @@ def test_server_log_is_json_lines(server, done):
     assert any(line.get("job") == done and line["message"].startswith("succeeded") for line in lines)
 
 
-def test_systemd_is_notified_of_start_and_stop(tmp_path):
+def test_server_notifies_systemd_of_start_and_stop(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(path)
@@ -1198,7 +1198,7 @@ def test_connection_is_kept_open_after_errors(server):
             assert (answer.status, connection.sock.getsockname()) == (status, own)
 
 
-def test_imported_job_file_becomes_jobs(tmp_path):
+def test_import_turns_a_job_file_into_jobs(tmp_path):
     file = tmp_path / "training_jobs.json"
     file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
                                 "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))

@@ -98,7 +98,7 @@ def run_large_job(server, go):
 
 
 @plain
-def test_ten_jobs_leave_server_memory_and_files_unchanged(server):
+def test_ten_jobs_do_not_grow_memory_or_open_files_of_the_server(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
@@ -145,7 +145,7 @@ for _ in range(20):
     assert (second["memory_from"], second["memory_bytes"]) == ("learned", doc["ask_bytes"])
 
 
-def test_crashing_job_does_not_affect_server_or_other_job(server):
+def test_crashing_job_does_not_affect_the_server_or_other_jobs(server):
     neighbour = hold(server)
     crashes = {
         "signal": (PYTHON, "-c", "import os; os.kill(os.getpid(), 11)"),
@@ -163,7 +163,7 @@ def test_crashing_job_does_not_affect_server_or_other_job(server):
 
 # ---- cancelling ----
 
-def test_running_job_has_no_verdict_without_samples(server):
+def test_running_job_has_no_verdict_before_its_first_samples(server):
     number = hold(server)
     wait_for(lambda: (server.job(number)["memory"] or {}).get("job_bytes"), "its memory is known")
     assert (server.job(number)["verdict"] or {}).get("sentence") != "there are no readings"
@@ -217,7 +217,7 @@ def test_job_inherits_the_servers_limits(server):
 
 # ---- a checkpoint ----
 
-def test_checkpoint_of_incapable_job_is_refused(server):
+def test_checkpoint_of_a_job_that_cannot_write_one_is_refused(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
@@ -229,7 +229,7 @@ def test_checkpoint_of_incapable_job_is_refused(server):
     assert server.job(number)["state"] == "running"
 
 
-def test_requested_checkpoint_is_pending(server):
+def test_requested_checkpoint_is_shown_as_pending(server):
     made = server.folder / "made"
     number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
     wait_for(lambda: server.job(number)["pid"], "news of it")
@@ -265,7 +265,7 @@ def ended_on_a_full_disk(server, disk, status):
 
 
 @pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
-def test_end_on_full_disk_is_recorded_when_space_returns(tmp_path, status, state, word):
+def test_job_end_on_a_full_disk_is_recorded_once_space_is_free(tmp_path, status, state, word):
     with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
         number = ended_on_a_full_disk(s, disk, status)
         assert word in s.job(number)["reason"]
@@ -287,7 +287,7 @@ def test_job_waiting_for_disk_space_can_be_cancelled(tmp_path):
 
 # ---- killed processes ----
 
-def test_killed_supervisor_loses_job_and_its_processes_end(server):
+def test_job_of_a_killed_supervisor_is_lost_and_its_processes_end(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "its pid")
     os.kill(supervisor(server, number), signal.SIGKILL)
@@ -305,7 +305,7 @@ def test_job_with_killed_sentinel_is_followed_to_its_end(server):
 
 
 @pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
-def test_stopped_supervisor_is_continued_for_cancel(server, who):
+def test_cancel_continues_a_stopped_supervisor(server, who):
     number = hold(server)
     for name in who:
         os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
@@ -326,7 +326,7 @@ while time.monotonic() < until:
 
 
 @pytest.mark.parametrize("state", ("starting", "running"))
-def test_repeatedly_stopped_supervisor_is_continued_each_time(server, state):
+def test_supervisor_stopped_repeatedly_is_continued_each_time(server, state):
     go = server.folder / "go"
     if state == "starting":  # its supervisor has usually not reported yet that it runs
         go.touch()
@@ -402,7 +402,7 @@ def test_job_without_supervisor_and_sentinel_is_ended(server):
     assert not lock_of(server, number).exists()
 
 
-def test_job_killing_its_supervisors_at_start_is_lost(server):
+def test_job_that_kills_its_supervisors_at_start_is_lost(server):
     number = server.submit("sh", "-c", "read pid name state sentinel rest < /proc/$PPID/stat; "
                                        "kill -9 $sentinel $PPID", name="hold")
     job = server.wait(number)
@@ -416,7 +416,7 @@ sleep 600
 """
 
 
-def test_daemon_without_variables_is_found_by_cgroup(server):
+def test_daemon_that_cleared_its_environment_is_found_by_cgroup(server):
     number = server.submit("sh", "-c", DAEMON, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
     pid = int(server.get(f"/jobs/{number}/log").body)
@@ -429,7 +429,7 @@ def test_daemon_without_variables_is_found_by_cgroup(server):
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
 
 
-def test_lost_job_naming_foreign_cgroup_harms_nothing(server):
+def test_lost_job_that_names_a_foreign_cgroup_harms_no_process(server):
     neighbour, number = hold(server), hold(server)
     path = run_dir(server, number, "hold") / "run.json"
     own = json.loads(path.read_text())
@@ -472,7 +472,7 @@ def sparks(server, number):
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
-def test_memory_peak_while_server_was_down_is_known(server):
+def test_memory_peak_reached_while_the_server_was_down_is_known(server):
     go = server.folder / "go"
     number, unseen = hold(server), server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
     wait_for(lambda: len(sparks(server, number)) >= 4, "the picture of its memory")
@@ -490,7 +490,7 @@ def test_memory_peak_while_server_was_down_is_known(server):
     assert len(sparks(server, unseen)) >= 2  # two parts may have been merged
 
 
-def test_stopped_and_continued_server_catches_up(server):
+def test_server_that_was_stopped_and_continued_catches_up(server):
     number, ends = hold(server), server.submit("sleep", "0.3")
     server.wait(ends, "running")
     server.process.send_signal(signal.SIGSTOP)
@@ -502,7 +502,7 @@ def test_stopped_and_continued_server_catches_up(server):
     assert server.job(number)["state"] == "running"
 
 
-def test_removing_run_folder_of_running_job_is_survived(server):
+def test_server_survives_removal_of_the_folder_of_a_running_job(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news")
     folder = server.state / "runs" / f"{number}-hold"
@@ -535,7 +535,7 @@ while not os.path.exists(sys.argv[2]):
 """
 
 
-def test_flood_of_states_does_not_flood_the_server_log(server, tmp_path):
+def test_flood_of_state_messages_does_not_flood_the_server_log(server, tmp_path):
     number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end",
                            tmp_path / "begin")
     wait_for(lambda: server.job(number)["pid"], "the server to be connected to the supervisor")

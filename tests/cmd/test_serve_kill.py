@@ -13,7 +13,7 @@ kill = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(kill)
 
 
-def test_repeatedly_killed_server_loses_and_repeats_no_job(open_folder):
+def test_server_killed_repeatedly_loses_no_job_and_reruns_none(open_folder):
     os.environ.pop("EBB_RUN_DIR", None)
     wrong, states, _ = kill.torture(binary(), open_folder, kills=10, seed=3, slots=3)
     assert not wrong, "\n".join(wrong)

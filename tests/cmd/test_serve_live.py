@@ -43,12 +43,12 @@ def test_unauthorized_viewer_is_refused_before_handshake(server, headers, status
         assert viewer.status.split()[1] == str(status)
 
 
-def test_read_only_token_may_watch(server):
+def test_read_only_token_may_watch_the_live_stream(server):
     with viewer_of(server, Authorization=f"Bearer {server.reader}") as viewer:
         assert viewer.message()["type"] == "hello"
 
 
-def test_key_is_read_from_websocket_protocol_header(server):
+def test_session_key_is_read_from_the_websocket_protocol_header(server):
     answer = server.post("/session", {"token": server.reader}, token=None)
     cookie = {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
     protocol = {"Sec-WebSocket-Protocol": f"ebb, ebb-key.{answer.json()['key']}"}
@@ -85,7 +85,7 @@ def test_viewer_follows_job_from_start_to_end(server, tmp_path):
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 
 
-def test_subscribed_job_is_sent_at_once_also_if_missing(server):
+def test_subscription_is_answered_at_once_even_for_a_missing_job(server):
     number = server.submit("true")
     server.wait(number)
     with allowed(server) as viewer:
@@ -93,7 +93,7 @@ def test_subscribed_job_is_sent_at_once_also_if_missing(server):
         assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
 
 
-def test_machine_message_matches_the_api(server):
+def test_machine_message_of_the_live_stream_matches_the_api(server):
     with allowed(server) as viewer:
         viewer.want(machine=True)
         machine = viewer.message("machine")

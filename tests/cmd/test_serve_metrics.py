@@ -52,7 +52,7 @@ def test_metrics_label_running_jobs_by_id_only(metrics):
     assert list(values(metrics, "ebb_job_start_time_seconds")) == ['job="3"']
 
 
-def test_metrics_have_the_servers_memory_and_files(metrics):
+def test_metrics_have_memory_and_open_files_of_the_server(metrics):
     assert 1 << 20 < values(metrics, "process_resident_memory_bytes")[""] < 1 << 30
     assert values(metrics, "process_open_fds")[""] > 3
 
@@ -95,7 +95,7 @@ def test_promtool_accepts_the_alert_rules(promtool):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_configuration_in_contrib_is_valid(ebb, tmp_path):
+def test_example_configurations_in_contrib_are_valid(ebb, tmp_path):
     text = (ROOT / "contrib" / "serve.conf").read_text().replace("/var/lib/ebb", str(tmp_path / "state"))
     (tmp_path / "serve.conf").write_text(text)
     result = ebb("serve", "--check", "--config", tmp_path / "serve.conf")

@@ -84,7 +84,7 @@ def ramp(seconds, per_second, start=300 * MIB):
 
 # ---- words and statuses ----
 
-def test_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
+def test_verdict_of_a_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
     assert doc["verdict"] == "leaking"
     assert doc["rate_bytes_per_min"]["value"] == pytest.approx(60 * MIB, rel=0.15)
@@ -94,12 +94,12 @@ def test_leak_exits_with_1_and_has_rate_and_oom_time(tmp_path):
     assert doc["samples"] == 3000
 
 
-def test_flat_table_exits_with_0(tmp_path):
+def test_verdict_of_a_flat_table_exits_with_0(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", ramp(3000, 0)))
     assert (doc["verdict"], doc["oom"]) == ("stable", None)
 
 
-def test_growth_in_first_epoch_exits_with_3_and_decision_step(tmp_path):
+def test_growth_in_the_first_epoch_exits_with_3_and_a_decision_step(tmp_path):
     path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
                  "step,rss")
     doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
@@ -124,7 +124,7 @@ def test_verdict_text_begins_with_word_and_evidence(tmp_path, ebb):
 
 # ---- options ----
 
-def test_foreign_csv_columns_units_and_groups_are_read(tmp_path):
+def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
     rows = [(t, gpu, (500 if gpu == "a" else 500 + t)) for t in range(3000) for gpu in "ab"]
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
@@ -182,7 +182,7 @@ def test_epoch_length_column_of_a_table_is_used(tmp_path):
     assert words == {"a": "plateaued", "b": "filling"}
 
 
-def test_impossible_verdict_requests_are_refused(tmp_path, ebb):
+def test_verdict_command_refuses_impossible_requests(tmp_path, ebb):
     path = table(tmp_path / "a.csv", ramp(50, 0))
     by_step = table(tmp_path / "s.csv", ramp(50, 0), "step,rss")
     marks = tmp_path / "m.jsonl"
@@ -205,7 +205,7 @@ def test_impossible_verdict_requests_are_refused(tmp_path, ebb):
 
 # ---- bad input: an answer or an error, never a crash ----
 
-def test_an_empty_file_is_refused_and_an_empty_table_is_undecided(tmp_path, ebb):
+def test_empty_file_is_refused_and_empty_table_is_undecided(tmp_path, ebb):
     empty = tmp_path / "e.csv"
     empty.write_text("")
     assert refused_with(ebb("verdict", empty), "is empty")
@@ -221,7 +221,7 @@ def test_few_samples_are_undecided_with_the_reason(tmp_path, rows):
     assert doc["rate_bytes_per_min"] is None and doc["oom"] is None
 
 
-def test_rows_with_time_going_backwards_are_skipped_and_reported(tmp_path):
+def test_table_rows_with_earlier_times_are_skipped_and_reported(tmp_path):
     rows = ramp(3000, 0)
     rows[1000:1003] = [(10, 900 * MIB), (11, 900 * MIB), (12, 900 * MIB)]
     doc = verdict(table(tmp_path / "a.csv", rows))
@@ -229,14 +229,14 @@ def test_rows_with_time_going_backwards_are_skipped_and_reported(tmp_path):
     assert any("older" in s for s in doc["evidence"])
 
 
-def test_gaps_of_hours_are_skipped_and_reported(tmp_path):
+def test_table_gaps_of_hours_are_skipped_and_reported(tmp_path):
     rows = [(t + (36000 if t > 500 else 0), v) for t, v in ramp(2000, 0)]
     doc = verdict(table(tmp_path / "a.csv", rows))
     assert doc["verdict"] == "stable"
     assert any("gap" in s for s in doc["evidence"])
 
 
-def test_constant_memory_is_stable(tmp_path):
+def test_verdict_of_constant_memory_is_stable(tmp_path):
     doc = verdict(table(tmp_path / "a.csv", [(t, 5 * MIB) for t in range(2000)]))
     assert doc["verdict"] == "stable"
 
@@ -258,12 +258,12 @@ def test_unreadable_table_is_refused_by_every_command(ebb, tmp_path, command, co
 
 
 @pytest.mark.parametrize("cell", ["nan", "-5", "inf", "1e30", "x"])
-def test_invalid_values_are_refused_with_their_line(tmp_path, ebb, cell):
+def test_refusal_of_an_invalid_table_value_names_the_line(tmp_path, ebb, cell):
     path = table(tmp_path / "a.csv", [(0, 5), (1, cell)])
     assert refused_with(ebb("verdict", path), "line 3", cell)
 
 
-def test_invalid_times_are_refused(tmp_path, ebb):
+def test_table_with_invalid_times_is_refused(tmp_path, ebb):
     assert refused_with(ebb("verdict", table(tmp_path / "a.csv", [(0, 5), ("nan", 5)])), "line 3")
     assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
 
@@ -277,7 +277,7 @@ def test_table_rows_of_one_pid_are_one_series_unless_grouped(tmp_path):
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
-def test_memory_drop_at_exit_is_not_judged(tmp_path):
+def test_memory_drop_at_process_exit_is_not_judged(tmp_path):
     rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
     exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
@@ -300,7 +300,7 @@ def test_slow_exit_of_six_seconds_does_not_end_growth(tmp_path):
     assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
 
 
-def test_step_in_the_exit_row_does_not_count_the_drop(tmp_path):
+def test_step_mark_in_the_exit_row_does_not_make_the_drop_count(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
     lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
@@ -336,7 +336,7 @@ RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
 
 @pytest.mark.parametrize("how", ["steps", "pass", "marks"])
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_zoo_recordings_get_the_right_leak_answer(path, how):
+def test_verdicts_of_zoo_recordings_tell_leaks_from_benign_runs(path, how):
     options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
                "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
     doc = verdict(path, *options)
@@ -347,7 +347,7 @@ def test_zoo_recordings_get_the_right_leak_answer(path, how):
 
 
 @plain
-def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
+def test_a_million_single_sample_groups_are_undecided_at_low_cost(tmp_path):
     count = 100_000 if IS_SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
@@ -363,7 +363,7 @@ def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
     assert len(doc["processes"]) + doc["not_judged"] == count
 
 
-def test_one_leak_among_100000_groups_is_found(tmp_path):
+def test_one_leak_among_100000_groups_of_a_table_is_found(tmp_path):
     path = tmp_path / "a.csv"
     with open(path, "w") as out:
         out.write("t,pid,rss\n")
@@ -445,7 +445,7 @@ KEEPER = '''
 '''
 
 
-def test_verdict_of_finished_job_is_the_same_live_and_later(tmp_path):
+def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(KEEPER))
     result = run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=tmp_path)
     assert result.returncode == 0
@@ -520,7 +520,7 @@ def test_a_collator_that_keeps_every_image_leaks():
 @pytest.mark.parametrize("step", [60, 80])
 @pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
 @pytest.mark.parametrize("is_epoch_given", [True, False])
-def test_leak_and_lazy_load_are_filling_in_first_epoch(name, step, is_epoch_given):
+def test_leak_and_lazy_loading_are_both_filling_in_first_epoch(name, step, is_epoch_given):
     options = ["--steps-per-epoch", 83] if is_epoch_given else []
     doc = h200(name, "--until-step", step, *options)
     assert doc["verdict"] == "filling"
@@ -529,7 +529,7 @@ def test_leak_and_lazy_load_are_filling_in_first_epoch(name, step, is_epoch_give
         assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
 
 
-def test_compile_workers_are_overhead_not_a_leak():
+def test_compile_workers_count_as_overhead_and_not_as_a_leak():
     doc = h200("compile")
     assert doc["tree"]["leak"] is False
     assert all(p["leak"] is not True for p in doc["processes"])
@@ -539,7 +539,7 @@ GARDEN = TRACES / "model-garden" / "first_epoch_fill_traces.csv"
 
 
 @needs(GARDEN)
-def test_public_runs_plateau_after_first_epoch():
+def test_published_training_runs_plateau_after_the_first_epoch():
     doc = verdict(GARDEN, "--group", "run")
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
     assert words.pop("prod_run1") == "filling"
@@ -557,7 +557,7 @@ def test_tokenizer_cache_is_not_a_leak():
 
 
 @pytest.mark.parametrize("step, words", [(40, ["filling"]), (83, ["filling", "plateaued"]), (249, ["plateaued"])])
-def test_verdicts_of_the_recording_in_the_tour_match_its_text(step, words):
+def test_verdicts_of_the_tour_recording_match_the_text(step, words):
     folder = ROOT / "examples" / "recordings"
     doc = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
                    "--until-step", step)

@@ -25,7 +25,7 @@ def test_current_version_has_stored_test_files(ebb):
 
 
 @every_version
-def test_recording_of_each_version_is_exported(ebb, run_folder):
+def test_recording_of_each_released_version_is_exported(ebb, run_folder):
     result = ebb("export", str(run_folder), "--jsonl")
     assert (result.returncode, result.stderr) == (0, "")
     steps = [record for record in map(json.loads, result.stdout.splitlines()) if "step" in str(record)]
@@ -36,21 +36,21 @@ def test_recording_of_each_version_is_exported(ebb, run_folder):
 
 
 @every_version
-def test_recording_of_each_version_gets_a_verdict(ebb, run_folder):
+def test_recording_of_each_released_version_gets_a_verdict(ebb, run_folder):
     result = ebb("verdict", "--json", str(run_folder))
     assert result.returncode in (0, 1, 3) and result.stderr == ""
     assert json.loads(result.stdout)["tree"]["rate_bytes_per_step"]["value"] > 200_000
 
 
 @every_version
-def test_heap_history_of_each_version_names_the_line(ebb, run_folder):
+def test_heap_history_of_each_released_version_names_the_line(ebb, run_folder):
     result = ebb("heap", str(run_folder))
     assert (result.returncode, result.stderr) == (0, "")
     assert "train.py:4" in result.stdout
 
 
 @every_version
-def test_run_json_of_each_version_is_read_by_report_and_diagnose(ebb, run_folder):
+def test_run_json_of_each_released_version_is_read(ebb, run_folder):
     for command in (["report", "--text"], ["diagnose"]):
         result = ebb(*command, str(run_folder))
         assert (result.returncode, result.stderr) == (0, ""), command
@@ -58,7 +58,7 @@ def test_run_json_of_each_version_is_read_by_report_and_diagnose(ebb, run_folder
 
 
 @every_version
-def test_job_store_of_each_version_is_opened(kept, tmp_path):
+def test_job_store_of_each_released_version_is_opened(kept, tmp_path):
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     shutil.copy(kept / "jobs.db", state)

@@ -159,7 +159,7 @@ def test_watch_of_several_pids_shows_one_tree_each(ebb):
     assert sorted(row["pid"] for row in ticks[0]["processes"]) == sorted([one.pid, two.pid])
 
 
-def test_watch_ends_with_the_job():
+def test_watch_exits_when_the_job_exits():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_watch_with_summary(signo, words):
     assert "memory     start" in rest
 
 
-def test_closed_pipe_ends_watch_quietly():
+def test_closed_output_pipe_ends_watch_quietly():
     with python(QUIET) as process:
         ready(process)
         with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
@@ -196,7 +196,7 @@ def test_closed_pipe_ends_watch_quietly():
             assert watch.stderr.read() == ""
 
 
-def test_watch_system_shows_all_processes(ebb):
+def test_watch_system_option_shows_all_processes(ebb):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--system", "--for", "1200ms", "--json")
@@ -210,7 +210,7 @@ def test_watch_system_shows_all_processes(ebb):
     assert ticks[-1]["machine"]["total_bytes"] == total
 
 
-def test_watch_record_writes_a_recording(ebb, tmp_path):
+def test_watch_record_option_writes_a_recording(ebb, tmp_path):
     folder = tmp_path / "deep" / "run"
     with python(QUIET) as process:
         ready(process)
@@ -224,7 +224,7 @@ def test_watch_record_writes_a_recording(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
-def test_watch_keeps_command_of_ended_job(ebb, tmp_path):
+def test_watch_keeps_the_command_of_an_exited_job(ebb, tmp_path):
     folder = tmp_path / "run"
     with python(QUIET) as process:
         ready(process)
@@ -238,7 +238,7 @@ def test_watch_keeps_command_of_ended_job(ebb, tmp_path):
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 
 
-def test_watch_record_makes_run_folder_in_working_directory(ebb, tmp_path):
+def test_watch_record_option_creates_a_run_folder_by_default(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)
         result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
@@ -363,7 +363,7 @@ def test_watch_reports_pids_that_exit_during_scan(ebb):
         assert result.returncode == 0 or str(process.pid) in result.stderr
 
 
-def test_watch_of_another_users_process_says_what_is_missing(ebb_as_nobody):
+def test_watch_of_a_process_of_another_user_is_refused_in_one_line(ebb_as_nobody):
     options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
                                             "extra_groups": []}
     if os.geteuid() != 0:

@@ -18,7 +18,7 @@ def wheels():
     return module
 
 
-def test_wheel_of_equal_files_is_byte_equal(wheels, tmp_path, monkeypatch):
+def test_wheels_built_from_equal_files_are_byte_identical(wheels, tmp_path, monkeypatch):
     monkeypatch.setattr(wheels, "source_date", lambda: 1735689600)
     files = {"ebb/a.py": (b"a", 0o644), "ebbtide-1.data/scripts/ebb": (b"\x7fELF", 0o755),
              "ebbtide-1.dist-info/WHEEL": (b"Wheel-Version: 1.0\n", 0o644)}
@@ -33,7 +33,7 @@ def test_wheel_of_equal_files_is_byte_equal(wheels, tmp_path, monkeypatch):
     assert mode & 0o111
 
 
-def test_program_for_a_newer_glibc_is_refused(wheels, monkeypatch):
+def test_wheel_build_refuses_a_program_for_a_newer_glibc(wheels, monkeypatch):
     program = pathlib.Path(os.environ["EBB_BINARY"])
     assert max(wheels.symbol_versions(program)) >= (2, 17)
     monkeypatch.setattr(wheels, "GLIBC", (2, 3))
@@ -41,13 +41,13 @@ def test_program_for_a_newer_glibc_is_refused(wheels, monkeypatch):
         wheels.check_symbols([program])
 
 
-def test_library_outside_glibc_is_refused(wheels, monkeypatch):
+def test_wheel_build_refuses_a_dependency_outside_glibc(wheels, monkeypatch):
     monkeypatch.setattr(wheels, "GLIBC", (9, 9))
     monkeypatch.setattr(wheels, "GLIBC_LIBRARIES", set())
     with pytest.raises(wheels.Failure, match=r"libc\.so\.6.*which is not part of glibc"):
         wheels.check_symbols([pathlib.Path(os.environ["EBB_BINARY"])])
 
 
-def test_file_with_the_path_of_the_checkout_is_refused(wheels):
+def test_wheel_build_refuses_files_that_contain_the_checkout_path(wheels):
     with pytest.raises(wheels.Failure, match="ebb contains the path"):
         wheels.check_paths({"ebb": (b"\0" + str(ROOT).encode() + b"/src/x.c\0", 0o755)})

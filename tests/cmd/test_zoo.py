@@ -40,7 +40,7 @@ def place_in(build, env=None):
     return found.stdout.split()
 
 
-def test_zoo_uses_python_and_ebb_of_the_build(tmp_path):
+def test_zoo_uses_python_and_ebb_of_the_build_folder(tmp_path):
     assert place_in(tmp_path) == [sys.executable, str(tmp_path / "ebb")]
     python = tmp_path / "zoo-venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_zoo_has_at_least_24_programs():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_truth_is_complete_and_names_existing_lines(name):
+def test_each_zoo_truth_is_complete_and_names_existing_lines(name):
     source = (ROOT / "zoo" / name / "main.py").read_text()
     for variant, flags, truth in zoo.variants(name):
         assert set(truth["words"]) <= WORDS and truth["words"], variant
@@ -74,7 +74,7 @@ def test_each_truth_is_complete_and_names_existing_lines(name):
     assert True in leaks or name in ("loader_workers", "huge_pages", "compile_workers")
 
 
-def test_every_zoo_run_is_in_the_kept_table():
+def test_expected_table_has_every_zoo_run():
     kept = table.read()
     for name in PROGRAMS:
         for variant, _, truth in zoo.variants(name):
@@ -89,12 +89,12 @@ def test_every_zoo_run_is_in_the_kept_table():
     ({"culprit_row": 0}, "the true call site was in row 2, now in none"),
     ({"culprit_itself": 0}, "no row names the function that keeps it any more"),
 ])
-def test_worse_result_than_kept_is_reported(change, said):
+def test_zoo_result_worse_than_expected_is_reported(change, said):
     worse = table.regressions({"x": outcome(**change)}, {"x": outcome()})
     assert len(worse) == 1 and said in worse[0]
 
 
-def test_better_or_equal_result_is_not_reported():
+def test_zoo_result_no_worse_than_expected_is_not_reported():
     assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
     lucky = outcome(leak=False)
     assert table.regressions({"x": {**lucky, "culprit_row": 0, "culprit_itself": 0}}, {"x": lucky}) == []
@@ -113,7 +113,7 @@ def test_zoo_table_rows_fit_a_terminal(capsys):
     assert rows[0][3:5] == ["undecided WRONG", "undecided WRONG"] and "+11% (-24%..+25%)" in rows[0]
 
 
-def test_failing_program_does_not_stop_the_others(monkeypatch, tmp_path):
+def test_failing_zoo_program_does_not_stop_the_others(monkeypatch, tmp_path):
     runs = [(name, "leak", [], {}) for name in ("good", "bad", "absent")]
     status = {"good": 0, "bad": 3, "absent": zoo.common.NOT_HERE}
     monkeypatch.setattr(zoo, "record", lambda name, *rest: (status[name], ""))
@@ -123,7 +123,7 @@ def test_failing_program_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
-def test_worse_result_is_recorded_again_before_it_counts(monkeypatch, tmp_path, second, fails):
+def test_worse_zoo_result_is_recorded_again_before_it_counts(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
@@ -137,7 +137,7 @@ def test_worse_result_is_recorded_again_before_it_counts(monkeypatch, tmp_path, 
     assert bool(zoo.complaints(runs, outcomes, args)) == fails
 
 
-def test_cost_per_step_and_startup_cost_are_separate():
+def test_zoo_costs_separate_startup_from_cost_per_step():
     alone = overhead.Cost(all_s=6, before_s=2, steps_s=4, usual_s=3, own_s=0, wall_s=6, steps_wall_s=4)
     watched = overhead.Cost(all_s=7, before_s=2.25, steps_s=4.5, usual_s=3.03, own_s=0.25, wall_s=8,
                             steps_wall_s=4)
@@ -147,7 +147,7 @@ def test_cost_per_step_and_startup_cost_are_separate():
     assert took["steps"] == pytest.approx(0.125) and took["all"] == pytest.approx(1 / 6)
 
 
-def test_longest_steps_are_left_out_of_usual_step_time(tmp_path):
+def test_typical_step_time_excludes_the_longest_steps(tmp_path):
     code = ("import json, os; steps = [0.5 if i % 20 == 7 else 0.01 for i in range(40)];"
             "cpu = [2 + sum(steps[:i]) for i in range(41)];"
             "open(os.environ['ZOO_TIMES'], 'w').write(json.dumps({'cpu_s': cpu, 'wall_s': 3}))")
@@ -161,7 +161,7 @@ def pairs(*shares):
     return [dict.fromkeys(overhead.PARTS, share) for share in shares]
 
 
-def test_the_costs_of_all_programs_are_summed_up_with_their_intervals():
+def test_zoo_costs_of_all_programs_are_summed_with_intervals():
     found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}  # one pair with a disturbance
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high
@@ -170,7 +170,7 @@ def test_the_costs_of_all_programs_are_summed_up_with_their_intervals():
     assert "| +4.0% |" in lines[2] and any("| +0.04 s |" in line for line in lines)
 
 
-def test_costs_update_changes_only_costs_in_the_kept_table(tmp_path):
+def test_costs_update_changes_only_costs_in_the_expected_table(tmp_path):
     kept, before = tmp_path / "expected.json", table.read()
     kept.write_text(table.KEPT.read_text())
     overhead.update({"dict_cache": pairs(0.031, 0.02, 0.5)}, kept)
@@ -196,19 +196,19 @@ def frame(function, file="/x/zoo/p/main.py"):
     ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
     ([], (0, 0)),
 ])
-def test_row_of_leaking_line_and_of_allocator_are_found(rows, found):
+def test_heap_rows_of_leaking_line_and_allocator_are_found(rows, found):
     truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
     doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
     assert judged.culprit_rows("run", truth, lambda *_: doc) == found
     assert judged.culprit_rows("run", {"culprit": None}, None) == (None, None)
 
 
-def test_new_run_is_worse_only_if_its_word_is_wrong():
+def test_zoo_run_without_expected_result_fails_only_if_wrong():
     assert table.regressions({"new": outcome()}, {}) == []
     assert "not in the kept table" in table.regressions({"new": outcome(marks_right="NO")}, {})[0]
 
 
-def test_updating_some_runs_keeps_the_others(tmp_path):
+def test_update_of_some_zoo_runs_keeps_the_other_rows(tmp_path):
     path = tmp_path / "expected.json"
     table.keep({"a": outcome(), "b": outcome()}, path)
     table.keep({"b": outcome(culprit_row=3)}, path)
@@ -258,7 +258,7 @@ def ears(tmp_path, monkeypatch):
     return Ears(tmp_path, monkeypatch)
 
 
-def test_slow_steps_are_reported_one_by_one(ears):
+def test_slow_steps_of_zoo_programs_are_sent_one_by_one(ears):
     pace_s = min(size["seconds"] / size["epochs"] / size["steps_per_epoch"] for size in common.SIZES.values())
     marks = common.Marks()
     for step in (1, 2, 3):
@@ -267,7 +267,7 @@ def test_slow_steps_are_reported_one_by_one(ears):
     assert ears.heard() == [["KIND=step", f"STEP={step}", f"EPOCH={step / 4}"] for step in (1, 2, 3)]
 
 
-def test_fast_steps_are_reported_in_batches_before_other_marks(ears):
+def test_fast_steps_of_zoo_programs_are_batched_before_other_marks(ears):
     marks = common.Marks()
     for step in range(1, 5):
         ears.now += 0.001
@@ -280,7 +280,7 @@ def test_fast_steps_are_reported_in_batches_before_other_marks(ears):
     assert ears.heard() == [["KIND=end", "STEP=4"]]
 
 
-def test_one_mark_reports_at_most_the_steps_that_ebb_accepts(ears):
+def test_one_zoo_mark_has_at_most_as_many_steps_as_ebb_accepts(ears):
     marks = common.Marks()
     for step in range(1, 300):
         marks.step(step, 0.5)

@@ -70,7 +70,7 @@ LET_GO = ("allocations are freed: the baseline of the live heap changed by +100 
     (fills_in_one_pass, "growth ended at step 60, not with the first epoch, which has 25 steps"),
     (leaks, "that is a small part of the growth of 20.0 MiB"),
 ])
-def test_claim_denied_by_counters_is_reported(live, sentence):
+def test_diagnosis_claim_contradicted_by_counters_is_reported(live, sentence):
     assert len(wrong(counters(live), sentence)) == 1
 
 
@@ -87,11 +87,11 @@ def test_claim_denied_by_counters_is_reported(live, sentence):
     (leaks, "growth ended at step 60, not with the first epoch, which has 25 steps"),
     (leaks, "shared memory changed by +1.00 KiB"),
 ])
-def test_claim_supported_by_counters_passes(live, sentence):
+def test_diagnosis_claim_supported_by_counters_passes(live, sentence):
     assert wrong(counters(live), sentence) == []
 
 
-def test_counters_identify_events_that_grew():
+def test_claims_about_events_are_checked_against_counters():
     events = set(range(10, 101, 10))
     said = "10 evaluations and checkpoints account for +3.00 MiB of the growth of 100 MiB"
     assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
@@ -100,7 +100,7 @@ def test_counters_identify_events_that_grew():
     assert not wrong(counters(leaks, events), none, "eval_spike")
 
 
-def test_unknown_kind_of_claim_is_reported():
+def test_unknown_kind_of_diagnosis_claim_is_reported():
     [one] = wrong(counters(is_flat), "the moon was full")
     assert "the moon was full" in one
 
@@ -139,6 +139,6 @@ class Result:
     ([Result(adds_up=False)], 1),
     ([Result(wrong=["one"])], 1),
 ])
-def test_missing_each_diagnosis_bar_is_reported(bad, missed):
+def test_diagnosis_below_each_required_threshold_is_reported(bad, missed):
     bars = diagnosis.summary([Result() for _ in range(10)] + bad)
     assert sum(not is_reached for _, is_reached in bars) == missed

@@ -49,19 +49,19 @@ def said_by(script, *arguments, **how):
     (PEERS, "--rounds"), (PEERS, "--lanes"), (INSIDE, "--rounds"),
 ])
 @pytest.mark.parametrize("number", ["0", "-2", "1.5", "many"])
-def test_zoo_count_options_require_at_least_one(script, option, number):
+def test_zoo_count_options_refuse_values_below_one(script, option, number):
     status, _, err = said_by(script, f"{option}={number}")
     assert status == 2 and f"{option}: {number} is not a whole number from 1 on" in err
 
 
 @pytest.mark.parametrize("script", [RUN, OVERHEAD, DIAGNOSIS, INSIDE])
-def test_unknown_zoo_program_is_named_with_the_known(script):
+def test_error_for_an_unknown_zoo_program_lists_the_known_programs(script):
     status, _, err = said_by(script, "no_such")
     assert status == 1 and "no program called no_such; there are arena_retention," in err
     assert max(map(len, err.splitlines())) <= 80
 
 
-def test_unknown_peer_is_refused_before_installing():
+def test_unknown_peer_tool_is_refused_before_any_install():
     status, _, err = said_by(PEERS, "--only", "memray,no_such")
     assert status == 2 and "there is no tool 'no_such'; there are plain, ebb run, memray" in err
 
@@ -78,13 +78,13 @@ def test_zoo_without_ebb_says_how_to_build_it(script):
 
 
 @pytest.mark.parametrize("script", [RUN, UNSEEN])
-def test_zoo_without_recordings_is_refused(script, tmp_path):
+def test_zoo_judging_without_recordings_is_refused(script, tmp_path):
     status, out, err = said_by(script, "--judge-only", "--out", tmp_path / "none")
     assert status == 1 and out == "" and "without --judge-only they are made" in err
     assert not (tmp_path / "none").exists()
 
 
-def test_missing_recordings_are_counted(tmp_path):
+def test_missing_zoo_recordings_are_counted(tmp_path):
     run_dir = tmp_path / "c_buffer-leak"
     run_dir.mkdir()
     (run_dir / "trace.ebb").write_bytes(b"")
@@ -96,7 +96,7 @@ def test_missing_recordings_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
-def test_temporary_files_of_killed_program_are_removed(tmp_path, monkeypatch, script, names):
+def test_temporary_files_of_a_killed_zoo_program_are_removed(tmp_path, monkeypatch, script, names):
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     ebb = stand_in(tmp_path, f"mktemp -d >> {tmp_path}/made; kill -9 $$")
@@ -105,7 +105,7 @@ def test_temporary_files_of_killed_program_are_removed(tmp_path, monkeypatch, sc
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_interrupted_program_leaves_no_folder(tmp_path):
+def test_interrupted_zoo_program_leaves_no_folder(tmp_path):
     program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # our parent may ignore it
                "job = common.Job('about', '--leak', 'leak')\n"
@@ -128,14 +128,14 @@ def test_interrupted_program_leaves_no_folder(tmp_path):
     ("exit 4", "ended with status 4: no output"),
     ("echo 'zoo: not here: no cc' >&2; exit 77", "cannot run here: zoo: not here: no cc"),
 ])
-def test_incomplete_recording_is_not_judged(tmp_path, script, names, body, said):
+def test_incomplete_zoo_recording_is_not_judged(tmp_path, script, names, body, said):
     status, out, err = said_by(script, *names, "--out", tmp_path / "out", ebb=stand_in(tmp_path, body))
     assert status == 1 and said in err and out == ""
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_ends_running_programs_and_starts_no_more(tmp_path, script, names, number):
+def test_interrupt_ends_running_zoo_programs_and_starts_no_others(tmp_path, script, names, number):
     ebb = stand_in(tmp_path, f"mkdir {tmp_path}/$$\nexec sleep 1000\n")
     process = start(script, *names, "--jobs", "2", "--out", tmp_path / "out", ebb=ebb)
 
@@ -165,7 +165,7 @@ def test_zoo_programs_do_not_share_the_terminal(tmp_path, script, names):
     assert status == 1 and "ended with status 5" in err and "has the keys" not in err
 
 
-def test_only_files_of_the_run_are_removed(tmp_path, monkeypatch):
+def test_zoo_cleanup_removes_only_files_of_a_run(tmp_path, monkeypatch):
     mine, old = tmp_path / "mine", tmp_path / "old"
     for folder, file in ((mine, "notes.txt"), (old, "log.txt")):
         folder.mkdir()
@@ -186,7 +186,7 @@ def test_only_files_of_the_run_are_removed(tmp_path, monkeypatch):
     assert (raised.value.filename, raised.value.strerror) == (str(old), "cannot be removed: Permission denied")
 
 
-def test_closed_pager_causes_no_error(tmp_path):
+def test_closed_pager_of_the_zoo_table_causes_no_error(tmp_path):
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = start(RUN, "--matrix", stdout=write_end)
@@ -195,13 +195,13 @@ def test_closed_pager_causes_no_error(tmp_path):
     assert err == "" and process.returncode == 1
 
 
-def test_table_is_printed_in_ascii_locale():
+def test_zoo_table_is_printed_in_an_ascii_locale():
     done = subprocess.run([sys.executable, RUN, "--matrix"], cwd=ROOT, capture_output=True, text=True,
                           env=environment({"PYTHONIOENCODING": "ascii"}), timeout=PATIENCE_S, check=False)
     assert done.returncode == 0 and done.stderr == "" and "word right" in done.stdout
 
 
-def test_wide_table_is_folded_at_terminal_width():
+def test_wide_zoo_table_is_folded_at_terminal_width():
     widths = [10, 5, 20, 30, 8]
     assert command.folded(widths, 2, None) == [[0, 1, 2, 3, 4]]
     assert command.folded(widths, 2, 81) == [[0, 1, 2, 3, 4]]
@@ -209,12 +209,12 @@ def test_wide_table_is_folded_at_terminal_width():
     assert command.folded(widths, 2, 20) == [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
 
 
-def test_table_to_a_pipe_is_not_folded(capsys):
+def test_zoo_table_written_to_a_pipe_is_not_folded(capsys):
     command.print_table([["name", "x" * 90], ["a", "b"]], indent="  ")
     assert capsys.readouterr().out == f"  name  {'x' * 90}\n  a     b\n"
 
 
-def test_unwritable_table_stays_unchanged(tmp_path, monkeypatch):
+def test_zoo_table_that_cannot_be_rewritten_stays_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "expected.json"
     table.keep({"x": {"word": "leaking"}}, path)
     before = path.read_text()
@@ -239,7 +239,7 @@ job.end()
 """
 
 
-def test_program_is_timed_from_first_to_last_step(tmp_path):
+def test_zoo_program_is_timed_from_first_to_last_step(tmp_path):
     folder = tmp_path / "zoo" / "program"
     folder.mkdir(parents=True)
     for name in ("common.py", "place.py"):
@@ -251,6 +251,6 @@ def test_program_is_timed_from_first_to_last_step(tmp_path):
     assert found["ns"]["marks"] > 0 and found["ns"]["hooks"] == found["ns"]["loaders"] == 0
 
 
-def test_program_that_cannot_be_timed_is_named(tmp_path):
+def test_zoo_program_that_cannot_be_timed_is_reported(tmp_path):
     status, out, _ = said_by(INSIDE, "c_buffer", "--rounds", "1", ebb=stand_in(tmp_path, "exit 3\n"))
     assert status == 1 and out == "c_buffer: cannot run here\n"

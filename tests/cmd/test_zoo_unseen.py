@@ -48,11 +48,11 @@ def test_each_unseen_program_has_a_twin():
     ("plateaued", True, "WRONG"), ("stable", False, "right"), ("spiking", False, "near"),
     ("filling", False, "unsure"), ("stepping", False, "WRONG"), ("-", True, "unsure"),
 ])
-def test_verdict_on_the_wrong_side_of_leak_is_graded_wrong(word, leak, grade):
+def test_verdict_that_confuses_leak_and_benign_is_graded_wrong(word, leak, grade):
     assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
 
 
-def test_correct_verdict_counts_from_where_it_stays_correct():
+def test_verdict_counts_as_correct_from_where_it_stays_correct():
     truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
     looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
     assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
@@ -79,23 +79,23 @@ def found(**changes):
     ({"hypothesis_right": False}, "the first hypothesis was right, now it is cow"),
     ({"grade": "-"}, "did not come to its end"),
 ])
-def test_result_worse_than_kept_table_is_reported(change, said):
+def test_unseen_result_worse_than_expected_is_reported(change, said):
     worse, known = runner.defects([found(**change)], {"x": runner.to_keep(found())})
     assert len(worse) == 1 and said in worse[0] and known == []
 
 
-def test_result_that_was_wrong_before_is_a_known_defect():
+def test_unseen_result_that_is_wrong_as_expected_is_a_known_defect():
     wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
     assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
     assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
 
 
-def test_new_unseen_run_is_worse_only_if_its_word_is_wrong():
+def test_unseen_run_without_expected_result_fails_only_if_wrong():
     assert runner.defects([found(grade="unsure")], {}) == ([], [])
     assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
 
 
-def test_every_unseen_run_is_in_the_kept_table():
+def test_expected_table_has_every_unseen_run():
     kept = runner.table.read(runner.KEPT)
     assert set(kept) == {f"{key}-{mode}" for key in TRUTHS for mode in runner.MODES}
     for name, before in kept.items():

@@ -91,7 +91,7 @@ def named(sent):
     return [mark for mark in sent if "name" in mark]
 
 
-def test_growing_container_is_named_by_owner_with_its_gain(sent, resident):
+def test_growing_container_is_named_by_owner_with_its_growth(sent, resident):
     store = Store()
 
     def add(step):
@@ -133,7 +133,7 @@ def test_growing_class_attribute_is_named_by_its_class(sent, resident):
     assert {mark["name"] for mark in named(sent)} == {f"{__name__}.Store.shared"}
 
 
-def test_container_with_small_part_of_growth_is_not_reported(sent, resident):
+def test_container_with_a_small_part_of_the_growth_is_not_reported(sent, resident):
     grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
     SEEN.clear()
     assert named(sent) == [] and len(sent) == 2
@@ -151,7 +151,7 @@ def test_lru_cache_is_named_by_its_function(sent, resident):
     assert f"lru_cache of {__name__}.Clip.loudness" in {mark["name"] for mark in named(sent)}
 
 
-def test_container_that_stopped_growing_is_dropped_at_next_scan(sent, resident):
+def test_container_that_stopped_growing_is_dropped_at_the_next_scan(sent, resident):
     store = Store()
     grow(resident, lambda step: step < 4 and store.cache.update(
         {(step, i): bytearray(MIB) for i in range(4)}))
@@ -167,7 +167,7 @@ def test_container_marks_do_not_reach_progress_listeners(monkeypatch):
     assert heard == ["KIND=other\nVALUE=1"]
 
 
-def test_no_container_scan_while_memory_is_flat(sent, resident, monkeypatch):
+def test_containers_are_not_scanned_while_memory_is_flat(sent, resident, monkeypatch):
     monkeypatch.setattr(_containers, "_scan", lambda *_: pytest.fail("it scanned"))
     for step in range(1, 10):
         resident(1000)
@@ -222,7 +222,7 @@ def test_emptied_container_is_reported_with_zero_entries(sent, resident):
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 0, 0]
 
 
-def test_thread_scans_and_names_containers_of_job_without_steps(sent, resident):
+def test_thread_scans_containers_of_a_job_without_steps(sent, resident):
     kept = []
     for i in range(6):
         kept.append(bytearray(MIB))
@@ -230,11 +230,11 @@ def test_thread_scans_and_names_containers_of_job_without_steps(sent, resident):
         thread = threading.Thread(target=_containers.without_steps)
         thread.start()
         thread.join()
-    name = "kept of test_thread_scans_and_names_containers_of_job_without_steps()"
+    name = "kept of test_thread_scans_containers_of_a_job_without_steps()"
     assert figures_of(sent, name[:61] + "…")[-1] == 6
 
 
-def test_thread_never_lists_all_objects(sent, resident, monkeypatch):
+def test_container_scan_thread_never_lists_all_objects(sent, resident, monkeypatch):
     """The list would refer to tuples that the job is still creating, and its tuple() would fail."""
     def fail():
         raise AssertionError("gc.get_objects by the thread")
@@ -253,7 +253,7 @@ def test_growth_without_steps_or_containers_sends_no_marks(sent, resident):
     assert sent == []
 
 
-def test_thread_does_not_scan_while_steps_arrive(sent, resident, monkeypatch):
+def test_container_scan_thread_is_idle_while_steps_arrive(sent, resident, monkeypatch):
     resident(100)
     _containers.at_step(1)
     monkeypatch.setattr(_containers, "_scan", lambda *_: pytest.fail("it scanned"))
@@ -299,7 +299,7 @@ def test_young_job_is_not_scanned_for_containers(sent, resident, monkeypatch):
     assert scans == [4]
 
 
-def test_failed_container_scan_is_the_last(sent, resident, monkeypatch):
+def test_failed_container_scan_is_not_repeated(sent, resident, monkeypatch):
     def fail(step, rss, is_grown):
         raise RuntimeError("no")
 
@@ -341,13 +341,13 @@ def test_memory_shared_by_entries_is_not_counted_per_entry():
     assert MIB <= _weight.of_one(entries, entries, set()) < 2 * MIB
 
 
-def test_entry_referring_to_its_container_is_counted_alone():
+def test_size_of_an_entry_excludes_the_container_it_refers_to():
     entries = []
     entries += [{"all": entries, "own": bytearray(MIB)} for _ in range(8)]
     assert MIB <= _weight.of_one(entries[-4:], entries, set()) < 2 * MIB
 
 
-def test_owner_search_without_time_names_no_owner():
+def test_owner_search_that_runs_out_of_time_names_no_owner():
     assert _referrers.owner(SEEN, [], time.monotonic() - 1) is None
 
 

@@ -106,7 +106,7 @@ def test_image_cache_evicts_least_recently_used(paths, monkeypatch):
     assert decoded == [0, 1, 2, 1]
 
 
-def test_slices_share_the_image_cache_budget(paths):
+def test_slices_of_an_image_list_share_its_cache_budget(paths):
     images = LazyImages(paths, budget=3 * EACH)
     parts = [images[:5], images[5:]]
     for part in parts:
@@ -114,7 +114,7 @@ def test_slices_share_the_image_cache_budget(paths):
     assert images.kept_bytes == parts[0].kept_bytes == parts[1].kept_bytes == 3 * EACH
 
 
-def test_changing_an_image_does_not_change_the_cache(paths):
+def test_changing_a_returned_image_does_not_change_the_cache(paths):
     images = LazyImages(paths)
     images[0].putpixel((0, 0), (1, 2, 3))
     images[0].thumbnail((4, 4))
@@ -139,7 +139,7 @@ def test_image_cache_counts_bytes_of_each_mode(tmp_path):
         assert images.kept_bytes == 100 * pixel, mode
 
 
-def test_error_names_the_unreadable_image(paths, tmp_path):
+def test_image_list_error_names_the_unreadable_image(paths, tmp_path):
     cut = tmp_path / "cut.png"
     cut.write_bytes(paths[0].read_bytes()[:60])
     text = tmp_path / "text.png"
@@ -172,7 +172,7 @@ def test_pickled_image_list_has_an_empty_cache(paths, monkeypatch):
     assert there.kept_bytes == 0 and colours(there) == ALL[2:6]
 
 
-def test_relative_image_path_refers_to_first_working_directory(paths, monkeypatch):
+def test_relative_image_path_is_resolved_when_the_list_is_created(paths, monkeypatch):
     monkeypatch.chdir(paths[0].parent)
     images = LazyImages(["0.png"])
     monkeypatch.chdir("/")
@@ -186,7 +186,7 @@ def _in_child(images, pipe):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_worker_starts_with_empty_image_cache(paths, method):
+def test_loader_worker_starts_with_an_empty_image_cache(paths, method):
     images = LazyImages(paths, budget=4 * EACH)
     colours(images)
     context = multiprocessing.get_context(method)
@@ -309,7 +309,7 @@ def test_image_copy_keeps_frame_and_draft_mode(tmp_path):
     assert got[1] == (draft.getpixel((0, 0)), "L", (64, 64))
 
 
-def test_images_in_the_batch_stay_readable(paths):
+def test_images_in_the_returned_batch_stay_readable(paths):
     class Batch(collections.UserDict):
         pass
 
@@ -320,7 +320,7 @@ def test_images_in_the_batch_stay_readable(paths):
     assert colours(batch["nested"]["one"]) == ALL[2:3]
 
 
-def test_kept_collator_arguments_hold_no_pixels(paths):
+def test_collator_arguments_kept_after_the_call_hold_no_pixels(paths):
     kept = []
 
     def collate(examples):
@@ -346,7 +346,7 @@ def test_image_copies_leave_no_file_open(paths):
     assert open_files() == before
 
 
-def test_raising_collate_function_leaves_no_file_open(paths):
+def test_failing_collate_function_leaves_no_file_open(paths):
     kept = []
 
     def collate(examples):
@@ -370,7 +370,7 @@ class Example:
     label: int
 
 
-def test_examples_of_every_structure_are_copied(paths):
+def test_collator_wrapper_copies_examples_of_every_structure(paths):
     images = opened(paths[:4])
     other = object()
     examples = [Pair(images[0], 0), Example(images[1], 1),

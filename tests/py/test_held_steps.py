@@ -49,7 +49,7 @@ def hurry(w):
     w._step_due = 0.0
 
 
-def test_series_of_fast_steps_is_one_mark(wire):
+def test_consecutive_fast_steps_are_sent_as_one_mark(wire):
     assert [wire.step(n) for n in range(11, 16)] == [False] * 5
     assert wire.take_texts() == [] and wire.woken == 1
     hurry(wire)
@@ -57,7 +57,7 @@ def test_series_of_fast_steps_is_one_mark(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=16\nSTEPS=6"]
 
 
-def test_mark_of_fast_steps_has_their_duration(wire):
+def test_mark_for_several_fast_steps_has_their_duration(wire):
     wire.step(11)
     hurry(wire)
     wire.step(12)
@@ -65,7 +65,7 @@ def test_mark_of_fast_steps_has_their_duration(wire):
     assert float(lines["SECONDS"]) >= 0 and lines["STEPS"] == "2"
 
 
-def test_other_marks_follow_pending_steps(wire):
+def test_other_marks_are_sent_after_pending_steps(wire):
     wire.step(11)
     wire.step(12)
     wire.mark("save", step=12)
@@ -104,13 +104,13 @@ def test_last_step_and_step_with_values_are_sent_at_once(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2", "KIND=step\nSTEP=13\nMAX_STEPS=99"]
 
 
-def test_one_mark_stands_for_a_limited_number_of_steps(wire):
+def test_one_mark_has_a_limited_number_of_steps(wire):
     sent = [n for n in range(11, 600) if wire.step(n)]
     assert sent == [266, 522]
     assert wire.take_texts() == [f"KIND=step\nSTEP={n}\nSTEPS=256" for n in sent]
 
 
-def test_pending_steps_are_sent_after_their_time(wire):
+def test_pending_steps_are_sent_after_the_maximum_delay(wire):
     wire.step(11)
     assert wire.send_held() and not wire.rest() and wire.take_texts() == []
     hurry(wire)
@@ -121,7 +121,7 @@ def test_pending_steps_are_sent_after_their_time(wire):
     assert wire.woken == 2
 
 
-def test_steps_that_met_a_full_socket_are_sent_later(wire):
+def test_steps_refused_by_a_full_socket_are_sent_later(wire):
     wire.step(11)
     wire.is_full = True
     hurry(wire)
@@ -138,7 +138,7 @@ def test_pending_steps_are_sent_at_exit(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
 
 
-def test_without_helper_thread_every_step_is_sent(wire):
+def test_every_step_is_sent_at_once_without_a_helper_thread(wire):
     wire.step(11)
     wire.help(None)
     assert wire.take_texts() == ["KIND=step\nSTEP=11"]
@@ -159,7 +159,7 @@ def row(wire):
     return wire
 
 
-def test_fast_path_holds_back_following_steps(row):
+def test_fast_path_delays_consecutive_steps(row):
     assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
     assert row.take_texts() == [] and row.woken == 1
     row.mark("save", step=14)
@@ -167,22 +167,22 @@ def test_fast_path_holds_back_following_steps(row):
 
 
 @pytest.mark.parametrize("n, tail", [(12, TAIL), (14, TAIL), (13, "\nBY=other"), (13, None)])
-def test_fast_path_requires_next_step_with_same_values(row, n, tail):
+def test_fast_path_accepts_only_the_next_step_with_equal_values(row, n, tail):
     assert not row.hold(n, tail)
     assert row._step[0] == 12
 
 
-def test_fast_path_ends_when_a_step_is_sent(row):
+def test_fast_path_ends_when_a_step_is_sent_at_once(row):
     row.mark("save", step=12)
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_ends_when_a_mark_is_due(row):
+def test_fast_path_ends_when_pending_steps_are_due(row):
     hurry(row)
     assert not row.hold(13, TAIL)
 
 
-def test_fast_path_ends_when_a_mark_is_full(row):
+def test_fast_path_ends_at_the_maximum_number_of_pending_steps(row):
     assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
     assert row.step(267, tail=TAIL)
     assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
@@ -199,7 +199,7 @@ def test_fast_path_is_off_in_forked_process(row, monkeypatch):
 
 
 @pytest.mark.parametrize("epoch", [None, 0.1, 1.0, 1.3])
-def test_fast_path_requires_the_same_epoch(wire, epoch):
+def test_fast_path_requires_an_unchanged_epoch(wire, epoch):
     assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
     assert not wire.hold(13, TAIL, epoch)
     assert wire.hold(13, TAIL, 0.2) and wire.hold(14, TAIL, 0.9)
@@ -211,7 +211,7 @@ def test_fast_path_without_epoch_refuses_step_with_epoch(row):
     assert not row.hold(13, TAIL, 0.5)
 
 
-def test_manual_fast_step_runs_one_ebb_function(wire, monkeypatch):
+def test_fast_ebb_step_call_runs_a_single_ebb_function(wire, monkeypatch):
     monkeypatch.setattr(_wire, "_wire", wire)
     monkeypatch.setattr(_marks, "_has_hello", True)
     ebb.step(11)
@@ -227,7 +227,7 @@ def test_fast_path_wakes_the_helper_thread(row):
     assert row.woken == 2
 
 
-def test_substeps_are_sent_periodically(wire):
+def test_substeps_of_a_long_step_are_sent_periodically(wire):
     for n in (11, 11, 12):
         wire.substep(n)
     wire._substep_due = 0.0
@@ -235,7 +235,7 @@ def test_substeps_are_sent_periodically(wire):
     assert wire.take_texts() == ["KIND=substep\nSTEP=11", "KIND=substep\nSTEP=13"]
 
 
-def test_listener_in_the_process_receives_every_step(wire, monkeypatch):
+def test_listener_in_the_same_process_receives_every_step(wire, monkeypatch):
     heard = []
     monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: heard.append(text))
     wire.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
@@ -243,7 +243,7 @@ def test_listener_in_the_process_receives_every_step(wire, monkeypatch):
     assert heard == ["KIND=step\nSTEP=11", "KIND=step\nSTEP=12"]
 
 
-def test_listener_added_within_fast_steps_receives_the_rest(row, monkeypatch):
+def test_listener_added_during_fast_steps_receives_later_steps(row, monkeypatch):
     row.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
     assert row.hold(13, TAIL)
     monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: None)
@@ -291,7 +291,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("job, last", [(FAST, 500), (FORKED, 600), (KILLED, 500)],
                          ids=["ended", "forked", "killed"])
-def test_recording_has_every_fast_step(run_job, job, last):
+def test_recording_of_a_fast_loop_has_every_step(run_job, job, last):
     run = run_job(sys.executable, "-c", job)
     assert run.stderr == ""
     marks = run.marks("step")

@@ -155,7 +155,7 @@ def test_cleanup_without_effect_is_reported_with_its_cost(wire, memory):
     assert verdict.startswith("no effect, costs ") and verdict.endswith(" %")
 
 
-def test_cleanup_reports_memory_that_comes_back(wire, memory):
+def test_cleanup_reports_freed_memory_that_is_allocated_again(wire, memory):
     memory(500, 400, 500, 400, 500, 400)
     summary = run(hf.MemoryCleanup(1), 3)
     assert summary["freed_bytes"] == 300 * MIB
@@ -163,7 +163,7 @@ def test_cleanup_reports_memory_that_comes_back(wire, memory):
         "frees 100 MiB each time, all in use again by the next cleanup, costs ")
 
 
-def test_cleanup_reports_memory_that_stays_free(wire, memory):
+def test_cleanup_reports_freed_memory_that_stays_free(wire, memory):
     memory(500, 400, 410, 310, 320, 220)
     assert run(hf.MemoryCleanup(1), 3)["verdict"].startswith("frees 100 MiB each time, costs ")
 

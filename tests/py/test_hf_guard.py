@@ -93,17 +93,17 @@ def check(tmp_path, whole, facts, stderr):
         assert value.equal(final[name]), name
 
 
-def test_leaking_training_ends_with_same_steps_and_weights(tmp_path, whole):
+def test_guarded_leaking_training_keeps_its_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole, "--callback"))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
-def test_unchanged_script_ends_with_same_steps_and_weights(tmp_path, whole):
+def test_guarded_unchanged_script_keeps_its_steps_and_weights(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
 
 
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
-def test_shim_with_trainer_sends_every_step_once(tmp_path):
+def test_shim_and_trainer_callback_send_every_step_once(tmp_path):
     arguments = ["--steps", 9, "--examples", 16, "--leak-mib", 0, "--out", tmp_path / "out"]
     run = [EBB, "run", "--run-dir", tmp_path / "run", "--", sys.executable, EXAMPLE]
     done = call(*map(str, run + arguments))

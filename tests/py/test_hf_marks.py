@@ -61,7 +61,7 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     assert wire.steps("end") == [per_epoch * epochs]
 
 
-def test_short_steps_share_marks_without_loss(wire, tmp_path):
+def test_short_trainer_steps_share_marks_without_loss(wire, tmp_path):
     wire.hold_back()
     hf_trainer(tmp_path, 40, [hf.EbbCallback(log_every=0)], num_train_epochs=2).train()
     found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
@@ -88,11 +88,11 @@ def held(wire):
     return types.SimpleNamespace(step=step, state=state, control=control)
 
 
-def test_short_step_runs_one_ebb_function(held):
+def test_short_trainer_step_runs_one_ebb_function(held):
     assert our_calls(held.step) == ["on_step_end", "wire", "hold"]
 
 
-def test_request_between_short_steps_is_handled_at_the_next(held, wire):
+def test_request_between_short_steps_is_handled_at_the_next_step(held, wire):
     wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
     held.step()
     assert held.control.should_save
@@ -101,7 +101,7 @@ def test_request_between_short_steps_is_handled_at_the_next(held, wire):
     assert held.control.should_save  # the trainer has not saved yet
 
 
-def test_short_last_step_is_sent(held, wire):
+def test_last_trainer_step_is_sent_even_if_short(held, wire):
     held.state.max_steps = 3
     held.step()
     assert wire.of("step")[-1]["STEP"] == "3"
@@ -164,7 +164,7 @@ def test_second_training_sends_begin_and_starts_at_step_one(wire, tmp_path):
     assert wire.steps("begin") == [0, 0]
 
 
-def test_failed_training_accepts_no_more_requests(wire, tmp_path):
+def test_failed_training_accepts_no_more_checkpoint_requests(wire, tmp_path):
     from transformers import TrainerCallback
 
     class Trouble(TrainerCallback):
@@ -182,7 +182,7 @@ def test_failed_training_accepts_no_more_requests(wire, tmp_path):
 # ---- one callback, explicit or by default ----
 
 
-def test_explicit_callback_replaces_the_default_one(wire, tmp_path):
+def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
     explicit = hf.EbbCallback()
     trainer = hf_trainer(tmp_path, 4, [hf._DefaultCallback(), explicit])
     trainer.train()
@@ -190,7 +190,7 @@ def test_explicit_callback_replaces_the_default_one(wire, tmp_path):
     assert wire.steps() == [1, 2]
 
 
-def test_trainers_get_the_callback_without_changes_to_logs(
+def test_trainer_gets_the_callback_without_changes_to_its_logs(
     wire, tmp_path, monkeypatch
 ):
     from transformers import trainer as module
@@ -266,7 +266,7 @@ def test_checkpoint_request_saves_although_saving_is_off(
     assert wire.steps() == [1, 2, 3, 4, 5, 6]
 
 
-def test_two_requests_are_both_answered(wire, tmp_path):
+def test_two_checkpoint_requests_are_both_answered(wire, tmp_path):
     wire.when = {
         ("step", "2"): [("CHECKPOINT", "1"), ("CHECKPOINT", "2")],
         ("step", "4"): [("CHECKPOINT", "3")],
@@ -279,7 +279,7 @@ def test_two_requests_are_both_answered(wire, tmp_path):
     ]
 
 
-def test_stop_saves_and_ends_the_training_in_the_same_step(wire, tmp_path):
+def test_stop_request_saves_and_ends_training_in_the_same_step(wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "9")]}
     trainer = hf_trainer(tmp_path, 20, [hf.EbbCallback()])
     trainer.train()
@@ -289,13 +289,13 @@ def test_stop_saves_and_ends_the_training_in_the_same_step(wire, tmp_path):
     assert wire.steps("epoch") == []
 
 
-def test_save_total_limit_holds_for_requests_too(wire, tmp_path):
+def test_save_total_limit_applies_to_requested_checkpoints(wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4, 6)}
     hf_trainer(tmp_path, 16, [hf.EbbCallback()], save_total_limit=2).train()
     assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
 
 
-def test_save_strategy_best_still_answers_requests(wire, tmp_path):
+def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
     """An evaluation in the same step resets the decision to save; the request is carried out in the
     next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
@@ -330,7 +330,7 @@ def test_failed_requested_save_does_not_end_the_job(wire, tmp_path):
     assert wire.of("save") == []
 
 
-def test_failed_save_of_the_job_raises_as_without_ebb(wire, tmp_path):
+def test_failed_save_by_the_job_raises_as_without_ebb(wire, tmp_path):
     wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
 
@@ -351,7 +351,7 @@ def test_incomplete_checkpoint_is_not_reported_as_done(wire, tmp_path):
     assert wire.answers() == [("1", "started"), ("1", "failed")]
 
 
-def test_requests_are_refused_after_the_training(wire, tmp_path):
+def test_checkpoint_requests_are_refused_after_training(wire, tmp_path):
     wire.when = {("end", "4"): [("CHECKPOINT", "5")]}
     hf_trainer(tmp_path, 8, [hf.EbbCallback()]).train()
     assert wire.answers() == [("5", "failed")]
@@ -361,7 +361,7 @@ def test_requests_are_refused_after_the_training(wire, tmp_path):
 # ---- failures ----
 
 
-def test_save_only_model_warns_that_resume_is_not_exact(wire, tmp_path):
+def test_save_only_model_option_warns_about_inexact_resume(wire, tmp_path):
     import logging
 
     lines = []

@@ -83,7 +83,7 @@ def test_restarted_job_resumes_to_the_same_weights(
         assert value.equal(weights(trainer)[name]), name
 
 
-def test_renamed_weights_are_restored(
+def test_resume_restores_weights_that_were_renamed(
     wire, tmp_path, monkeypatch
 ):
     """Renames weights as transformers 5 does for a ViT."""
@@ -123,7 +123,7 @@ def test_renamed_weights_are_restored(
     ids=["half-json", "no-json", "no-weights", "half-weights", "half-optimizer", "no-scheduler",
          "no-random", "says-so", "empty"],
 )
-def test_incomplete_checkpoint_is_skipped_for_the_previous(wire, folder, monkeypatch, harm):
+def test_resume_skips_an_incomplete_checkpoint(wire, folder, monkeypatch, harm):
     harm(folder / "checkpoint-6")
     resume(wire, folder, monkeypatch)
     assert wire.steps()[0] == 5
@@ -131,7 +131,7 @@ def test_incomplete_checkpoint_is_skipped_for_the_previous(wire, folder, monkeyp
     assert sent["STEP"] == "4" and sent["TEXT"].startswith("checkpoint-6 lacks ")
 
 
-def test_without_complete_checkpoint_training_starts_over(
+def test_training_starts_over_without_a_complete_checkpoint(
     wire, folder, monkeypatch
 ):
     for c in folder.iterdir():
@@ -141,7 +141,7 @@ def test_without_complete_checkpoint_training_starts_over(
     assert wire.of("resume")[0]["STATE"] == "beginning"
 
 
-def test_missing_checkpoint_folder_starts_over(wire, tmp_path, monkeypatch):
+def test_training_starts_over_without_a_checkpoint_folder(wire, tmp_path, monkeypatch):
     resume(wire, tmp_path / "none", monkeypatch)
     assert wire.steps()[0] == 1
     assert wire.of("resume")[0]["STATE"] == "beginning"
@@ -164,7 +164,7 @@ def test_checkpoints_of_an_earlier_run_are_ignored(
     assert (sent["STEP"], sent["TEXT"]) == ("4", "checkpoint-6 belongs to an earlier run")
 
 
-def test_resume_opt_outs_are_respected(wire, folder, monkeypatch):
+def test_job_can_opt_out_of_resuming(wire, folder, monkeypatch):
     resume(wire, folder, monkeypatch, hf.EbbCallback(resume=False), max_steps=1)
     monkeypatch.setenv("EBB_NO_RESUME", "1")
     resume(wire, folder, monkeypatch, max_steps=1)
@@ -172,13 +172,13 @@ def test_resume_opt_outs_are_respected(wire, folder, monkeypatch):
     assert wire.of("resume") == []
 
 
-def test_explicit_checkpoint_of_the_script_is_used(wire, folder, monkeypatch):
+def test_checkpoint_chosen_by_the_script_is_used(wire, folder, monkeypatch):
     named = {"resume_from_checkpoint": str(folder / "checkpoint-2")}
     resume(wire, folder, monkeypatch, train=named)
     assert wire.steps()[0] == 3
 
 
-def test_resume_true_uses_last_complete_checkpoint(wire, folder, monkeypatch):
+def test_resume_true_uses_the_last_complete_checkpoint(wire, folder, monkeypatch):
     (folder / "checkpoint-6" / "optimizer.pt").unlink()
     resume(wire, folder, monkeypatch, train={"resume_from_checkpoint": True})
     assert wire.steps()[0] == 5
@@ -190,7 +190,7 @@ def test_only_the_first_training_of_a_script_resumes(wire, folder, monkeypatch):
     assert wire.steps() == [7, 8, 9, 10] + list(range(1, 11))
 
 
-def test_first_segment_does_not_resume(wire, folder):
+def test_first_segment_does_not_resume_from_a_checkpoint(wire, folder):
     trainer = hf_trainer(folder, callbacks=[hf.EbbCallback()], **ARGUMENTS)
     trainer.train()
     assert wire.steps()[0] == 1

@@ -94,11 +94,11 @@ def test_isolated_result_comes_from_another_process():
     assert ebb.isolate(functions.where) != os.getpid()
 
 
-def test_large_isolated_result_is_complete():
+def test_large_result_of_an_isolated_call_is_complete():
     assert ebb.isolate(functions.blob, 40 << 20) == b"\xa5" * (40 << 20)
 
 
-def test_arrays_are_sent_beside_the_pickle_and_writable():
+def test_arrays_bypass_the_pickle_and_arrive_writable():
     numpy = pytest.importorskip("numpy", reason="numpy has buffers to send")
     sent = numpy.arange(1 << 20)
     came = ebb.isolate(numpy.add, sent, 1)
@@ -106,7 +106,7 @@ def test_arrays_are_sent_beside_the_pickle_and_writable():
     assert came[0] == 7 and (came[1:] == sent[1:] + 1).all()
 
 
-def test_incomplete_object_file_is_refused(tmp_path):
+def test_incomplete_object_file_of_an_isolated_call_is_refused(tmp_path):
     path = tmp_path / "object"
     with open(path, "w+b") as file:
         _pickled.dump(file, {"buffer": pickle.PickleBuffer(bytearray(b"x" * 100)), "n": [1]})
@@ -118,7 +118,7 @@ def test_incomplete_object_file_is_refused(tmp_path):
             assert not _pickled.is_whole(file)
 
 
-def test_shorter_object_replaces_longer_one(tmp_path):
+def test_second_object_in_an_object_file_replaces_the_first(tmp_path):
     with open(tmp_path / "object", "w+b") as file:
         _pickled.dump(file, "x" * 1000)
         _pickled.dump(file, "y")
@@ -128,7 +128,7 @@ def test_shorter_object_replaces_longer_one(tmp_path):
         assert not _pickled.is_whole(file)
 
 
-def test_functions_of_main_module_are_found(tmp_path):
+def test_functions_of_the_main_module_can_be_isolated(tmp_path):
     path = script(tmp_path, """
         import ebb
         class Thing:
@@ -143,7 +143,7 @@ def test_functions_of_main_module_are_found(tmp_path):
     assert (out, err) == ("True 42\n", "")
 
 
-def test_missing_main_guard_is_reported(tmp_path):
+def test_missing_main_guard_of_an_isolated_script_is_reported(tmp_path):
     path = script(tmp_path, """
         import ebb
         def f(): return 1
@@ -185,14 +185,14 @@ def test_unpicklable_function_starts_no_process(monkeypatch):
         ebb.isolate(functions.add, threading.Lock())
 
 
-def test_interactive_function_is_refused():
+def test_function_of_an_interactive_session_is_refused():
     process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
                                     "this program has no file that could be imported there")
 
 
-def test_isolate_can_change_the_environment(monkeypatch):
+def test_isolate_can_set_environment_variables(monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")  # set if this process itself runs under ebb
     monkeypatch.setenv("TEST_GONE", "x")
     got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
@@ -200,7 +200,7 @@ def test_isolate_can_change_the_environment(monkeypatch):
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
-def test_isolated_process_has_the_callers_module_path(
+def test_isolated_process_has_the_module_path_of_its_caller(
         tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -226,7 +226,7 @@ def test_partial_passes_arguments_named_like_options():
 # ---- failures ----
 
 
-def test_exception_returns_with_remote_traceback():
+def test_exception_of_an_isolated_call_has_the_remote_traceback():
     with pytest.raises(ValueError, match="no such entry") as caught:
         ebb.isolate(functions.fail, "value")
     text = str(caught.value.__cause__)
@@ -236,19 +236,19 @@ def test_exception_returns_with_remote_traceback():
 
 
 @pytest.mark.parametrize("kind, shown", [("odd", "Odd('1 and 2')"), ("lock", "WithLock('locked')")])
-def test_unpicklable_exception_is_described(kind, shown):
+def test_unpicklable_exception_of_an_isolated_call_is_described(kind, shown):
     with pytest.raises(ebb.IsolatedError) as caught:
         ebb.isolate(functions.fail, kind)
     assert str(caught.value) == f"fail raised {shown}"
     assert "in inner_failure" in str(caught.value.__cause__)
 
 
-def test_sys_exit_in_function_does_not_exit_the_caller():
+def test_sys_exit_in_an_isolated_function_spares_the_caller():
     with pytest.raises(ebb.IsolatedError, match=r"fail raised SystemExit\(7\)"):
         ebb.isolate(functions.fail, "exit")
 
 
-def test_unpicklable_result_is_an_error():
+def test_unpicklable_result_of_an_isolated_call_is_an_error():
     with pytest.raises(TypeError, match="the result cannot be sent back.*lock"):
         ebb.isolate(functions.unpicklable_result)
 
@@ -259,7 +259,7 @@ def test_killed_isolated_process_raises_with_its_cause():
     assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
 
 
-def test_isolated_process_that_exits_raises_with_its_status():
+def test_isolated_process_that_exits_raises_with_its_exit_status():
     with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
         ebb.isolate(functions.leave, 3)
 
@@ -284,11 +284,11 @@ def test_invalid_isolate_limit_is_refused_before_start(value):
     ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"),
     ("2GiB", "2147483648"),
 ])
-def test_isolate_passes_limits_in_the_programs_format(value, expected):
+def test_isolate_formats_limits_as_the_ebb_program_expects(value, expected):
     assert _size.limit(value) == expected
 
 
-def test_isolate_reports_folder_that_cannot_be_made(tmp_path, capfd):
+def test_isolate_reports_a_folder_that_cannot_be_created(tmp_path, capfd):
     (tmp_path / "taken").mkdir()
     with pytest.raises(ebb.IsolatedError, match="could not start the process \\(status 125"):
         ebb.isolate(functions.add, 1, run_dir=tmp_path / "taken")
@@ -304,7 +304,7 @@ def test_isolate_without_ebb_program_is_refused(monkeypatch):
 # ---- progress ----
 
 
-def test_each_mark_reaches_the_callers_thread():
+def test_each_mark_is_delivered_in_the_thread_of_the_caller():
     marks, threads = [], set()
 
     def progress(mark):
@@ -320,7 +320,7 @@ def test_each_mark_reaches_the_callers_thread():
     assert threads == {threading.get_ident()}
 
 
-def test_allocator_figures_are_not_progress():
+def test_allocator_figures_are_not_sent_as_progress():
     marks = []
     sent = ebb.isolate(functions.figures, on_progress=marks.append)
     assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
@@ -328,7 +328,7 @@ def test_allocator_figures_are_not_progress():
     assert len(series) == 2 and "GC_COUNT_0=" in series[1]
 
 
-def test_raising_progress_listener_ends_the_call():
+def test_exception_in_a_progress_listener_ends_the_call():
     def progress(mark):
         if mark["kind"] == "where":
             raise LookupError(mark["pid"])
@@ -355,7 +355,7 @@ def test_slow_progress_listener_does_not_delay_the_job():
 # ---- early ends ----
 
 
-def test_process_has_exited_when_timeout_is_raised():
+def test_isolated_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
     call._until = time.monotonic()  # the time-out expires, but only after the process has started
     with pytest.raises(TimeoutError, match=f"wait_for_ever had no result after {2 * PATIENCE_S} s"):
@@ -363,7 +363,7 @@ def test_process_has_exited_when_timeout_is_raised():
     assert not is_alive(pid)
 
 
-def test_short_timeout_may_precede_the_function():
+def test_timeout_may_expire_before_the_function_starts():
     with pytest.raises(TimeoutError, match="add had no result after 0 s"):
         ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
 
@@ -380,7 +380,7 @@ def test_isolated_call_can_be_cancelled():
     assert not call.cancel()
 
 
-def test_call_that_ignores_cancel_is_killed(monkeypatch):
+def test_isolated_call_that_ignores_cancel_is_killed(monkeypatch):
     monkeypatch.setattr(_isolate, "_GRACE_S", 0.5)
     call, pid = start_and_learn_pid(functions.wait_in_spite_of_signals)
     call.cancel()
@@ -389,7 +389,7 @@ def test_call_that_ignores_cancel_is_killed(monkeypatch):
     assert not is_alive(pid)
 
 
-def test_children_left_by_the_function_are_ended():
+def test_children_left_by_an_isolated_function_are_ended():
     assert not is_alive(ebb.isolate(functions.leave_a_child))
 
 
@@ -400,7 +400,7 @@ CALLER = """
 """
 
 
-def test_keyboard_interrupt_of_caller_ends_the_call(tmp_path):
+def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
     # background processes of a shell ignore SIGINT, and would pass that on to this program
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
@@ -410,7 +410,7 @@ def test_keyboard_interrupt_of_caller_ends_the_call(tmp_path):
     assert "KeyboardInterrupt" in err and not is_alive(pid)
 
 
-def test_killing_the_caller_ends_the_call(tmp_path):
+def test_killing_the_caller_ends_the_isolated_call(tmp_path):
     folder = tmp_path / "of-the-dead"  # a killed process cannot remove its folder
     folder.mkdir()
     process = python(script(tmp_path, CALLER), env={"TMPDIR": str(folder)})
@@ -434,7 +434,7 @@ def test_program_exit_ends_its_isolated_calls(tmp_path):
     assert err == "" and not is_alive(int(out))
 
 
-def test_forked_child_does_not_own_its_parents_calls(tmp_path):
+def test_forked_child_does_not_end_the_calls_of_its_parent(tmp_path):
     process = python(script(tmp_path, """
         import os, sys, threading
         import ebb, isolated_functions
@@ -476,7 +476,7 @@ def test_asyncio_can_await_an_isolated_call():
     assert asyncio.run(main()) == ([2, 2], {threading.get_ident()})
 
 
-def test_cancelled_task_ends_after_its_process():
+def test_cancelled_asyncio_task_ends_after_the_isolated_process():
     async def main():
         marks = asyncio.Queue()
         task = asyncio.ensure_future(
@@ -536,11 +536,11 @@ def test_hundred_isolated_calls_leave_no_memory_behind(tmp_path):
     assert after["children"].strip() == ""
 
 
-def test_memory_check_of_calls_would_detect_kept_results(tmp_path):
+def test_memory_check_of_isolated_calls_detects_kept_results(tmp_path):
     assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
 
 
-def test_failed_calls_leave_no_descriptors_or_children():
+def test_failed_isolated_calls_leave_no_descriptors_or_children():
     before = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
     for call in (functools.partial(ebb.isolate, functions.die, signal.SIGKILL),
                  functools.partial(ebb.isolate, functions.fail, "value"),
@@ -578,7 +578,7 @@ def test_disabled_isolate_leaves_no_socket(tmp_path, monkeypatch):
     assert os.listdir(folder) == []
 
 
-def test_marks_of_other_threads_are_not_of_the_call(monkeypatch):
+def test_isolated_call_receives_no_marks_of_other_threads(monkeypatch):
     monkeypatch.setenv("EBB_ISOLATE", "0")
     marks = {1: [], 2: []}
     both = threading.Barrier(2)
@@ -595,7 +595,7 @@ def test_marks_of_other_threads_are_not_of_the_call(monkeypatch):
 # ---- finding the program ----
 
 
-def test_ebb_binary_variable_names_the_program(tmp_path, monkeypatch):
+def test_environment_variable_selects_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)
@@ -603,7 +603,7 @@ def test_ebb_binary_variable_names_the_program(tmp_path, monkeypatch):
     assert find_ebb() == str(other)
 
 
-def test_ebb_program_is_searched_on_path_last(tmp_path, monkeypatch):
+def test_search_path_is_the_last_place_to_find_the_ebb_program(tmp_path, monkeypatch):
     other = tmp_path / "ebb"
     other.write_text("#!/bin/sh\nexit 0\n")
     other.chmod(0o755)

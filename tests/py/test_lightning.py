@@ -155,14 +155,14 @@ def test_lightning_short_step_runs_one_ebb_function(callback, wire):
     assert wire.answers() == [("7", "failed")] and wire.steps()[-1] == 4
 
 
-def test_epoch_cut_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
+def test_lightning_epoch_cut_by_max_steps_sends_no_epoch_mark(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=9, max_steps=8)
     assert wire.of("begin")[0]["MAX_STEPS"] == "8"
     assert wire.steps() == list(range(1, 9))
     assert wire.steps("epoch") == [5]
 
 
-def test_limit_train_batches_shortens_the_epoch(pl, callback, wire, tmp_path):
+def test_limit_train_batches_shortens_the_lightning_epoch(pl, callback, wire, tmp_path):
     fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=2, limit_train_batches=3)
     assert wire.of("begin")[0]["STEPS_PER_EPOCH"] == "3"
     assert wire.steps("epoch") == [3, 6]
@@ -183,7 +183,7 @@ def test_validations_send_marks_but_the_sanity_check_does_not(pl, callback, wire
     assert states == ["begin", "end"] * 2
 
 
-def test_model_checkpoint_saves_send_marks_with_path(pl, callback, wire, tmp_path):
+def test_saves_by_model_checkpoint_send_marks_with_the_path(pl, callback, wire, tmp_path):
     saver = importlib.import_module(pl.__name__ + ".callbacks").ModelCheckpoint(
         dirpath=str(tmp_path / "ck"), save_top_k=-1, every_n_train_steps=2
     )
@@ -193,7 +193,7 @@ def test_model_checkpoint_saves_send_marks_with_path(pl, callback, wire, tmp_pat
     assert [m["STATE"] for m in wire.of("phase")][:4] == ["begin", "end"] * 2
 
 
-def test_checkpoint_request_saves_and_training_continues(pl, callback, wire, tmp_path):
+def test_lightning_checkpoint_request_saves_and_training_continues(pl, callback, wire, tmp_path):
     wire.when = {("step", "3"): [("CHECKPOINT", "4")]}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert wire.answers() == [("4", "started"), ("4", "done")]
@@ -203,13 +203,13 @@ def test_checkpoint_request_saves_and_training_continues(pl, callback, wire, tmp
     assert wire.steps() == [1, 2, 3, 4, 5]
 
 
-def test_only_newest_requested_checkpoints_are_kept(pl, callback, wire, tmp_path):
+def test_only_the_newest_requested_checkpoints_are_kept(pl, callback, wire, tmp_path):
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (1, 2, 3, 4)}
     fit(pl, tmp_path, [callback.EbbCallback()])
     assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
 
 
-def test_lightning_stop_saves_and_ends_in_the_same_step(pl, callback, wire, tmp_path):
+def test_lightning_stop_request_saves_and_ends_in_the_same_step(pl, callback, wire, tmp_path):
     wire.when = {("step", "4"): [("STOP", "8")]}
     trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
     assert trainer.global_step == 4
@@ -217,7 +217,7 @@ def test_lightning_stop_saves_and_ends_in_the_same_step(pl, callback, wire, tmp_
     assert wire.answers() == [("8", "done")]
 
 
-def test_failed_save_is_answered_and_training_continues(pl, callback, wire, tmp_path):
+def test_failed_lightning_save_is_reported_and_training_continues(pl, callback, wire, tmp_path):
     (tmp_path / "ebb-checkpoints").write_text("a file where the folder should be")
     wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
     fit(pl, tmp_path, [callback.EbbCallback()])
@@ -284,7 +284,7 @@ def test_restarted_lightning_job_resumes_from_last_checkpoint(
     assert trainer.global_step == 10
 
 
-def test_resume_at_epoch_end_gives_the_same_weights(
+def test_lightning_resume_at_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     """Inside an epoch it depends on whether Lightning can resume the data loader."""
@@ -299,7 +299,7 @@ def test_resume_at_epoch_end_gives_the_same_weights(
     assert all(v.equal(theirs[k]) for k, v in trainer.lightning_module.state_dict().items())
 
 
-def test_incomplete_checkpoint_is_skipped_for_the_previous(
+def test_lightning_resume_skips_an_incomplete_checkpoint(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     shutil.copy(saved / "step-4.ckpt", saved / "step-9.ckpt")
@@ -310,7 +310,7 @@ def test_incomplete_checkpoint_is_skipped_for_the_previous(
     assert sent["PATH"].endswith("step-4.ckpt") and sent["TEXT"] == "step-9.ckpt lacks its end"
 
 
-def test_weights_only_checkpoint_is_not_resumed(
+def test_lightning_does_not_resume_a_weights_only_checkpoint(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     weights = torch.load(saved / "step-4.ckpt", weights_only=False)
@@ -321,7 +321,7 @@ def test_weights_only_checkpoint_is_not_resumed(
     assert wire.steps()[0] == 5
 
 
-def test_without_checkpoint_training_starts_over_with_a_message(
+def test_lightning_starts_over_with_a_message_without_checkpoint(
     pl, callback, wire, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")
@@ -330,7 +330,7 @@ def test_without_checkpoint_training_starts_over_with_a_message(
     assert wire.steps()[0] == 1
 
 
-def test_resume_opt_outs_and_explicit_checkpoint_are_respected(
+def test_lightning_job_can_opt_out_of_resuming(
     pl, callback, wire, saved, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EBB_RESUME", "1")

@@ -64,7 +64,7 @@ def test_viewer_follows_job_from_queue_to_end():
         asyncio.run(follow(server))
 
 
-def test_each_of_many_viewers_gets_every_message():
+def test_each_of_many_viewers_receives_every_message():
     async def watch(server):
         sockets = await asyncio.gather(*(connect(server) for _ in range(50)))
         await asyncio.gather(*(want(socket, job=1) for socket in sockets))
@@ -78,7 +78,7 @@ def test_each_of_many_viewers_gets_every_message():
         asyncio.run(watch(server))
 
 
-def test_fragmented_uncompressed_message_is_read():
+def test_fragmented_message_of_a_viewer_is_read():
     async def talk(server):
         socket = await connect(server, compression="deflate")
         await socket.send(["{", '"job"', ": 1", "}"])
@@ -91,7 +91,7 @@ def test_fragmented_uncompressed_message_is_read():
 
 @pytest.mark.parametrize("data, code", [(b"binary", 1003), (" " * 65537, 1009)],
                          ids=["binary", "too long"])
-def test_invalid_viewer_message_closes_with_reason(data, code):
+def test_invalid_viewer_message_closes_the_stream_with_a_reason(data, code):
     async def send(server):
         socket = await connect(server)
         await socket.send(data)
@@ -100,7 +100,7 @@ def test_invalid_viewer_message_closes_with_reason(data, code):
         asyncio.run(send(server))
 
 
-def test_stopping_server_closes_viewers_with_code():
+def test_stopping_server_closes_viewers_with_a_status_code():
     async def stay(server):
         socket = await connect(server)
         server.process.stdin.close()

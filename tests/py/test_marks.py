@@ -56,7 +56,7 @@ def test_steps_phases_and_other_marks_are_sent(marks):
     ]
 
 
-def test_phase_left_by_exception_is_ended(marks):
+def test_phase_left_by_an_exception_is_closed(marks):
     with pytest.raises(KeyError):
         with ebb.phase("eval"):
             raise KeyError("x")
@@ -78,7 +78,7 @@ def test_hello_has_versions_of_imported_packages(marks, monkeypatch):
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
 
-def test_checkpoint_is_requested_until_it_is_written(marks, monkeypatch):
+def test_checkpoint_is_requested_until_it_is_reported_written(marks, monkeypatch):
     monkeypatch.setattr(_marks, "_has_hello", False)
     assert not ebb.checkpoint_requested()
     hello = dict(line.split("=", 1) for line in received(marks)[0].splitlines())
@@ -103,7 +103,7 @@ class Unspeakable:
         raise RuntimeError("no")
 
 
-def test_invalid_value_names_are_converted_to_keys(marks):
+def test_invalid_characters_in_value_names_are_replaced(marks):
     ebb.mark(**{"train/loss": 1, "a\nKIND=end\nb": 2, "9": 3, "must_arrive": 4, "": 5})
     assert received(marks) == [
         "KIND=other\nTRAIN_LOSS=1\nA_KIND_END_B=2\nX9=3\nMUST_ARRIVE=4\nX=5"
@@ -119,7 +119,7 @@ def test_invalid_value_names_are_converted_to_keys(marks):
     (10 ** 5000, ""),
     (float("nan"), "nan"),
 ], ids=["lines", "surrogate", "bytes", "long", "unspeakable", "large", "nan"])
-def test_any_value_is_sent_as_one_line(marks, value, sent):
+def test_any_mark_value_is_sent_as_one_line(marks, value, sent):
     limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
     if isinstance(value, int) and not limit:
         sent = str(value)[:1024]
@@ -127,7 +127,7 @@ def test_any_value_is_sent_as_one_line(marks, value, sent):
     assert received(marks) == [f"KIND=other\nVALUE={sent}"]
 
 
-def test_mark_with_too_many_values_keeps_the_first(marks):
+def test_mark_with_too_many_values_keeps_the_first_values(marks):
     ebb.mark(**{f"value_{i}": "ü" * 1000 for i in range(10)})
     (text,) = received(marks)
     assert text.startswith("KIND=other\nVALUE_0=ü") and len(text.encode()) <= 8192
@@ -147,7 +147,7 @@ def test_step_number_may_be_text_or_float_or_decrease(marks):
     assert received(marks) == ["KIND=step\nSTEP=5", "KIND=step\nSTEP=3"]
 
 
-def test_waiting_thread_does_not_block_marks_of_others(marks):
+def test_waiting_thread_does_not_block_marks_of_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
@@ -163,7 +163,7 @@ def fill(w):
         pass
 
 
-def test_step_waits_for_room_in_the_socket(marks, monkeypatch):
+def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
     monkeypatch.setattr(_wire, "_PATIENCE_S", float(PATIENCE_S))
     w = _wire.wire()
     fill(w)
@@ -208,7 +208,7 @@ def test_steps_do_not_wait_long_for_stuck_receiver(marks, monkeypatch):
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
                                                ("ECONNREFUSED", True)])
-def test_memory_error_in_send_does_not_end_marks(marks, monkeypatch, name, is_for_ever):
+def test_memory_error_in_one_send_does_not_stop_later_marks(marks, monkeypatch, name, is_for_ever):
     import errno
 
     class Trouble:
@@ -225,7 +225,7 @@ def test_memory_error_in_send_does_not_end_marks(marks, monkeypatch, name, is_fo
     monkeypatch.undo()
 
 
-def test_child_forked_under_a_lock_does_not_hang(marks):
+def test_child_forked_under_the_mark_lock_does_not_hang(marks):
     w = _wire.wire()
     w.bind()
     with w._lock:
@@ -238,7 +238,7 @@ def test_child_forked_under_a_lock_does_not_hang(marks):
     done.cancel()
 
 
-def test_no_verdict_without_free_descriptors(marks):
+def test_verdict_request_fails_without_free_descriptors(marks):
     ebb.mark()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -299,7 +299,7 @@ def test_mark_larger_than_a_datagram_is_cut_between_values(marks):
     assert text.split("\n") == ["KIND=other"] + [f"K{n:02}=" + "é" * 500 for n in range(8)]
 
 
-def test_grandchild_sends_no_marks_and_parent_does(marks):
+def test_forked_child_and_grandchild_send_no_marks(marks):
     ebb.mark()
     marks.recv(8192)
     child = os.fork()

@@ -87,7 +87,7 @@ def grown(server, jobs, steps, mib_per_step):
     return server.rss() - before
 
 
-def test_jobs_in_the_servers_process_leave_memory_behind(tmp_path):
+def test_jobs_run_in_the_server_process_leave_memory_behind(tmp_path):
     with serving("server_before", tmp_path) as server:
         assert grown(server, jobs=3, steps=10, mib_per_step=4) > 100 * MIB
 
@@ -124,12 +124,12 @@ def test_example_server_sends_progress_over_websocket(tmp_path, off):
                for mark in steps)
 
 
-def test_exception_of_a_job_reaches_the_viewer(server):
+def test_exception_of_a_job_is_sent_to_the_viewer(server):
     end = server.finish(server.start(0))
     assert (end["state"], end["error"]) == ("failed", "ValueError: 0 steps are none")
 
 
-def test_job_over_its_limit_does_not_harm_the_server(tmp_path):
+def test_job_over_its_limit_does_not_harm_the_example_server(tmp_path):
     with serving("server", tmp_path, JOB_LIMIT="300M") as server:
         greedy, modest = server.start(1000, 8), server.start(5)
         assert server.finish(modest)["state"] == "done"

@@ -89,7 +89,7 @@ def short(run):
     return [(m["kind"], m["step"]) for m in run.marks("begin", "step", "epoch", "end")]
 
 
-def test_script_sends_steps_and_epochs(run_job, project):
+def test_shim_sends_steps_and_epochs_of_a_script(run_job, project):
     run = run_job(sys.executable, project / "train.py")
     assert (run.status, run.stdout, run.stderr) == (0, "trained\n", "")
     assert short(run) == EXPECTED
@@ -120,7 +120,7 @@ def test_python_started_by_the_job_sends_steps(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_venv_sends_steps_and_runs_its_own_sitecustomize(run_job, project,
+def test_python_of_a_venv_sends_steps_and_runs_its_sitecustomize(run_job, project,
                                                                             tmp_path):
     made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"],
                           env=environment(), timeout=PATIENCE_S)
@@ -153,7 +153,7 @@ def with_and_without(run_job, tmp_path, text, *arguments):
     return (run.status, run.stdout, run.stderr), (plain.returncode, plain.stdout, plain.stderr)
 
 
-def test_sitecustomize_of_the_user_runs(run_job, tmp_path):
+def test_sitecustomize_of_the_user_runs_under_the_shim(run_job, tmp_path):
     ours, plain = with_and_without(run_job, tmp_path, "whose = 'mine'\n", "-c", LOOK)
     assert ours == plain == (0, "mine\n", "")
 
@@ -169,7 +169,7 @@ def test_errors_of_user_sitecustomize_are_reported(run_job, tmp_path, text, word
     assert word in ours[2]
 
 
-def test_no_sitecustomize_is_visible_without_the_users(run_job):
+def test_shim_is_not_visible_as_a_sitecustomize_module(run_job):
     run = run_job(sys.executable, "-c", "import sys; print('sitecustomize' in sys.modules)",
                   env={"PYTHONNOUSERSITE": "1"})
     code = "import sys; print('sitecustomize' in sys.modules)"
@@ -195,7 +195,7 @@ def test_shim_loads_few_modules(run_job, tmp_path):
     assert set(run.stdout.split()) == set(plain.stdout.split())
 
 
-def test_follower_lets_the_main_thread_import_threading(run_job):
+def test_helper_thread_lets_the_main_thread_import_threading_first(run_job):
     """The first thread that imports threading counts as the main one, and is waited for at exit."""
     code = """if True:
         import sys, time
@@ -211,7 +211,7 @@ def test_follower_lets_the_main_thread_import_threading(run_job):
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
-def test_isolated_mode_python_runs_without_shim(run_job, flag):
+def test_python_in_isolated_mode_runs_without_the_shim(run_job, flag):
     look = "import sys; print([f for f in sys.meta_path if f.__class__ is type and "\
            "f.__name__.startswith('_')])"
     run = run_job(sys.executable, flag, "-c", look)
@@ -237,7 +237,7 @@ def other_pythons():
     return found
 
 
-def test_every_python_starts_and_old_ones_run_without_shim(run_job, project):
+def test_every_python_starts_and_old_versions_run_without_shim(run_job, project):
     pythons = other_pythons()
     if not pythons:
         pytest.skip("there is no other Python on this machine")
@@ -266,7 +266,7 @@ def test_user_module_named_ebb_is_not_shadowed(run_job, project):
     assert short(run) == EXPECTED
 
 
-def test_already_imported_module_named_ebb_stays(run_job, project):
+def test_module_named_ebb_that_is_already_imported_stays(run_job, project):
     (project / "train.py").write_text("import sys, types\nebb = types.ModuleType('ebb')\n"
                                       "sys.modules['ebb'] = ebb\n" + TRAIN +
                                       "    assert sys.modules['ebb'] is ebb\n")
@@ -357,7 +357,7 @@ def test_incomplete_installation_does_not_harm_the_job(project, tmp_path, missin
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
-def test_restarted_job_counting_from_zero_makes_progress(run_job, project):
+def test_restarted_job_that_counts_from_zero_makes_progress(run_job, project):
     (project / "train.py").write_text("""
 import os, sys, time
 from torch.optim.optimizer import Optimizer
@@ -377,7 +377,7 @@ time.sleep(200)  # until the guard has had enough
 
 # ---- unknown versions of torch ----
 
-def test_torch_without_optimizer_hooks_is_left_alone(run_job, project):
+def test_torch_without_optimizer_hooks_is_not_hooked(run_job, project):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
     run = run_job(sys.executable, project / "train.py")
@@ -386,7 +386,7 @@ def test_torch_without_optimizer_hooks_is_left_alone(run_job, project):
 
 
 @pytest.mark.parametrize("options, env", [((), {"EBB_VERBOSE": "1"}), (["--verbose"], {})])
-def test_verbose_prints_one_line_for_a_failed_hook(run_job, project, options,
+def test_verbose_option_prints_one_line_for_a_failed_hook(run_job, project, options,
                                                                       env):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
@@ -435,7 +435,7 @@ def test_shim_is_found_beside_an_installed_program(tmp_path, place):
     assert result.stdout == f"{prefix / place / '_shim'}:/mine:\n"
 
 
-def test_without_a_shim_pythonpath_is_unchanged(tmp_path):
+def test_pythonpath_is_unchanged_if_the_shim_is_missing(tmp_path):
     (tmp_path / "a/b/bin").mkdir(parents=True)
     shutil.copy(binary(), tmp_path / "a/b/bin/ebb")
     result = subprocess.run([tmp_path / "a/b/bin/ebb", "run", "-q", "--no-record", "--", "sh", "-c",

@@ -99,7 +99,7 @@ def values(wire, key):
             if line.startswith(key + "=")]
 
 
-def test_step_of_one_optimizer_is_a_step(wire, tracker):
+def test_each_step_of_a_single_optimizer_counts_as_one_step(wire, tracker):
     optimizer = Optimizer()
     for _ in range(3):
         tracker.on_step(optimizer)
@@ -116,7 +116,7 @@ def test_begin_mark_has_escaped_versions(wire, tracker):
     assert values(wire, "PYTHON_VERSION") == [sys.version.split()[0]]
 
 
-def test_two_optimizers_that_step_once_each_are_one_step(wire, tracker):
+def test_two_optimizers_that_step_once_per_batch_make_one_step(wire, tracker):
     critic, actor = Optimizer(), Optimizer()
     for _ in Loader(tracker, 4):
         tracker.on_step(critic)
@@ -133,7 +133,7 @@ def test_fastest_of_several_optimizers_counts_steps(wire, tracker):
     assert sent(wire)[-2:] == ["step 10", "epoch 10"]
 
 
-def test_one_optimizer_for_each_parameter_is_one_step(wire, tracker):
+def test_one_optimizer_per_parameter_makes_one_step_per_batch(wire, tracker):
     many = [Optimizer() for _ in range(50)]
     for _ in range(2):
         for optimizer in many:
@@ -141,7 +141,7 @@ def test_one_optimizer_for_each_parameter_is_one_step(wire, tracker):
     assert sent(wire) == ["begin 0", "step 1", "step 2"]
 
 
-def test_two_optimizers_with_one_batch_each_are_one_step(wire, tracker):
+def test_two_optimizers_with_a_batch_each_make_one_step_together(wire, tracker):
     critic, generator = Optimizer(), Optimizer()
     batches = iter(Loader(tracker, 8))
     for _ in range(4):
@@ -153,7 +153,7 @@ def test_two_optimizers_with_one_batch_each_are_one_step(wire, tracker):
     assert sent(wire)[-2:] == ["step 4", "epoch 4"]
 
 
-def test_second_model_after_the_first_loses_no_step(wire, tracker):
+def test_training_of_a_second_model_loses_no_steps(wire, tracker):
     first = Optimizer()  # kept alive, so that only the batch in between shows that it is finished
     for optimizer in (first, Optimizer(), Optimizer()):
         for _ in Loader(tracker, 5):
@@ -162,7 +162,7 @@ def test_second_model_after_the_first_loses_no_step(wire, tracker):
     assert values(wire, "EPOCH") == ["1", "2", "3"]
 
 
-def test_accumulated_gradients_count_optimizer_steps(wire, tracker):
+def test_gradient_accumulation_counts_optimizer_steps(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -173,7 +173,7 @@ def test_accumulated_gradients_count_optimizer_steps(wire, tracker):
     assert set(values(wire, "STEPS_PER_EPOCH")) == {"3"}
 
 
-def test_step_after_the_loop_belongs_to_the_epoch(wire, tracker):
+def test_step_after_the_loop_belongs_to_the_last_epoch(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -184,7 +184,7 @@ def test_step_after_the_loop_belongs_to_the_epoch(wire, tracker):
                           "step 6", "epoch 6"]
 
 
-def test_carried_over_gradients_do_not_move_the_epoch_end(wire, tracker):
+def test_gradients_carried_over_do_not_move_the_epoch_end(wire, tracker):
     optimizer, count = Optimizer(), 0
     for _ in range(2):
         for _ in Loader(tracker, 5):
@@ -209,7 +209,7 @@ def ahead(loader):
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_prefetched_epoch_ends_with_step_of_last_batch(wire, tracker, length):
+def test_prefetched_epoch_ends_with_the_step_of_its_last_batch(wire, tracker, length):
     optimizer = Optimizer()
     for _ in range(2):
         for _ in ahead(Loader(tracker, length, looks_ahead=True)):
@@ -230,7 +230,7 @@ def test_prefetching_of_batches_is_detected(wire, tracker):
     assert boundaries[1:] == ["epoch 8", "epoch 12"]
 
 
-def test_evaluation_is_not_an_epoch(wire, tracker, no_gradients):
+def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 4), 1):
@@ -260,7 +260,7 @@ def test_job_that_only_evaluates_sends_no_marks(wire, tracker, no_gradients):
     assert sent(wire) == []
 
 
-def test_small_loader_beside_a_large_one_makes_no_epochs(wire, tracker):
+def test_small_loader_beside_a_large_one_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     small, batches = Loader(tracker, 3), None
     for _ in Loader(tracker, 10):
@@ -271,7 +271,7 @@ def test_small_loader_beside_a_large_one_makes_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 10"]
 
 
-def test_outer_loader_of_tasks_makes_no_epochs(wire, tracker):
+def test_outer_loader_of_tasks_sends_no_epochs(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
         for _ in Loader(tracker, 5):
@@ -279,7 +279,7 @@ def test_outer_loader_of_tasks_makes_no_epochs(wire, tracker):
     assert [line for line in sent(wire) if line.startswith("epoch")] == ["epoch 5", "epoch 10"]
 
 
-def test_epoch_that_is_broken_off_is_not_counted(wire, tracker):
+def test_epoch_left_by_break_is_not_counted(wire, tracker):
     optimizer = Optimizer()
     for _ in range(2):
         for i, _ in enumerate(Loader(tracker, 10), 1):
@@ -317,7 +317,7 @@ def test_loaded_optimizer_continues_its_step_count(wire, tracker, monkeypatch):
     assert values(wire, "COUNTED") == []
 
 
-def test_restart_with_new_optimizer_sends_counted_mark(wire, tracker, monkeypatch):
+def test_steps_counted_from_zero_after_a_restart_are_labelled(wire, tracker, monkeypatch):
     monkeypatch.setenv("EBB_RESUME", "1")
     optimizer = Optimizer({"parameter": {"momentum_buffer": None}})
     for _ in range(2):
@@ -325,7 +325,7 @@ def test_restart_with_new_optimizer_sends_counted_mark(wire, tracker, monkeypatc
     assert wire.texts[2:] == [f"KIND=step\nSTEP={n}\nCOUNTED=1\nBY=hook" for n in (1, 2)]
 
 
-def test_job_that_sends_steps_gets_none_from_the_shim(wire, tracker):
+def test_shim_sends_no_steps_if_the_job_sends_its_own(wire, tracker):
     optimizer = Optimizer()
     for n, _ in enumerate(Loader(tracker, 3), 1):
         tracker.on_step(optimizer)
@@ -334,7 +334,7 @@ def test_job_that_sends_steps_gets_none_from_the_shim(wire, tracker):
     assert sent(wire) == ["step 1001", "step 1002", "step 1003"]
 
 
-def test_loop_after_a_reported_training_continues_its_steps(wire, tracker):
+def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     optimizer = Optimizer()
     training = Optimizer()  # any object that supports weak references
     wire.begin_training(training)
@@ -348,7 +348,7 @@ def test_loop_after_a_reported_training_continues_its_steps(wire, tracker):
     assert sent(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
-def test_training_ended_within_an_epoch_is_followed_on(wire, tracker):
+def test_loop_continues_the_steps_of_a_trainer_ended_mid_epoch(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     wire.begin_training(training)
     for n, _ in enumerate(Loader(tracker, 9), 1):
@@ -359,7 +359,7 @@ def test_training_ended_within_an_epoch_is_followed_on(wire, tracker):
     assert sent(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
 
 
-def test_deleted_training_sends_no_more_marks(wire):
+def test_trainer_that_was_deleted_sends_no_more_marks(wire):
     training = Optimizer()
     wire.begin_training(training)
     assert wire.has_source
@@ -367,7 +367,7 @@ def test_deleted_training_sends_no_more_marks(wire):
     assert not wire.has_source
 
 
-def test_step_sent_by_a_trainer_is_only_counted(wire, monkeypatch):
+def test_step_sent_by_a_trainer_is_counted_but_not_sent_again(wire, monkeypatch):
     monkeypatch.setattr(_steps, "_CHECKS_APART_S", 1e6)
     seen = []
     tracker, optimizer, training = _steps.Tracker(seen.append), Optimizer(), Optimizer()
@@ -381,7 +381,7 @@ def test_step_sent_by_a_trainer_is_only_counted(wire, monkeypatch):
     assert seen[-1] == 9 and 8 not in seen
 
 
-def test_loops_around_a_reported_training_begin_twice(wire, tracker):
+def test_plain_loops_before_and_after_a_trainer_both_send_begin(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     for is_sent in (False, True, False):
         if is_sent:
@@ -394,7 +394,7 @@ def test_loops_around_a_reported_training_begin_twice(wire, tracker):
     assert sent(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
 
 
-def test_every_mark_has_the_rank(wire, tracker, monkeypatch):
+def test_every_mark_of_the_shim_has_the_rank(wire, tracker, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     optimizer = Optimizer()
     for _ in Loader(tracker, 2):
@@ -403,7 +403,7 @@ def test_every_mark_has_the_rank(wire, tracker, monkeypatch):
     assert values(wire, "RANK") == ["3"] * len(wire.texts)
 
 
-def test_other_work_runs_once_per_step(wire):
+def test_step_listener_runs_once_per_step_of_two_optimizers(wire):
     steps = []
     tracker = _steps.Tracker(steps.append)
     one, other = Optimizer(), Optimizer()
@@ -452,12 +452,12 @@ def train_as_drawn(seed, make):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_fast_path_sends_the_same_marks(wire, monkeypatch, seed):
+def test_shim_fast_path_sends_the_same_marks_as_the_slow_path(wire, monkeypatch, seed):
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     assert train_as_drawn(seed, Listener) == train_as_drawn(seed, Unhurried)
 
 
-def test_fast_loop_uses_the_fast_path(wire, tracker, monkeypatch):
+def test_loop_of_short_steps_uses_the_shim_fast_path(wire, tracker, monkeypatch):
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     wire.help(lambda: None)
     optimizer, held = Optimizer(), []

@@ -167,7 +167,7 @@ def ours():
 """
 
 
-def test_import_of_torch_loads_few_modules_of_ebb(run_job):
+def test_import_of_torch_loads_few_ebb_modules(run_job):
     run = run_job(sys.executable, "-c", OURS + "import torch\nprint(ours())",
                   env={"EBB_KEEPERS": "0", "EBB_TRUTH": "0"})
     assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._process']\n"
@@ -297,7 +297,7 @@ for epoch in range(2):
     assert {m["steps_per_epoch"] for m in run.marks() if "steps_per_epoch" in m} == {3}
 
 
-def test_compiler_is_off_in_work_at_the_end_of_a_compiled_step(train):
+def test_torch_compiler_is_off_during_work_after_a_step(train):
     run = train("", head=HEAD + """
 from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from ebb import _control
@@ -323,7 +323,7 @@ print(callbacks)
     assert run.stdout == "[None, None, None]\n"
 
 
-def test_compiled_step_is_compiled_as_without_ebb(train, tmp_path):
+def test_torch_compile_gives_the_same_code_under_the_shim(train, tmp_path):
     text = HEAD + """
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters

@@ -86,7 +86,7 @@ def test_hugging_face_trainer_gets_the_callback(run_job, tmp_path):
     assert len(run.marks("eval")) == 1
 
 
-def test_callback_given_by_the_script_is_the_only_one(run_job, tmp_path):
+def test_callback_added_by_the_script_is_not_added_again(run_job, tmp_path):
     needs("transformers", "accelerate", "ebb.hf")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + text)
@@ -153,7 +153,7 @@ atexit.register(lambda: print(json.dumps(looks)))
 
 @pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
                          ids=["hf", "lightning"])
-def test_a_step_end_is_handled_once_where_a_file_is_named_ebb(run_job, tmp_path, text):
+def test_trainer_step_is_handled_once_beside_a_file_named_ebb(run_job, tmp_path, text):
     needs("transformers", "accelerate", "lightning")
     (tmp_path / "ebb.py").write_text("")
     (tmp_path / "train.py").write_text(COUNT + text)
@@ -163,7 +163,7 @@ def test_a_step_end_is_handled_once_where_a_file_is_named_ebb(run_job, tmp_path,
     assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_step_end_is_handled_once_without_the_shim(run_job, tmp_path):
+def test_trainer_step_is_handled_once_without_the_shim(run_job, tmp_path):
     needs("transformers", "accelerate")
     text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
     (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + COUNT + text)

@@ -28,7 +28,7 @@ def test_job_receives_its_own_verdict(run_job):
     assert run.marks() == []  # requests for a verdict are not recorded
 
 
-def test_no_verdict_outside_a_run():
+def test_verdict_outside_a_run_is_not_available():
     result = subprocess.run([sys.executable, "-c", "import ebb; print(ebb.verdict())"], text=True,
                             env=environment({"PYTHONPATH": PACKAGE}), stdout=subprocess.PIPE,
                             timeout=PATIENCE_S)

@@ -48,7 +48,7 @@ def row(census, **wanted):
 # ---- objects ----
 
 
-def test_census_counts_objects_by_type_beyond_gc(monkeypatch):
+def test_census_counts_objects_that_gc_does_not_track(monkeypatch):
     for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # many modules may be loaded in the test process
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
@@ -72,7 +72,7 @@ def test_census_has_its_cost_and_is_plain_json():
     assert ebb.torch.census_diff(again, c) == []
 
 
-def test_long_list_is_sampled_and_counted_completely():
+def test_census_samples_a_long_list_and_counts_all_entries():
     before = take()
     kept = [b"%d" % i * 20 for i in range(100_000)]
     grown = ebb.torch.census_diff(before, take(), top=100)
@@ -80,7 +80,7 @@ def test_long_list_is_sampled_and_counted_completely():
     assert 0.8 * len(kept) < found.count < 1.2 * len(kept)
 
 
-def test_census_without_time_estimates_sizes():
+def test_census_that_runs_out_of_time_estimates_sizes():
     c = _census.take(budget_s=0.0)
     assert c.is_sampled
     assert "estimated" in str(c)
@@ -102,7 +102,7 @@ def test_census_survives_object_with_failing_sizeof():
     assert [o.count for o in c.objects if o.type.endswith("Hostile")] in ([], [len(kept)])
 
 
-def test_census_works_where_torch_is_missing():
+def test_census_works_without_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "del sys.modules['torch']\n"
@@ -157,7 +157,7 @@ def test_search_for_holders_keeps_no_variable_alive():
     assert watched() is None
 
 
-def test_visited_objects_are_freed_with_their_last_holder():
+def test_objects_visited_by_the_census_can_be_freed_afterwards():
     import weakref
 
     def keeper():
@@ -175,7 +175,7 @@ def test_visited_objects_are_freed_with_their_last_holder():
         gc.enable()
 
 
-def test_frame_locals_held_by_others_are_not_cleared():
+def test_census_does_not_clear_frame_locals_held_by_others():
     def user(number):
         seen = locals()
         chain(Thing())
@@ -184,7 +184,7 @@ def test_frame_locals_held_by_others_are_not_cleared():
     assert user(7) == 7
 
 
-def test_holder_chain_ends_when_time_is_up():
+def test_holder_chain_ends_when_the_time_limit_is_reached():
     assert "out of time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
 
 
@@ -196,7 +196,7 @@ def torch():
     return pytest.importorskip("torch", reason="torch is not installed")
 
 
-def test_shared_storage_counts_once(torch):
+def test_storage_shared_by_tensors_counts_once(torch):
     base = torch.zeros(1003, 17)
     views = [base[1:], base.t(), base.detach(), base.view(-1)]
     c = take()
@@ -246,7 +246,7 @@ def test_gradients_without_python_object_are_counted(torch):
     assert gradient.count == 1
 
 
-def test_tensors_without_memory_count_zero_bytes(torch):
+def test_tensors_without_storage_count_zero_bytes(torch):
     meta = torch.zeros(5000, 5000, device="meta")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -403,7 +403,7 @@ def test_census_is_written_every_n_steps(run):
     assert len(kept(run)) == 3
 
 
-def test_censuses_of_earlier_process_with_same_pid_stay(run):
+def test_census_files_of_an_earlier_process_with_same_pid_are_kept(run):
     (run.folder / "census").mkdir()
     (run.folder / "census" / f"0003-{os.getpid()}-9.json").write_text("{}")
     (run.folder / "census" / "0007-1-9.json").write_text("{}")
@@ -487,7 +487,7 @@ def test_census_request_before_fork_is_answered_after_it(run, monkeypatch):
         assert answer(replies)["STATUS"] == "done"
 
 
-def test_new_thread_answers_request_pending_at_fork(run, monkeypatch):
+def test_thread_started_after_fork_answers_the_pending_request(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
@@ -502,7 +502,7 @@ def test_new_thread_answers_request_pending_at_fork(run, monkeypatch):
 
 
 @pytest.mark.parametrize("every", [0, 1000])  # 0: steps are held back for the thread; otherwise not
-def test_census_listener_ends_when_the_wire_is_closed(run, every):
+def test_census_listener_ends_when_the_mark_socket_is_closed(run, every):
     ebb.torch.census_every(every)
     ebb.step(1)
     assert threads()

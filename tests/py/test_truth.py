@@ -54,7 +54,7 @@ def test_live_heap_figure_follows_allocations_and_frees():
 
 
 @needs_mallinfo2
-def test_freed_memory_at_addresses_below_live_memory_is_retained():
+def test_free_memory_below_live_memory_counts_as_retained():
     held = [bytearray(100 << 10) for _ in range(320)]  # too small for malloc to use mmap
     lid = bytearray(100 << 10)
     before = _truth.read()["heap_free_bytes"]
@@ -82,7 +82,7 @@ def test_allocator_figures_are_sent_at_most_once_per_sample(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_slow_allocator_figures_back_off(marks, monkeypatch):
+def test_slow_allocator_figures_are_read_less_often(marks, monkeypatch):
     now = 1000.0
 
     def slow():
@@ -123,7 +123,7 @@ def test_forked_child_sends_no_allocator_figures(marks):
     assert received(marks) == []
 
 
-def test_cuda_figures_are_read_only_after_cuda_is_used(monkeypatch):
+def test_cuda_figures_are_read_only_after_cuda_is_initialized(monkeypatch):
     asked = []
 
     def stats():
@@ -142,7 +142,7 @@ def test_cuda_figures_are_read_only_after_cuda_is_used(monkeypatch):
     assert figures["pinned_host_bytes"] == 9
 
 
-def test_unreadable_allocator_figure_is_left_out(monkeypatch):
+def test_unreadable_allocator_figure_is_omitted(monkeypatch):
     def broken():
         raise RuntimeError("driver")
 

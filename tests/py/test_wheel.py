@@ -80,7 +80,7 @@ def installed(wheel, venv):
     return venv / "bin"
 
 
-def test_one_wheel_serves_all_pythons(wheel):
+def test_one_wheel_serves_all_python_versions(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
@@ -100,7 +100,7 @@ def test_wheel_command_is_the_program_itself(installed):
     assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_wheel_command_and_package_have_one_version(installed):
+def test_wheel_command_and_package_have_the_same_version(installed):
     version = worked(run(installed / "ebb", "version")).split()
     package = run(installed / "python", "-c", "import ebb; print(ebb.__version__)", cwd="/")
     assert worked(package).strip() in version
@@ -114,13 +114,13 @@ def test_job_runs_with_the_installed_wheel(installed, tmp_path):
     assert '"last_step": 3' in (tmp_path / "run" / "run.json").read_text()
 
 
-def test_wheel_package_finds_program_and_isolates(installed, tmp_path):
+def test_wheel_package_finds_its_program_and_runs_isolated_calls(installed, tmp_path):
     code = "import ebb, ebb._binary; print(ebb._binary.find_ebb()); print(ebb.isolate(abs, -3))"
     result = run(installed / "python", "-c", code, cwd=tmp_path)
     assert worked(result).split() == [str(installed / "ebb"), "3"]
 
 
-def test_python_m_ebb_runs_the_wheels_program(installed, tmp_path):
+def test_python_m_ebb_runs_the_program_of_the_wheel(installed, tmp_path):
     assert (worked(run(installed / "python", "-m", "ebb", "version", cwd=tmp_path))
             == worked(run(installed / "ebb", "version", cwd=tmp_path)))
 

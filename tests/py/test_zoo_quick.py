@@ -41,7 +41,7 @@ def recorded(tmp_path):
 
 
 @pytest.mark.parametrize("name", zoo.QUICK)
-def test_zoo_programs_get_no_wrong_leak_answer(name, recorded):
+def test_zoo_programs_are_judged_leak_or_benign_correctly(name, recorded):
     flags, truth = truth_of(name)
     folder, counts = recorded(name, flags)
     steps = [line["step"] for line in counts]
@@ -57,7 +57,7 @@ def test_zoo_programs_get_no_wrong_leak_answer(name, recorded):
     assert not judged.contradicts(word, truth), f"{word}: {truth['why']}"
 
 
-def test_quick_zoo_has_leaks_and_benign_programs():
+def test_quick_zoo_contains_leaks_and_benign_programs():
     truths = [truth_of(name)[1] for name in zoo.QUICK]
     assert len(truths) == 8
     assert sum(truth["leak"] for truth in truths) == 4

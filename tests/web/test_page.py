@@ -113,7 +113,7 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
-def test_foreign_text_is_shown_and_not_executed(seen):
+def test_report_page_shows_foreign_text_and_never_executes_it(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
     assert seen["page"]["scripts"] == 2  # the data, and the page's script
@@ -125,20 +125,20 @@ def test_report_plots_show_events(seen):
     assert {"verdict", "memory", "processes", "machine"} <= set(seen["page"]["sections"])
 
 
-def test_plot_shows_the_values_of_the_recording(seen):
+def test_report_plot_shows_the_values_of_the_recording(seen):
     first, last = (dict(ends) for ends in seen["whole"])
     assert seconds(first["time"]) <= 2 and abs(seconds(last["time"]) - STEPS) <= 2
     values = [mib(next(v for k, v in ends.items() if k.startswith("7"))) for ends in (first, last)]
     assert abs(values[0] - 100) <= 3 and abs(values[1] - (100 + STEPS)) <= 3
 
 
-def test_plot_zooms_in_and_out(seen):
+def test_report_plot_zooms_in_and_out(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["zoomed"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS / 2) <= 10
     assert seen["can_go_back"] and seen["back"] == seen["whole"]
 
 
-def test_plot_zooms_by_keyboard(seen):
+def test_report_plot_zooms_by_keyboard(seen):
     start, end = (seconds(dict(ends)["time"]) for ends in seen["keys"]["closer"])
     assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS * 3 / 4) <= 10
     assert seen["keys"]["back"] == seen["whole"]
@@ -150,7 +150,7 @@ def test_report_plots_memory_over_steps(seen):
     assert int(first["step"]) <= 3 and int(last["step"]) >= STEPS - 2
 
 
-def test_page_follows_the_dark_colour_scheme(seen, compared):
+def test_report_page_follows_the_dark_colour_scheme(seen, compared):
     for one in (seen, compared):
         assert not one["page"]["wide"]
         assert sum(map(int, re.findall(r"\d+", one["dark"])[:3])) < 200
@@ -163,7 +163,7 @@ def test_report_fits_a_phone_screen(seen, compared, day):
         assert narrow["canvas"] and max(narrow["canvas"]) <= 390
 
 
-def test_phone_layout_labels_every_number(seen, day):
+def test_phone_layout_of_the_report_labels_every_number(seen, day):
     assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
     values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
@@ -174,7 +174,7 @@ def test_phone_layout_labels_every_number(seen, day):
     assert sorted(pids[:2]) == ["4000", "4001"] and len(pids) == 12
 
 
-def test_print_is_white_and_complete(seen, compared, day):
+def test_printed_report_is_white_and_complete(seen, compared, day):
     for one in (seen, compared, day):
         paper = one["paper"]
         assert (paper["wide"], paper["beyond"]) == (False, [])
@@ -193,14 +193,14 @@ def test_printing_redraws_plots_and_restores_them(seen, day):
     assert day["printed"]["pages"] > 3
 
 
-def test_comparison_draws_two_runs_in_one_plot(compared):
+def test_comparison_page_draws_two_runs_in_one_plot(compared):
     assert compared["page"]["headline"].startswith("The fix worked")
     first, last = (dict(ends) for ends in compared["whole"])
     assert abs(mib(first["before"]) - mib(first["after"])) <= 3
     assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
 
 
-def test_report_of_a_day_plots_all_of_it(day):
+def test_report_of_a_whole_day_plots_all_samples(day):
     assert day["page"]["plots"] == [
         "Memory over time", "Memory of process 4001 python3 by kind",
         "GPU memory, 4 × NVIDIA H100 80GB HBM3", "Figures reported by the job"]

@@ -45,11 +45,11 @@ def seen(tmp_path_factory):
                            env=environment())
 
 
-def test_page_contacts_only_its_own_server(seen):
+def test_server_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_console_has_only_expected_errors(seen):
+def test_browser_console_has_only_expected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[014] ")
@@ -64,7 +64,7 @@ def test_second_tab_is_logged_in_and_live(seen):
     assert seen["secondTab"] == "live"
 
 
-def test_cookie_stolen_by_another_port_grants_nothing(seen):
+def test_cookie_stolen_by_another_port_grants_no_access(seen):
     assert seen["thief"]["received"] and seen["thief"]["stored"] == 0
     assert seen["thief"]["statuses"] == [401, 401, 401, 401]
 
@@ -73,7 +73,7 @@ def test_server_errors_are_shown_at_the_form_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 
 
-def test_plot_updates_live(seen):
+def test_job_plot_updates_live(seen):
     first, second = seen["watch"]["first"], seen["watch"]["second"]
     assert second["s"] > first["s"] and second["mib"] > first["mib"]
 
@@ -98,6 +98,6 @@ def test_rerun_job_ends_and_has_a_report(seen):
     assert not seen["again"]["wide"]
 
 
-def test_page_shows_the_machine(seen):
+def test_server_page_shows_the_machine(seen):
     assert any("Memory of the machine" in text for text in seen["machine"])
     assert any(re.search(r"Slots\s*0 of 2", text) for text in seen["machine"])

@@ -33,7 +33,7 @@ def seen(web):
                             *browsing.pictures("standin")], folder, BROWSE_S)
 
 
-def test_page_unit_tests_pass(web):
+def test_unit_tests_of_the_page_scripts_pass(web):
     folder = browsing.prepare()
     bundle = folder / "units.built.mjs"
     subprocess.run(["node", str(web / "node_modules/esbuild/bin/esbuild"),
@@ -46,18 +46,18 @@ def test_page_unit_tests_pass(web):
     assert int(re.search(r"^# pass (\d+)$", result.stdout, re.M)[1]) == 15
 
 
-def test_page_contacts_only_its_own_server(seen):
+def test_server_page_contacts_only_its_own_server(seen):
     assert seen["foreign"] == []
 
 
-def test_console_has_only_expected_errors(seen):
+def test_browser_console_has_only_expected_errors(seen):
     assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[01] ")
     assert [m for m in seen["quiet"] if not refused.match(m)] == []
 
 
-def test_token_is_sent_once_and_not_stored(seen):
+def test_token_is_sent_once_and_not_stored_by_the_page(seen):
     assert "not a token" in seen["login"]["refused"]
     kept = seen["login"]["kept"]
     assert "token" not in kept["url"]
@@ -74,7 +74,7 @@ def test_job_row_shows_state_memory_and_verdict(seen):
     assert verdict == "leakingout of memory in about 23 min"
 
 
-def test_job_list_is_updated_by_the_stream_only(seen):
+def test_job_list_is_updated_by_the_live_stream_only(seen):
     assert seen["useList"]["started"] == "running" and "63" in seen["useList"]["announced"]
 
 
@@ -104,7 +104,7 @@ def test_open_page_shows_a_new_job_from_its_start(seen):
     assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
 
 
-def test_plots_are_drawn_and_updated(seen):
+def test_job_plots_are_drawn_and_updated_live(seen):
     job = seen["useJob"]
     assert job["plots"] == ["Memory of the job", "Memory by process", "GPU memory"]
     assert job["keys"] == ["epoch", "evaluation", "checkpoint"]
@@ -112,7 +112,7 @@ def test_plots_are_drawn_and_updated(seen):
     assert job["after"][0]["time"] == "21:00 min"
 
 
-def test_zooming_loads_more_detail(seen):
+def test_zooming_a_job_plot_loads_more_detail(seen):
     asked = {key: float(value) for key, value in
              (pair.split("=") for pair in seen["useJob"]["part"].lstrip("?").split("&"))}
     whole = 1198 + 1500 * 1.05  # including the forecast, until the limit is reached
@@ -121,20 +121,20 @@ def test_zooming_loads_more_detail(seen):
     assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
-def test_job_shows_answer_place_fix_numbers_command_in_order(seen):
+def test_job_page_lists_answer_place_fix_numbers_and_command(seen):
     parts = ["leaking: +110 MiB/min, out of memory in about 23 min (90 % confident) [graph-kept]",
              "train.py:29 in main()", "help: keep numbers", "Peak", "ebb show 62 · ebb explain graph-kept"]
     places = [seen["useJob"]["order"].find(part) for part in parts]
     assert -1 not in places and places == sorted(places), seen["useJob"]["order"]
 
 
-def test_diagnosis_shows_evidence_and_advice(seen):
+def test_job_page_shows_diagnosis_with_evidence_and_advice(seen):
     text = seen["useJob"]["diagnosis"]
     for part in ("nearly certain, 60 % of the growth", "the graph is kept", "evidence for", "keep numbers"):
         assert part in text
 
 
-def test_log_is_plain_text_and_can_be_paused(seen):
+def test_log_on_the_page_is_plain_text_and_can_be_paused(seen):
     log = seen["useLog"]
     assert log["first"] == ["first line", " 2%"]
     assert log["live"] == ["first line", "second <b>line</b>", ""]
@@ -142,11 +142,11 @@ def test_log_is_plain_text_and_can_be_paused(seen):
     assert log["bytes"][:2] == ["ok \ufffd\ufffd", "after bytes"]
 
 
-def test_log_on_the_page_is_bounded(seen):
+def test_log_on_the_page_is_limited_in_length(seen):
     assert seen["useLog"]["many"] <= 2001
 
 
-def test_buttons_work_and_cancel_asks_first(seen):
+def test_job_buttons_work_and_cancel_asks_for_confirmation(seen):
     act = seen["act"]
     assert act["before"] == 0 and act["reason"] == "enough"
     assert "checkpointing" in act["announced"]
@@ -155,36 +155,36 @@ def test_buttons_work_and_cancel_asks_first(seen):
     assert any("asked to: enough" in row for row in act["changes"])
 
 
-def test_foreign_text_is_shown_and_not_executed(seen):
+def test_server_page_shows_foreign_text_and_never_executes_it(seen):
     assert "<script>window.injected=true</script>" in seen["useList"]["hostile"]
     assert "\u202e" not in seen["useList"]["hostile"] and "\x1b" not in seen["useList"]["hostile"]
     assert not seen["useJob"]["injected"] and not seen["looks"]["injected"]
 
 
-def test_page_is_complete_after_a_server_restart(seen):
+def test_server_page_is_complete_after_a_server_restart(seen):
     assert "does not answer" in seen["restart"]["away"]
     assert seen["restart"]["log"] == ["before", "after", ""]
 
 
-def test_hidden_page_closes_stream_and_catches_up(seen):
+def test_hidden_page_closes_the_stream_and_catches_up_when_shown(seen):
     assert seen["sleep"]["found"] == "failed"
     assert seen["sleep"]["asked"].count("GET live") == 1
 
 
-def test_silently_dead_stream_is_noticed(seen):
+def test_page_notices_a_live_stream_that_died_silently(seen):
     assert seen["silence"]["found"] == "lost"
 
 
-def test_page_polls_without_a_live_stream(seen):
+def test_page_polls_the_api_without_a_live_stream(seen):
     assert "no live stream" in seen["withoutLive"]["mode"]
     assert "asked for" in seen["withoutLive"]["found"]
 
 
-def test_page_shows_the_machine(seen):
+def test_server_page_shows_the_machine(seen):
     assert any(text.startswith("Slots1 of 2") for text in seen["looks"]["machine"])
     assert seen["looks"]["missing"] == "no such job: 4711"
 
 
-def test_every_page_fits_a_phone_and_dark_mode(seen):
+def test_every_server_page_fits_a_phone_and_dark_mode(seen):
     assert not any(seen["wide"].values()), seen["wide"]
     assert sum(map(int, re.findall(r"\d+", seen["looks"]["dark"])[:3])) < 200

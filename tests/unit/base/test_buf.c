@@ -59,7 +59,7 @@ static void buf_printf_grows_for_long_text(void **state)
     }
 }
 
-static void failed_buffer_growth_sticks_until_cleared(void **state)
+static void failed_buffer_growth_stays_an_error_until_cleared(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -146,7 +146,7 @@ static void fixed_integers_are_little_endian(void **state)
     buf_fini(&b);
 }
 
-static void endless_varint_is_bad(void **state)
+static void varint_without_an_end_is_refused(void **state)
 {
     (void)state;
     uint8_t bytes[64];
@@ -156,7 +156,7 @@ static void endless_varint_is_bad(void **state)
     assert_true(c.bad);
 }
 
-static void varint_beyond_64_bits_is_bad(void **state)
+static void varint_beyond_64_bits_is_refused(void **state)
 {
     (void)state;
     struct cur c = cur_of("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02", 10);
@@ -164,7 +164,7 @@ static void varint_beyond_64_bits_is_bad(void **state)
     assert_true(c.bad);
 }
 
-static void truncated_varint_is_bad(void **state)
+static void truncated_varint_is_refused(void **state)
 {
     (void)state;
     struct cur c = cur_of("\xFF\xFF", 2);
@@ -172,7 +172,7 @@ static void truncated_varint_is_bad(void **state)
     assert_true(c.bad);
 }
 
-static void cursor_returns_nothing_after_a_bad_read(void **state)
+static void cursor_returns_zeros_after_a_failed_read(void **state)
 {
     (void)state;
     struct cur c = cur_of("\1\2\3", 3);
@@ -210,7 +210,7 @@ static void cursor_never_reads_past_the_end(void **state)
     assert_true(nothing.bad);
 }
 
-static void blob_keeps_every_byte(void **state)
+static void blob_is_read_back_byte_for_byte(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -227,7 +227,7 @@ static void blob_keeps_every_byte(void **state)
     buf_fini(&b);
 }
 
-static void blob_longer_than_the_rest_is_bad(void **state)
+static void blob_longer_than_the_remaining_input_is_refused(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -282,18 +282,18 @@ int main(void)
         cmocka_unit_test(zeroed_buffer_is_an_empty_string),
         cmocka_unit_test(buffer_keeps_additions_in_order),
         cmocka_unit_test(buf_printf_grows_for_long_text),
-        cmocka_unit_test(failed_buffer_growth_sticks_until_cleared),
+        cmocka_unit_test(failed_buffer_growth_stays_an_error_until_cleared),
         cmocka_unit_test(buffer_reserve_that_overflows_is_refused),
         cmocka_unit_test(integers_survive_encoding_and_decoding),
         cmocka_unit_test(varints_have_the_shortest_leb128_form),
         cmocka_unit_test(fixed_integers_are_little_endian),
-        cmocka_unit_test(endless_varint_is_bad),
-        cmocka_unit_test(varint_beyond_64_bits_is_bad),
-        cmocka_unit_test(truncated_varint_is_bad),
-        cmocka_unit_test(cursor_returns_nothing_after_a_bad_read),
+        cmocka_unit_test(varint_without_an_end_is_refused),
+        cmocka_unit_test(varint_beyond_64_bits_is_refused),
+        cmocka_unit_test(truncated_varint_is_refused),
+        cmocka_unit_test(cursor_returns_zeros_after_a_failed_read),
         cmocka_unit_test(cursor_never_reads_past_the_end),
-        cmocka_unit_test(blob_keeps_every_byte),
-        cmocka_unit_test(blob_longer_than_the_rest_is_bad),
+        cmocka_unit_test(blob_is_read_back_byte_for_byte),
+        cmocka_unit_test(blob_longer_than_the_remaining_input_is_refused),
         cmocka_unit_test(crc32c_matches_published_vectors),
         cmocka_unit_test(crc32c_is_independent_of_how_data_is_split),
     };

@@ -66,7 +66,7 @@ static struct whole read_text(const char *text)
     return w;
 }
 
-static void codec_writes_what_it_read(void **state)
+static void codec_writes_a_document_unchanged_after_reading_it(void **state)
 {
     static const char text[] =
         "{\"on\": true, \"small\": -3, \"large\": -5000000000, \"bytes\": 7, \"real\": 0.5, "
@@ -87,7 +87,7 @@ static void codec_writes_what_it_read(void **state)
     assert_null(w.parts);
 }
 
-static void codec_absent_members_are_null_or_left_out(void **state)
+static void codec_writes_absent_members_as_null_or_omits_them(void **state)
 {
     const struct whole w = {.real = (double)NAN};
     (void)state;
@@ -100,7 +100,7 @@ static void codec_absent_members_are_null_or_left_out(void **state)
     json_decref(doc);
 }
 
-static void codec_members_of_a_wrong_type_are_absent(void **state)
+static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
 {
     (void)state;
     struct whole w =
@@ -118,7 +118,7 @@ static void codec_members_of_a_wrong_type_are_absent(void **state)
     codec_fini(whole_codec, &w);
 }
 
-static void codec_list_is_truncated_at_its_maximum(void **state)
+static void codec_truncates_a_list_at_its_maximum(void **state)
 {
     struct whole w = {0};
     json_t *list = json_array(), *doc = json_pack("{s:o}", "parts", list);
@@ -134,10 +134,10 @@ static void codec_list_is_truncated_at_its_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codec_writes_what_it_read),
-        cmocka_unit_test(codec_absent_members_are_null_or_left_out),
-        cmocka_unit_test(codec_members_of_a_wrong_type_are_absent),
-        cmocka_unit_test(codec_list_is_truncated_at_its_maximum),
+        cmocka_unit_test(codec_writes_a_document_unchanged_after_reading_it),
+        cmocka_unit_test(codec_writes_absent_members_as_null_or_omits_them),
+        cmocka_unit_test(codec_reads_members_of_a_wrong_type_as_absent),
+        cmocka_unit_test(codec_truncates_a_list_at_its_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

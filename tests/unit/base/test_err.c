@@ -90,7 +90,7 @@ static void err_prefix_of_an_empty_message_is_the_message(void **state)
     assert_string_equal(err.text, "cannot open");
 }
 
-static void err_set_may_use_its_own_old_message(void **state)
+static void err_set_accepts_its_previous_message_as_argument(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -109,7 +109,7 @@ int main(void)
         cmocka_unit_test(truncated_error_never_splits_a_character),
         cmocka_unit_test(err_prefix_prepends_to_the_message),
         cmocka_unit_test(err_prefix_of_an_empty_message_is_the_message),
-        cmocka_unit_test(err_set_may_use_its_own_old_message),
+        cmocka_unit_test(err_set_accepts_its_previous_message_as_argument),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static int entries(const char *path)
     return n;
 }
 
-static void read_small_terminates_the_text(void **state)
+static void read_small_terminates_the_text_with_nul(void **state)
 {
     struct folder *f = *state;
     make_file("a", "hello");
@@ -103,7 +103,7 @@ static void read_small_truncates_a_longer_file(void **state)
     assert_int_equal(io_read_small(f->fd, "a", buf, 0), -EINVAL);
 }
 
-static void missing_file_is_enoent(void **state)
+static void read_of_a_missing_file_returns_enoent(void **state)
 {
     struct folder *f = *state;
     char buf[8];
@@ -163,7 +163,7 @@ static void write_larger_than_a_pipe_arrives_complete(void **state)
     buf_fini(&got);
 }
 
-static void full_nonblocking_pipe_is_an_error(void **state)
+static void write_to_a_full_nonblocking_pipe_is_an_error(void **state)
 {
     (void)state;
     int p[2];
@@ -175,7 +175,7 @@ static void full_nonblocking_pipe_is_an_error(void **state)
     close(p[1]);
 }
 
-static void replaced_file_has_the_new_content_and_no_leftovers(void **state)
+static void file_replacement_leaves_no_temporary_file(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(io_replace_file(f->fd, "run.json", "one", 3), 0);
@@ -198,7 +198,7 @@ static void replaced_file_has_the_default_mode(void **state)
     assert_int_equal(st.st_mode & 07777, 0640);
 }
 
-static void file_in_a_subfolder_is_replaced_there(void **state)
+static void file_in_a_subfolder_is_replaced_in_that_folder(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(mkdir("sub", 0777), 0);
@@ -213,7 +213,7 @@ static void file_in_a_subfolder_is_replaced_there(void **state)
 }
 
 /* A hostile program can create these names for our pid, and crashes leave them behind. */
-static void replacement_ignores_taken_temporary_names(void **state)
+static void file_replacement_skips_temporary_names_in_use(void **state)
 {
     struct folder *f = *state;
     for (int i = 0; i < 200; i++) {
@@ -245,7 +245,7 @@ static void temporaries_of_killed_processes_are_removed(void **state)
         assert_int_equal(access(kept[i], F_OK), 0);
 }
 
-static void failed_replacement_removes_its_temporary_file(void **state)
+static void failed_file_replacement_removes_its_temporary_file(void **state)
 {
     struct folder *f = *state;
     assert_int_equal(mkdir("a", 0777), 0); /* a file cannot be renamed over a folder */
@@ -305,18 +305,18 @@ static void pidfd_refers_to_a_live_process_and_closes_on_exec(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_A_FOLDER(read_small_terminates_the_text),
+        IN_A_FOLDER(read_small_terminates_the_text_with_nul),
         IN_A_FOLDER(read_small_truncates_a_longer_file),
-        IN_A_FOLDER(missing_file_is_enoent),
+        IN_A_FOLDER(read_of_a_missing_file_returns_enoent),
         IN_A_FOLDER(file_of_maximum_size_is_read_and_a_larger_one_refused),
         cmocka_unit_test(write_larger_than_a_pipe_arrives_complete),
-        cmocka_unit_test(full_nonblocking_pipe_is_an_error),
-        IN_A_FOLDER(replaced_file_has_the_new_content_and_no_leftovers),
+        cmocka_unit_test(write_to_a_full_nonblocking_pipe_is_an_error),
+        IN_A_FOLDER(file_replacement_leaves_no_temporary_file),
         IN_A_FOLDER(replaced_file_has_the_default_mode),
-        IN_A_FOLDER(file_in_a_subfolder_is_replaced_there),
-        IN_A_FOLDER(replacement_ignores_taken_temporary_names),
+        IN_A_FOLDER(file_in_a_subfolder_is_replaced_in_that_folder),
+        IN_A_FOLDER(file_replacement_skips_temporary_names_in_use),
         IN_A_FOLDER(temporaries_of_killed_processes_are_removed),
-        IN_A_FOLDER(failed_replacement_removes_its_temporary_file),
+        IN_A_FOLDER(failed_file_replacement_removes_its_temporary_file),
         IN_A_FOLDER(mkdir_parents_creates_all_folders),
         IN_A_FOLDER(mkdir_parents_fails_if_a_file_is_in_the_way),
         IN_A_FOLDER(mkdir_parents_accepts_a_link_to_a_folder),

@@ -26,7 +26,7 @@ static void printed_is(json_t *doc, int indent, const char *want)
     buf_fini(&b);
 }
 
-static void any_bytes_become_a_json_string(void **state)
+static void any_bytes_can_be_written_as_a_json_string(void **state)
 {
     (void)state;
     printed_is(json_text("a\xFF\xFE", 3), 0, "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"\n");
@@ -85,7 +85,7 @@ static void json_seconds_have_exactly_six_decimals(void **state)
     seconds_are(1731661234123456789, 1731661234.123457);
 }
 
-static void json_document_is_compact_or_indented_with_a_newline(void **state)
+static void json_output_is_compact_or_indented_with_a_newline(void **state)
 {
     (void)state;
     printed_is(json_pack("{s:i,s:[i,i]}", "b", 1, "a", 2, 3), 0, "{\"b\":1,\"a\":[2,3]}\n");
@@ -142,7 +142,7 @@ static void json_with_a_million_levels_does_not_overflow_the_stack(void **state)
     free(s);
 }
 
-static void brackets_in_a_json_string_are_not_depth(void **state)
+static void brackets_in_a_json_string_do_not_count_as_depth(void **state)
 {
     (void)state;
     char s[300] = "[\"\\\"";
@@ -154,7 +154,7 @@ static void brackets_in_a_json_string_are_not_depth(void **state)
     json_decref(doc);
 }
 
-static void json_past_16_mib_is_refused(void **state)
+static void json_larger_than_16_mib_is_refused(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -170,7 +170,7 @@ static void json_past_16_mib_is_refused(void **state)
     free(s);
 }
 
-static void crowded_json_is_detected_before_parsing(void **state)
+static void json_with_too_many_values_is_detected_before_parsing(void **state)
 {
     (void)state;
     const char text[] = "[[],{\"a\":1,\"b\":2}]";
@@ -202,17 +202,17 @@ static void invalid_json_is_refused_with_line_and_column(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bytes_become_a_json_string),
+        cmocka_unit_test(any_bytes_can_be_written_as_a_json_string),
         cmocka_unit_test(every_pair_of_bytes_makes_a_parsable_json_string),
         cmocka_unit_test(json_counts_are_exact_up_to_63_bits_then_clamped),
         cmocka_unit_test(json_seconds_have_exactly_six_decimals),
-        cmocka_unit_test(json_document_is_compact_or_indented_with_a_newline),
+        cmocka_unit_test(json_output_is_compact_or_indented_with_a_newline),
         cmocka_unit_test(json_document_is_written_to_an_fd),
         cmocka_unit_test(json_64_levels_deep_is_read_but_65_is_not),
         cmocka_unit_test(json_with_a_million_levels_does_not_overflow_the_stack),
-        cmocka_unit_test(brackets_in_a_json_string_are_not_depth),
-        cmocka_unit_test(json_past_16_mib_is_refused),
-        cmocka_unit_test(crowded_json_is_detected_before_parsing),
+        cmocka_unit_test(brackets_in_a_json_string_do_not_count_as_depth),
+        cmocka_unit_test(json_larger_than_16_mib_is_refused),
+        cmocka_unit_test(json_with_too_many_values_is_detected_before_parsing),
         cmocka_unit_test(invalid_json_is_refused_with_line_and_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

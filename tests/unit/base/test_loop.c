@@ -125,7 +125,7 @@ static void loop_round_without_events_succeeds(void **state)
     loop_remove(NULL);
 }
 
-static void readable_fd_is_delivered_and_a_removed_one_is_not(void **state)
+static void readable_fd_is_delivered_until_it_is_removed(void **state)
 {
     (void)state;
     int p[2];
@@ -146,7 +146,7 @@ static void readable_fd_is_delivered_and_a_removed_one_is_not(void **state)
     close(p[1]);
 }
 
-static void hang_up_is_delivered_without_being_requested(void **state)
+static void hang_up_is_delivered_even_if_not_requested(void **state)
 {
     (void)state;
     int p[2];
@@ -223,7 +223,7 @@ static void source_removed_with_a_pending_event_is_not_called(void **state)
     two_close(&t);
 }
 
-static void callback_may_remove_every_source_including_its_own(void **state)
+static void loop_callback_may_remove_every_source_and_itself(void **state)
 {
     (void)state;
     struct two t;
@@ -263,7 +263,7 @@ static void stop_asking(void *user, int fd, uint32_t events)
     assert_int_equal(loop_change_fd(t->source_b, 0), 0);
 }
 
-static void event_no_longer_requested_is_not_delivered(void **state)
+static void event_that_is_no_longer_requested_is_not_delivered(void **state)
 {
     (void)state;
     struct two t;
@@ -309,7 +309,7 @@ static void timer_in_the_past_fires_at_once(void **state)
     assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
-static void missed_timer_periods_are_counted_on_a_fixed_grid(void **state)
+static void missed_timer_periods_are_counted_and_keep_the_schedule(void **state)
 {
     (void)state;
     const uint64_t period = 10 * NS_PER_MS;
@@ -406,7 +406,7 @@ static void signal_source_removed_by_another_is_not_called(void **state)
     assert_false(is_blocked(SIGUSR1));
 }
 
-static void signal_is_delivered_while_one_source_is_left(void **state)
+static void signal_is_delivered_as_long_as_one_source_remains(void **state)
 {
     (void)state;
     struct seen a = {0}, b = {0};
@@ -480,7 +480,7 @@ static void exit_of_a_child_wakes_the_loop(void **state)
     assert_int_equal(WEXITSTATUS(status), 3);
 }
 
-static void loop_run_ends_at_stop_and_can_run_again(void **state)
+static void loop_run_returns_at_stop_and_can_run_again(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -504,7 +504,7 @@ static void on_alarm(int signo)
         abort();
 }
 
-static void interrupted_wait_does_not_end_the_loop(void **state)
+static void interrupted_wait_does_not_end_the_event_loop(void **state)
 {
     (void)state;
     struct seen s = {.should_stop = true};
@@ -530,27 +530,27 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_LOOP(loop_round_without_events_succeeds),
-        WITH_LOOP(readable_fd_is_delivered_and_a_removed_one_is_not),
-        WITH_LOOP(hang_up_is_delivered_without_being_requested),
+        WITH_LOOP(readable_fd_is_delivered_until_it_is_removed),
+        WITH_LOOP(hang_up_is_delivered_even_if_not_requested),
         WITH_LOOP(epoll_errors_are_returned),
         WITH_LOOP(source_removed_with_a_pending_event_is_not_called),
-        WITH_LOOP(callback_may_remove_every_source_including_its_own),
+        WITH_LOOP(loop_callback_may_remove_every_source_and_itself),
         WITH_LOOP(nested_loop_round_keeps_sources_of_the_outer_one),
-        WITH_LOOP(event_no_longer_requested_is_not_delivered),
+        WITH_LOOP(event_that_is_no_longer_requested_is_not_delivered),
         WITH_LOOP(timer_fires_once_and_not_early),
         WITH_LOOP(timer_in_the_past_fires_at_once),
-        WITH_LOOP(missed_timer_periods_are_counted_on_a_fixed_grid),
+        WITH_LOOP(missed_timer_periods_are_counted_and_keep_the_schedule),
         WITH_LOOP(disarmed_timer_is_silent_until_set_again),
         WITH_LOOP(timer_removed_in_the_same_round_is_not_called),
         WITH_LOOP(signal_is_delivered_with_its_sender),
         WITH_LOOP(each_signal_reaches_only_its_own_source),
         WITH_LOOP(signal_source_removed_by_another_is_not_called),
-        WITH_LOOP(signal_is_delivered_while_one_source_is_left),
+        WITH_LOOP(signal_is_delivered_as_long_as_one_source_remains),
         WITH_LOOP(loop_free_restores_the_signal_mask),
         WITH_LOOP(uncatchable_signal_is_refused),
         WITH_LOOP(exit_of_a_child_wakes_the_loop),
-        WITH_LOOP(loop_run_ends_at_stop_and_can_run_again),
-        WITH_LOOP(interrupted_wait_does_not_end_the_loop),
+        WITH_LOOP(loop_run_returns_at_stop_and_can_run_again),
+        WITH_LOOP(interrupted_wait_does_not_end_the_event_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

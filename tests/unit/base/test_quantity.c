@@ -43,7 +43,7 @@ static void size_is_refused(const char *s, int code)
     assert_int_equal(q.bytes, 77); /* untouched */
 }
 
-static void size_units_are_powers_of_1024_in_any_case(void **state)
+static void size_units_are_powers_of_1024_in_upper_or_lower_case(void **state)
 {
     (void)state;
     size_is("4096", 4096);
@@ -81,7 +81,7 @@ static void invalid_size_is_refused(void **state)
         size_is_refused(wrong[i], -EINVAL);
 }
 
-static void size_out_of_range_is_erange(void **state)
+static void size_out_of_range_returns_erange(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"0",
@@ -112,7 +112,7 @@ static void size_error_shows_how_to_write_a_size(void **state)
     assert_string_equal(err.text, "--limit: \"120%\" is not a percentage between 0.01% and 100%");
 }
 
-static void huge_value_does_not_displace_the_advice_in_the_error(void **state)
+static void huge_value_does_not_displace_advice_in_a_size_error(void **state)
 {
     (void)state;
     char huge[2000];
@@ -179,7 +179,7 @@ static void time_is_refused(const char *s, uint64_t min, uint64_t max, int code,
     assert_string_equal(err.text, why);
 }
 
-static void duration_error_names_the_limit(void **state)
+static void duration_error_names_the_allowed_limit(void **state)
 {
     (void)state;
     const uint64_t min = 50 * NS_PER_MS, max = 3600 * NS_PER_S;
@@ -261,15 +261,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentage_of_a_size_does_not_overflow),
-        cmocka_unit_test(size_units_are_powers_of_1024_in_any_case),
+        cmocka_unit_test(size_units_are_powers_of_1024_in_upper_or_lower_case),
         cmocka_unit_test(percentage_is_stored_in_hundredths_of_a_percent),
         cmocka_unit_test(invalid_size_is_refused),
-        cmocka_unit_test(size_out_of_range_is_erange),
+        cmocka_unit_test(size_out_of_range_returns_erange),
         cmocka_unit_test(size_error_shows_how_to_write_a_size),
-        cmocka_unit_test(huge_value_does_not_displace_the_advice_in_the_error),
+        cmocka_unit_test(huge_value_does_not_displace_advice_in_a_size_error),
         cmocka_unit_test(duration_requires_a_unit),
         cmocka_unit_test(invalid_duration_is_refused),
-        cmocka_unit_test(duration_error_names_the_limit),
+        cmocka_unit_test(duration_error_names_the_allowed_limit),
         cmocka_unit_test(duration_limits_are_inclusive),
         cmocka_unit_test(int_option_accepts_both_ends_of_its_range),
         cmocka_unit_test(int_option_refuses_values_out_of_range),

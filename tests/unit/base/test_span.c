@@ -29,7 +29,7 @@ static void span_ignores_bytes_after_its_end(void **state)
     assert_ptr_equal(span_find(s, "rc"), s.p + 2);
 }
 
-static void empty_span_contains_and_begins_with_an_empty_text(void **state)
+static void empty_span_contains_an_empty_text(void **state)
 {
     (void)state;
     struct span none = cut("x", 0);
@@ -49,7 +49,7 @@ static void span_trim_removes_outer_blanks_only(void **state)
     assert_true(span_is(span_trimmed(span_of("\na\n")), "\na\n"));
 }
 
-static void span_holds_any_needs_one_match(void **state)
+static void span_holds_any_is_true_if_one_word_matches(void **state)
 {
     (void)state;
     static const char *const words[] = {"Error", "Exit", NULL};
@@ -60,7 +60,7 @@ static void span_holds_any_needs_one_match(void **state)
     assert_true(span_is(span_from(span_of("from x"), 5), "x"));
 }
 
-static void span_copy_ends_where_the_span_does(void **state)
+static void span_copy_has_exactly_the_bytes_of_the_span(void **state)
 {
     (void)state;
     char *copy = span_copy(cut("torchrun", 5)), *none = span_copy(cut("x", 0));
@@ -74,10 +74,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(span_ignores_bytes_after_its_end),
-        cmocka_unit_test(empty_span_contains_and_begins_with_an_empty_text),
+        cmocka_unit_test(empty_span_contains_an_empty_text),
         cmocka_unit_test(span_trim_removes_outer_blanks_only),
-        cmocka_unit_test(span_holds_any_needs_one_match),
-        cmocka_unit_test(span_copy_ends_where_the_span_does),
+        cmocka_unit_test(span_holds_any_is_true_if_one_word_matches),
+        cmocka_unit_test(span_copy_has_exactly_the_bytes_of_the_span),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

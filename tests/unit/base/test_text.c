@@ -21,7 +21,7 @@ static void escaped_is(const char *in, size_t len, const char *want)
 }
 #define ESCAPED_IS(literal, want) escaped_is(literal, sizeof(literal) - 1, want)
 
-static void escape_keeps_plain_text(void **state)
+static void escape_leaves_plain_text_unchanged(void **state)
 {
     (void)state;
     ESCAPED_IS("python train.py --x='1'", "python train.py --x='1'");
@@ -39,7 +39,7 @@ static void escape_neutralises_terminal_control_sequences(void **state)
                "\\u{009b}31m");
 }
 
-static void escape_neutralises_direction_and_line_breaks(void **state)
+static void escape_neutralises_bidi_controls_and_line_breaks(void **state)
 {
     (void)state;
     ESCAPED_IS("\xE2\x80\xAE", "\\u{202e}");
@@ -266,7 +266,7 @@ static void duration_text_that_rounds_up_uses_the_next_unit(void **state)
     time_is(UINT64_MAX, "213504 d 0 h");
 }
 
-static void about_texts_have_two_significant_digits(void **state)
+static void approximate_numbers_have_two_significant_digits(void **state)
 {
     char out[TEXT_TIME_MAX];
     (void)state;
@@ -290,9 +290,9 @@ static void about_texts_have_two_significant_digits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escape_keeps_plain_text),
+        cmocka_unit_test(escape_leaves_plain_text_unchanged),
         cmocka_unit_test(escape_neutralises_terminal_control_sequences),
-        cmocka_unit_test(escape_neutralises_direction_and_line_breaks),
+        cmocka_unit_test(escape_neutralises_bidi_controls_and_line_breaks),
         cmocka_unit_test(escape_doubles_backslashes),
         cmocka_unit_test(escape_shows_invalid_utf8_byte_by_byte),
         cmocka_unit_test(utf8_decoder_accepts_all_code_points_but_surrogates),
@@ -305,7 +305,7 @@ int main(void)
         cmocka_unit_test(command_text_shows_argument_boundaries),
         cmocka_unit_test(command_text_escapes_quotes_in_arguments),
         cmocka_unit_test(size_text_has_three_digits_and_a_binary_unit),
-        cmocka_unit_test(about_texts_have_two_significant_digits),
+        cmocka_unit_test(approximate_numbers_have_two_significant_digits),
         cmocka_unit_test(size_text_that_rounds_up_uses_the_next_unit),
         cmocka_unit_test(signed_size_text_shows_its_sign),
         cmocka_unit_test(duration_text_uses_natural_units),

@@ -62,7 +62,7 @@ static void quotes_and_backslashes_protect_blanks(void **state)
     words_are("''", "|");
 }
 
-static void unclosed_quote_is_an_error(void **state)
+static void unclosed_quote_in_a_word_list_is_an_error(void **state)
 {
     (void)state;
     words_are_refused("'a");
@@ -81,7 +81,7 @@ static void signal_is(const char *s, int number)
         fail_msg("%s: %d; %s", s, n, err.text);
 }
 
-static void signal_is_given_by_name_or_number(void **state)
+static void signal_can_be_given_by_name_or_number(void **state)
 {
     (void)state;
     signal_is("USR1", SIGUSR1);
@@ -117,7 +117,7 @@ static void unknown_signal_is_refused_and_named(void **state)
     }
 }
 
-static void signal_name_falls_back_to_its_number(void **state)
+static void unknown_signal_number_is_its_own_name(void **state)
 {
     (void)state;
     char name[WORDS_SIGNAL_MAX];
@@ -131,10 +131,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_split_at_any_number_of_blanks),
         cmocka_unit_test(quotes_and_backslashes_protect_blanks),
-        cmocka_unit_test(unclosed_quote_is_an_error),
-        cmocka_unit_test(signal_is_given_by_name_or_number),
+        cmocka_unit_test(unclosed_quote_in_a_word_list_is_an_error),
+        cmocka_unit_test(signal_can_be_given_by_name_or_number),
         cmocka_unit_test(unknown_signal_is_refused_and_named),
-        cmocka_unit_test(signal_name_falls_back_to_its_number),
+        cmocka_unit_test(unknown_signal_number_is_its_own_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static const struct advice *advised(struct advice list[ADVICE_MAX], enum hypothe
     return NULL;
 }
 
-static void advice_states_numbers_of_this_run(void **state)
+static void advice_states_the_numbers_of_the_run(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -79,7 +79,7 @@ static void leak_with_known_limit_and_steps_gets_restart_advice(void **state)
     assert_true(is_there);
 }
 
-static void cleanup_that_frees_nothing_is_advised_to_be_removed(void **state)
+static void advice_is_to_remove_a_cleanup_that_frees_nothing(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -105,7 +105,7 @@ static void unexplained_growth_gets_advice_to_measure(void **state)
     assert_string_equal(list[0].effect, "");
 }
 
-static void profiler_is_not_advised_if_it_ran(void **state)
+static void advice_omits_the_heap_profiler_if_it_ran(void **state)
 {
     struct advice list[ADVICE_MAX];
     (void)state;
@@ -145,14 +145,14 @@ static void advice_names_no_container_of_a_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(advice_states_numbers_of_this_run),
+        T(advice_states_the_numbers_of_the_run),
         T(full_cache_gets_no_advice_to_find_a_container),
         T(cache_is_called_no_leak_only_by_a_verdict_of_no_leak),
         T(filling_buffer_is_explained_by_its_one_allocation),
         T(leak_with_known_limit_and_steps_gets_restart_advice),
-        T(cleanup_that_frees_nothing_is_advised_to_be_removed),
+        T(advice_is_to_remove_a_cleanup_that_frees_nothing),
         T(unexplained_growth_gets_advice_to_measure),
-        T(profiler_is_not_advised_if_it_ran),
+        T(advice_omits_the_heap_profiler_if_it_ran),
         T(advice_names_no_container_of_a_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

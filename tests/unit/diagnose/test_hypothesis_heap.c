@@ -27,7 +27,7 @@ static void constant_objects_make_python_objects_unlikely(void **state)
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void sampled_census_rules_nothing_out(void **state)
+static void sampled_census_cannot_test_python_objects(void **state)
 {
     (void)state;
     memory_leaks();
@@ -36,7 +36,7 @@ static void sampled_census_rules_nothing_out(void **state)
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
 }
 
-static void censuses_around_flat_memory_are_not_evidence(void **state)
+static void censuses_around_flat_memory_are_not_evidence_of_growth(void **state)
 {
     (void)state;
     growth_stops_after(15);
@@ -46,7 +46,7 @@ static void censuses_around_flat_memory_are_not_evidence(void **state)
 }
 
 /* The censuses begin at step 20, when 50 of the 400 MiB are still to come. */
-static void censuses_do_not_explain_growth_that_ended_earlier(void **state)
+static void censuses_do_not_explain_growth_that_stopped_earlier(void **state)
 {
     (void)state;
     growth_stops_after(21.5);
@@ -54,7 +54,7 @@ static void censuses_do_not_explain_growth_that_ended_earlier(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_PYTHON_OBJECTS)->share < 0.2);
 }
 
-static void objects_and_tensors_cannot_be_tested_without_a_census(void **state)
+static void python_objects_and_tensors_cannot_be_tested_without_census(void **state)
 {
     (void)state;
     memory_leaks();
@@ -73,7 +73,7 @@ static void growing_grad_tensors_and_nodes_show_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
-static void model_copies_that_require_grad_are_not_a_graph(void **state)
+static void model_copies_that_require_grad_are_not_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -87,7 +87,7 @@ static void model_copies_that_require_grad_are_not_a_graph(void **state)
     expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
 }
 
-static void tensors_without_grad_are_not_a_graph(void **state)
+static void tensors_without_grad_are_not_a_kept_graph(void **state)
 {
     (void)state;
     memory_leaks();
@@ -96,14 +96,14 @@ static void tensors_without_grad_are_not_a_graph(void **state)
     expect_first(HYPOTHESIS_TENSORS);
 }
 
-static void graph_cannot_be_tested_without_census_and_profile(void **state)
+static void kept_graph_cannot_be_tested_without_census_and_profile(void **state)
 {
     (void)state;
     memory_leaks();
     expect(HYPOTHESIS_AUTOGRAD, CANNOT_TEST);
 }
 
-static void leaking_call_site_is_named(void **state)
+static void leaking_call_site_is_named_with_its_line(void **state)
 {
     (void)state;
     memory_leaks();
@@ -115,7 +115,7 @@ static void leaking_call_site_is_named(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void ended_growth_is_attributed_to_the_site_that_holds_it(void **state)
+static void growth_that_stopped_is_attributed_to_its_call_site(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -124,7 +124,7 @@ static void ended_growth_is_attributed_to_the_site_that_holds_it(void **state)
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
-static void batch_live_at_one_moment_is_not_kept_memory(void **state)
+static void batch_live_at_one_reading_is_not_retained_memory(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -132,7 +132,7 @@ static void batch_live_at_one_moment_is_not_kept_memory(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void full_call_site_does_not_explain_continuing_growth(void **state)
+static void call_site_that_stopped_growing_does_not_explain_a_leak(void **state)
 {
     (void)state;
     memory_leaks();
@@ -140,7 +140,7 @@ static void full_call_site_does_not_explain_continuing_growth(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
 }
 
-static void constant_call_sites_rule_out_call_site(void **state)
+static void constant_call_sites_rule_out_the_call_site_hypothesis(void **state)
 {
     (void)state;
     memory_leaks();
@@ -148,7 +148,7 @@ static void constant_call_sites_rule_out_call_site(void **state)
     expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
 }
 
-static void growth_at_lines_of_one_function_is_added_up(void **state)
+static void growth_at_several_lines_of_one_function_is_added_up(void **state)
 {
     (void)state;
     memory_leaks();
@@ -163,7 +163,7 @@ static void growth_at_lines_of_one_function_is_added_up(void **state)
     assert_true(is_said);
 }
 
-static void evidence_names_the_growing_container(void **state)
+static void evidence_of_a_call_site_names_the_growing_container(void **state)
 {
     (void)state;
     memory_leaks();
@@ -188,7 +188,7 @@ static void call_sites_cannot_be_tested_without_a_profile(void **state)
     expect_absent(HYPOTHESIS_CALL_SITE, "the profiler was off");
 }
 
-static void flat_heap_under_growing_memory_is_retention(void **state)
+static void growing_memory_with_a_flat_live_heap_is_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -205,7 +205,7 @@ static void heap_that_grows_with_memory_is_not_retention(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
-static void allocator_count_of_free_memory_is_retention(void **state)
+static void free_memory_counted_by_the_allocator_is_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -230,7 +230,7 @@ static void baselines_separate_retention_from_a_batch_in_flight(void **state)
 }
 
 /* The allocator's count does not include them. */
-static void small_objects_that_a_site_keeps_are_not_retention(void **state)
+static void small_objects_kept_by_a_call_site_are_not_retention(void **state)
 {
     (void)state;
     memory_leaks();
@@ -242,7 +242,7 @@ static void small_objects_that_a_site_keeps_are_not_retention(void **state)
 }
 
 /* The allocator's count excludes Python's arenas, so it proves nothing alone. */
-static void retention_is_only_possible_from_the_allocator_count_alone(void **state)
+static void allocator_count_alone_makes_retention_only_possible(void **state)
 {
     (void)state;
     memory_leaks();
@@ -252,7 +252,7 @@ static void retention_is_only_possible_from_the_allocator_count_alone(void **sta
 }
 
 /* Workers grow by 90 MiB and this process by 15 MiB. */
-static void heap_of_one_process_does_not_exclude_growth_in_others(void **state)
+static void flat_heap_of_one_process_does_not_exclude_growth_in_others(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(515), 200);
@@ -269,7 +269,7 @@ static void heap_of_one_process_does_not_exclude_growth_in_others(void **state)
 }
 
 /* 250 MiB was free from the start, but not resident, because more was allocated than touched. */
-static void memory_free_at_the_start_is_not_retained_growth(void **state)
+static void memory_free_from_the_start_is_not_retained_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -282,7 +282,7 @@ static void memory_free_at_the_start_is_not_retained_growth(void **state)
 }
 
 /* Live and free memory of the allocator together did not grow: memory grew elsewhere. */
-static void allocator_that_holds_no_more_retains_nothing(void **state)
+static void allocator_without_more_free_memory_retains_nothing(void **state)
 {
     (void)state;
     memory_leaks();
@@ -300,31 +300,31 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(objects_growing_with_memory_make_python_objects_likely),
         T(constant_objects_make_python_objects_unlikely),
-        T(sampled_census_rules_nothing_out),
-        T(censuses_around_flat_memory_are_not_evidence),
-        T(censuses_do_not_explain_growth_that_ended_earlier),
-        T(objects_and_tensors_cannot_be_tested_without_a_census),
+        T(sampled_census_cannot_test_python_objects),
+        T(censuses_around_flat_memory_are_not_evidence_of_growth),
+        T(censuses_do_not_explain_growth_that_stopped_earlier),
+        T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_grad_tensors_and_nodes_show_a_kept_graph),
-        T(model_copies_that_require_grad_are_not_a_graph),
-        T(tensors_without_grad_are_not_a_graph),
-        T(graph_cannot_be_tested_without_census_and_profile),
-        T(leaking_call_site_is_named),
-        T(ended_growth_is_attributed_to_the_site_that_holds_it),
-        T(batch_live_at_one_moment_is_not_kept_memory),
-        T(full_call_site_does_not_explain_continuing_growth),
-        T(constant_call_sites_rule_out_call_site),
-        T(growth_at_lines_of_one_function_is_added_up),
-        T(evidence_names_the_growing_container),
+        T(model_copies_that_require_grad_are_not_a_kept_graph),
+        T(tensors_without_grad_are_not_a_kept_graph),
+        T(kept_graph_cannot_be_tested_without_census_and_profile),
+        T(leaking_call_site_is_named_with_its_line),
+        T(growth_that_stopped_is_attributed_to_its_call_site),
+        T(batch_live_at_one_reading_is_not_retained_memory),
+        T(call_site_that_stopped_growing_does_not_explain_a_leak),
+        T(constant_call_sites_rule_out_the_call_site_hypothesis),
+        T(growth_at_several_lines_of_one_function_is_added_up),
+        T(evidence_of_a_call_site_names_the_growing_container),
         T(call_sites_cannot_be_tested_without_a_profile),
-        T(flat_heap_under_growing_memory_is_retention),
+        T(growing_memory_with_a_flat_live_heap_is_retention),
         T(heap_that_grows_with_memory_is_not_retention),
-        T(allocator_count_of_free_memory_is_retention),
+        T(free_memory_counted_by_the_allocator_is_retention),
         T(baselines_separate_retention_from_a_batch_in_flight),
-        T(small_objects_that_a_site_keeps_are_not_retention),
-        T(retention_is_only_possible_from_the_allocator_count_alone),
-        T(heap_of_one_process_does_not_exclude_growth_in_others),
-        T(memory_free_at_the_start_is_not_retained_growth),
-        T(allocator_that_holds_no_more_retains_nothing),
+        T(small_objects_kept_by_a_call_site_are_not_retention),
+        T(allocator_count_alone_makes_retention_only_possible),
+        T(flat_heap_of_one_process_does_not_exclude_growth_in_others),
+        T(memory_free_from_the_start_is_not_retained_growth),
+        T(allocator_without_more_free_memory_retains_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void constant_file_pages_rule_out_page_cache(void **state)
     expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
 }
 
-static void kernel_hypotheses_cannot_be_tested_without_kinds(void **state)
+static void kernel_hypotheses_cannot_be_tested_without_page_kinds(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -53,7 +53,7 @@ static void growing_shmem_is_diagnosed_as_shared_memory(void **state)
     expect_first(HYPOTHESIS_SHARED_MEMORY);
 }
 
-static void pinned_memory_needs_the_figure_of_torch(void **state)
+static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state)
 {
     (void)state;
     memory_leaks();
@@ -133,7 +133,7 @@ static void constant_huge_pages_explain_no_growth(void **state)
     expect(HYPOTHESIS_THP, RULED_OUT);
 }
 
-static void growth_of_gpu_memory_alone_is_diagnosed_as_gpu(void **state)
+static void growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -152,7 +152,7 @@ static void grow_gpu(enum verdict_word word, double from, double to)
     s.f.gpu = (struct facts_verdict){.is_known = true, .word = word};
 }
 
-static void gpu_memory_from_the_start_is_not_growth(void **state)
+static void gpu_memory_present_from_the_start_is_not_growth(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(908));
@@ -160,7 +160,7 @@ static void gpu_memory_from_the_start_is_not_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void ended_gpu_growth_is_diagnosed_from_a_tenth_on(void **state)
+static void gpu_growth_that_stopped_is_diagnosed_above_10_percent(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_PLATEAUED, MIB(700), MIB(908));
@@ -169,7 +169,7 @@ static void ended_gpu_growth_is_diagnosed_from_a_tenth_on(void **state)
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void leaking_gpu_memory_is_diagnosed_as_gpu(void **state)
+static void leaking_gpu_memory_is_diagnosed_as_gpu_growth(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_LEAKING, MIB(700), MIB(760));
@@ -187,7 +187,7 @@ static void reserve_gpu(double from, double to, double most)
     s.f.gpu_heap.most_allocated_bytes = most;
 }
 
-static void reserved_memory_that_grows_alone_is_fragmentation(void **state)
+static void growth_of_reserved_gpu_memory_alone_is_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -197,7 +197,7 @@ static void reserved_memory_that_grows_alone_is_fragmentation(void **state)
     expect_first(HYPOTHESIS_GPU_FRAGMENTS);
 }
 
-static void reserved_memory_that_was_in_use_at_once_is_not_fragmentation(void **state)
+static void reserved_gpu_memory_that_was_in_use_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_STABLE, MIB(700), MIB(700));
@@ -207,7 +207,7 @@ static void reserved_memory_that_was_in_use_at_once_is_not_fragmentation(void **
     expect(HYPOTHESIS_GPU_FRAGMENTS, RULED_OUT);
 }
 
-static void reserved_memory_that_grows_with_allocated_memory_is_not_fragmentation(void **state)
+static void reserved_growth_with_allocated_growth_is_not_fragmentation(void **state)
 {
     (void)state;
     grow_gpu(VERDICT_LEAKING, MIB(700), MIB(3000));
@@ -216,7 +216,7 @@ static void reserved_memory_that_grows_with_allocated_memory_is_not_fragmentatio
     expect_first(HYPOTHESIS_GPU);
 }
 
-static void growth_of_host_memory_rules_out_gpu(void **state)
+static void growth_of_host_memory_rules_out_gpu_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -224,7 +224,7 @@ static void growth_of_host_memory_rules_out_gpu(void **state)
     expect(HYPOTHESIS_GPU, RULED_OUT);
 }
 
-static void charge_that_no_process_maps_is_shared_memory(void **state)
+static void cgroup_charge_mapped_by_no_process_is_shared_memory(void **state)
 {
     static double mapped[SYNTHETIC_POINTS];
     (void)state;
@@ -248,26 +248,26 @@ static void charge_that_no_process_maps_is_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(charge_that_no_process_maps_is_shared_memory),
+        T(cgroup_charge_mapped_by_no_process_is_shared_memory),
         T(growing_file_pages_are_diagnosed_as_page_cache),
         T(few_additional_file_pages_are_not_diagnosed),
         T(constant_file_pages_rule_out_page_cache),
-        T(kernel_hypotheses_cannot_be_tested_without_kinds),
+        T(kernel_hypotheses_cannot_be_tested_without_page_kinds),
         T(growing_shmem_is_diagnosed_as_shared_memory),
-        T(pinned_memory_needs_the_figure_of_torch),
+        T(pinned_memory_cannot_be_tested_without_the_torch_figure),
         T(pinned_shared_memory_is_diagnosed_as_pinned_only),
         T(swap_is_ruled_out_if_nothing_was_swapped),
         T(huge_pages_are_ruled_out_only_if_disabled),
         T(growth_in_huge_pages_is_not_retention),
         T(constant_huge_pages_explain_no_growth),
-        T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu),
-        T(gpu_memory_from_the_start_is_not_growth),
-        T(ended_gpu_growth_is_diagnosed_from_a_tenth_on),
-        T(leaking_gpu_memory_is_diagnosed_as_gpu),
-        T(reserved_memory_that_grows_alone_is_fragmentation),
-        T(reserved_memory_that_was_in_use_at_once_is_not_fragmentation),
-        T(reserved_memory_that_grows_with_allocated_memory_is_not_fragmentation),
-        T(growth_of_host_memory_rules_out_gpu),
+        T(growth_of_gpu_memory_alone_is_diagnosed_as_gpu_growth),
+        T(gpu_memory_present_from_the_start_is_not_growth),
+        T(gpu_growth_that_stopped_is_diagnosed_above_10_percent),
+        T(leaking_gpu_memory_is_diagnosed_as_gpu_growth),
+        T(growth_of_reserved_gpu_memory_alone_is_fragmentation),
+        T(reserved_gpu_memory_that_was_in_use_is_not_fragmentation),
+        T(reserved_growth_with_allocated_growth_is_not_fragmentation),
+        T(growth_of_host_memory_rules_out_gpu_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

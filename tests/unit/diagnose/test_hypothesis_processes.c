@@ -7,7 +7,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void launcher_without_training_process_was_watched(void **state)
+static void launcher_without_training_process_is_diagnosed(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -20,7 +20,7 @@ static void launcher_without_training_process_was_watched(void **state)
     expect(HYPOTHESIS_LAUNCHER, CANNOT_TEST);
 }
 
-static void large_flat_workers_are_likely(void **state)
+static void large_flat_compile_workers_are_diagnosed_as_overhead(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -49,7 +49,7 @@ static void worker_hypotheses_are_ruled_out_without_workers(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void unclosed_pools_are_diagnosed_as_piling_processes(void **state)
+static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -69,7 +69,7 @@ static void unclosed_pools_are_diagnosed_as_piling_processes(void **state)
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
-static void leak_rules_out_explanations_that_end_by_themselves(void **state)
+static void leak_rules_out_explanations_whose_growth_ends_by_itself(void **state)
 {
     (void)state;
     memory_leaks();
@@ -80,7 +80,7 @@ static void leak_rules_out_explanations_that_end_by_themselves(void **state)
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void unique_growth_under_flat_rss_is_copy_on_write(void **state)
+static void unique_growth_with_flat_rss_is_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -110,7 +110,7 @@ static void leaking_worker_makes_copy_on_write_unlikely(void **state)
 }
 
 /* Its stack, its heap, and the batch it makes. */
-static void small_unsharing_after_fork_is_not_copy_on_write(void **state)
+static void small_unshared_growth_after_fork_is_not_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -124,7 +124,7 @@ static void small_unsharing_after_fork_is_not_copy_on_write(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void workers_with_own_memory_rule_out_copy_on_write(void **state)
+static void workers_with_their_own_memory_rule_out_copy_on_write(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -136,7 +136,7 @@ static void workers_with_own_memory_rule_out_copy_on_write(void **state)
     expect(HYPOTHESIS_COPY_ON_WRITE, CANNOT_TEST);
 }
 
-static void growing_compiler_call_sites_are_recompilation(void **state)
+static void growing_call_sites_in_the_compiler_are_recompilation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -147,7 +147,7 @@ static void growing_compiler_call_sites_are_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
-static void call_site_in_compiled_code_is_not_the_compiler(void **state)
+static void growing_call_site_in_compiled_code_is_not_recompilation(void **state)
 {
     (void)state;
     memory_leaks();
@@ -172,17 +172,17 @@ static void recompilation_is_ruled_out_without_a_compiler(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(launcher_without_training_process_was_watched),
-        T(large_flat_workers_are_likely),
+        T(launcher_without_training_process_is_diagnosed),
+        T(large_flat_compile_workers_are_diagnosed_as_overhead),
         T(worker_hypotheses_are_ruled_out_without_workers),
-        T(unclosed_pools_are_diagnosed_as_piling_processes),
-        T(leak_rules_out_explanations_that_end_by_themselves),
-        T(unique_growth_under_flat_rss_is_copy_on_write),
+        T(unclosed_process_pools_are_diagnosed_as_piling_up),
+        T(leak_rules_out_explanations_whose_growth_ends_by_itself),
+        T(unique_growth_with_flat_rss_is_copy_on_write),
         T(leaking_worker_makes_copy_on_write_unlikely),
-        T(small_unsharing_after_fork_is_not_copy_on_write),
-        T(workers_with_own_memory_rule_out_copy_on_write),
-        T(growing_compiler_call_sites_are_recompilation),
-        T(call_site_in_compiled_code_is_not_the_compiler),
+        T(small_unshared_growth_after_fork_is_not_copy_on_write),
+        T(workers_with_their_own_memory_rule_out_copy_on_write),
+        T(growing_call_sites_in_the_compiler_are_recompilation),
+        T(growing_call_site_in_compiled_code_is_not_recompilation),
         T(recompilation_is_ruled_out_without_a_compiler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include "diagnose/scenarios.h"
 
-static void one_jump_then_flat_memory_is_data_load(void **state)
+static void single_jump_followed_by_flat_memory_is_data_load(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -17,7 +17,7 @@ static void one_jump_then_flat_memory_is_data_load(void **state)
     expect_first(HYPOTHESIS_DATA_LOAD);
 }
 
-static void one_jump_is_data_load_even_if_a_call_site_holds_it(void **state)
+static void single_jump_is_data_load_even_if_a_call_site_keeps_it(void **state)
 {
     (void)state;
     growth_stops_after(2);
@@ -74,7 +74,7 @@ static void spike_is_not_a_jump(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
-static void data_load_is_uncertain_without_marks(void **state)
+static void data_load_is_only_possible_without_marks(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -97,7 +97,7 @@ static void growth_that_ends_with_first_epoch_is_a_cache(void **state)
 }
 
 /* Whether it is full, or still growing until all of it is written. */
-static void earlier_buffer_written_later_is_first_touch(void **state)
+static void late_writes_to_an_early_buffer_are_first_touch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -110,7 +110,7 @@ static void earlier_buffer_written_later_is_first_touch(void **state)
 }
 
 /* Fragments, or memory left by a longer batch. */
-static void free_growth_that_ends_with_first_epoch_is_not_a_cache(void **state)
+static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -122,7 +122,7 @@ static void free_growth_that_ends_with_first_epoch_is_not_a_cache(void **state)
                              "allocations are freed"));
 }
 
-static void mostly_free_growth_is_not_a_cache(void **state)
+static void growth_that_is_mostly_free_memory_is_not_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(50);
@@ -134,21 +134,21 @@ static void mostly_free_growth_is_not_a_cache(void **state)
     expect_first(HYPOTHESIS_RETENTION);
 }
 
-static void growth_beyond_first_epoch_rules_out_a_cache(void **state)
+static void growth_beyond_the_first_epoch_rules_out_a_cache(void **state)
 {
     (void)state;
     memory_leaks();
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
 
-static void growth_that_ends_after_first_epoch_is_not_a_cache(void **state)
+static void growth_that_ends_after_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;
     growth_stops_after(120);
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-static void cache_is_only_likely_within_first_epoch(void **state)
+static void cache_is_only_likely_while_in_the_first_epoch(void **state)
 {
     (void)state;
     memory_leaks();
@@ -176,7 +176,7 @@ static void growth_at_step_ends_rules_out_accumulation(void **state)
     expect(HYPOTHESIS_ACCUMULATION, RULED_OUT);
 }
 
-static void saw_tooth_within_steps_is_accumulation(void **state)
+static void sawtooth_within_steps_is_accumulation(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -252,7 +252,7 @@ static void baseline_rising_at_evaluations_is_event_growth(void **state)
 }
 
 /* Training ends with an evaluation: all memory is freed within the next reading. */
-static void memory_freed_after_last_evaluation_is_not_subtracted(void **state)
+static void memory_freed_after_the_last_evaluation_is_not_subtracted(void **state)
 {
     (void)state;
     memory_grows_at_evaluations();
@@ -309,7 +309,7 @@ static void free_memory_after_evaluations_is_not_event_growth(void **state)
 
 /* A late evaluation left a hole: baselines of the two halves do not show it, but the allocator's
  * count does. */
-static void free_growth_smaller_than_peaks_is_attributed_to_spikes(void **state)
+static void free_memory_smaller_than_the_peaks_is_due_to_spikes(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -337,7 +337,7 @@ static void live_growth_at_evaluations_is_event_growth(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
-static void even_growth_is_not_event_growth(void **state)
+static void steady_growth_is_not_event_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -351,36 +351,36 @@ static void even_growth_is_not_event_growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(one_jump_then_flat_memory_is_data_load),
-        T(one_jump_is_data_load_even_if_a_call_site_holds_it),
+        T(single_jump_followed_by_flat_memory_is_data_load),
+        T(single_jump_is_data_load_even_if_a_call_site_keeps_it),
         T(rise_within_one_long_step_is_a_jump),
         T(growth_over_many_steps_is_not_a_jump),
         T(continuing_growth_is_not_data_load),
         T(jump_of_free_memory_is_not_data_load),
         T(spike_is_not_a_jump),
-        T(data_load_is_uncertain_without_marks),
+        T(data_load_is_only_possible_without_marks),
         T(growth_that_ends_with_first_epoch_is_a_cache),
-        T(earlier_buffer_written_later_is_first_touch),
-        T(free_growth_that_ends_with_first_epoch_is_not_a_cache),
-        T(mostly_free_growth_is_not_a_cache),
-        T(growth_beyond_first_epoch_rules_out_a_cache),
-        T(growth_that_ends_after_first_epoch_is_not_a_cache),
-        T(cache_is_only_likely_within_first_epoch),
+        T(late_writes_to_an_early_buffer_are_first_touch),
+        T(growth_of_free_memory_in_the_first_epoch_is_not_a_cache),
+        T(growth_that_is_mostly_free_memory_is_not_a_cache),
+        T(growth_beyond_the_first_epoch_rules_out_a_cache),
+        T(growth_that_ends_after_the_first_epoch_is_not_a_cache),
+        T(cache_is_only_likely_while_in_the_first_epoch),
         T(cache_is_undecided_without_epoch_length),
         T(growth_at_step_ends_rules_out_accumulation),
-        T(saw_tooth_within_steps_is_accumulation),
+        T(sawtooth_within_steps_is_accumulation),
         T(accumulation_cannot_be_tested_without_steps),
         T(peaks_at_evaluations_that_recover_are_spikes),
         T(evaluations_without_peaks_make_spikes_unlikely),
         T(evaluations_cannot_be_tested_without_marks),
         T(baseline_rising_at_evaluations_is_event_growth),
-        T(memory_freed_after_last_evaluation_is_not_subtracted),
+        T(memory_freed_after_the_last_evaluation_is_not_subtracted),
         T(stepping_verdict_explains_only_growth_at_evaluations),
         T(rising_baseline_with_freed_allocations_is_a_spike),
         T(free_memory_after_evaluations_is_not_event_growth),
-        T(free_growth_smaller_than_peaks_is_attributed_to_spikes),
+        T(free_memory_smaller_than_the_peaks_is_due_to_spikes),
         T(live_growth_at_evaluations_is_event_growth),
-        T(even_growth_is_not_event_growth),
+        T(steady_growth_is_not_event_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

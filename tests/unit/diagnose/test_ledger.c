@@ -53,7 +53,7 @@ static void expect_bytes(double is, double wanted)
         fail_msg("%.0f bytes, not %.0f", is, wanted);
 }
 
-static void all_memory_is_unexplained_without_kinds(void **state)
+static void ledger_without_page_kinds_leaves_all_memory_unexplained(void **state)
 {
     (void)state;
     synthetic_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
@@ -63,7 +63,7 @@ static void all_memory_is_unexplained_without_kinds(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 0);
 }
 
-static void kernel_kinds_are_subtracted_first(void **state)
+static void ledger_subtracts_file_and_shared_pages_first(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -75,7 +75,7 @@ static void kernel_kinds_are_subtracted_first(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(300));
 }
 
-static void unused_part_of_python_arenas_has_its_own_entry(void **state)
+static void ledger_has_an_entry_for_unused_python_arena_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -88,7 +88,7 @@ static void unused_part_of_python_arenas_has_its_own_entry(void **state)
     expect_bytes(ledger_beside_growth(&s.ledger), MIB(350));
 }
 
-static void uncounted_arenas_have_no_entry(void **state)
+static void ledger_has_no_entry_for_uncounted_arenas(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -110,7 +110,7 @@ static void unnamed_growth_is_attributed_to_huge_pages(void **state)
 }
 
 /* If all memory is in huge pages, they do not explain growth. */
-static void constant_huge_pages_have_no_growth(void **state)
+static void constant_huge_pages_are_not_counted_as_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -142,7 +142,7 @@ static void set_heap_pages(double start, double now)
     s.f.heap.now_malloc = s.f.heap.now_inside = MIB(400);
 }
 
-static void heap_pages_without_live_memory_are_retained(void **state)
+static void heap_pages_without_live_memory_count_as_retained(void **state)
 {
     (void)state;
     set_heap_pages(MIB(220), MIB(590));
@@ -154,7 +154,7 @@ static void heap_pages_without_live_memory_are_retained(void **state)
 }
 
 /* A page count takes seconds, and lags behind a growing process. */
-static void lagging_page_count_is_extrapolated(void **state)
+static void outdated_page_count_is_extrapolated(void **state)
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
@@ -178,7 +178,7 @@ static void page_counts_take_precedence_over_the_allocator_count(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
 }
 
-static void heap_smaller_than_live_memory_is_not_used(void **state)
+static void heap_page_count_below_live_memory_is_not_used(void **state)
 {
     (void)state;
     set_heap_pages(MIB(10), MIB(10));
@@ -187,7 +187,7 @@ static void heap_smaller_than_live_memory_is_not_used(void **state)
     assert_false(s.ledger.knows_retained || s.ledger.is_by_pages);
 }
 
-static void stacks_have_their_own_entry(void **state)
+static void ledger_has_an_entry_for_stacks(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -198,7 +198,7 @@ static void stacks_have_their_own_entry(void **state)
 }
 
 /* A buffer allocated at once and filled bit by bit. */
-static void large_block_that_is_written_later_is_named(void **state)
+static void call_site_of_a_large_block_written_later_is_named(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -211,7 +211,7 @@ static void large_block_that_is_written_later_is_named(void **state)
     assert_ptr_equal(ledger_site(&s.ledger, LEDGER_TOUCHED), &s.rows[1]);
 }
 
-static void small_blocks_are_not_counted_as_first_written(void **state)
+static void small_blocks_are_not_counted_as_first_touch(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -222,7 +222,7 @@ static void small_blocks_are_not_counted_as_first_written(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
 }
 
-static void sampling_error_is_not_counted_as_allocated(void **state)
+static void sampling_error_is_not_counted_as_allocated_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -233,7 +233,7 @@ static void sampling_error_is_not_counted_as_allocated(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_TOUCHED), 0);
 }
 
-static void call_sites_are_ordered_by_growth(void **state)
+static void ledger_orders_call_sites_by_growth(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -263,7 +263,7 @@ static void growth_outside_call_sites_is_unexplained(void **state)
 
 /* Of 400 MiB, 145 MiB is live and 85 MiB retained by the allocator's count; the rest is
  * unexplained. */
-static void retained_is_the_allocator_count_not_the_remainder(void **state)
+static void retained_memory_is_the_allocator_count_not_the_remainder(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -308,7 +308,7 @@ static void call_site_growth_is_scaled_at_most_twofold(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), -MIB(50));
 }
 
-static void free_memory_beyond_rss_may_not_be_resident(void **state)
+static void free_memory_beyond_rss_is_not_counted_as_resident(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(600), 200);
@@ -352,7 +352,7 @@ static void old_allocator_count_is_updated_by_sampling(void **state)
 }
 
 /* An object of 24 bytes takes 32. */
-static void rounding_of_python_objects_is_included(void **state)
+static void ledger_includes_size_rounding_of_python_objects(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -364,7 +364,7 @@ static void rounding_of_python_objects_is_included(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
-static void allocator_count_is_used_without_a_profile(void **state)
+static void allocator_count_is_used_if_there_is_no_profile(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -376,7 +376,7 @@ static void allocator_count_is_used_without_a_profile(void **state)
 }
 
 /* Allocated, but never touched. */
-static void call_sites_get_at_most_resident_memory(void **state)
+static void call_sites_are_attributed_at_most_resident_memory(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -401,7 +401,7 @@ static void constant_call_site_does_not_grow_by_scaling(void **state)
 }
 
 /* A library reserves 512 MiB and never touches them, in a process that grows by more than that. */
-static void untouched_memory_stays_untouched_while_memory_grows(void **state)
+static void constant_call_sites_stay_untouched_while_another_grows(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(1700), MIB(14700), 200);
@@ -428,7 +428,7 @@ static void allocator_count_and_census_are_used_without_a_profile(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(40));
 }
 
-static void pinned_memory_is_not_counted_as_shared_too(void **state)
+static void pinned_memory_is_not_also_counted_as_shared(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -451,7 +451,7 @@ static void pin_through_shared_mappings(void)
     s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(300);
 }
 
-static void mapped_shared_memory_is_not_heap(void **state)
+static void mapped_shared_memory_is_not_counted_as_heap(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -466,7 +466,7 @@ static void mapped_shared_memory_is_not_heap(void **state)
     expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), MIB(400));
 }
 
-static void line_of_unpinned_shared_memory_is_named(void **state)
+static void call_site_of_unpinned_shared_memory_is_named(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -477,7 +477,7 @@ static void line_of_unpinned_shared_memory_is_named(void **state)
 }
 
 /* The mapping fits into the growth of anonymous memory: the shared memory is something else. */
-static void private_mapping_is_heap_although_shared_memory_grows(void **state)
+static void private_mapping_counts_as_heap_while_shared_memory_grows(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -490,7 +490,7 @@ static void private_mapping_is_heap_although_shared_memory_grows(void **state)
 }
 
 /* Memory from malloc is not shared, however much the kernel counts as shared. */
-static void unmapped_memory_is_never_shared(void **state)
+static void call_site_without_mappings_is_never_named_for_shared_memory(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -500,7 +500,7 @@ static void unmapped_memory_is_never_shared(void **state)
 }
 
 /* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since. */
-static void recently_pinned_memory_is_not_taken_from_shared(void **state)
+static void recently_pinned_memory_is_not_subtracted_from_shared(void **state)
 {
     (void)state;
     pin_through_shared_mappings();
@@ -512,7 +512,7 @@ static void recently_pinned_memory_is_not_taken_from_shared(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
-static void worker_memory_is_shared_until_it_is_written(void **state)
+static void worker_memory_counts_as_shared_until_it_is_written(void **state)
 {
     (void)state;
     synthetic_memory(&s, MIB(500), MIB(500), 200);
@@ -533,7 +533,7 @@ static void ledger_of_shrinking_memory_adds_up_to_rss(void **state)
     assert_true(isnan(s.ledger.named_growth_share));
 }
 
-static void ledger_is_unknown_without_samples(void **state)
+static void ledger_without_samples_is_unknown(void **state)
 {
     (void)state;
     ledger_make(&s.f, &s.ledger);
@@ -548,44 +548,44 @@ static void ledger_is_unknown_without_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(all_memory_is_unexplained_without_kinds),
-        T(kernel_kinds_are_subtracted_first),
-        T(unused_part_of_python_arenas_has_its_own_entry),
-        T(uncounted_arenas_have_no_entry),
+        T(ledger_without_page_kinds_leaves_all_memory_unexplained),
+        T(ledger_subtracts_file_and_shared_pages_first),
+        T(ledger_has_an_entry_for_unused_python_arena_memory),
+        T(ledger_has_no_entry_for_uncounted_arenas),
         T(unnamed_growth_is_attributed_to_huge_pages),
-        T(heap_pages_without_live_memory_are_retained),
-        T(lagging_page_count_is_extrapolated),
+        T(heap_pages_without_live_memory_count_as_retained),
+        T(outdated_page_count_is_extrapolated),
         T(page_counts_take_precedence_over_the_allocator_count),
-        T(heap_smaller_than_live_memory_is_not_used),
-        T(stacks_have_their_own_entry),
-        T(constant_huge_pages_have_no_growth),
+        T(heap_page_count_below_live_memory_is_not_used),
+        T(ledger_has_an_entry_for_stacks),
+        T(constant_huge_pages_are_not_counted_as_growth),
         T(live_memory_in_huge_pages_counts_as_heap),
-        T(large_block_that_is_written_later_is_named),
-        T(small_blocks_are_not_counted_as_first_written),
-        T(sampling_error_is_not_counted_as_allocated),
-        T(call_sites_are_ordered_by_growth),
+        T(call_site_of_a_large_block_written_later_is_named),
+        T(small_blocks_are_not_counted_as_first_touch),
+        T(sampling_error_is_not_counted_as_allocated_memory),
+        T(ledger_orders_call_sites_by_growth),
         T(growth_outside_call_sites_is_unexplained),
-        T(retained_is_the_allocator_count_not_the_remainder),
+        T(retained_memory_is_the_allocator_count_not_the_remainder),
         T(allocator_count_corrects_sampled_live_bytes),
         T(call_site_growth_is_scaled_at_most_twofold),
-        T(free_memory_beyond_rss_may_not_be_resident),
+        T(free_memory_beyond_rss_is_not_counted_as_resident),
         T(memory_outside_malloc_is_not_subtracted_from_the_allocator),
         T(old_allocator_count_is_updated_by_sampling),
-        T(rounding_of_python_objects_is_included),
-        T(allocator_count_is_used_without_a_profile),
-        T(call_sites_get_at_most_resident_memory),
+        T(ledger_includes_size_rounding_of_python_objects),
+        T(allocator_count_is_used_if_there_is_no_profile),
+        T(call_sites_are_attributed_at_most_resident_memory),
         T(constant_call_site_does_not_grow_by_scaling),
-        T(untouched_memory_stays_untouched_while_memory_grows),
+        T(constant_call_sites_stay_untouched_while_another_grows),
         T(allocator_count_and_census_are_used_without_a_profile),
-        T(pinned_memory_is_not_counted_as_shared_too),
-        T(mapped_shared_memory_is_not_heap),
-        T(line_of_unpinned_shared_memory_is_named),
-        T(private_mapping_is_heap_although_shared_memory_grows),
-        T(unmapped_memory_is_never_shared),
-        T(recently_pinned_memory_is_not_taken_from_shared),
-        T(worker_memory_is_shared_until_it_is_written),
+        T(pinned_memory_is_not_also_counted_as_shared),
+        T(mapped_shared_memory_is_not_counted_as_heap),
+        T(call_site_of_unpinned_shared_memory_is_named),
+        T(private_mapping_counts_as_heap_while_shared_memory_grows),
+        T(call_site_without_mappings_is_never_named_for_shared_memory),
+        T(recently_pinned_memory_is_not_subtracted_from_shared),
+        T(worker_memory_counts_as_shared_until_it_is_written),
         T(ledger_of_shrinking_memory_adds_up_to_rss),
-        T(ledger_is_unknown_without_samples),
+        T(ledger_without_samples_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "diagnose/facts_private.h"
 #include "diagnose/scenarios.h"
 
-static void stable_verdict_means_no_growth(void **state)
+static void stable_verdict_is_diagnosed_as_no_growth(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -18,7 +18,7 @@ static void stable_verdict_means_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void leaking_memory_rules_out_no_growth(void **state)
+static void leaking_verdict_rules_out_no_growth(void **state)
 {
     (void)state;
     memory_leaks();
@@ -27,7 +27,7 @@ static void leaking_memory_rules_out_no_growth(void **state)
 
 /* Memory by kind is read once per second or less often: the last reading before the start may be
  * from before all libraries were loaded. */
-static void file_pages_at_the_start_are_of_the_nearest_reading(void **state)
+static void initial_file_pages_come_from_the_nearest_reading(void **state)
 {
     (void)state;
     memory_is_flat();
@@ -55,7 +55,7 @@ static void file_pages_of_an_exiting_process_are_not_used(void **state)
 }
 
 /* Growth too small to diagnose still has a cause. */
-static void small_ended_growth_rules_out_no_cause(void **state)
+static void small_growth_that_stopped_rules_out_no_cause(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(30));
@@ -77,7 +77,7 @@ static void flat_memory_that_grew_before_is_diagnosed(void **state)
     expect(HYPOTHESIS_NO_GROWTH, NEARLY_CERTAIN);
 }
 
-static void small_growth_that_has_ended_is_not_diagnosed(void **state)
+static void small_growth_that_stopped_is_not_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(30));
@@ -97,7 +97,7 @@ static void small_growth_held_by_one_call_site_is_diagnosed(void **state)
 }
 
 /* Every program keeps a little memory from its first steps. */
-static void small_growth_below_every_threshold_is_not_diagnosed(void **state)
+static void growth_below_every_threshold_is_not_diagnosed(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(18));
@@ -120,7 +120,7 @@ static void file_pages_between_readings_follow_resident_memory(void **state)
 }
 
 /* Memory that an epoch accumulates and frees at its end, seen just before the end. */
-static void baseline_that_has_not_risen_is_not_growth(void **state)
+static void flat_baseline_is_not_diagnosed_as_growth(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(100));
@@ -153,7 +153,7 @@ static void growing_worker_is_diagnosed_if_the_trainer_is_flat(void **state)
     expect_main_process(0);
 }
 
-static void undecided_growth_limited_to_first_half_counts_as_ended(void **state)
+static void undecided_growth_only_in_the_first_half_counts_as_stopped(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(20));
@@ -161,7 +161,7 @@ static void undecided_growth_limited_to_first_half_counts_as_ended(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-static void ended_growth_is_diagnosed_from_a_tenth_on(void **state)
+static void growth_that_stopped_is_diagnosed_above_10_percent(void **state)
 {
     (void)state;
     memory_grew_once_by(MIB(60));
@@ -194,7 +194,7 @@ static void hypotheses_cannot_be_tested_without_readings(void **state)
     assert_false(s.ledger.is_known);
 }
 
-static void recording_without_processes_does_not_crash(void **state)
+static void diagnosis_of_a_recording_without_processes_succeeds(void **state)
 {
     (void)state;
     struct advice advice[ADVICE_MAX];
@@ -211,24 +211,24 @@ static void recording_without_processes_does_not_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(stable_verdict_means_no_growth),
-        T(leaking_memory_rules_out_no_growth),
-        T(file_pages_at_the_start_are_of_the_nearest_reading),
+        T(stable_verdict_is_diagnosed_as_no_growth),
+        T(leaking_verdict_rules_out_no_growth),
+        T(initial_file_pages_come_from_the_nearest_reading),
         T(file_pages_of_an_exiting_process_are_not_used),
-        T(small_ended_growth_rules_out_no_cause),
+        T(small_growth_that_stopped_rules_out_no_cause),
         T(flat_memory_that_grew_before_is_diagnosed),
-        T(small_growth_that_has_ended_is_not_diagnosed),
+        T(small_growth_that_stopped_is_not_diagnosed),
         T(small_growth_held_by_one_call_site_is_diagnosed),
-        T(small_growth_below_every_threshold_is_not_diagnosed),
+        T(growth_below_every_threshold_is_not_diagnosed),
         T(file_pages_between_readings_follow_resident_memory),
-        T(baseline_that_has_not_risen_is_not_growth),
+        T(flat_baseline_is_not_diagnosed_as_growth),
         T(growing_worker_is_diagnosed_if_the_trainer_is_flat),
-        T(undecided_growth_limited_to_first_half_counts_as_ended),
-        T(ended_growth_is_diagnosed_from_a_tenth_on),
+        T(undecided_growth_only_in_the_first_half_counts_as_stopped),
+        T(growth_that_stopped_is_diagnosed_above_10_percent),
         T(growth_by_a_tenth_of_the_headroom_is_diagnosed),
         T(small_continuing_growth_is_diagnosed),
         T(hypotheses_cannot_be_tested_without_readings),
-        T(recording_without_processes_does_not_crash),
+        T(diagnosis_of_a_recording_without_processes_succeeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

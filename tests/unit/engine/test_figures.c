@@ -17,7 +17,7 @@ static bool receive(struct figures *f, int32_t pid, const char *text)
     return figures_take(f, &m);
 }
 
-static void name_and_value_make_a_figure_of_the_sender(void **state)
+static void mark_with_name_and_value_becomes_a_figure_of_its_sender(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -35,7 +35,7 @@ static void name_and_value_make_a_figure_of_the_sender(void **state)
     assert_true(f.at[0].is_fresh);
 }
 
-static void each_key_of_a_series_mark_is_a_figure(void **state)
+static void each_key_of_a_series_mark_becomes_a_figure(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -46,7 +46,7 @@ static void each_key_of_a_series_mark_is_a_figure(void **state)
     assert_int_equal(f.at[1].value, 6);
 }
 
-static void each_name_and_value_pair_is_a_figure(void **state)
+static void each_name_and_value_pair_of_a_mark_becomes_a_figure(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -72,7 +72,7 @@ static void figures_measured_by_ebb_are_kept_with_those_of_the_job(void **state)
     assert_true(f.at[1].value == UINT64_C(1) << 40 && f.at[1].is_fresh);
 }
 
-static void non_integer_value_stays_a_mark(void **state)
+static void mark_with_a_non_integer_value_does_not_become_a_figure(void **state)
 {
     struct figures f = {.count = 0};
     (void)state;
@@ -88,7 +88,7 @@ static void non_integer_value_stays_a_mark(void **state)
     assert_int_equal(f.count, 1);
 }
 
-static void figures_of_a_dead_process_make_room(void **state)
+static void figures_of_an_exited_process_are_replaced(void **state)
 {
     struct figures f = {.count = 0};
     char text[64];
@@ -109,12 +109,12 @@ static void figures_of_a_dead_process_make_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(name_and_value_make_a_figure_of_the_sender),
-        cmocka_unit_test(each_key_of_a_series_mark_is_a_figure),
-        cmocka_unit_test(each_name_and_value_pair_is_a_figure),
+        cmocka_unit_test(mark_with_name_and_value_becomes_a_figure_of_its_sender),
+        cmocka_unit_test(each_key_of_a_series_mark_becomes_a_figure),
+        cmocka_unit_test(each_name_and_value_pair_of_a_mark_becomes_a_figure),
         cmocka_unit_test(figures_measured_by_ebb_are_kept_with_those_of_the_job),
-        cmocka_unit_test(non_integer_value_stays_a_mark),
-        cmocka_unit_test(figures_of_a_dead_process_make_room),
+        cmocka_unit_test(mark_with_a_non_integer_value_does_not_become_a_figure),
+        cmocka_unit_test(figures_of_an_exited_process_are_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void cheap_sample_is_due_after_its_period(void **state)
     assert_true(pace_due(&p, 110 * NS_PER_S));
 }
 
-static void expensive_sample_waits_longer(void **state)
+static void expensive_sample_is_taken_less_often(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
@@ -28,7 +28,7 @@ static void expensive_sample_waits_longer(void **state)
     assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);
 }
 
-static void sample_is_due_slightly_early(void **state)
+static void sample_counts_as_due_slightly_before_its_time(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100);
     (void)state;
@@ -40,8 +40,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cheap_sample_is_due_after_its_period),
-        cmocka_unit_test(expensive_sample_waits_longer),
-        cmocka_unit_test(sample_is_due_slightly_early),
+        cmocka_unit_test(expensive_sample_is_taken_less_often),
+        cmocka_unit_test(sample_counts_as_due_slightly_before_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

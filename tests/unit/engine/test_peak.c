@@ -9,7 +9,7 @@
 
 static const uint64_t MIB = 1 << 20, GIB = 1 << 30;
 
-static void kernel_peak_between_two_readings_counts(void **state)
+static void kernel_peak_between_two_readings_counts_as_job_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -21,7 +21,7 @@ static void kernel_peak_between_two_readings_counts(void **state)
     assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
-static void kernel_peak_of_first_reading_counts(void **state)
+static void kernel_peak_of_the_first_reading_counts_as_job_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -40,7 +40,7 @@ static void sampled_memory_is_used_without_a_kernel_peak(void **state)
     assert_int_equal(peak_bytes(&p), 80 * MIB);
 }
 
-static void file_cache_of_large_dataset_is_not_requested(void **state)
+static void suggested_memory_request_excludes_file_cache(void **state)
 {
     struct peak p = {0};
     uint64_t usage = 100 * MIB;
@@ -54,7 +54,7 @@ static void file_cache_of_large_dataset_is_not_requested(void **state)
     assert_int_equal(peak_request_bytes(&p), 128 * MIB);
 }
 
-static void mapped_files_beyond_1_gib_are_left_out_of_the_request(void **state)
+static void suggested_memory_request_excludes_files_beyond_1_gib(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -74,7 +74,7 @@ static void mapped_files_count_in_full_without_a_cgroup(void **state)
     assert_int_equal(peak_request_bytes(&p), 12 * GIB);
 }
 
-static void processes_that_end_unmeasured_count_in_full(void **state)
+static void processes_that_exit_unmeasured_count_in_full(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -88,7 +88,7 @@ static void processes_that_end_unmeasured_count_in_full(void **state)
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
 }
 
-static void processes_that_follow_each_other_do_not_add_up(void **state)
+static void peaks_of_consecutive_processes_do_not_add_up(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -99,7 +99,7 @@ static void processes_that_follow_each_other_do_not_add_up(void **state)
     assert_int_equal(peak_bytes(&p), 60 * MIB);
 }
 
-static void one_process_that_ends_unmeasured_counts_once(void **state)
+static void process_that_exits_unmeasured_counts_once_in_the_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -108,7 +108,7 @@ static void one_process_that_ends_unmeasured_counts_once(void **state)
     assert_int_equal(peak_bytes(&p), 25 * MIB);
 }
 
-static void upper_bound_is_used_if_unique_memory_is_never_measured(void **state)
+static void peak_is_the_upper_bound_if_unique_memory_is_unmeasured(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -130,7 +130,7 @@ static void peak_is_at_least_that_of_the_largest_process(void **state)
     assert_int_equal(peak_bytes(&p), 310 * MIB);
 }
 
-static void peak_restarts_with_the_next_segment_in_the_same_cgroup(void **state)
+static void peak_restarts_with_each_segment_in_the_same_cgroup(void **state)
 {
     struct peak p = {0};
     (void)state;
@@ -146,18 +146,18 @@ static void peak_restarts_with_the_next_segment_in_the_same_cgroup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernel_peak_between_two_readings_counts),
-        cmocka_unit_test(kernel_peak_of_first_reading_counts),
+        cmocka_unit_test(kernel_peak_between_two_readings_counts_as_job_peak),
+        cmocka_unit_test(kernel_peak_of_the_first_reading_counts_as_job_peak),
         cmocka_unit_test(sampled_memory_is_used_without_a_kernel_peak),
-        cmocka_unit_test(file_cache_of_large_dataset_is_not_requested),
-        cmocka_unit_test(mapped_files_beyond_1_gib_are_left_out_of_the_request),
+        cmocka_unit_test(suggested_memory_request_excludes_file_cache),
+        cmocka_unit_test(suggested_memory_request_excludes_files_beyond_1_gib),
         cmocka_unit_test(mapped_files_count_in_full_without_a_cgroup),
-        cmocka_unit_test(processes_that_end_unmeasured_count_in_full),
-        cmocka_unit_test(processes_that_follow_each_other_do_not_add_up),
-        cmocka_unit_test(one_process_that_ends_unmeasured_counts_once),
-        cmocka_unit_test(upper_bound_is_used_if_unique_memory_is_never_measured),
+        cmocka_unit_test(processes_that_exit_unmeasured_count_in_full),
+        cmocka_unit_test(peaks_of_consecutive_processes_do_not_add_up),
+        cmocka_unit_test(process_that_exits_unmeasured_counts_once_in_the_peak),
+        cmocka_unit_test(peak_is_the_upper_bound_if_unique_memory_is_unmeasured),
         cmocka_unit_test(peak_is_at_least_that_of_the_largest_process),
-        cmocka_unit_test(peak_restarts_with_the_next_segment_in_the_same_cgroup),
+        cmocka_unit_test(peak_restarts_with_each_segment_in_the_same_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

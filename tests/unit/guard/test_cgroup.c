@@ -80,7 +80,7 @@ static bool is_none(const struct guard_cgroup *g)
            g->events_fd < 0 && !g->is_limited;
 }
 
-static void cgroup_v1_allows_every_group_above_ours(void **state)
+static void cgroup_v1_allows_a_job_group_in_every_ancestor(void **state)
 {
     struct tree t;
     struct guard_place p;
@@ -104,7 +104,7 @@ static void cgroup_v1_allows_every_group_above_ours(void **state)
     tree_end(&t);
 }
 
-static void warm_up_moves_process_within_its_own_v1_group_only(void **state)
+static void warm_up_moves_ebb_only_within_its_own_v1_group(void **state)
 {
     struct tree t;
     char text[8] = "";
@@ -229,7 +229,7 @@ static void vacate_tree(struct tree *t, const char *group, const char *procs)
     tree_begin(t, groups, script);
 }
 
-static void process_alone_in_delegated_scope_moves_below_it(void **state)
+static void process_alone_in_a_delegated_scope_moves_below_it(void **state)
 {
     struct tree t;
     (void)state;
@@ -244,7 +244,7 @@ static void process_alone_in_delegated_scope_moves_below_it(void **state)
     tree_end(&t);
 }
 
-static void process_stays_in_shared_scope_and_in_a_service(void **state)
+static void process_stays_in_a_shared_scope_or_a_service(void **state)
 {
     static const char *const cases[][2] = {{"run-1.scope", "1\\n"}, {"ebb.service", ""}};
     (void)state;
@@ -284,7 +284,7 @@ static int divide_gives_eacces(void *user)
                : 1;
 }
 
-static void group_with_unmovable_processes_is_not_used(void **state)
+static void cgroup_with_unmovable_processes_is_not_used(void **state)
 {
     struct tree t;
     (void)state;
@@ -296,7 +296,7 @@ static void group_with_unmovable_processes_is_not_used(void **state)
 }
 
 /* In a fake tree a new folder contains no files, so that making a group fails half-way. */
-static void partly_made_group_is_removed(void **state)
+static void partly_created_cgroup_is_removed(void **state)
 {
     struct tree t;
     struct err err;
@@ -365,7 +365,7 @@ static void cgroup_v2_limit_excludes_swap(void **state)
     tree_end(&t);
 }
 
-static void child_joins_group_where_clone3_fails(void **state)
+static void child_joins_its_cgroup_where_clone3_fails(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -384,7 +384,7 @@ static void child_joins_group_where_clone3_fails(void **state)
     tree_end(&t);
 }
 
-static void hybrid_job_joins_both_groups_and_counts_memory_in_v1(void **state)
+static void hybrid_hierarchy_counts_the_memory_of_a_job_in_v1(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -415,7 +415,7 @@ static void hybrid_job_joins_both_groups_and_counts_memory_in_v1(void **state)
     tree_end(&t);
 }
 
-static void nested_groups_are_removed_and_siblings_kept(void **state)
+static void nested_cgroups_are_removed_and_siblings_kept(void **state)
 {
     struct tree t;
     struct guard_cgroup g = guard_cgroup_none;
@@ -438,7 +438,7 @@ static void nested_groups_are_removed_and_siblings_kept(void **state)
     tree_end(&t);
 }
 
-static void group_of_a_killed_supervisor_is_removed_by_name(void **state)
+static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
 {
     struct tree t;
     (void)state;
@@ -456,7 +456,7 @@ static void group_of_a_killed_supervisor_is_removed_by_name(void **state)
     tree_end(&t);
 }
 
-static void foreign_folder_name_is_never_removed(void **state)
+static void folder_that_ebb_did_not_name_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
     struct tree t;
@@ -471,7 +471,7 @@ static void foreign_folder_name_is_never_removed(void **state)
     tree_end(&t);
 }
 
-static void group_name_parser_accepts_only_our_own_names(void **state)
+static void cgroup_name_parser_accepts_only_names_made_by_ebb(void **state)
 {
     static const char *const bad[] = {"",
                                       "ebb",
@@ -647,7 +647,7 @@ static unsigned groups_named(pid_t pid, const char *name)
     return n;
 }
 
-static void forked_process_is_in_all_folders_of_the_group(void **state)
+static void forked_process_is_in_all_folders_of_its_cgroup(void **state)
 {
     bool is_in;
     int ends[2];
@@ -672,7 +672,7 @@ static void forked_process_is_in_all_folders_of_the_group(void **state)
     assert_int_equal(end_and_reap(pid), SIGKILL);
 }
 
-static void memory_touched_in_the_group_is_charged_to_it(void **state)
+static void memory_touched_in_a_cgroup_is_charged_to_it(void **state)
 {
     uint64_t kills = 1;
     struct stat st;
@@ -690,7 +690,7 @@ static void memory_touched_in_the_group_is_charged_to_it(void **state)
     end_and_reap(pid);
 }
 
-static void oom_kill_in_the_group_is_counted_and_spares_others(void **state)
+static void oom_kill_in_the_job_cgroup_is_counted_and_spares_others(void **state)
 {
     uint64_t kills = 0;
     int status;
@@ -722,7 +722,7 @@ static uint64_t limit_now(void)
     return unlimited ? UINT64_MAX : n;
 }
 
-static void limit_can_be_raised_and_lowered(void **state)
+static void cgroup_limit_can_be_raised_and_lowered(void **state)
 {
     static const uint64_t limits[] = {64 * MIB, 128 * MIB, 32 * MIB, 256 * MIB};
     (void)state;
@@ -782,7 +782,7 @@ static void cgroup_kill_ends_a_whole_tree(void **state)
 }
 
 /* The v2 hierarchy of a hybrid machine alone, which does not count memory. */
-static void group_without_memory_controller_can_be_killed(void **state)
+static void cgroup_without_memory_controller_can_be_killed(void **state)
 {
     struct err err;
     int fd;
@@ -804,7 +804,7 @@ static void group_without_memory_controller_can_be_killed(void **state)
     end_and_reap(pid);
 }
 
-static void group_can_be_removed_from_its_paths_alone(void **state)
+static void cgroup_can_be_removed_by_its_paths(void **state)
 {
     struct guard_cgroup copy;
     int fd;
@@ -822,7 +822,7 @@ static void group_can_be_removed_from_its_paths_alone(void **state)
     assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
 }
 
-static void busy_group_stays_until_its_process_has_exited(void **state)
+static void busy_cgroup_is_kept_until_its_process_has_exited(void **state)
 {
     char dir[GUARD_CGROUP_PATH];
     (void)state;
@@ -836,7 +836,7 @@ static void busy_group_stays_until_its_process_has_exited(void **state)
     assert_false(is_there(&root, dir));
 }
 
-static void leftover_group_of_this_process_is_replaced(void **state)
+static void leftover_cgroup_of_the_same_process_is_replaced(void **state)
 {
     struct guard_cgroup forgotten;
     (void)state;
@@ -852,7 +852,7 @@ static void leftover_group_of_this_process_is_replaced(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
-static void busy_group_prevents_another_one_in_an_ancestor(void **state)
+static void busy_cgroup_prevents_a_second_one_in_an_ancestor(void **state)
 {
     struct guard_cgroup g = guard_cgroup_none;
     struct err err;
@@ -865,7 +865,7 @@ static void busy_group_prevents_another_one_in_an_ancestor(void **state)
     end_and_reap(pid);
 }
 
-static void groups_nested_by_a_real_job_are_removed(void **state)
+static void cgroups_nested_by_a_job_are_removed(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
     (void)state;
@@ -905,7 +905,7 @@ static int is_denied(void *user)
     return is_none(&g) && nothing_left() ? 0 : 4;
 }
 
-static void missing_permission_is_reported_and_leaves_nothing(void **state)
+static void missing_cgroup_permission_is_reported_and_leaves_nothing(void **state)
 {
     (void)state;
     int r = as_nobody(is_denied, NULL);
@@ -917,7 +917,7 @@ static void missing_permission_is_reported_and_leaves_nothing(void **state)
     assert_int_equal(r, 0);
 }
 
-static void group_name_has_pid_and_start_time(void **state)
+static void cgroup_name_has_pid_and_start_time(void **state)
 {
     struct process_id id;
     struct proc_stat stat;
@@ -984,7 +984,7 @@ static bool tidy_takes(const char *dir)
     return false;
 }
 
-static void tidy_removes_only_empty_groups_of_dead_processes(void **state)
+static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
 {
     enum { LIVE, REUSED, BUSY, COUNT };
     struct guard_cgroup other = guard_cgroup_none;
@@ -1027,38 +1027,38 @@ static void tidy_removes_only_empty_groups_of_dead_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cgroup_v1_allows_every_group_above_ours),
-        cmocka_unit_test(warm_up_moves_process_within_its_own_v1_group_only),
+        cmocka_unit_test(cgroup_v1_allows_a_job_group_in_every_ancestor),
+        cmocka_unit_test(warm_up_moves_ebb_only_within_its_own_v1_group),
         cmocka_unit_test(cgroup_search_stops_below_a_group_with_a_memory_limit),
         cmocka_unit_test(cgroup_v2_requires_the_delegated_memory_controller),
         cmocka_unit_test(only_the_real_root_group_enables_the_memory_controller),
         cmocka_unit_test(delegated_group_above_ours_enables_the_memory_controller),
-        cmocka_unit_test(process_alone_in_delegated_scope_moves_below_it),
-        cmocka_unit_test(process_stays_in_shared_scope_and_in_a_service),
-        cmocka_unit_test(group_with_unmovable_processes_is_not_used),
-        cmocka_unit_test(partly_made_group_is_removed),
+        cmocka_unit_test(process_alone_in_a_delegated_scope_moves_below_it),
+        cmocka_unit_test(process_stays_in_a_shared_scope_or_a_service),
+        cmocka_unit_test(cgroup_with_unmovable_processes_is_not_used),
+        cmocka_unit_test(partly_created_cgroup_is_removed),
         cmocka_unit_test(missing_cgroup_hierarchy_is_reported),
         cmocka_unit_test(cgroup_v2_limit_excludes_swap),
-        cmocka_unit_test(child_joins_group_where_clone3_fails),
-        cmocka_unit_test(hybrid_job_joins_both_groups_and_counts_memory_in_v1),
-        cmocka_unit_test(nested_groups_are_removed_and_siblings_kept),
-        cmocka_unit_test(group_of_a_killed_supervisor_is_removed_by_name),
-        cmocka_unit_test(foreign_folder_name_is_never_removed),
-        cmocka_unit_test(group_name_parser_accepts_only_our_own_names),
-        HERE(forked_process_is_in_all_folders_of_the_group),
-        HERE(memory_touched_in_the_group_is_charged_to_it),
-        HERE(oom_kill_in_the_group_is_counted_and_spares_others),
-        HERE(limit_can_be_raised_and_lowered),
+        cmocka_unit_test(child_joins_its_cgroup_where_clone3_fails),
+        cmocka_unit_test(hybrid_hierarchy_counts_the_memory_of_a_job_in_v1),
+        cmocka_unit_test(nested_cgroups_are_removed_and_siblings_kept),
+        cmocka_unit_test(cgroup_of_a_killed_supervisor_is_removed_by_name),
+        cmocka_unit_test(folder_that_ebb_did_not_name_is_never_removed),
+        cmocka_unit_test(cgroup_name_parser_accepts_only_names_made_by_ebb),
+        HERE(forked_process_is_in_all_folders_of_its_cgroup),
+        HERE(memory_touched_in_a_cgroup_is_charged_to_it),
+        HERE(oom_kill_in_the_job_cgroup_is_counted_and_spares_others),
+        HERE(cgroup_limit_can_be_raised_and_lowered),
         HERE(cgroup_kill_ends_a_whole_tree),
-        HERE(group_without_memory_controller_can_be_killed),
-        HERE(group_can_be_removed_from_its_paths_alone),
-        HERE(busy_group_stays_until_its_process_has_exited),
-        HERE(leftover_group_of_this_process_is_replaced),
-        HERE(busy_group_prevents_another_one_in_an_ancestor),
-        HERE(groups_nested_by_a_real_job_are_removed),
-        HERE(missing_permission_is_reported_and_leaves_nothing),
-        HERE(group_name_has_pid_and_start_time),
-        HERE(tidy_removes_only_empty_groups_of_dead_processes),
+        HERE(cgroup_without_memory_controller_can_be_killed),
+        HERE(cgroup_can_be_removed_by_its_paths),
+        HERE(busy_cgroup_is_kept_until_its_process_has_exited),
+        HERE(leftover_cgroup_of_the_same_process_is_replaced),
+        HERE(busy_cgroup_prevents_a_second_one_in_an_ancestor),
+        HERE(cgroups_nested_by_a_job_are_removed),
+        HERE(missing_cgroup_permission_is_reported_and_leaves_nothing),
+        HERE(cgroup_name_has_pid_and_start_time),
+        HERE(tidy_removes_only_empty_cgroups_of_dead_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,7 +164,7 @@ static bool answer(struct fixture *f, int32_t pid, uint64_t id, const char *stat
     return receive(f, pid, text);
 }
 
-static void checkpoint_without_any_way_fails_with_a_reason(void **state)
+static void checkpoint_without_any_request_method_fails_with_a_reason(void **state)
 {
     struct fixture *f = *state;
     const char *expected = "no rank is connected to EBB_SOCKET, and neither --checkpoint-signal "
@@ -213,7 +213,7 @@ static void checkpoint_is_done_when_all_ranks_report_done(void **state)
     assert_string_equal(f->checkpoint.by, "mark");
 }
 
-static void ack_mark_received_on_the_socket_completes_the_request(void **state)
+static void ack_mark_on_the_socket_completes_the_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -271,7 +271,7 @@ static void checkpoint_fails_when_one_rank_reports_failure(void **state)
     assert_string_equal(f->checkpoint.by, "");
 }
 
-static void dead_ranks_are_not_waited_for(void **state)
+static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
 {
     struct fixture *f = *state;
 
@@ -309,7 +309,7 @@ static void acks_of_ranks_without_pid_are_counted(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
-static void checkpoint_path_that_is_too_long_is_dropped(void **state)
+static void overlong_checkpoint_path_is_dropped(void **state)
 {
     struct fixture *f = *state;
     char text[CHECKPOINT_PATH_MAX + 64];
@@ -323,7 +323,7 @@ static void checkpoint_path_that_is_too_long_is_dropped(void **state)
     assert_string_equal(f->checkpoint.path, "");
 }
 
-static void rank_with_closed_socket_is_not_waited_for(void **state)
+static void checkpoint_request_does_not_wait_for_a_closed_socket(void **state)
 {
     struct fixture *f = *state;
     char path[64];
@@ -337,7 +337,7 @@ static void rank_with_closed_socket_is_not_waited_for(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-static void stop_request_has_its_own_id(void **state)
+static void stop_request_has_an_id_of_its_own(void **state)
 {
     struct fixture *f = *state;
 
@@ -469,7 +469,7 @@ static void save_mark_of_a_signalled_process_completes_the_request(void **state)
     end_process(without);
 }
 
-static void launchers_and_workers_are_not_signalled(void **state)
+static void launchers_and_workers_get_no_checkpoint_signal(void **state)
 {
     static const enum process_role never[] = {ROLE_LAUNCHER, ROLE_DATA_WORKER, ROLE_COMPILE_WORKER,
                                               ROLE_RESOURCE_TRACKER};
@@ -513,7 +513,7 @@ static void launchers_and_workers_are_not_signalled(void **state)
         end_process(bad[i]);
 }
 
-static void only_connected_ranks_are_signalled_if_there_are_any(void **state)
+static void only_connected_ranks_get_the_checkpoint_signal(void **state)
 {
     struct fixture *f = *state;
     pid_t other = start_process(f, true), rank = start_process(f, true);
@@ -538,7 +538,7 @@ static void only_connected_ranks_are_signalled_if_there_are_any(void **state)
     end_process(rank);
 }
 
-static void reused_pid_is_not_signalled(void **state)
+static void checkpoint_signal_is_not_sent_to_a_reused_pid(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = start_process(f, true);
@@ -588,7 +588,7 @@ static void set_done_time(struct fixture *f, time_t seconds)
     assert_int_equal(utimensat(AT_FDCWD, f->done, times, 0), 0);
 }
 
-static void new_or_changed_file_completes_the_request(void **state)
+static void new_or_changed_file_completes_the_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
 
@@ -766,7 +766,7 @@ static void checkpoint_command_is_not_signalled(void **state)
     end_process(f->checkpoint.command_pid);
 }
 
-static void request_failed_in_one_way_waits_for_the_others(void **state)
+static void checkpoint_request_that_fails_one_way_awaits_the_others(void **state)
 {
     struct fixture *f = *state;
 
@@ -943,23 +943,23 @@ static void checkpoint_requested_in_all_ways_completes_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(checkpoint_without_any_way_fails_with_a_reason),
+        TEST(checkpoint_without_any_request_method_fails_with_a_reason),
         TEST(checkpoint_is_done_when_all_ranks_report_done),
-        TEST(ack_mark_received_on_the_socket_completes_the_request),
+        TEST(ack_mark_on_the_socket_completes_the_checkpoint_request),
         TEST(stale_duplicate_and_invalid_acks_are_ignored),
         TEST(checkpoint_fails_when_one_rank_reports_failure),
-        TEST(dead_ranks_are_not_waited_for),
+        TEST(checkpoint_request_does_not_wait_for_dead_ranks),
         TEST(acks_of_ranks_without_pid_are_counted),
-        TEST(checkpoint_path_that_is_too_long_is_dropped),
-        TEST(rank_with_closed_socket_is_not_waited_for),
-        TEST(stop_request_has_its_own_id),
+        TEST(overlong_checkpoint_path_is_dropped),
+        TEST(checkpoint_request_does_not_wait_for_a_closed_socket),
+        TEST(stop_request_has_an_id_of_its_own),
         TEST(process_without_handler_is_reported_and_not_signalled),
         TEST(save_mark_of_a_signalled_process_completes_the_request),
-        TEST(launchers_and_workers_are_not_signalled),
-        TEST(only_connected_ranks_are_signalled_if_there_are_any),
-        TEST(reused_pid_is_not_signalled),
+        TEST(launchers_and_workers_get_no_checkpoint_signal),
+        TEST(only_connected_ranks_get_the_checkpoint_signal),
+        TEST(checkpoint_signal_is_not_sent_to_a_reused_pid),
         TEST(checkpoint_fails_when_all_signalled_processes_have_died),
-        TEST(new_or_changed_file_completes_the_request),
+        TEST(new_or_changed_file_completes_the_checkpoint_request),
         TEST(missing_folder_of_the_checkpoint_file_is_not_an_error),
         TEST(file_written_before_the_rank_died_completes_the_request),
         TEST(exit_of_the_checkpoint_command_completes_the_request),
@@ -967,7 +967,7 @@ int main(void)
         TEST(running_checkpoint_command_is_not_started_again),
         TEST(checkpoint_command_may_send_the_ack),
         TEST(checkpoint_command_is_not_signalled),
-        TEST(request_failed_in_one_way_waits_for_the_others),
+        TEST(checkpoint_request_that_fails_one_way_awaits_the_others),
         TEST(random_event_order_keeps_checkpoint_state_consistent),
         TEST(checkpoint_requested_in_all_ways_completes_once),
     };

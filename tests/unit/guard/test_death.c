@@ -104,7 +104,7 @@ static void check(const struct ending *e, size_t n)
 }
 #define CHECK(table) check(table, sizeof(table) / sizeof *(table))
 
-static void last_exception_of_a_traceback_is_the_cause(void **state)
+static void last_exception_of_a_traceback_is_the_cause_of_the_end(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -205,7 +205,7 @@ static void worker_and_chained_errors_lead_to_the_root_exception(void **state)
     CHECK(table);
 }
 
-static void failing_rank_is_the_cause_not_its_launcher(void **state)
+static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
 {
     (void)state;
 #define R0 "[rank0]: "
@@ -260,7 +260,7 @@ static void failing_rank_is_the_cause_not_its_launcher(void **state)
     CHECK(table);
 }
 
-static void out_of_memory_output_is_classified(void **state)
+static void out_of_memory_output_is_classified_by_kind(void **state)
 {
     (void)state;
     static const struct ending table[] = {
@@ -414,7 +414,7 @@ static void traceback_followed_by_much_output_is_not_the_cause(void **state)
     assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
-static void long_messages_and_shutdown_lines_keep_the_cause(void **state)
+static void cause_is_found_despite_long_messages_and_shutdown_lines(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -426,7 +426,7 @@ static void long_messages_and_shutdown_lines_keep_the_cause(void **state)
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
-static void output_tail_keeps_the_last_bytes(void **state)
+static void output_tail_keeps_the_last_bytes_of_the_job(void **state)
 {
     (void)state;
     char line[DEATH_LINE];
@@ -469,7 +469,7 @@ static void cause_line_is_printable_and_truncated(void **state)
 
 /* With every byte, broken tracebacks and escapes, nothing is read out of bounds, and the line is
  * valid text. */
-static void random_output_is_parsed_safely(void **state)
+static void random_job_output_is_parsed_safely(void **state)
 {
     (void)state;
     static const char *const parts[] = {HEAD,
@@ -560,7 +560,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void exit_status_0_means_finished_regardless_of_output(void **state)
+static void exit_status_0_counts_as_finished_whatever_the_output(void **state)
 {
     (void)state;
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
@@ -568,7 +568,7 @@ static void exit_status_0_means_finished_regardless_of_output(void **state)
     CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
-static void stop_by_ebb_takes_precedence(void **state)
+static void stop_by_ebb_takes_precedence_over_other_causes(void **state)
 {
     (void)state;
     CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
@@ -679,7 +679,7 @@ static void shm_gpu_and_allocation_failures_have_their_own_kinds(void **state)
           .status = SIGABRT, .tail = &no_memory);
 }
 
-static void unexplained_end_reports_the_exit_status(void **state)
+static void unexplained_end_is_reported_with_the_exit_status(void **state)
 {
     (void)state;
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
@@ -693,7 +693,7 @@ static void unexplained_end_reports_the_exit_status(void **state)
     CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }
 
-static void every_cause_has_a_name(void **state)
+static void every_cause_of_an_end_has_a_name(void **state)
 {
     (void)state;
     for (enum cause i = CAUSE_UNKNOWN + 1; i < CAUSES; i++)
@@ -780,25 +780,25 @@ static void oom_counter_of_this_machine_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause),
+        cmocka_unit_test(last_exception_of_a_traceback_is_the_cause_of_the_end),
         cmocka_unit_test(worker_and_chained_errors_lead_to_the_root_exception),
-        cmocka_unit_test(failing_rank_is_the_cause_not_its_launcher),
-        cmocka_unit_test(out_of_memory_output_is_classified),
+        cmocka_unit_test(failing_rank_is_the_cause_and_not_its_launcher),
+        cmocka_unit_test(out_of_memory_output_is_classified_by_kind),
         cmocka_unit_test(traceback_is_found_among_colours_boxes_and_progress_bars),
         cmocka_unit_test(ignored_and_logged_exceptions_are_not_the_cause),
         cmocka_unit_test(traceback_followed_by_much_output_is_not_the_cause),
-        cmocka_unit_test(long_messages_and_shutdown_lines_keep_the_cause),
-        cmocka_unit_test(output_tail_keeps_the_last_bytes),
+        cmocka_unit_test(cause_is_found_despite_long_messages_and_shutdown_lines),
+        cmocka_unit_test(output_tail_keeps_the_last_bytes_of_the_job),
         cmocka_unit_test(cause_line_is_printable_and_truncated),
-        cmocka_unit_test(random_output_is_parsed_safely),
-        cmocka_unit_test(exit_status_0_means_finished_regardless_of_output),
-        cmocka_unit_test(stop_by_ebb_takes_precedence),
+        cmocka_unit_test(random_job_output_is_parsed_safely),
+        cmocka_unit_test(exit_status_0_counts_as_finished_whatever_the_output),
+        cmocka_unit_test(stop_by_ebb_takes_precedence_over_other_causes),
         cmocka_unit_test(operator_signal_is_the_cause_only_if_it_ended_the_job),
         cmocka_unit_test(kernel_oom_kill_is_found_by_its_counters),
         cmocka_unit_test(oom_kill_of_a_worker_is_reported_with_its_consequence),
         cmocka_unit_test(shm_gpu_and_allocation_failures_have_their_own_kinds),
-        cmocka_unit_test(unexplained_end_reports_the_exit_status),
-        cmocka_unit_test(every_cause_has_a_name),
+        cmocka_unit_test(unexplained_end_is_reported_with_the_exit_status),
+        cmocka_unit_test(every_cause_of_an_end_has_a_name),
         cmocka_unit_test(oom_counters_are_read_from_host_and_cgroups),
         cmocka_unit_test(oom_counter_of_this_machine_is_read),
     };

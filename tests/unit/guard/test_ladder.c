@@ -173,7 +173,7 @@ static void invalid_ladder_rules_are_refused(void **state)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
 }
 
-static void needed_time_is_step_checkpoint_and_margin(void **state)
+static void needed_time_is_the_sum_of_step_checkpoint_and_margin(void **state)
 {
     (void)state;
     struct world w;
@@ -187,7 +187,7 @@ static void needed_time_is_step_checkpoint_and_margin(void **state)
     assert_true(ladder_need_s(&w.ladder, &w.timing) == 9);
 }
 
-static void every_trigger_and_act_has_a_name(void **state)
+static void every_guard_trigger_and_action_has_a_name(void **state)
 {
     (void)state;
     assert_string_equal(ladder_trigger_name(LADDER_BY_PLAN), "plan");
@@ -333,7 +333,7 @@ static const struct single singles[] = {
      1},
 };
 
-static void one_reading_leads_to_the_expected_rung(void **state)
+static void each_memory_reading_leads_to_the_expected_guard_action(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
@@ -361,7 +361,7 @@ static void one_reading_leads_to_the_expected_rung(void **state)
     }
 }
 
-static void reasons_name_headroom_and_needed_time(void **state)
+static void guard_reasons_name_headroom_and_needed_time(void **state)
 {
     (void)state;
     struct world w;
@@ -385,7 +385,7 @@ static void reasons_name_headroom_and_needed_time(void **state)
     assert_string_equal(w.last.why, "a planned restart is due; a checkpoint cannot be requested");
 }
 
-static void without_a_limit_only_planned_restarts_act(void **state)
+static void guard_without_a_limit_only_makes_planned_restarts(void **state)
 {
     (void)state;
     struct world w;
@@ -397,7 +397,7 @@ static void without_a_limit_only_planned_restarts_act(void **state)
     assert_int_equal(step_ladder(&w), LADDER_DO_REQUEST);
 }
 
-static void either_gauge_can_trigger_the_ladder(void **state)
+static void host_memory_or_gpu_memory_alone_can_trigger_the_guard(void **state)
 {
     (void)state;
     struct world w;
@@ -519,7 +519,7 @@ static void planned_restart_proceeds_after_checkpoint_or_failure(void **state)
     }
 }
 
-static void old_ack_does_not_answer_a_new_request(void **state)
+static void old_ack_does_not_answer_a_new_checkpoint_request(void **state)
 {
     (void)state;
     struct world w;
@@ -534,7 +534,7 @@ static void old_ack_does_not_answer_a_new_request(void **state)
     assert_int_equal(w.ladder.rung, LADDER_REQUESTED);
 }
 
-static void expired_wait_stops_job_on_forecast_but_not_at_steady_level(void **state)
+static void expired_wait_stops_the_job_on_forecast_but_not_on_level(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -553,7 +553,7 @@ static void expired_wait_stops_job_on_forecast_but_not_at_steady_level(void **st
     }
 }
 
-static void full_gpu_is_stopped_after_checkpoint_failure_or_wait(void **state)
+static void job_on_a_full_gpu_is_stopped_after_its_checkpoint_attempt(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.wait_s = 30};
@@ -603,7 +603,7 @@ static void gpu_trigger_ends_below_97_percent_of_the_limit(void **state)
     }
 }
 
-static void pressure_acts_only_if_it_lasts_and_headroom_is_small(void **state)
+static void memory_pressure_triggers_only_if_lasting_near_the_limit(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -626,7 +626,7 @@ static void pressure_acts_only_if_it_lasts_and_headroom_is_small(void **state)
     }
 }
 
-static void pressure_that_ends_does_not_stop_the_job(void **state)
+static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -644,7 +644,7 @@ static void pressure_that_ends_does_not_stop_the_job(void **state)
 /* --- hysteresis --- */
 
 /* While a gauge is being changed, it cannot be read for a moment. */
-static void gauge_unreadable_at_checkpoint_is_not_growth_later(void **state)
+static void gauge_unreadable_during_a_checkpoint_is_not_growth_later(void **state)
 {
     (void)state;
     struct world w;
@@ -698,7 +698,7 @@ static void trigger_is_ignored_for_a_while_after_a_stand_down(void **state)
     assert_int_equal(look_at(&w, 11, 100 * MIB), LADDER_DO_WARN);
 }
 
-static void repeated_peaks_request_checkpoints_less_often(void **state)
+static void repeated_memory_peaks_request_checkpoints_less_often(void **state)
 {
     (void)state;
     struct world w;
@@ -709,7 +709,7 @@ static void repeated_peaks_request_checkpoints_less_often(void **state)
     assert_in_range(w.count[LADDER_DO_REQUEST], 2, 20);
 }
 
-static void new_segment_starts_calm(void **state)
+static void guard_starts_calm_in_a_new_segment(void **state)
 {
     (void)state;
     struct world w;
@@ -721,7 +721,7 @@ static void new_segment_starts_calm(void **state)
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
 }
 
-static void ladder_does_nothing_after_the_reflex_killed(void **state)
+static void guard_does_nothing_after_the_reflex_killed_the_job(void **state)
 {
     (void)state;
     struct world w;
@@ -731,7 +731,7 @@ static void ladder_does_nothing_after_the_reflex_killed(void **state)
     assert_int_equal(w.ladder.rung, LADDER_KILLED);
 }
 
-static void without_kill_rung_ladder_stays_stopping(void **state)
+static void guard_without_kill_action_stays_in_state_stopping(void **state)
 {
     (void)state;
     const struct ladder_rules rules = {.no_kill = true};
@@ -755,7 +755,7 @@ static double leaking(double s, const void *user)
     return k->start + k->rate * s;
 }
 
-static void leak_of_50_mb_per_s_gets_a_checkpoint(void **state)
+static void leak_of_50_mb_per_s_gets_a_checkpoint_in_time(void **state)
 {
     (void)state;
     const double starts[] = {0.1, 0.5, 0.6};
@@ -773,7 +773,7 @@ static void leak_of_50_mb_per_s_gets_a_checkpoint(void **state)
     }
 }
 
-static void save_that_needs_memory_is_requested_earlier(void **state)
+static void checkpoint_that_needs_memory_is_requested_earlier(void **state)
 {
     (void)state;
     struct world w, v;
@@ -917,7 +917,7 @@ static void leak_without_a_way_to_request_checkpoints_warns_twice(void **state)
     assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
 }
 
-static void long_sawtooth_is_never_stopped(void **state)
+static void long_sawtooth_of_memory_never_stops_a_job(void **state)
 {
     (void)state;
     for (double period = 7; period < 60; period += 4.7) {
@@ -1049,7 +1049,7 @@ static void check_act(const struct world *w, const struct ladder_decision *d, bo
         assert_true(was_stopping || r->no_term || room <= base / 8);
 }
 
-static void random_input_keeps_ladder_rules_and_ends_calm(void **state)
+static void random_input_keeps_the_guard_rules_and_ends_calm(void **state)
 {
     (void)state;
     int acts[ACTS] = {0};
@@ -1084,12 +1084,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_reserve_is_5_percent_within_bounds),
         cmocka_unit_test(invalid_ladder_rules_are_refused),
-        cmocka_unit_test(needed_time_is_step_checkpoint_and_margin),
-        cmocka_unit_test(every_trigger_and_act_has_a_name),
-        cmocka_unit_test(one_reading_leads_to_the_expected_rung),
-        cmocka_unit_test(reasons_name_headroom_and_needed_time),
-        cmocka_unit_test(without_a_limit_only_planned_restarts_act),
-        cmocka_unit_test(either_gauge_can_trigger_the_ladder),
+        cmocka_unit_test(needed_time_is_the_sum_of_step_checkpoint_and_margin),
+        cmocka_unit_test(every_guard_trigger_and_action_has_a_name),
+        cmocka_unit_test(each_memory_reading_leads_to_the_expected_guard_action),
+        cmocka_unit_test(guard_reasons_name_headroom_and_needed_time),
+        cmocka_unit_test(guard_without_a_limit_only_makes_planned_restarts),
+        cmocka_unit_test(host_memory_or_gpu_memory_alone_can_trigger_the_guard),
         cmocka_unit_test(growing_job_is_stopped_after_its_checkpoint),
         cmocka_unit_test(steady_job_within_the_reserve_is_not_stopped),
         cmocka_unit_test(slow_growth_within_the_reserve_requests_few_checkpoints),
@@ -1097,22 +1097,22 @@ int main(void)
         cmocka_unit_test(forecast_stops_the_job_once_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
         cmocka_unit_test(planned_restart_proceeds_after_checkpoint_or_failure),
-        cmocka_unit_test(old_ack_does_not_answer_a_new_request),
-        cmocka_unit_test(expired_wait_stops_job_on_forecast_but_not_at_steady_level),
-        cmocka_unit_test(full_gpu_is_stopped_after_checkpoint_failure_or_wait),
+        cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
+        cmocka_unit_test(expired_wait_stops_the_job_on_forecast_but_not_on_level),
+        cmocka_unit_test(job_on_a_full_gpu_is_stopped_after_its_checkpoint_attempt),
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
         cmocka_unit_test(gpu_trigger_ends_below_97_percent_of_the_limit),
-        cmocka_unit_test(pressure_acts_only_if_it_lasts_and_headroom_is_small),
-        cmocka_unit_test(pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(gauge_unreadable_at_checkpoint_is_not_growth_later),
+        cmocka_unit_test(memory_pressure_triggers_only_if_lasting_near_the_limit),
+        cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
+        cmocka_unit_test(gauge_unreadable_during_a_checkpoint_is_not_growth_later),
         cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
         cmocka_unit_test(trigger_is_ignored_for_a_while_after_a_stand_down),
-        cmocka_unit_test(repeated_peaks_request_checkpoints_less_often),
-        cmocka_unit_test(new_segment_starts_calm),
-        cmocka_unit_test(ladder_does_nothing_after_the_reflex_killed),
-        cmocka_unit_test(without_kill_rung_ladder_stays_stopping),
-        cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint),
-        cmocka_unit_test(save_that_needs_memory_is_requested_earlier),
+        cmocka_unit_test(repeated_memory_peaks_request_checkpoints_less_often),
+        cmocka_unit_test(guard_starts_calm_in_a_new_segment),
+        cmocka_unit_test(guard_does_nothing_after_the_reflex_killed_the_job),
+        cmocka_unit_test(guard_without_kill_action_stays_in_state_stopping),
+        cmocka_unit_test(leak_of_50_mb_per_s_gets_a_checkpoint_in_time),
+        cmocka_unit_test(checkpoint_that_needs_memory_is_requested_earlier),
         cmocka_unit_test(leak_of_1_gib_per_s_is_stopped_before_the_limit),
         cmocka_unit_test(loading_a_model_never_stops_the_job),
         cmocka_unit_test(fast_growth_below_half_the_limit_is_ignored),
@@ -1120,10 +1120,10 @@ int main(void)
         cmocka_unit_test(short_spikes_to_90_percent_are_ignored),
         cmocka_unit_test(spikes_between_readings_never_stop_a_job),
         cmocka_unit_test(leak_without_a_way_to_request_checkpoints_warns_twice),
-        cmocka_unit_test(long_sawtooth_is_never_stopped),
+        cmocka_unit_test(long_sawtooth_of_memory_never_stops_a_job),
         cmocka_unit_test(slow_leak_requests_checkpoint_by_forecast),
         cmocka_unit_test(job_without_ack_is_stopped_at_the_sigterm_line),
-        cmocka_unit_test(random_input_keeps_ladder_rules_and_ends_calm),
+        cmocka_unit_test(random_input_keeps_the_guard_rules_and_ends_calm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

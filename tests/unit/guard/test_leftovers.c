@@ -243,7 +243,7 @@ static void map_sem(void)
     close(fd);
 }
 
-static void file_only_mapped_by_the_job_is_listed(void **state)
+static void file_that_the_job_only_mapped_is_listed_as_leftover(void **state)
 {
     (void)state;
     if (!is_on_tmpfs()) {
@@ -283,7 +283,7 @@ static void open_old(void)
     make("new");
 }
 
-static void file_older_than_the_job_is_not_listed(void **state)
+static void file_older_than_the_job_is_not_a_leftover(void **state)
 {
     (void)state;
     make_closed("old");
@@ -306,7 +306,7 @@ static void rename_it(void)
         abort();
 }
 
-static void renamed_file_of_the_job_is_listed(void **state)
+static void renamed_file_of_the_job_is_listed_as_leftover(void **state)
 {
     (void)state;
     begin();
@@ -470,7 +470,7 @@ static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
 
 /* The folder itself. */
 
-static void missing_folder_has_no_leftovers(void **state)
+static void missing_shared_memory_folder_has_no_leftovers(void **state)
 {
     (void)state;
     assert_null(leftovers_new("/nowhere/at/all"));
@@ -495,7 +495,7 @@ static int fill_a_small_tmpfs(void)
     return before ? 2 : !after ? 3 : 0;
 }
 
-static void folder_without_space_is_full(void **state)
+static void shared_memory_folder_without_space_is_reported_as_full(void **state)
 {
     int status;
     (void)state;
@@ -517,10 +517,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(file_open_in_a_process_of_the_job_is_listed_and_removed),
-        IN_FOLDER(file_only_mapped_by_the_job_is_listed),
+        IN_FOLDER(file_that_the_job_only_mapped_is_listed_as_leftover),
         IN_FOLDER(file_never_seen_in_a_process_of_the_job_is_not_listed),
-        IN_FOLDER(file_older_than_the_job_is_not_listed),
-        IN_FOLDER(renamed_file_of_the_job_is_listed),
+        IN_FOLDER(file_older_than_the_job_is_not_a_leftover),
+        IN_FOLDER(renamed_file_of_the_job_is_listed_as_leftover),
         IN_FOLDER(new_file_of_another_process_is_neither_listed_nor_removed),
         IN_FOLDER(new_file_that_the_job_only_reads_is_not_listed),
         IN_FOLDER(new_file_under_the_name_of_a_leftover_is_not_removed),
@@ -529,8 +529,8 @@ int main(void)
         IN_FOLDER(leftover_of_another_user_is_not_removed),
         IN_FOLDER(torch_file_named_after_a_dead_process_of_the_job_is_listed),
         IN_FOLDER(torch_file_of_a_foreign_or_reused_pid_is_not_listed),
-        IN_FOLDER(missing_folder_has_no_leftovers),
-        IN_FOLDER(folder_without_space_is_full),
+        IN_FOLDER(missing_shared_memory_folder_has_no_leftovers),
+        IN_FOLDER(shared_memory_folder_without_space_is_reported_as_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

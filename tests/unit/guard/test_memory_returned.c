@@ -67,7 +67,7 @@ static void figure_is(const struct outcome_returned *f, uint64_t before, uint64_
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
-static void memory_before_at_peak_and_after_is_kept(void **state)
+static void memory_before_during_and_after_the_job_is_stored(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -85,7 +85,7 @@ static void memory_before_at_peak_and_after_is_kept(void **state)
     assert_int_equal(g.shm.freed_bytes, 55 * MiB);
 }
 
-static void nothing_is_freed_if_another_process_grew_meanwhile(void **state)
+static void returned_memory_is_zero_if_another_process_grew(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -97,7 +97,7 @@ static void nothing_is_freed_if_another_process_grew_meanwhile(void **state)
     assert_int_equal(g.host.freed_bytes, 0);
 }
 
-static void without_meminfo_memory_returned_is_unknown(void **state)
+static void returned_memory_is_unknown_without_meminfo(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -153,7 +153,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void end_waits_until_memory_is_returned(void **state)
+static void measurement_waits_until_memory_is_returned(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -173,7 +173,7 @@ static void end_waits_until_memory_is_returned(void **state)
     figure_is(&g.shm, 10, 50, 14);
 }
 
-static void first_reading_of_a_gpu_counts_as_before_the_job(void **state)
+static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
 {
     (void)state;
     struct outcome_given_back g = {0};
@@ -202,11 +202,11 @@ static void first_reading_of_a_gpu_counts_as_before_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_before_at_peak_and_after_is_kept),
-        cmocka_unit_test(nothing_is_freed_if_another_process_grew_meanwhile),
-        cmocka_unit_test(without_meminfo_memory_returned_is_unknown),
-        cmocka_unit_test(end_waits_until_memory_is_returned),
-        cmocka_unit_test(first_reading_of_a_gpu_counts_as_before_the_job),
+        cmocka_unit_test(memory_before_during_and_after_the_job_is_stored),
+        cmocka_unit_test(returned_memory_is_zero_if_another_process_grew),
+        cmocka_unit_test(returned_memory_is_unknown_without_meminfo),
+        cmocka_unit_test(measurement_waits_until_memory_is_returned),
+        cmocka_unit_test(first_gpu_reading_counts_as_memory_before_the_job),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

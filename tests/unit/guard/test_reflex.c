@@ -207,7 +207,7 @@ static void reflex_kills_every_process_at_the_kill_line(void **state)
     close(fd);
 }
 
-static void reflex_without_permission_to_kill_only_alarms(void **state)
+static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
 {
     struct reflex *r = reflex_of(false);
     int fd = usage_of(9);
@@ -227,7 +227,7 @@ static void reflex_without_permission_to_kill_only_alarms(void **state)
     close(fd);
 }
 
-static void file_cache_is_not_counted_as_used(void **state)
+static void reflex_does_not_count_file_cache_as_used(void **state)
 {
     static const char *const stats[] = {
         "inactive_file 9000000000\nactive_file 900000000\n"
@@ -301,7 +301,7 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
 }
 
 /* Usage grows by as much as the cache: with the cache's old figure the reflex would kill. */
-static void outdated_cache_reading_kills_nothing(void **state)
+static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5), stat_fd = file_of("inactive_file 0000000000\nactive_file 0000000000\n");
@@ -329,7 +329,7 @@ static void outdated_cache_reading_kills_nothing(void **state)
     close(stat_fd);
 }
 
-static void unreadable_memory_stat_kills_nothing(void **state)
+static void reflex_does_not_kill_if_memory_stat_is_unreadable(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(9), stat_fd = file_of("");
@@ -347,7 +347,7 @@ static void unreadable_memory_stat_kills_nothing(void **state)
     close(stat_fd);
 }
 
-static void alarm_is_raised_once_until_headroom_returns(void **state)
+static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -376,7 +376,7 @@ static void alarm_is_raised_once_until_headroom_returns(void **state)
     close(fd);
 }
 
-static void moved_lines_keep_the_last_reading(void **state)
+static void changed_reflex_lines_keep_the_last_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("6000000000\n");
@@ -414,7 +414,7 @@ static void reflex_samples_often_just_above_the_alarm_line(void **state)
     close(fd);
 }
 
-static void host_usage_is_total_less_available(void **state)
+static void host_usage_is_total_minus_available_memory(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = file_of("MemTotal:       10000000 kB\nMemFree:          100000 kB\n"
@@ -515,7 +515,7 @@ static void process_growing_past_the_tree_limit_is_killed(void **state)
     reflex_free(r);
 }
 
-static void shared_memory_is_subtracted_from_the_tree(void **state)
+static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -538,7 +538,7 @@ static void shared_memory_is_subtracted_from_the_tree(void **state)
 }
 
 /* A fork has all its parent's pages: they count once, although statm shows them twice. */
-static void new_process_counts_by_growth_until_a_full_sample(void **state)
+static void new_process_counts_by_its_growth_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -560,7 +560,7 @@ static void new_process_counts_by_growth_until_a_full_sample(void **state)
     reflex_free(r);
 }
 
-static void shared_pages_do_not_count_until_a_full_sample(void **state)
+static void shared_pages_do_not_count_in_the_reflex_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
     struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
@@ -585,7 +585,7 @@ static void shared_pages_do_not_count_until_a_full_sample(void **state)
     reflex_free(r);
 }
 
-static void growth_rate_is_zero_while_memory_falls(void **state)
+static void reflex_growth_rate_is_zero_while_memory_falls(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(1);
@@ -607,7 +607,7 @@ static void growth_rate_is_zero_while_memory_falls(void **state)
     close(fd);
 }
 
-static void process_added_after_a_kill_dies_until_rearmed(void **state)
+static void process_added_after_a_kill_is_killed_until_rearmed(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(9);
@@ -635,7 +635,7 @@ static void process_added_after_a_kill_dies_until_rearmed(void **state)
     close(fd);
 }
 
-static void removed_process_is_spared_and_its_fds_closed(void **state)
+static void process_removed_from_the_reflex_is_spared(void **state)
 {
     struct reflex *r = reflex_of(true);
     int fd = usage_of(5);
@@ -660,7 +660,7 @@ static void removed_process_is_spared_and_its_fds_closed(void **state)
     close(fd);
 }
 
-static void reused_slot_replaces_the_process(void **state)
+static void reused_reflex_slot_holds_only_the_new_process(void **state)
 {
     struct reflex *r = reflex_of(true);
     pid_t old = child(), new = child();
@@ -674,7 +674,7 @@ static void reused_slot_replaces_the_process(void **state)
 }
 
 /* Uses one open file for all entries to save descriptors: the table does not check them. */
-static void full_process_table_refuses_and_closes_fds(void **state)
+static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
 {
     struct rlimit before, raised;
     (void)state;
@@ -898,24 +898,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reflex_kills_every_process_at_the_kill_line),
-        cmocka_unit_test(reflex_without_permission_to_kill_only_alarms),
-        cmocka_unit_test(file_cache_is_not_counted_as_used),
+        cmocka_unit_test(reflex_without_permission_to_kill_only_raises_an_alarm),
+        cmocka_unit_test(reflex_does_not_count_file_cache_as_used),
         cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
-        cmocka_unit_test(outdated_cache_reading_kills_nothing),
-        cmocka_unit_test(unreadable_memory_stat_kills_nothing),
-        cmocka_unit_test(alarm_is_raised_once_until_headroom_returns),
-        cmocka_unit_test(moved_lines_keep_the_last_reading),
+        cmocka_unit_test(reflex_does_not_kill_on_an_outdated_cache_reading),
+        cmocka_unit_test(reflex_does_not_kill_if_memory_stat_is_unreadable),
+        cmocka_unit_test(reflex_alarm_is_raised_once_until_headroom_returns),
+        cmocka_unit_test(changed_reflex_lines_keep_the_last_reading),
         cmocka_unit_test(reflex_samples_often_just_above_the_alarm_line),
-        cmocka_unit_test(host_usage_is_total_less_available),
+        cmocka_unit_test(host_usage_is_total_minus_available_memory),
         cmocka_unit_test(process_growing_past_the_tree_limit_is_killed),
-        cmocka_unit_test(shared_memory_is_subtracted_from_the_tree),
-        cmocka_unit_test(new_process_counts_by_growth_until_a_full_sample),
-        cmocka_unit_test(shared_pages_do_not_count_until_a_full_sample),
-        cmocka_unit_test(growth_rate_is_zero_while_memory_falls),
-        cmocka_unit_test(process_added_after_a_kill_dies_until_rearmed),
-        cmocka_unit_test(removed_process_is_spared_and_its_fds_closed),
-        cmocka_unit_test(reused_slot_replaces_the_process),
-        cmocka_unit_test(full_process_table_refuses_and_closes_fds),
+        cmocka_unit_test(shared_memory_is_subtracted_from_the_tree_usage),
+        cmocka_unit_test(new_process_counts_by_its_growth_until_a_full_sample),
+        cmocka_unit_test(shared_pages_do_not_count_in_the_reflex_until_a_full_sample),
+        cmocka_unit_test(reflex_growth_rate_is_zero_while_memory_falls),
+        cmocka_unit_test(process_added_after_a_kill_is_killed_until_rearmed),
+        cmocka_unit_test(process_removed_from_the_reflex_is_spared),
+        cmocka_unit_test(reused_reflex_slot_holds_only_the_new_process),
+        cmocka_unit_test(full_reflex_table_refuses_a_process_and_closes_its_fds),
         cmocka_unit_test(reflex_kills_the_cgroup_by_one_write),
         cmocka_unit_test(reflex_memory_is_locked),
         cmocka_unit_test(reflex_kills_even_if_memory_cannot_be_locked),

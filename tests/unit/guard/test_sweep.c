@@ -317,7 +317,7 @@ static int only_that_group(void)
     return 0;
 }
 
-static void group_signal_reaches_only_that_group(void **state)
+static void process_group_signal_reaches_only_that_group(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(only_that_group), 0);
@@ -435,7 +435,7 @@ static int with_another_self(void)
     return r;
 }
 
-static void foreign_proc_signals_nothing(void **state)
+static void sweep_signals_nothing_if_proc_belongs_to_another_namespace(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(with_another_self), 0);
@@ -458,7 +458,7 @@ static int in_new_namespace(void)
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
 
-static void pid_namespace_without_own_proc_signals_nothing(void **state)
+static void sweep_signals_nothing_in_a_pid_namespace_without_own_proc(void **state)
 {
     (void)state;
     assert_int_equal(in_subreaper(in_new_namespace), 0);
@@ -485,7 +485,7 @@ static void write_long_children(int fd, pid_t pid)
     assert_int_equal(write(fd, text, at), (ssize_t)at);
 }
 
-static void truncated_children_list_drops_the_last_pid(void **state)
+static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
@@ -584,7 +584,7 @@ static void wait_for_strays(const struct stray_signs *signs, int count)
     assert_int_equal(guard_signal_strays(&root, signs, 0), count);
 }
 
-static void strays_must_match_the_whole_sign(void **state)
+static void stray_process_must_match_the_whole_run_folder_variable(void **state)
 {
     static const char run_dir[] = "EBB_RUN_DIR";
     static const struct {
@@ -623,15 +623,15 @@ int main(void)
         WITH_NEIGHBOUR(fork_storm_is_killed),
         WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_killed),
         WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
-        WITH_NEIGHBOUR(group_signal_reaches_only_that_group),
+        WITH_NEIGHBOUR(process_group_signal_reaches_only_that_group),
         WITH_NEIGHBOUR(pid_with_another_start_time_is_not_signalled),
-        WITH_NEIGHBOUR(foreign_proc_signals_nothing),
-        WITH_NEIGHBOUR(pid_namespace_without_own_proc_signals_nothing),
+        WITH_NEIGHBOUR(sweep_signals_nothing_if_proc_belongs_to_another_namespace),
+        WITH_NEIGHBOUR(sweep_signals_nothing_in_a_pid_namespace_without_own_proc),
         WITH_NEIGHBOUR(sentinel_ends_processes_of_a_killed_supervisor),
         WITH_NEIGHBOUR(sentinel_does_nothing_after_a_normal_exit),
-        WITH_NEIGHBOUR(strays_must_match_the_whole_sign),
+        WITH_NEIGHBOUR(stray_process_must_match_the_whole_run_folder_variable),
         cmocka_unit_test(process_that_survives_sigkill_is_scanned_less_often),
-        cmocka_unit_test(truncated_children_list_drops_the_last_pid),
+        cmocka_unit_test(truncated_children_list_drops_the_incomplete_last_pid),
         cmocka_unit_test(sentinel_closes_streams_of_earlier_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

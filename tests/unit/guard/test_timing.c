@@ -20,7 +20,7 @@ static void assert_near(double a, double b)
     assert_true(fabs(a - b) < 1e-6);
 }
 
-static void time_of_a_save_is_not_step_time(void **state)
+static void time_of_a_save_is_not_counted_as_step_time(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -38,7 +38,7 @@ static void time_of_a_save_is_not_step_time(void **state)
     assert_int_equal(ns, NS_PER_S);
 }
 
-static void longest_save_and_largest_rise_are_kept(void **state)
+static void longest_save_and_largest_memory_rise_are_kept(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -58,7 +58,7 @@ static void longest_save_and_largest_rise_are_kept(void **state)
     assert_int_equal(t.save_rise_bytes, 700);
 }
 
-static void memory_outside_a_save_is_ignored(void **state)
+static void memory_outside_a_save_does_not_count_as_its_rise(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -73,7 +73,7 @@ static void memory_outside_a_save_is_ignored(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void failed_save_is_not_measured(void **state)
+static void failed_save_is_not_timed(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -85,7 +85,7 @@ static void failed_save_is_not_measured(void **state)
     assert_int_equal(t.save_rise_bytes, 0);
 }
 
-static void new_segment_keeps_measured_times_and_drops_open_save(void **state)
+static void new_segment_keeps_measured_times_and_drops_an_open_save(void **state)
 {
     (void)state;
     struct timing t = {0};
@@ -109,11 +109,11 @@ static void new_segment_keeps_measured_times_and_drops_open_save(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_of_a_save_is_not_step_time),
-        cmocka_unit_test(longest_save_and_largest_rise_are_kept),
-        cmocka_unit_test(memory_outside_a_save_is_ignored),
-        cmocka_unit_test(failed_save_is_not_measured),
-        cmocka_unit_test(new_segment_keeps_measured_times_and_drops_open_save),
+        cmocka_unit_test(time_of_a_save_is_not_counted_as_step_time),
+        cmocka_unit_test(longest_save_and_largest_memory_rise_are_kept),
+        cmocka_unit_test(memory_outside_a_save_does_not_count_as_its_rise),
+        cmocka_unit_test(failed_save_is_not_timed),
+        cmocka_unit_test(new_segment_keeps_measured_times_and_drops_an_open_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,7 @@ static void assert_error(const struct image *m, uint64_t ip, int want)
     assert_memory_equal(&got, &before, sizeof(got));
 }
 
-static void frame_pointer_function_has_a_rule_at_each_instruction(void **state)
+static void function_with_frame_pointer_has_a_rule_at_each_instruction(void **state)
 {
     struct image m;
 
@@ -153,7 +153,7 @@ static void address_outside_functions_has_no_unwind_rule(void **state)
     assert_error(&m, 0, -ENOENT);
 }
 
-static void remembered_row_restores_its_cfa(void **state)
+static void remembered_unwind_row_restores_its_cfa(void **state)
 {
     struct image m;
 
@@ -163,7 +163,7 @@ static void remembered_row_restores_its_cfa(void **state)
     assert_rule(&m, CODE + 2, (struct cfi_rule){CFI_CFA_SP, 64, CFI_FP_AT_CFA, -16});
 }
 
-static void large_and_signed_offsets_are_read(void **state)
+static void large_and_signed_cfi_offsets_are_read(void **state)
 {
     struct image m;
 
@@ -174,7 +174,7 @@ static void large_and_signed_offsets_are_read(void **state)
     assert_rule(&m, CODE + 1, (struct cfi_rule){CFI_CFA_FP, 16, CFI_FP_AT_CFA, -32});
 }
 
-static void rules_of_other_registers_are_skipped(void **state)
+static void cfi_rules_of_other_registers_are_skipped(void **state)
 {
     struct image m;
 
@@ -186,7 +186,7 @@ static void rules_of_other_registers_are_skipped(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 48, CFI_FP_SAME, 0});
 }
 
-static void realigned_stack_is_found_through_its_pointer(void **state)
+static void realigned_stack_is_found_through_a_saved_pointer(void **state)
 {
     struct image m;
 
@@ -205,7 +205,7 @@ static void plt_stub_is_recognised_by_its_expression(void **state)
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_PLT, 11, CFI_FP_SAME, 0});
 }
 
-static void undefined_return_address_marks_thread_start(void **state)
+static void undefined_return_address_marks_the_start_of_a_thread(void **state)
 {
     struct image m;
 
@@ -315,7 +315,7 @@ static void damaged_eh_frame_is_read_within_bounds(void **state)
 }
 
 #ifdef __x86_64__
-static void every_own_function_has_a_rule_at_its_start(void **state)
+static void every_function_of_the_library_has_an_unwind_rule(void **state)
 {
     struct module_map map;
     struct cfi_rule rule;
@@ -344,21 +344,21 @@ static void every_own_function_has_a_rule_at_its_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frame_pointer_function_has_a_rule_at_each_instruction),
+        cmocka_unit_test(function_with_frame_pointer_has_a_rule_at_each_instruction),
         cmocka_unit_test(address_outside_functions_has_no_unwind_rule),
-        cmocka_unit_test(remembered_row_restores_its_cfa),
-        cmocka_unit_test(large_and_signed_offsets_are_read),
-        cmocka_unit_test(rules_of_other_registers_are_skipped),
-        cmocka_unit_test(realigned_stack_is_found_through_its_pointer),
+        cmocka_unit_test(remembered_unwind_row_restores_its_cfa),
+        cmocka_unit_test(large_and_signed_cfi_offsets_are_read),
+        cmocka_unit_test(cfi_rules_of_other_registers_are_skipped),
+        cmocka_unit_test(realigned_stack_is_found_through_a_saved_pointer),
         cmocka_unit_test(plt_stub_is_recognised_by_its_expression),
-        cmocka_unit_test(undefined_return_address_marks_thread_start),
+        cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),
         cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_rule),
         cmocka_unit_test(personality_before_the_encoding_is_skipped),
         cmocka_unit_test(rare_unwind_rules_are_reported_as_unsupported),
         cmocka_unit_test(invalid_cfi_programs_are_refused),
         cmocka_unit_test(damaged_eh_frame_is_read_within_bounds),
 #ifdef __x86_64__
-        cmocka_unit_test(every_own_function_has_a_rule_at_its_start),
+        cmocka_unit_test(every_function_of_the_library_has_an_unwind_rule),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

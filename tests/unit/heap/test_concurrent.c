@@ -166,7 +166,7 @@ static void *read_all_live(void *argument)
     return NULL;
 }
 
-static void concurrent_samples_with_one_filter_bit_stay_found(void **state)
+static void concurrent_samples_that_share_a_filter_bit_are_all_found(void **state)
 {
     pthread_t reader;
     const char *wrong = NULL;
@@ -213,7 +213,7 @@ static void *add_against_end(void *argument)
     return NULL;
 }
 
-static void filter_bit_stays_set_if_cleared_and_set_concurrently(void **state)
+static void filter_bit_cleared_and_set_concurrently_stays_set(void **state)
 {
     (void)state;
     choose_addresses();
@@ -332,7 +332,7 @@ static void *read_stacks(void *argument)
     return NULL;
 }
 
-static void threads_with_the_same_stacks_get_the_same_sites(void **state)
+static void threads_with_equal_stacks_get_the_same_site(void **state)
 {
     const struct heap_table *t = heap_process.table;
     pthread_t reader;
@@ -428,11 +428,11 @@ static void concurrently_added_texts_do_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(concurrent_samples_with_one_filter_bit_stay_found),
-        FRESH(filter_bit_stays_set_if_cleared_and_set_concurrently),
+        FRESH(concurrent_samples_that_share_a_filter_bit_are_all_found),
+        FRESH(filter_bit_cleared_and_set_concurrently_stays_set),
         FRESH(concurrent_thinning_keeps_index_and_entries_consistent),
         FRESH(threads_can_cut_mappings_concurrently),
-        FRESH(threads_with_the_same_stacks_get_the_same_sites),
+        FRESH(threads_with_equal_stacks_get_the_same_site),
         FRESH(threads_can_adapt_the_interval_concurrently),
         FRESH(concurrently_added_texts_do_not_overlap),
     };

@@ -15,7 +15,7 @@ static struct heap_process settings(const char *heap, const char *socket)
     return p;
 }
 
-static void empty_settings_wait_with_the_defaults(void **state)
+static void profiler_without_settings_uses_the_defaults(void **state)
 {
     (void)state;
     const char *const silent[] = {NULL, "", ",", "1", "on"};
@@ -33,7 +33,7 @@ static uint32_t state_by(const char *heap, const char *socket)
     return atomic_load(&process.state);
 }
 
-static void profiler_is_off_with_0_or_without_socket(void **state)
+static void profiler_setting_0_or_a_missing_socket_disables_it(void **state)
 {
     (void)state;
     assert_int_equal(state_by("0", "/run/x"), HEAP_OFF);
@@ -41,7 +41,7 @@ static void profiler_is_off_with_0_or_without_socket(void **state)
     assert_int_equal(state_by("interval=4096", ""), HEAP_OFF);
 }
 
-static void settings_are_accepted_in_any_order(void **state)
+static void profiler_settings_are_accepted_in_any_order(void **state)
 {
     (void)state;
     struct heap_process p = settings("python=0,interval=4096", "/run/x");
@@ -52,7 +52,7 @@ static void settings_are_accepted_in_any_order(void **state)
     assert_true(p.wants_python_small);
 }
 
-static void filter_count_defaults_to_zero(void **state)
+static void seccomp_filter_count_defaults_to_zero(void **state)
 {
     (void)state;
     assert_int_equal(settings("interval=4096", "/run/x").filters, 0);
@@ -61,7 +61,7 @@ static void filter_count_defaults_to_zero(void **state)
     assert_int_equal(settings("python=1,filters=2", "/run/x").filters, 2);
 }
 
-static void number_of_seccomp_filters_is_read_from_status(void **state)
+static void seccomp_filter_count_is_read_from_proc_status(void **state)
 {
     (void)state;
     assert_int_equal(life_filters("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t3\nSpec:\t1\n"), 3);
@@ -71,7 +71,7 @@ static void number_of_seccomp_filters_is_read_from_status(void **state)
     assert_int_equal(life_filters(""), 0);
 }
 
-static void invalid_heap_settings_change_nothing(void **state)
+static void invalid_profiler_settings_change_nothing(void **state)
 {
     (void)state;
     const char *const odd[] = {
@@ -89,12 +89,12 @@ static void invalid_heap_settings_change_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_settings_wait_with_the_defaults),
-        cmocka_unit_test(profiler_is_off_with_0_or_without_socket),
-        cmocka_unit_test(settings_are_accepted_in_any_order),
-        cmocka_unit_test(filter_count_defaults_to_zero),
-        cmocka_unit_test(number_of_seccomp_filters_is_read_from_status),
-        cmocka_unit_test(invalid_heap_settings_change_nothing),
+        cmocka_unit_test(profiler_without_settings_uses_the_defaults),
+        cmocka_unit_test(profiler_setting_0_or_a_missing_socket_disables_it),
+        cmocka_unit_test(profiler_settings_are_accepted_in_any_order),
+        cmocka_unit_test(seccomp_filter_count_defaults_to_zero),
+        cmocka_unit_test(seccomp_filter_count_is_read_from_proc_status),
+        cmocka_unit_test(invalid_profiler_settings_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

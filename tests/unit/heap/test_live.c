@@ -58,7 +58,7 @@ static void assert_same(const struct live_sample *a, const struct live_sample *b
 
 static const uint32_t SAME_BIT = LIVE_FILTER_BITS - 1, SAME_BUCKET = LIVE_BUCKETS - 1;
 
-static void added_sample_is_returned_unchanged(void **state)
+static void added_live_sample_is_returned_unchanged(void **state)
 {
     struct live_sample sample = {.size = UINT64_C(1) << 40,
                                  .interval = SAMPLER_INTERVAL_MAX,
@@ -82,7 +82,7 @@ static void added_sample_is_returned_unchanged(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-static void unknown_pointer_is_not_found_despite_equal_bits(void **state)
+static void unknown_pointer_is_not_found_despite_equal_filter_bits(void **state)
 {
     struct live_sample ret = {.site = 77};
     uint64_t p = ARENA;
@@ -170,7 +170,7 @@ static void reallocated_address_ends_the_stale_sample(void **state)
     assert_false(live_end(at(ARENA), &ret));
 }
 
-static void reused_entries_have_a_new_turn(void **state)
+static void reused_live_entry_gets_a_new_generation(void **state)
 {
     struct live_sample ret;
 
@@ -203,7 +203,7 @@ static uint64_t fill_table(void)
     }
 }
 
-static void nearly_all_entries_can_be_used(void **state)
+static void nearly_all_live_table_entries_can_be_used(void **state)
 {
     struct live_sample ret;
     uint64_t n = fill_table();
@@ -233,7 +233,7 @@ static void fill_to_the_last(void)
         }
 }
 
-static void full_table_refuses_new_samples(void **state)
+static void full_live_table_refuses_new_samples(void **state)
 {
     struct live_sample ret;
 
@@ -361,7 +361,7 @@ static uint64_t freed_of_site_3(void)
     return heap_process.table->sites[3].freed_bytes;
 }
 
-static void mapping_cut_in_the_middle_becomes_two_with_its_rest(void **state)
+static void mapping_unmapped_in_the_middle_becomes_two_mappings(void **state)
 {
     double whole = (double)mapping.size / sampler_probability(mapping.size, BASE);
 
@@ -387,7 +387,7 @@ static void page_left_of_a_large_mapping_has_its_own_weight(void **state)
     assert_bytes((double)freed_of_site_3(), 0x1p40);
 }
 
-static void cut_over_several_mappings_trims_and_removes_them(void **state)
+static void munmap_over_several_mappings_trims_and_removes_them(void **state)
 {
     (void)state;
     assert_true(live_add(at(ARENA), &mapping));
@@ -403,7 +403,7 @@ static void cut_over_several_mappings_trims_and_removes_them(void **state)
     assert_true(filter_is_empty());
 }
 
-static void cut_covers_whole_pages_and_leaves_neighbours(void **state)
+static void munmap_covers_whole_pages_and_leaves_neighbours(void **state)
 {
     struct live_sample odd = mapping;
 
@@ -418,7 +418,7 @@ static void cut_covers_whole_pages_and_leaves_neighbours(void **state)
     weight_of(ARENA - mapping.size, mapping.size);
 }
 
-static void cut_leaves_samples_that_are_not_mappings(void **state)
+static void munmap_leaves_samples_that_are_not_mappings(void **state)
 {
     struct live_sample ret;
 
@@ -435,7 +435,7 @@ static void cut_leaves_samples_that_are_not_mappings(void **state)
 
 /* ---- without a table ---- */
 
-static void no_samples_live_after_reset_or_without_table(void **state)
+static void no_samples_are_live_after_reset_or_without_table(void **state)
 {
     struct live_sample ret;
     uint64_t random = 1;
@@ -457,7 +457,7 @@ static void no_samples_live_after_reset_or_without_table(void **state)
     heap_process.table = table;
 }
 
-static void reset_without_system_calls_removes_all_samples(void **state)
+static void live_table_reset_without_system_calls_removes_all_samples(void **state)
 {
     struct live_sample ret;
 
@@ -469,7 +469,7 @@ static void reset_without_system_calls_removes_all_samples(void **state)
     assert_false(live_find(at(ARENA), &ret));
 }
 
-static void text_is_stored_until_the_section_is_full(void **state)
+static void text_is_stored_until_the_text_section_is_full(void **state)
 {
     static char large[HEAP_TEXT_BYTES];
     struct heap_table *t = heap_process.table;
@@ -493,26 +493,26 @@ static void text_is_stored_until_the_section_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(added_sample_is_returned_unchanged),
-        FRESH(unknown_pointer_is_not_found_despite_equal_bits),
+        FRESH(added_live_sample_is_returned_unchanged),
+        FRESH(unknown_pointer_is_not_found_despite_equal_filter_bits),
         FRESH(filter_bit_stays_until_its_last_sample_ends),
         FRESH(full_bucket_refuses_new_samples_and_keeps_old_ones),
         FRESH(full_bucket_does_not_thin_a_table_with_room),
         FRESH(reallocated_address_ends_the_stale_sample),
-        FRESH(reused_entries_have_a_new_turn),
-        FRESH(nearly_all_entries_can_be_used),
-        FRESH(full_table_refuses_new_samples),
+        FRESH(reused_live_entry_gets_a_new_generation),
+        FRESH(nearly_all_live_table_entries_can_be_used),
+        FRESH(full_live_table_refuses_new_samples),
         FRESH(thinning_makes_room_and_keeps_the_estimate),
         FRESH(thinned_samples_have_the_new_interval),
         FRESH(thinning_keeps_all_large_samples),
-        FRESH(mapping_cut_in_the_middle_becomes_two_with_its_rest),
+        FRESH(mapping_unmapped_in_the_middle_becomes_two_mappings),
         FRESH(page_left_of_a_large_mapping_has_its_own_weight),
-        FRESH(cut_over_several_mappings_trims_and_removes_them),
-        FRESH(cut_covers_whole_pages_and_leaves_neighbours),
-        FRESH(cut_leaves_samples_that_are_not_mappings),
-        FRESH(no_samples_live_after_reset_or_without_table),
-        FRESH(reset_without_system_calls_removes_all_samples),
-        FRESH(text_is_stored_until_the_section_is_full),
+        FRESH(munmap_over_several_mappings_trims_and_removes_them),
+        FRESH(munmap_covers_whole_pages_and_leaves_neighbours),
+        FRESH(munmap_leaves_samples_that_are_not_mappings),
+        FRESH(no_samples_are_live_after_reset_or_without_table),
+        FRESH(live_table_reset_without_system_calls_removes_all_samples),
+        FRESH(text_is_stored_until_the_text_section_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,28 +121,28 @@ static void interpreter_frames_stay_only_inside_innermost_python_frame(void **st
     merged("1++#+3+#++2", "abCdE", "2ed3cba++1");
 }
 
-static void each_evaluation_loop_gets_its_own_frames(void **state)
+static void each_evaluation_loop_gets_its_own_python_frames(void **state)
 {
     (void)state;
     merged("#1#2#3", "aBcDeF", "3fe2dc1ba");
     merged("##", "AB", "ba");
 }
 
-static void loop_before_its_function_starts_adds_no_frame(void **state)
+static void evaluation_loop_before_its_function_starts_adds_no_frame(void **state)
 {
     (void)state;
     merged("1#2#3", ".aB", "3ba21");
     merged("1#2#3", "A.", "32a1");
 }
 
-static void evaluation_loop_without_frames_is_kept(void **state)
+static void evaluation_loop_without_python_frames_is_kept(void **state)
 {
     (void)state;
     merged("1#2#3", "A", "3#2a1");
     merged("1#2", "", "2#1");
 }
 
-static void python_frames_without_a_loop_are_outermost(void **state)
+static void python_frames_without_an_evaluation_loop_are_outermost(void **state)
 {
     (void)state;
     merged("1#2", "AbCD", "dcb2a1");
@@ -151,13 +151,13 @@ static void python_frames_without_a_loop_are_outermost(void **state)
     merged("1#2", "A.B", "b2a1");
 }
 
-static void frame_chain_without_an_entry_is_kept(void **state)
+static void python_frame_chain_without_an_entry_frame_is_kept(void **state)
 {
     (void)state;
     merged("1#2#3", "ab", "3#2ba1");
 }
 
-static void merge_drops_outermost_frames_without_room(void **state)
+static void merge_drops_outermost_frames_if_space_runs_out(void **state)
 {
     (void)state;
     merged_within("1#2", "abC", 3, "ba1");
@@ -182,12 +182,12 @@ int main(void)
         TEST(native_stack_without_python_is_unchanged),
         TEST(evaluation_loop_is_replaced_by_its_python_frames),
         TEST(interpreter_frames_stay_only_inside_innermost_python_frame),
-        TEST(each_evaluation_loop_gets_its_own_frames),
-        TEST(loop_before_its_function_starts_adds_no_frame),
-        TEST(evaluation_loop_without_frames_is_kept),
-        TEST(python_frames_without_a_loop_are_outermost),
-        TEST(frame_chain_without_an_entry_is_kept),
-        TEST(merge_drops_outermost_frames_without_room),
+        TEST(each_evaluation_loop_gets_its_own_python_frames),
+        TEST(evaluation_loop_before_its_function_starts_adds_no_frame),
+        TEST(evaluation_loop_without_python_frames_is_kept),
+        TEST(python_frames_without_an_evaluation_loop_are_outermost),
+        TEST(python_frame_chain_without_an_entry_frame_is_kept),
+        TEST(merge_drops_outermost_frames_if_space_runs_out),
         TEST(native_frames_are_kept_while_interpreter_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void program_module_has_its_own_path(void **state)
     assert_int_equal(m->is_gone, 0);
 }
 
-static void library_is_added_once_with_the_linkers_values(void **state)
+static void library_is_added_once_with_the_values_of_the_linker(void **state)
 {
     uintptr_t one, other;
     char path[PATH_MAX];
@@ -147,7 +147,7 @@ static void address_outside_libraries_has_no_module(void **state)
     assert_int_equal(count(), 0);
 }
 
-static void no_modules_without_a_table(void **state)
+static void module_lookup_without_a_table_finds_nothing(void **state)
 {
     uintptr_t base = 1;
 
@@ -159,7 +159,7 @@ static void no_modules_without_a_table(void **state)
     assert_int_equal(modules_find((uintptr_t)make_table, &base), 1);
 }
 
-static void frame_words_hold_module_and_offset(void **state)
+static void frame_word_holds_module_number_and_offset(void **state)
 {
     (void)state;
     assert_int_equal(modules_frame(3, 0x7f0000001000, 0x7f0000001234), UINT64_C(0x3000000000234));
@@ -186,7 +186,7 @@ static uintptr_t inside(void *handle)
     return (uintptr_t)map->l_ld;
 }
 
-static void reloaded_library_keeps_its_number_and_others_do_not(void **state)
+static void reloaded_library_keeps_its_number(void **state)
 {
     uint32_t number[3] = {0};
     uintptr_t base;
@@ -221,7 +221,7 @@ static void reloaded_library_keeps_its_number_and_others_do_not(void **state)
             assert_int_equal(table->modules[number[i] - 1].is_gone, 1);
 }
 
-static void generation_increases_with_each_change(void **state)
+static void module_generation_increases_with_each_change(void **state)
 {
     uint32_t before = modules_generation();
 
@@ -249,7 +249,7 @@ static void frames_have_module_numbers_of_the_current_table(void **state)
     assert_int_equal(frames[0].module, 2);
 }
 
-static void too_many_modules_are_counted_as_drops(void **state)
+static void modules_beyond_the_maximum_are_counted_as_drops(void **state)
 {
     struct module_map map = {.name = "/none"};
     char name[32];
@@ -319,16 +319,16 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
     const struct CMUnitTest tests[] = {
         TEST(program_module_has_its_own_path),
-        TEST(library_is_added_once_with_the_linkers_values),
+        TEST(library_is_added_once_with_the_values_of_the_linker),
         TEST(build_id_is_read_from_memory),
         TEST(vdso_is_a_module),
         TEST(address_outside_libraries_has_no_module),
-        TEST(no_modules_without_a_table),
-        TEST(frame_words_hold_module_and_offset),
-        TEST(reloaded_library_keeps_its_number_and_others_do_not),
-        TEST(generation_increases_with_each_change),
+        TEST(module_lookup_without_a_table_finds_nothing),
+        TEST(frame_word_holds_module_number_and_offset),
+        TEST(reloaded_library_keeps_its_number),
+        TEST(module_generation_increases_with_each_change),
         TEST(frames_have_module_numbers_of_the_current_table),
-        TEST(too_many_modules_are_counted_as_drops),
+        TEST(modules_beyond_the_maximum_are_counted_as_drops),
         TEST(threads_agree_on_module_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

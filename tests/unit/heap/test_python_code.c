@@ -143,7 +143,7 @@ static void code_object_is_added_once_and_complete(void **state)
     assert_int_equal(heap_process.table->header.codes, i + 1);
 }
 
-static void strings_of_every_width_become_utf_8(void **state)
+static void python_strings_of_every_width_become_utf_8(void **state)
 {
     (void)state;
     const uint8_t one[] = {'g', 'r', 0xf6, 0xdf, 'e'};
@@ -157,7 +157,7 @@ static void strings_of_every_width_become_utf_8(void **state)
     name_is("x🐍𐐀");
 }
 
-static void undecodable_byte_is_stored_unchanged(void **state)
+static void undecodable_byte_in_a_python_name_is_stored_unchanged(void **state)
 {
     (void)state;
     const uint16_t escaped[] = {'a', 0xdcff, 0xdc80, 'b'}, lone[] = {'a', 0xd800, 0xdfff, 'b'};
@@ -168,7 +168,7 @@ static void undecodable_byte_is_stored_unchanged(void **state)
     name_is("a??b");
 }
 
-static void string_of_unknown_form_is_omitted(void **state)
+static void python_string_of_unknown_form_is_omitted(void **state)
 {
     (void)state;
     set_int(&name, layout.text_state, 1U << 2); /* not compact */
@@ -183,7 +183,7 @@ static void string_of_unknown_form_is_omitted(void **state)
     assert_int_equal(heap_process.table->codes[note()].lines.len, 0);
 }
 
-static void long_name_is_truncated_and_long_line_table_omitted(void **state)
+static void long_code_name_is_truncated_and_long_line_table_omitted(void **state)
 {
     (void)state;
     static char many[200000];
@@ -219,7 +219,7 @@ static void new_code_at_the_same_address_gets_a_new_entry(void **state)
     assert_int_equal(note(), fourth);
 }
 
-static void functions_of_one_file_share_its_path(void **state)
+static void python_functions_of_one_file_share_its_path(void **state)
 {
     (void)state;
     uint32_t first = note();
@@ -229,7 +229,7 @@ static void functions_of_one_file_share_its_path(void **state)
                      heap_process.table->codes[second].file.at);
 }
 
-static void path_that_did_not_fit_is_tried_again(void **state)
+static void code_path_that_did_not_fit_is_stored_later(void **state)
 {
     (void)state;
     text_limit = 4;
@@ -251,7 +251,7 @@ static void full_code_table_counts_drops_and_keeps_entries(void **state)
     assert_int_equal(heap_process.table->header.codes, HEAP_CODES);
 }
 
-static void code_is_added_again_to_a_new_table(void **state)
+static void python_code_is_added_again_to_a_new_table(void **state)
 {
     uint32_t first = note();
     tear_down(state);
@@ -314,15 +314,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(code_object_is_added_once_and_complete),
-        TEST(strings_of_every_width_become_utf_8),
-        TEST(undecodable_byte_is_stored_unchanged),
-        TEST(string_of_unknown_form_is_omitted),
-        TEST(long_name_is_truncated_and_long_line_table_omitted),
+        TEST(python_strings_of_every_width_become_utf_8),
+        TEST(undecodable_byte_in_a_python_name_is_stored_unchanged),
+        TEST(python_string_of_unknown_form_is_omitted),
+        TEST(long_code_name_is_truncated_and_long_line_table_omitted),
         TEST(new_code_at_the_same_address_gets_a_new_entry),
-        TEST(functions_of_one_file_share_its_path),
-        TEST(path_that_did_not_fit_is_tried_again),
+        TEST(python_functions_of_one_file_share_its_path),
+        TEST(code_path_that_did_not_fit_is_stored_later),
         TEST(full_code_table_counts_drops_and_keeps_entries),
-        TEST(code_is_added_again_to_a_new_table),
+        TEST(python_code_is_added_again_to_a_new_table),
         TEST(threads_can_add_code_concurrently),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

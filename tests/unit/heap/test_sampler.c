@@ -41,7 +41,7 @@ static void sample_probability_is_never_zero(void **state)
     assert_true(sampler_probability(UINT64_MAX, 1) == 1);
 }
 
-static void draw_is_the_logarithm_of_its_fraction(void **state)
+static void sampling_draw_is_the_logarithm_of_a_uniform_number(void **state)
 {
     uint64_t random = 1, same = 1;
 
@@ -55,7 +55,7 @@ static void draw_is_the_logarithm_of_its_fraction(void **state)
     }
 }
 
-static void draws_have_exponential_mean_and_variance(void **state)
+static void sampling_draws_have_exponential_mean_and_variance(void **state)
 {
     enum { TIMES = 400000 };
     uint64_t random = 7;
@@ -115,7 +115,7 @@ static void sample_weights_add_up_to_the_allocated_bytes(void **state)
             check_weights(sizes[i], intervals[k]);
 }
 
-static void weights_add_up_with_mixed_sizes_and_intervals(void **state)
+static void sample_weights_add_up_with_mixed_sizes_and_intervals(void **state)
 {
     struct heap_thread t = {.random = 99};
     uint64_t choice = 5, interval;
@@ -169,7 +169,7 @@ static void threads_have_independent_random_numbers(void **state)
     assert_true(t.random != first);
 }
 
-static void skipped_sample_does_not_bias_the_next(void **state)
+static void skipped_sample_does_not_bias_the_next_sample(void **state)
 {
     enum { TIMES = 20000, SIZE = 1000 };
     struct heap_thread t = {.random = 3, .interval = 4096};
@@ -203,7 +203,7 @@ static void allocated_bytes_are_counted_up_to_the_last_draw(void **state)
     assert_int_equal(counted, total);
 }
 
-static void zero_bytes_are_not_sampled(void **state)
+static void allocation_of_zero_bytes_is_not_sampled(void **state)
 {
     struct heap_thread t = {0};
     uint64_t interval = 77;
@@ -233,7 +233,7 @@ static void largest_sizes_are_sampled_without_overflow(void **state)
     }
 }
 
-static void sample_has_the_interval_of_its_countdown(void **state)
+static void sample_has_the_interval_that_its_countdown_started_with(void **state)
 {
     struct heap_thread t = {.random = 1, .countdown = INT64_MIN};
     uint64_t interval;
@@ -250,7 +250,7 @@ static void sample_has_the_interval_of_its_countdown(void **state)
     assert_int_equal(interval, 8 * BASE);
 }
 
-static void intervals_are_multiples_of_the_unit(void **state)
+static void sampling_intervals_are_multiples_of_the_unit(void **state)
 {
     static const uint64_t asked[][2] = {{1, 64}, {64, 64}, {65, 128}, {100000, 100032}, {0, BASE}};
 
@@ -292,7 +292,7 @@ static void low_sample_rate_keeps_the_interval(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void high_sample_rate_raises_the_interval_and_a_lull_lowers_it(void **state)
+static void high_sample_rate_raises_the_interval_until_the_rate_falls(void **state)
 {
     uint64_t now = SECOND;
 
@@ -306,7 +306,7 @@ static void high_sample_rate_raises_the_interval_and_a_lull_lowers_it(void **sta
     assert_int_equal(heap_process.table->header.interval, BASE);
 }
 
-static void burst_beyond_two_seconds_worth_raises_the_interval(void **state)
+static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SAMPLER_RATE; i++)
@@ -327,7 +327,7 @@ static void bursts_with_a_low_mean_rate_keep_the_interval(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void interval_is_lowered_stepwise_during_a_lull(void **state)
+static void sampling_interval_is_lowered_stepwise_in_quiet_periods(void **state)
 {
     uint64_t now = SECOND;
 
@@ -344,7 +344,7 @@ static void interval_is_lowered_stepwise_during_a_lull(void **state)
     assert_int_equal(sampler_interval(), BASE);
 }
 
-static void interval_floor_lasts_until_the_reset(void **state)
+static void minimum_sampling_interval_lasts_until_the_reset(void **state)
 {
     uint64_t now = SECOND;
 
@@ -378,24 +378,24 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(sample_probability_is_exact_for_all_sizes),
         FRESH(sample_probability_is_never_zero),
-        FRESH(draw_is_the_logarithm_of_its_fraction),
-        FRESH(draws_have_exponential_mean_and_variance),
+        FRESH(sampling_draw_is_the_logarithm_of_a_uniform_number),
+        FRESH(sampling_draws_have_exponential_mean_and_variance),
         FRESH(sample_weights_add_up_to_the_allocated_bytes),
-        FRESH(weights_add_up_with_mixed_sizes_and_intervals),
+        FRESH(sample_weights_add_up_with_mixed_sizes_and_intervals),
         FRESH(first_allocation_of_a_thread_is_sampled_as_often_as_others),
         FRESH(threads_have_independent_random_numbers),
-        FRESH(skipped_sample_does_not_bias_the_next),
+        FRESH(skipped_sample_does_not_bias_the_next_sample),
         FRESH(allocated_bytes_are_counted_up_to_the_last_draw),
-        FRESH(zero_bytes_are_not_sampled),
+        FRESH(allocation_of_zero_bytes_is_not_sampled),
         FRESH(largest_sizes_are_sampled_without_overflow),
-        FRESH(sample_has_the_interval_of_its_countdown),
-        FRESH(intervals_are_multiples_of_the_unit),
+        FRESH(sample_has_the_interval_that_its_countdown_started_with),
+        FRESH(sampling_intervals_are_multiples_of_the_unit),
         FRESH(low_sample_rate_keeps_the_interval),
-        FRESH(high_sample_rate_raises_the_interval_and_a_lull_lowers_it),
-        FRESH(burst_beyond_two_seconds_worth_raises_the_interval),
+        FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
+        FRESH(burst_of_more_than_two_seconds_raises_the_interval),
         FRESH(bursts_with_a_low_mean_rate_keep_the_interval),
-        FRESH(interval_is_lowered_stepwise_during_a_lull),
-        FRESH(interval_floor_lasts_until_the_reset),
+        FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
+        FRESH(minimum_sampling_interval_lasts_until_the_reset),
         FRESH(out_of_order_clock_readings_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static void prefix_of_a_stack_is_a_separate_site(void **state)
     assert_int_equal(heap_process.table->header.nodes, 4);
 }
 
-static void recursive_frames_are_stored(void **state)
+static void recursive_frames_are_stored_in_the_stack_tree(void **state)
 {
     uint64_t frames[HEAP_STACK_MAX], back[HEAP_STACK_MAX];
 
@@ -65,7 +65,7 @@ static void recursive_frames_are_stored(void **state)
     assert_int_equal(stacks_site(frames, HEAP_STACK_MAX), site);
 }
 
-static void empty_stack_is_site_0_and_a_zero_frame_is_not(void **state)
+static void empty_stack_is_site_0_but_a_zero_frame_is_not(void **state)
 {
     const uint64_t zero = 0;
 
@@ -108,7 +108,7 @@ static void many_stacks_get_different_sites(void **state)
     assert_int_equal(drops(HEAP_DROP_NODES) + drops(HEAP_DROP_SITES), 0);
 }
 
-static void too_many_sites_are_counted_without_a_stack(void **state)
+static void stacks_beyond_the_maximum_are_counted_without_a_site(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i < HEAP_SITES; i++)
@@ -188,7 +188,7 @@ static void full_tree_drops_the_innermost_frames(void **state)
     assert_int_equal(drops(HEAP_DROP_SITES), 0);
 }
 
-static void site_totals_add_up(void **state)
+static void byte_totals_of_call_sites_add_up(void **state)
 {
     const struct heap_site *site = &heap_process.table->sites[7];
 
@@ -205,7 +205,7 @@ static void site_totals_add_up(void **state)
     assert_int_equal(heap_process.table->sites[0].freed_bytes, 5);
 }
 
-static void new_table_has_only_a_root(void **state)
+static void new_stack_table_has_only_a_root(void **state)
 {
     const uint64_t frames[] = {10, 20};
 
@@ -221,7 +221,7 @@ static void new_table_has_only_a_root(void **state)
     assert_int_equal(heap_process.table->header.nodes, 2);
 }
 
-static void no_stacks_without_a_table(void **state)
+static void stack_lookup_without_a_table_finds_nothing(void **state)
 {
     const uint64_t frame = 10;
     struct heap_table *table = heap_process.table;
@@ -242,16 +242,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(stack_is_stored_once_and_read_back),
         FRESH(prefix_of_a_stack_is_a_separate_site),
-        FRESH(recursive_frames_are_stored),
-        FRESH(empty_stack_is_site_0_and_a_zero_frame_is_not),
+        FRESH(recursive_frames_are_stored_in_the_stack_tree),
+        FRESH(empty_stack_is_site_0_but_a_zero_frame_is_not),
         FRESH(many_stacks_get_different_sites),
-        FRESH(too_many_sites_are_counted_without_a_stack),
+        FRESH(stacks_beyond_the_maximum_are_counted_without_a_site),
         FRESH(nearly_full_tree_keeps_the_allocating_python_frames),
         FRESH(nearly_full_tree_keeps_the_inner_native_frames),
         FRESH(full_tree_drops_the_innermost_frames),
-        FRESH(site_totals_add_up),
-        FRESH(new_table_has_only_a_root),
-        FRESH(no_stacks_without_a_table),
+        FRESH(byte_totals_of_call_sites_add_up),
+        FRESH(new_stack_table_has_only_a_root),
+        FRESH(stack_lookup_without_a_table_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

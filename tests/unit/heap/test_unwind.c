@@ -367,7 +367,7 @@ static void stacks_of_threads_are_unwound(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void thread_with_a_stack_of_the_program_is_unwound(void **state)
+static void thread_on_a_stack_allocated_by_the_program_is_unwound(void **state)
 {
     size_t len = 4 << 20;
     char *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -464,7 +464,7 @@ static void coroutine_of_another_thread_is_unwound(void **state)
     assert_int_equal(lost(), 0);
 }
 
-static void confined_process_reads_foreign_stack_within_one_page(void **state)
+static void sandboxed_process_reads_a_foreign_stack_within_one_page(void **state)
 {
     char *memory = guarded(CORO_BYTES);
 
@@ -480,7 +480,7 @@ static void confined_process_reads_foreign_stack_within_one_page(void **state)
         assert_true(is_same_frame(&in_coroutine, i));
 }
 
-static void confined_process_reads_the_whole_main_stack(void **state)
+static void sandboxed_process_reads_the_whole_main_stack(void **state)
 {
     struct stacks s;
 
@@ -511,7 +511,7 @@ static void *own_end_in_thread(void *arg)
     return NULL;
 }
 
-static void thread_stack_end_is_known_and_other_memory_is_not(void **state)
+static void end_of_a_thread_stack_is_known(void **state)
 {
     uintptr_t seen[4];
     pthread_t thread;
@@ -525,7 +525,7 @@ static void thread_stack_end_is_known_and_other_memory_is_not(void **state)
     assert_int_equal(seen[2], 0);
 }
 
-static void main_stack_end_is_known(void **state)
+static void end_of_the_main_stack_is_known(void **state)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
@@ -577,7 +577,7 @@ static void take_in_assembly(void)
     STAYS();
 }
 
-static void code_without_cfi_ends_the_walk_and_is_counted(void **state)
+static void code_without_cfi_ends_the_unwinding_and_is_counted(void **state)
 {
     (void)state;
     test_without_cfi(take_in_assembly);
@@ -588,7 +588,7 @@ static void code_without_cfi_ends_the_walk_and_is_counted(void **state)
     assert_int_equal(in_assembly.ours[2].module, in_assembly.ours[0].module);
 }
 
-static void generated_code_ends_the_walk(void **state)
+static void generated_code_ends_the_unwinding(void **state)
 {
     static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
                                    0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -642,18 +642,18 @@ int main(void)
         TEST(interrupted_first_instruction_belongs_to_its_function),
 #endif
         TEST(stacks_of_threads_are_unwound),
-        TEST(thread_with_a_stack_of_the_program_is_unwound),
+        TEST(thread_on_a_stack_allocated_by_the_program_is_unwound),
         TEST(thread_with_a_small_stack_is_unwound),
         TEST(coroutine_of_the_main_thread_is_unwound),
         TEST(coroutine_of_another_thread_is_unwound),
-        TEST(confined_process_reads_foreign_stack_within_one_page),
-        TEST(confined_process_reads_the_whole_main_stack),
-        TEST(thread_stack_end_is_known_and_other_memory_is_not),
-        TEST(main_stack_end_is_known),
+        TEST(sandboxed_process_reads_a_foreign_stack_within_one_page),
+        TEST(sandboxed_process_reads_the_whole_main_stack),
+        TEST(end_of_a_thread_stack_is_known),
+        TEST(end_of_the_main_stack_is_known),
         TEST(stack_extent_grows_over_readable_pages_only),
 #ifdef __x86_64__
-        TEST(code_without_cfi_ends_the_walk_and_is_counted),
-        TEST(generated_code_ends_the_walk),
+        TEST(code_without_cfi_ends_the_unwinding_and_is_counted),
+        TEST(generated_code_ends_the_unwinding),
 #endif
         TEST(unwinding_preserves_errno),
     };

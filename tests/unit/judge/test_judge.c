@@ -185,7 +185,7 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
     }
 }
 
-static void growth_after_the_first_epoch_leaks_and_tree_names_process(void **state)
+static void growth_after_the_first_epoch_is_a_leak_of_a_named_process(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -283,7 +283,7 @@ static void recording_gives_the_same_verdict_as_the_live_run(void **state)
 
 /* A leak of 20 min without marks, in a process whose memory falls for two seconds while it
  * exits. */
-static void fall_of_an_exiting_process_is_not_judged(void **state)
+static void memory_drop_of_an_exiting_process_is_not_judged(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -308,7 +308,7 @@ static void fall_of_an_exiting_process_is_not_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void fall_that_a_process_survives_is_judged(void **state)
+static void memory_drop_that_a_process_survives_is_judged(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -323,7 +323,7 @@ static void fall_that_a_process_survives_is_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void mark_makes_held_readings_count(void **state)
+static void readings_held_back_count_once_a_mark_arrives(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -381,7 +381,7 @@ static void map_files(struct job *job, uint64_t last)
     }
 }
 
-static void files_mapped_since_the_last_status_are_not_a_spike(void **state)
+static void files_mapped_since_the_last_status_read_are_not_a_spike(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -392,7 +392,7 @@ static void files_mapped_since_the_last_status_are_not_a_spike(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void readings_count_again_once_all_files_are_mapped(void **state)
+static void readings_count_again_once_all_mapped_files_are_known(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -403,7 +403,7 @@ static void readings_count_again_once_all_files_are_mapped(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void swapped_out_leak_is_leaking(void **state)
+static void leak_that_is_swapped_out_is_still_leaking(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -487,7 +487,7 @@ static void only_the_largest_of_thousands_of_processes_are_judged(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void verdict_list_survives_the_death_of_its_processes(void **state)
+static void verdict_list_survives_the_exit_of_its_processes(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -544,7 +544,7 @@ static void steps_of_another_rank_do_not_advance_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void training_that_restarts_in_a_process_is_judged_anew(void **state)
+static void training_restarted_in_a_process_is_judged_anew(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -563,7 +563,7 @@ static void training_that_restarts_in_a_process_is_judged_anew(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void limit_in_bytes_is_the_jobs_and_a_percentage_the_machines(void **state)
+static void byte_limit_is_for_the_job_and_percentage_for_the_machine(void **state)
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
@@ -681,7 +681,7 @@ static void malformed_verdict_json_is_read_as_unknown(void **state)
     json_decref(doc);
 }
 
-static void leak_of_an_earlier_segment_is_kept(void **state)
+static void leak_of_an_earlier_segment_is_kept_in_the_verdict(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -720,7 +720,7 @@ static void short_last_segment_does_not_hide_the_leak_of_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void longer_level_segment_outweighs_an_earlier_leak(void **state)
+static void longer_flat_segment_outweighs_an_earlier_leak(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -754,7 +754,7 @@ static void figure_keeps_its_verdict_after_its_process_exits(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void figures_beyond_the_maximum_wait_for_a_free_place(void **state)
+static void figures_beyond_the_maximum_wait_for_a_free_series(void **state)
 {
     struct job job = job_begin(NULL);
     size_t at = 0, count = 0;
@@ -778,7 +778,7 @@ static void figures_beyond_the_maximum_wait_for_a_free_place(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void judge_without_readings_has_no_tree(void **state)
+static void judge_without_readings_has_no_verdict_for_the_tree(void **state)
 {
     struct job job = job_begin(NULL);
     (void)state;
@@ -818,36 +818,36 @@ static void changed_verdict_word_is_reported_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_after_the_first_epoch_leaks_and_tree_names_process),
+        cmocka_unit_test(growth_after_the_first_epoch_is_a_leak_of_a_named_process),
         cmocka_unit_test(job_that_grows_within_the_first_epoch_is_filling),
         cmocka_unit_test(job_whose_growth_ends_with_the_first_epoch_has_plateaued),
         cmocka_unit_test(recording_gives_the_same_verdict_as_the_live_run),
-        cmocka_unit_test(fall_of_an_exiting_process_is_not_judged),
-        cmocka_unit_test(fall_that_a_process_survives_is_judged),
-        cmocka_unit_test(mark_makes_held_readings_count),
+        cmocka_unit_test(memory_drop_of_an_exiting_process_is_not_judged),
+        cmocka_unit_test(memory_drop_that_a_process_survives_is_judged),
+        cmocka_unit_test(readings_held_back_count_once_a_mark_arrives),
         cmocka_unit_test(mapped_page_cache_is_not_growth),
-        cmocka_unit_test(files_mapped_since_the_last_status_are_not_a_spike),
-        cmocka_unit_test(readings_count_again_once_all_files_are_mapped),
-        cmocka_unit_test(swapped_out_leak_is_leaking),
+        cmocka_unit_test(files_mapped_since_the_last_status_read_are_not_a_spike),
+        cmocka_unit_test(readings_count_again_once_all_mapped_files_are_known),
+        cmocka_unit_test(leak_that_is_swapped_out_is_still_leaking),
         cmocka_unit_test(process_is_not_judged_before_its_status_is_known),
         cmocka_unit_test(exec_starts_a_new_series),
         cmocka_unit_test(only_the_largest_of_thousands_of_processes_are_judged),
-        cmocka_unit_test(verdict_list_survives_the_death_of_its_processes),
+        cmocka_unit_test(verdict_list_survives_the_exit_of_its_processes),
         cmocka_unit_test(job_is_judged_by_its_largest_process_after_that_exits),
         cmocka_unit_test(steps_of_another_rank_do_not_advance_the_job),
-        cmocka_unit_test(training_that_restarts_in_a_process_is_judged_anew),
-        cmocka_unit_test(limit_in_bytes_is_the_jobs_and_a_percentage_the_machines),
+        cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
+        cmocka_unit_test(byte_limit_is_for_the_job_and_percentage_for_the_machine),
         cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
         cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(figure_that_starts_late_follows_the_epoch_of_the_job),
         cmocka_unit_test(malformed_verdict_json_is_read_as_unknown),
-        cmocka_unit_test(leak_of_an_earlier_segment_is_kept),
+        cmocka_unit_test(leak_of_an_earlier_segment_is_kept_in_the_verdict),
         cmocka_unit_test(short_last_segment_does_not_hide_the_leak_of_the_job),
-        cmocka_unit_test(longer_level_segment_outweighs_an_earlier_leak),
+        cmocka_unit_test(longer_flat_segment_outweighs_an_earlier_leak),
         cmocka_unit_test(figure_keeps_its_verdict_after_its_process_exits),
-        cmocka_unit_test(figures_beyond_the_maximum_wait_for_a_free_place),
-        cmocka_unit_test(judge_without_readings_has_no_tree),
+        cmocka_unit_test(figures_beyond_the_maximum_wait_for_a_free_series),
+        cmocka_unit_test(judge_without_readings_has_no_verdict_for_the_tree),
         cmocka_unit_test(changed_verdict_word_is_reported_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,7 +80,7 @@ static enum verdict_word word_after(struct judge *j, const char *kind, const cha
     return judge_tree(j)->result.word;
 }
 
-static void growth_to_the_end_of_a_finished_job_is_leaking(void **state)
+static void growth_until_the_end_of_a_finished_job_is_a_leak(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
@@ -179,7 +179,7 @@ static void growth_at_call_sites_counts_for_their_process_only(void **state)
     judge_free_with_run(j);
 }
 
-static void readings_after_a_process_finished_work_do_not_count(void **state)
+static void readings_after_a_process_finished_its_work_do_not_count(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
     struct judge *j = a_judge();
@@ -196,7 +196,7 @@ static void readings_after_a_process_finished_work_do_not_count(void **state)
 }
 
 /* Growth may have been about to end, so only a nearly certain leak counts. */
-static void killed_job_keeps_its_word_unless_leak_is_nearly_certain(void **state)
+static void killed_job_keeps_its_word_unless_a_leak_is_nearly_certain(void **state)
 {
     struct held own = grown(1000);
     struct judge *j = a_judge();
@@ -214,7 +214,7 @@ static void killed_job_keeps_its_word_unless_leak_is_nearly_certain(void **state
     judge_free_with_run(j);
 }
 
-static void helper_started_in_the_second_half_does_not_decide(void **state)
+static void helper_process_started_late_does_not_decide_the_verdict(void **state)
 {
     struct judge *j = a_judge();
     (void)state;
@@ -285,13 +285,13 @@ static void short_lived_process_is_left_out_of_the_verdicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_to_the_end_of_a_finished_job_is_leaking),
+        cmocka_unit_test(growth_until_the_end_of_a_finished_job_is_a_leak),
         cmocka_unit_test(growth_of_a_stopped_job_stays_undecided),
         cmocka_unit_test(growth_of_a_job_that_exits_after_a_signal_stays_undecided),
         cmocka_unit_test(growth_at_call_sites_counts_for_their_process_only),
-        cmocka_unit_test(readings_after_a_process_finished_work_do_not_count),
-        cmocka_unit_test(killed_job_keeps_its_word_unless_leak_is_nearly_certain),
-        cmocka_unit_test(helper_started_in_the_second_half_does_not_decide),
+        cmocka_unit_test(readings_after_a_process_finished_its_work_do_not_count),
+        cmocka_unit_test(killed_job_keeps_its_word_unless_a_leak_is_nearly_certain),
+        cmocka_unit_test(helper_process_started_late_does_not_decide_the_verdict),
         cmocka_unit_test(recording_of_an_ended_job_gives_the_same_verdict),
         cmocka_unit_test(short_lived_process_is_left_out_of_the_verdicts),
     };

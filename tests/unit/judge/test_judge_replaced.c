@@ -149,7 +149,7 @@ static enum verdict_word word_of(const struct job *job, int32_t pid)
     return VERDICT_UNDECIDED;
 }
 
-static void first_pair_of_workers_makes_the_tree_filling(void **state)
+static void first_pair_of_loader_workers_makes_the_tree_filling(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -158,7 +158,7 @@ static void first_pair_of_workers_makes_the_tree_filling(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void replaced_workers_of_equal_size_do_not_decide(void **state)
+static void replaced_workers_of_equal_size_do_not_decide_the_verdict(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -175,7 +175,7 @@ static void replaced_workers_of_equal_size_do_not_decide(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void replacement_workers_that_hold_more_decide(void **state)
+static void larger_replacement_workers_decide_the_verdict(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -186,7 +186,7 @@ static void replacement_workers_that_hold_more_decide(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void replacement_workers_that_live_much_longer_decide(void **state)
+static void long_lived_replacement_workers_decide_the_verdict(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -198,7 +198,7 @@ static void replacement_workers_that_live_much_longer_decide(void **state)
     judge_free_with_run(job.judge);
 }
 
-static void process_restarted_by_a_launcher_is_the_job(void **state)
+static void process_restarted_by_a_launcher_counts_as_the_job(void **state)
 {
     struct job job = usual(true);
     (void)state;
@@ -210,7 +210,7 @@ static void process_restarted_by_a_launcher_is_the_job(void **state)
 
 /* Workers share their parent's pages and look as large; the series of the sum must continue when
  * they exit. */
-static void tree_series_continues_when_large_workers_exit(void **state)
+static void series_of_the_tree_continues_when_large_workers_exit(void **state)
 {
     struct job job = usual(false);
     (void)state;
@@ -266,12 +266,12 @@ static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_pair_of_workers_makes_the_tree_filling),
-        cmocka_unit_test(replaced_workers_of_equal_size_do_not_decide),
-        cmocka_unit_test(replacement_workers_that_hold_more_decide),
-        cmocka_unit_test(replacement_workers_that_live_much_longer_decide),
-        cmocka_unit_test(process_restarted_by_a_launcher_is_the_job),
-        cmocka_unit_test(tree_series_continues_when_large_workers_exit),
+        cmocka_unit_test(first_pair_of_loader_workers_makes_the_tree_filling),
+        cmocka_unit_test(replaced_workers_of_equal_size_do_not_decide_the_verdict),
+        cmocka_unit_test(larger_replacement_workers_decide_the_verdict),
+        cmocka_unit_test(long_lived_replacement_workers_decide_the_verdict),
+        cmocka_unit_test(process_restarted_by_a_launcher_counts_as_the_job),
+        cmocka_unit_test(series_of_the_tree_continues_when_large_workers_exit),
         cmocka_unit_test(leak_of_the_parent_is_found_beside_replaced_workers),
         cmocka_unit_test(growth_that_ended_with_its_process_is_not_a_leak),
     };

@@ -66,7 +66,7 @@ static void mark_without_final_newline_is_accepted(void **state)
     assert_int_equal(m.has, 0);
 }
 
-static void mark_kind_names_parse_back(void **state)
+static void mark_kind_names_are_parsed_back(void **state)
 {
     (void)state;
     for (int k = 0; k < MARK_KIND_COUNT; k++) {
@@ -79,7 +79,7 @@ static void mark_kind_names_parse_back(void **state)
     assert_int_equal(mark_kind_parse("", 0), MARK_OTHER);
 }
 
-static void unknown_mark_kind_and_keys_are_kept(void **state)
+static void unknown_mark_kind_and_keys_are_preserved(void **state)
 {
     struct mark m;
     size_t len;
@@ -100,7 +100,7 @@ static void unknown_mark_kind_and_keys_are_kept(void **state)
     assert_null(mark_get(&m, "NOTES", &len));
 }
 
-static void first_of_a_repeated_key_counts(void **state)
+static void first_value_of_a_repeated_mark_key_counts(void **state)
 {
     struct mark m;
     size_t len;
@@ -174,7 +174,7 @@ static void mark_with_an_invalid_number_is_refused(void **state)
     assert_bad("KIND=step\nEFFECTIVE_BATCH=0\n");
 }
 
-static void largest_64_bit_step_is_accepted(void **state)
+static void largest_64_bit_step_number_is_accepted(void **state)
 {
     struct mark m;
 
@@ -186,7 +186,7 @@ static void largest_64_bit_step_is_accepted(void **state)
     assert_int_equal(m.has, MARK_HAS_STEP | MARK_HAS_MAX_STEPS);
 }
 
-static void epoch_must_be_a_finite_number(void **state)
+static void mark_epoch_must_be_a_finite_number(void **state)
 {
     static const char *const bad[] = {"nan",   "inf", "-inf", "infinity", "1e999", "-1",
                                       "0x1p3", "1,5", "1.5x", "",         ".",     "e5"};
@@ -257,7 +257,7 @@ static void truncated_marks_are_parsed_or_refused(void **state)
     }
 }
 
-static void mark_send_returns_why_it_failed(void **state)
+static void mark_send_returns_the_reason_for_a_failure(void **state)
 {
     char path[200];
 
@@ -271,7 +271,7 @@ static void mark_send_returns_why_it_failed(void **state)
     assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9, 1), -ENOENT);
 }
 
-static void full_mark_socket_is_eagain_without_blocking(void **state)
+static void send_to_a_full_mark_socket_returns_eagain(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char folder[] = "/tmp/ebb-test-XXXXXX";
@@ -315,19 +315,19 @@ int main(void)
         cmocka_unit_test(figure_name_contains_the_pid_of_its_sender),
         cmocka_unit_test(step_mark_with_all_keys_is_decoded),
         cmocka_unit_test(mark_without_final_newline_is_accepted),
-        cmocka_unit_test(mark_kind_names_parse_back),
-        cmocka_unit_test(unknown_mark_kind_and_keys_are_kept),
-        cmocka_unit_test(first_of_a_repeated_key_counts),
+        cmocka_unit_test(mark_kind_names_are_parsed_back),
+        cmocka_unit_test(unknown_mark_kind_and_keys_are_preserved),
+        cmocka_unit_test(first_value_of_a_repeated_mark_key_counts),
         cmocka_unit_test(mark_without_a_kind_is_refused),
         cmocka_unit_test(mark_with_a_malformed_line_is_refused),
         cmocka_unit_test(mark_with_an_invalid_number_is_refused),
-        cmocka_unit_test(largest_64_bit_step_is_accepted),
-        cmocka_unit_test(epoch_must_be_a_finite_number),
+        cmocka_unit_test(largest_64_bit_step_number_is_accepted),
+        cmocka_unit_test(mark_epoch_must_be_a_finite_number),
         cmocka_unit_test(mark_with_nul_or_invalid_utf8_is_refused),
         cmocka_unit_test(longest_mark_is_accepted_and_a_longer_one_refused),
         cmocka_unit_test(truncated_marks_are_parsed_or_refused),
-        cmocka_unit_test(mark_send_returns_why_it_failed),
-        cmocka_unit_test(full_mark_socket_is_eagain_without_blocking),
+        cmocka_unit_test(mark_send_returns_the_reason_for_a_failure),
+        cmocka_unit_test(send_to_a_full_mark_socket_returns_eagain),
     };
 
     return cmocka_run_group_tests_name("mark", tests, NULL, NULL);

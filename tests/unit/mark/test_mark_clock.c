@@ -18,7 +18,7 @@ static size_t clock_add(struct mark_clock *c, uint64_t t_s, const char *text,
     return mark_clock_add(c, &m, ret);
 }
 
-static void evaluation_end_sent_twice_counts_once(void **state)
+static void evaluation_end_mark_sent_twice_counts_once(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -31,7 +31,7 @@ static void evaluation_end_sent_twice_counts_once(void **state)
     assert_int_equal(clock_add(&c, 99, "KIND=phase\nNAME=upload\nSTATE=end\n", m), 0);
 }
 
-static void epoch_length_follows_from_epoch_fractions(void **state)
+static void epoch_length_is_derived_from_fractional_epochs(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -57,7 +57,7 @@ static void higher_epoch_number_ends_the_previous_epoch(void **state)
     assert_int_equal(m[1].kind, VERDICT_MARK_STEP);
 }
 
-static void values_sent_once_are_in_every_later_mark(void **state)
+static void values_sent_once_are_carried_into_every_later_mark(void **state)
 {
     struct mark_clock c = {0};
     struct verdict_mark m[MARK_CLOCK_MARKS];
@@ -71,10 +71,10 @@ static void values_sent_once_are_in_every_later_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluation_end_sent_twice_counts_once),
-        cmocka_unit_test(epoch_length_follows_from_epoch_fractions),
+        cmocka_unit_test(evaluation_end_mark_sent_twice_counts_once),
+        cmocka_unit_test(epoch_length_is_derived_from_fractional_epochs),
         cmocka_unit_test(higher_epoch_number_ends_the_previous_epoch),
-        cmocka_unit_test(values_sent_once_are_in_every_later_mark),
+        cmocka_unit_test(values_sent_once_are_carried_into_every_later_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void mark_arrives_with_its_time_and_sender(void **state)
     assert_int_equal(stats_of(f).received, 1);
 }
 
-static void mark_for_several_steps_arrives_as_several(void **state)
+static void mark_for_several_steps_arrives_as_several_marks(void **state)
 {
     struct fixture *f = *state;
 
@@ -138,7 +138,7 @@ static void mark_sender_comes_from_the_kernel(void **state)
     assert_int_equal(f->last.pid, pid);
 }
 
-static void invalid_datagrams_are_counted_and_dropped(void **state)
+static void invalid_mark_datagrams_are_counted_and_dropped(void **state)
 {
     struct fixture *f = *state;
     char big[MARK_TEXT_MAX + 1];
@@ -157,7 +157,7 @@ static void invalid_datagrams_are_counted_and_dropped(void **state)
     assert_int_equal(f->last.len, MARK_TEXT_MAX);
 }
 
-static void burst_from_a_waiting_sender_loses_nothing(void **state)
+static void burst_of_marks_from_a_waiting_sender_loses_nothing(void **state)
 {
     enum { COUNT = 5000 };
     struct fixture *f = *state;
@@ -273,7 +273,7 @@ static void put_file(const char *folder, const char *name)
     close(fd);
 }
 
-static void socket_folder_is_removed_with_files_of_the_job(void **state)
+static void socket_folder_is_removed_even_if_the_job_added_files(void **state)
 {
     struct fixture *f = *state;
     char folder[108], path[160];
@@ -296,7 +296,7 @@ static void socket_folder_is_removed_with_files_of_the_job(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void files_in_a_folder_not_made_by_ebb_are_kept(void **state)
+static void files_in_a_folder_that_ebb_did_not_create_are_kept(void **state)
 {
     struct fixture *f = *state;
     char path[160];
@@ -339,7 +339,7 @@ static void change_boot(const char *folder, const char *boot)
     assert_true(!boot || symlink(boot, path) == 0);
 }
 
-static void folders_of_killed_receivers_are_removed_later(void **state)
+static void socket_folders_of_killed_receivers_are_removed_later(void **state)
 {
     struct fixture *f = *state;
     char dead[108], elsewhere[108], old[108], alive[108];
@@ -469,7 +469,7 @@ static void say_hello(struct fixture *f, const char *reply, const char *more)
         loop_once(f->loop, 10000);
 }
 
-static void rank_that_sent_hello_gets_the_request(void **state)
+static void rank_that_sent_hello_receives_checkpoint_requests(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -490,7 +490,7 @@ static void rank_that_sent_hello_gets_the_request(void **state)
     unlink(path);
 }
 
-static void answer_to_a_request_arrives_as_a_mark(void **state)
+static void answer_to_a_checkpoint_request_arrives_as_a_mark(void **state)
 {
     struct fixture *f = *state;
     char path[108];
@@ -507,7 +507,7 @@ static void answer_to_a_request_arrives_as_a_mark(void **state)
     unlink(path);
 }
 
-static void worker_gets_no_request(void **state)
+static void loader_worker_receives_no_checkpoint_request(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -525,7 +525,7 @@ static void worker_gets_no_request(void **state)
     unlink(path);
 }
 
-static void second_hello_of_a_process_replaces_the_first(void **state)
+static void second_hello_of_a_process_replaces_the_first_hello(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -540,7 +540,7 @@ static void second_hello_of_a_process_replaces_the_first(void **state)
     assert_string_equal(peers[1].reply, "/tmp/third");
 }
 
-static void hello_with_an_unusable_reply_adds_no_peer(void **state)
+static void hello_with_an_unusable_reply_address_adds_no_peer(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -561,7 +561,7 @@ static void hello_with_an_unusable_reply_adds_no_peer(void **state)
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
 
-static void dead_peer_is_forgotten_and_a_busy_one_kept(void **state)
+static void dead_peer_is_forgotten_and_a_busy_peer_kept(void **state)
 {
     struct fixture *f = *state;
     const struct mark_peer *peers;
@@ -594,7 +594,7 @@ static void dead_peer_is_forgotten_and_a_busy_one_kept(void **state)
     unlink(file);
 }
 
-static void flood_of_marks_does_not_starve_the_loop(void **state)
+static void flood_of_marks_does_not_starve_the_event_loop(void **state)
 {
     struct fixture *f = *state;
     unsigned turns = 0;
@@ -620,24 +620,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(mark_arrives_with_its_time_and_sender),
-        TEST(mark_for_several_steps_arrives_as_several),
+        TEST(mark_for_several_steps_arrives_as_several_marks),
         TEST(mark_sender_comes_from_the_kernel),
-        TEST(invalid_datagrams_are_counted_and_dropped),
-        TEST(burst_from_a_waiting_sender_loses_nothing),
+        TEST(invalid_mark_datagrams_are_counted_and_dropped),
+        TEST(burst_of_marks_from_a_waiting_sender_loses_nothing),
         TEST(descriptors_attached_to_a_mark_are_dropped),
         TEST(socket_folder_is_private_and_removed),
-        TEST(socket_folder_is_removed_with_files_of_the_job),
-        TEST(files_in_a_folder_not_made_by_ebb_are_kept),
-        TEST(folders_of_killed_receivers_are_removed_later),
+        TEST(socket_folder_is_removed_even_if_the_job_added_files),
+        TEST(files_in_a_folder_that_ebb_did_not_create_are_kept),
+        TEST(socket_folders_of_killed_receivers_are_removed_later),
         TEST(unusable_runtime_folder_is_skipped),
         TEST(marks_of_another_user_are_refused),
-        TEST(rank_that_sent_hello_gets_the_request),
-        TEST(answer_to_a_request_arrives_as_a_mark),
-        TEST(worker_gets_no_request),
-        TEST(second_hello_of_a_process_replaces_the_first),
-        TEST(hello_with_an_unusable_reply_adds_no_peer),
-        TEST(dead_peer_is_forgotten_and_a_busy_one_kept),
-        TEST(flood_of_marks_does_not_starve_the_loop),
+        TEST(rank_that_sent_hello_receives_checkpoint_requests),
+        TEST(answer_to_a_checkpoint_request_arrives_as_a_mark),
+        TEST(loader_worker_receives_no_checkpoint_request),
+        TEST(second_hello_of_a_process_replaces_the_first_hello),
+        TEST(hello_with_an_unusable_reply_address_adds_no_peer),
+        TEST(dead_peer_is_forgotten_and_a_busy_peer_kept),
+        TEST(flood_of_marks_does_not_starve_the_event_loop),
     };
 
     return cmocka_run_group_tests_name("receiver", tests, NULL, NULL);

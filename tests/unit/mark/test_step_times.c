@@ -28,7 +28,7 @@ static uint64_t slow_ns(const struct step_times *t)
     return ns;
 }
 
-static void one_step_has_a_median_and_three_have_a_slow_time(void **state)
+static void one_step_gives_a_median_and_three_give_a_slow_time(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -63,7 +63,7 @@ static void same_step_from_many_ranks_counts_once(void **state)
     assert_int_equal(median_ns(&t), NS_PER_S);
 }
 
-static void step_that_goes_backwards_is_not_measured(void **state)
+static void step_number_that_goes_backwards_is_not_timed(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -75,7 +75,7 @@ static void step_that_goes_backwards_is_not_measured(void **state)
     assert_int_equal(t.ns[1], NS_PER_S);
 }
 
-static void slow_evaluation_does_not_move_the_median(void **state)
+static void slow_evaluation_does_not_change_the_median_step_time(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -85,7 +85,7 @@ static void slow_evaluation_does_not_move_the_median(void **state)
     assert_int_equal(slow_ns(&t), 300 * NS_PER_S);
 }
 
-static void single_stall_is_not_the_slow_time(void **state)
+static void single_stall_does_not_set_the_slow_step_time(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -94,7 +94,7 @@ static void single_stall_is_not_the_slow_time(void **state)
     assert_int_equal(slow_ns(&t), NS_PER_S);
 }
 
-static void old_steps_are_forgotten(void **state)
+static void old_step_times_are_forgotten(void **state)
 {
     (void)state;
     struct step_times t = {0};
@@ -106,13 +106,13 @@ static void old_steps_are_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_step_has_a_median_and_three_have_a_slow_time),
+        cmocka_unit_test(one_step_gives_a_median_and_three_give_a_slow_time),
         cmocka_unit_test(time_of_skipped_steps_is_divided_among_them),
         cmocka_unit_test(same_step_from_many_ranks_counts_once),
-        cmocka_unit_test(step_that_goes_backwards_is_not_measured),
-        cmocka_unit_test(slow_evaluation_does_not_move_the_median),
-        cmocka_unit_test(single_stall_is_not_the_slow_time),
-        cmocka_unit_test(old_steps_are_forgotten),
+        cmocka_unit_test(step_number_that_goes_backwards_is_not_timed),
+        cmocka_unit_test(slow_evaluation_does_not_change_the_median_step_time),
+        cmocka_unit_test(single_stall_does_not_set_the_slow_step_time),
+        cmocka_unit_test(old_step_times_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

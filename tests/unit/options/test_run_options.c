@@ -76,7 +76,7 @@ static void is_refused(const char *line, const char *sentence)
     take_back(&g);
 }
 
-static void default_options_are_as_documented(void **state)
+static void default_run_options_are_as_documented(void **state)
 {
     (void)state;
     struct given g;
@@ -99,7 +99,7 @@ static void default_options_are_as_documented(void **state)
     take_back(&g);
 }
 
-static void every_option_value_reaches_the_settings(void **state)
+static void every_run_option_value_reaches_the_settings(void **state)
 {
     (void)state;
     struct given g;
@@ -122,7 +122,7 @@ static void every_option_value_reaches_the_settings(void **state)
     take_back(&g);
 }
 
-static void every_flag_sets_exactly_one_setting(void **state)
+static void every_run_flag_sets_exactly_one_setting(void **state)
 {
     (void)state;
     static const struct {
@@ -167,7 +167,7 @@ static void restarts_every(const char *text, enum restart_unit unit, uint64_t va
     take_back(&g);
 }
 
-static void restart_every_accepts_time_steps_and_size(void **state)
+static void restart_every_option_accepts_time_steps_and_size(void **state)
 {
     (void)state;
     restarts_every("2h", RESTART_AFTER_NS, 7200 * NS_PER_S);
@@ -182,7 +182,7 @@ static void restart_every_accepts_time_steps_and_size(void **state)
     restarts_every("5M", RESTART_AT_BYTES, UINT64_C(5) << 20);
 }
 
-static void resume_args_are_split_into_words(void **state)
+static void resume_args_option_is_split_into_words(void **state)
 {
     (void)state;
     struct given g;
@@ -269,7 +269,7 @@ static int read_request(struct given *g, const char *text)
 }
 
 /* From the command line to a request to argv, values arrive as they were written. */
-static void options_survive_the_round_trip_to_the_server(void **state)
+static void run_options_survive_the_round_trip_to_the_server(void **state)
 {
     (void)state;
     static const char line[] = "--limit=80%|--grace=5s|--restart|--resume-args=--resume 'a b'|"
@@ -308,7 +308,7 @@ static void request_is_refused(const char *text, const char *sentence)
     take_back(&g);
 }
 
-static void refused_requests_name_option_and_value(void **state)
+static void refused_request_names_the_option_and_its_value(void **state)
 {
     (void)state;
     struct given g;
@@ -340,16 +340,16 @@ static void refused_requests_name_option_and_value(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_options_are_as_documented),
-        cmocka_unit_test(every_option_value_reaches_the_settings),
-        cmocka_unit_test(every_flag_sets_exactly_one_setting),
-        cmocka_unit_test(restart_every_accepts_time_steps_and_size),
-        cmocka_unit_test(resume_args_are_split_into_words),
+        cmocka_unit_test(default_run_options_are_as_documented),
+        cmocka_unit_test(every_run_option_value_reaches_the_settings),
+        cmocka_unit_test(every_run_flag_sets_exactly_one_setting),
+        cmocka_unit_test(restart_every_option_accepts_time_steps_and_size),
+        cmocka_unit_test(resume_args_option_is_split_into_words),
         cmocka_unit_test(config_fills_options_not_on_the_command_line),
         cmocka_unit_test(conflicts_with_the_config_name_its_line),
         cmocka_unit_test(invalid_option_values_are_refused),
-        cmocka_unit_test(options_survive_the_round_trip_to_the_server),
-        cmocka_unit_test(refused_requests_name_option_and_value),
+        cmocka_unit_test(run_options_survive_the_round_trip_to_the_server),
+        cmocka_unit_test(refused_request_names_the_option_and_its_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void short_sizes_take_at_most_five_columns(void **state)
     assert_true(strlen(cell_size(out, UINT64_MAX)) <= 5);
 }
 
-static void missing_value_is_a_dash_and_an_old_one_has_a_tilde(void **state)
+static void missing_value_is_a_dash_and_a_stale_value_has_a_tilde(void **state)
 {
     char out[CELL_MAX];
     struct frame_bytes v = {.known = false, .stale = true};
@@ -37,7 +37,7 @@ static void missing_value_is_a_dash_and_an_old_one_has_a_tilde(void **state)
     assert_string_equal(cell_bytes(out, &v), "0");
 }
 
-static void rates_have_a_sign_and_unknown_is_not_zero(void **state)
+static void rates_have_a_sign_and_an_unknown_rate_is_not_zero(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -57,7 +57,7 @@ static void rate_that_is_nan_or_huge_is_printable(void **state)
     assert_true(strlen(cell_rate(out, true, -(double)INFINITY)) <= 7);
 }
 
-static void short_role_is_its_first_word(void **state)
+static void short_role_name_is_its_first_word(void **state)
 {
     char out[CELL_MAX];
     (void)state;
@@ -66,7 +66,7 @@ static void short_role_is_its_first_word(void **state)
     assert_string_equal(cell_role(out, "main", true), "main");
 }
 
-static void narrow_widths_lose_the_least_important_columns_first(void **state)
+static void narrow_table_loses_the_least_important_columns_first(void **state)
 {
     struct cell_column c[] = {
         {"PID", 8, 1, false}, {"B", 10, 3, false}, {"C", 6, 2, false}, {"NONE", 6, 0, false}};
@@ -89,7 +89,7 @@ static void sparkline_spans_minimum_to_maximum(void **state)
     assert_string_equal(spark_text(out, v, 8, 8, true), "_.-:=+*#");
 }
 
-static void sparkline_shows_the_newest_at_the_right(void **state)
+static void sparkline_shows_the_newest_value_at_the_right(void **state)
 {
     const uint64_t v[] = {900, 100, 200};
     char out[SPARK_TEXT_MAX];
@@ -126,13 +126,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_sizes_take_at_most_five_columns),
-        cmocka_unit_test(missing_value_is_a_dash_and_an_old_one_has_a_tilde),
-        cmocka_unit_test(rates_have_a_sign_and_unknown_is_not_zero),
+        cmocka_unit_test(missing_value_is_a_dash_and_a_stale_value_has_a_tilde),
+        cmocka_unit_test(rates_have_a_sign_and_an_unknown_rate_is_not_zero),
         cmocka_unit_test(rate_that_is_nan_or_huge_is_printable),
-        cmocka_unit_test(short_role_is_its_first_word),
-        cmocka_unit_test(narrow_widths_lose_the_least_important_columns_first),
+        cmocka_unit_test(short_role_name_is_its_first_word),
+        cmocka_unit_test(narrow_table_loses_the_least_important_columns_first),
         cmocka_unit_test(sparkline_spans_minimum_to_maximum),
-        cmocka_unit_test(sparkline_shows_the_newest_at_the_right),
+        cmocka_unit_test(sparkline_shows_the_newest_value_at_the_right),
         cmocka_unit_test(sparkline_of_noise_is_flat),
         cmocka_unit_test(sparkline_of_the_largest_numbers_does_not_overflow),
     };

@@ -53,7 +53,7 @@ static struct doc facts(void)
     return d;
 }
 
-static void items_of_a_fact_wrap_to_a_new_line(void **state)
+static void items_of_a_long_fact_wrap_to_a_new_line(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -64,7 +64,7 @@ static void items_of_a_fact_wrap_to_a_new_line(void **state)
           "           had before\n");
 }
 
-static void facts_are_a_list_in_html_and_a_table_in_markdown(void **state)
+static void facts_become_a_list_in_html_and_a_table_in_markdown(void **state)
 {
     struct doc d = facts();
     (void)state;
@@ -80,7 +80,7 @@ static void facts_are_a_list_in_html_and_a_table_in_markdown(void **state)
           "| cause | it ran out of memory, as others had before |\n");
 }
 
-static void number_and_its_unit_are_not_wrapped(void **state)
+static void number_and_its_unit_are_never_separated_by_a_line_break(void **state)
 {
     struct doc d = {0};
     (void)state;
@@ -154,7 +154,7 @@ static void html_and_markdown_tables_have_every_column(void **state)
           "| 107 | worker | 1.2G | `lib/site-packages/matplotlib/figure.py:71 draw` |\n");
 }
 
-static void points_are_indented_below_the_previous_fact(void **state)
+static void bullet_points_are_indented_below_the_previous_fact(void **state)
 {
     struct doc d = {0};
     (void)state;
@@ -196,7 +196,7 @@ static struct doc folds(void)
     return d;
 }
 
-static void closed_group_is_only_its_summary_in_a_terminal(void **state)
+static void closed_group_shows_only_its_summary_in_a_terminal(void **state)
 {
     struct doc d = folds();
     (void)state;
@@ -211,7 +211,7 @@ static void closed_group_is_only_its_summary_in_a_terminal(void **state)
           "<p>hidden</p>\n</details>\n");
 }
 
-static void only_a_colour_terminal_gets_colours(void **state)
+static void colours_are_used_only_on_a_colour_terminal(void **state)
 {
     struct doc d = {0};
     struct buf out = {0};
@@ -291,7 +291,7 @@ static void markdown_escapes_markup_and_hides_private_folders(void **state)
     check(&d, MARKDOWN, 0, "&lt;b&gt;@<!-- -->x\\|\\`\n\n```\ntrain.py '''\n```\n");
 }
 
-static void plot_has_an_axis_and_events(void **state)
+static void text_plot_has_an_axis_and_events(void **state)
 {
     static const struct series_point points[] = {{0, 0}, {10 * NS_PER_S, 1 << 30}};
     static const struct doc_event events[] = {{0, 'E'}, {10 * NS_PER_S, 'c'}};
@@ -314,17 +314,17 @@ static void plot_has_an_axis_and_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_of_a_fact_wrap_to_a_new_line),
-        cmocka_unit_test(facts_are_a_list_in_html_and_a_table_in_markdown),
-        cmocka_unit_test(number_and_its_unit_are_not_wrapped),
+        cmocka_unit_test(items_of_a_long_fact_wrap_to_a_new_line),
+        cmocka_unit_test(facts_become_a_list_in_html_and_a_table_in_markdown),
+        cmocka_unit_test(number_and_its_unit_are_never_separated_by_a_line_break),
         cmocka_unit_test(narrow_table_hides_columns_and_the_start_of_paths),
         cmocka_unit_test(html_and_markdown_tables_have_every_column),
-        cmocka_unit_test(points_are_indented_below_the_previous_fact),
-        cmocka_unit_test(closed_group_is_only_its_summary_in_a_terminal),
-        cmocka_unit_test(only_a_colour_terminal_gets_colours),
+        cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
+        cmocka_unit_test(closed_group_shows_only_its_summary_in_a_terminal),
+        cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
         cmocka_unit_test(hostile_text_is_escaped_in_every_output),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
-        cmocka_unit_test(plot_has_an_axis_and_events),
+        cmocka_unit_test(text_plot_has_an_axis_and_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static void heap_table_at_80_columns_matches_expected_text(void **state)
     free(printed);
 }
 
-static void line_of_a_library_is_shown_with_the_users_function(void **state)
+static void library_line_is_shown_with_the_calling_user_function(void **state)
 {
     (void)state;
     char *printed =
@@ -172,7 +172,7 @@ static void line_of_a_library_is_shown_with_the_users_function(void **state)
     free(printed);
 }
 
-static void merged_row_shows_its_function_and_the_largest_lines(void **state)
+static void merged_heap_row_shows_its_function_and_largest_lines(void **state)
 {
     (void)state;
     static const char doc[] = LIST(FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
@@ -249,7 +249,7 @@ static void long_growth_title_does_not_hide_other_columns(void **state)
     free(printed);
 }
 
-static void growth_without_steps_is_per_minute(void **state)
+static void heap_growth_without_steps_is_shown_per_minute(void **state)
 {
     (void)state;
     char *printed = heap_table(LIST(LEAK), "growth", false, 80);
@@ -378,7 +378,7 @@ static void heap_rows_without_any_value_are_printed(void **state)
     free(printed);
 }
 
-static void path_with_dot_dot_is_shortened(void **state)
+static void path_with_dot_dot_is_shortened_in_the_heap_table(void **state)
 {
     (void)state;
     char *printed = heap_table("[{'where':{'kind':'python','function':'step','file':"
@@ -432,19 +432,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_table_at_80_columns_matches_expected_text),
-        cmocka_unit_test(line_of_a_library_is_shown_with_the_users_function),
-        cmocka_unit_test(merged_row_shows_its_function_and_the_largest_lines),
+        cmocka_unit_test(library_line_is_shown_with_the_calling_user_function),
+        cmocka_unit_test(merged_heap_row_shows_its_function_and_largest_lines),
         cmocka_unit_test(narrow_heap_table_hides_the_least_important_columns),
         cmocka_unit_test(heap_table_fits_any_width),
         cmocka_unit_test(long_growth_title_does_not_hide_other_columns),
-        cmocka_unit_test(growth_without_steps_is_per_minute),
+        cmocka_unit_test(heap_growth_without_steps_is_shown_per_minute),
         cmocka_unit_test(each_kind_of_dropped_sample_is_reported),
         cmocka_unit_test(empty_heap_is_reported),
         cmocka_unit_test(hostile_names_in_the_heap_are_escaped),
         cmocka_unit_test(overlong_names_in_the_heap_are_truncated),
         cmocka_unit_test(heap_tree_deeper_than_the_screen_fits_its_width),
         cmocka_unit_test(heap_rows_without_any_value_are_printed),
-        cmocka_unit_test(path_with_dot_dot_is_shortened),
+        cmocka_unit_test(path_with_dot_dot_is_shortened_in_the_heap_table),
         cmocka_unit_test(summary_lists_growing_call_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

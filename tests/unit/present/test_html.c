@@ -14,7 +14,7 @@
 #include "present/braille.h"
 #include "present/html.h"
 
-static void html_escapes_markup(void **state)
+static void html_output_escapes_markup(void **state)
 {
     struct buf out = {0};
     (void)state;
@@ -24,7 +24,7 @@ static void html_escapes_markup(void **state)
     buf_fini(&out);
 }
 
-static void html_shows_control_characters_and_invalid_utf8(void **state)
+static void html_output_shows_control_characters_and_invalid_utf8(void **state)
 {
     static const char raw[] = "a\x1b[31m\xff\0b\xe2\x80\xae";
     struct buf out = {0};
@@ -37,7 +37,7 @@ static void html_shows_control_characters_and_invalid_utf8(void **state)
     buf_fini(&out);
 }
 
-static void json_in_a_page_cannot_end_its_element(void **state)
+static void json_in_a_page_cannot_close_its_script_element(void **state)
 {
     static const char hostile[] = "</script><script>window.injected=true</script><!--\xe2\x80\xa8";
     struct buf out = {0};
@@ -55,7 +55,7 @@ static void json_in_a_page_cannot_end_its_element(void **state)
     buf_fini(&out);
 }
 
-static void style_of_the_pages_is_embedded(void **state)
+static void style_of_the_pages_is_embedded_in_the_program(void **state)
 {
     struct buf out = {0};
     (void)state;
@@ -68,7 +68,7 @@ static void style_of_the_pages_is_embedded(void **state)
     buf_fini(&out);
 }
 
-static void only_files_of_the_page_are_found_by_name(void **state)
+static void only_embedded_page_files_are_found_by_name(void **state)
 {
     static const char *const names[] = {"serve.html", "serve.css", "serve.js", "icon.svg"};
     struct asset_file file, other = {0};
@@ -87,7 +87,7 @@ static void only_files_of_the_page_are_found_by_name(void **state)
     assert_string_equal(file.etag, other.etag);
 }
 
-static void rising_plot_goes_from_lower_left_to_upper_right(void **state)
+static void plot_of_growing_values_rises_from_left_to_right(void **state)
 {
     const struct series_point line[] = {{0, 0}, {10, 100}};
     const struct braille_range range = {0, 10, 0, 100};
@@ -99,7 +99,7 @@ static void rising_plot_goes_from_lower_left_to_upper_right(void **state)
     assert_string_equal(braille_row(&b, 0, text), "⡠⠊");
 }
 
-static void plot_clips_points_outside_its_area(void **state)
+static void html_plot_clips_points_outside_its_area(void **state)
 {
     const struct series_point line[] = {{2, 50}, {UINT64_MAX, UINT64_MAX}, {5, 200}, {5, 50}};
     const struct braille_range range = {4, 10, 0, 100};
@@ -119,13 +119,13 @@ static void plot_clips_points_outside_its_area(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(html_escapes_markup),
-        cmocka_unit_test(html_shows_control_characters_and_invalid_utf8),
-        cmocka_unit_test(json_in_a_page_cannot_end_its_element),
-        cmocka_unit_test(style_of_the_pages_is_embedded),
-        cmocka_unit_test(only_files_of_the_page_are_found_by_name),
-        cmocka_unit_test(rising_plot_goes_from_lower_left_to_upper_right),
-        cmocka_unit_test(plot_clips_points_outside_its_area),
+        cmocka_unit_test(html_output_escapes_markup),
+        cmocka_unit_test(html_output_shows_control_characters_and_invalid_utf8),
+        cmocka_unit_test(json_in_a_page_cannot_close_its_script_element),
+        cmocka_unit_test(style_of_the_pages_is_embedded_in_the_program),
+        cmocka_unit_test(only_embedded_page_files_are_found_by_name),
+        cmocka_unit_test(plot_of_growing_values_rises_from_left_to_right),
+        cmocka_unit_test(html_plot_clips_points_outside_its_area),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

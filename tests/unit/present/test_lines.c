@@ -58,7 +58,7 @@ static void tick_line_has_values_of_the_job_and_the_machine(void **state)
     buf_fini(&b);
 }
 
-static void unknown_values_are_left_out_of_the_line(void **state)
+static void tick_line_omits_unknown_values(void **state)
 {
     struct frame f = {.t_ns = NS_PER_S / 2};
     struct buf b = {0};
@@ -99,7 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tick_line_has_values_of_the_job_and_the_machine),
-        cmocka_unit_test(unknown_values_are_left_out_of_the_line),
+        cmocka_unit_test(tick_line_omits_unknown_values),
         cmocka_unit_test(json_tick_has_null_for_missing_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

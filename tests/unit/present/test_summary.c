@@ -207,7 +207,7 @@ static void worst_of_host_and_gpus_decides_the_first_word(void **state)
 
 /* ---- the full text ---- */
 
-static void full_text_has_every_fact(void **state)
+static void full_summary_text_has_every_fact(void **state)
 {
     (void)state;
     full_text_is(
@@ -242,7 +242,7 @@ static void full_text_has_every_fact(void **state)
     ",'checkpoint_step':" saved ",'peak_bytes':433061888,'verdict':'undecided','end':{" by "}}"
 #define ACT(t, act, trigger) "{'t_s':" #t ",'act':'" act "','trigger':'" trigger "'}"
 
-static void guard_actions_are_counted_and_the_last_listed(void **state)
+static void summary_counts_guard_actions_and_lists_the_last(void **state)
 {
     (void)state;
     full_text_is(
@@ -283,7 +283,7 @@ static void guard_actions_are_counted_and_the_last_listed(void **state)
         "not freed  host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
 }
 
-static void leftovers_of_other_jobs_are_not_shown(void **state)
+static void summary_omits_leftovers_of_other_jobs(void **state)
 {
     (void)state;
     full_text_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
@@ -293,7 +293,7 @@ static void leftovers_of_other_jobs_are_not_shown(void **state)
                  "left over  /dev/shm/torch_7 (2.86 MiB, removed)\n");
 }
 
-static void freed_memory_is_not_shown(void **state)
+static void summary_omits_shared_memory_that_was_freed(void **state)
 {
     (void)state;
     full_text_is("{'given_back':{'host':{'before_bytes':13107200,'peak_bytes':117964800,"
@@ -301,7 +301,7 @@ static void freed_memory_is_not_shown(void **state)
                  100, "undecided: there are no samples\n\n");
 }
 
-static void shared_memory_that_was_not_freed_is_shown(void **state)
+static void summary_shows_shared_memory_that_was_not_freed(void **state)
 {
     (void)state;
     full_text_is("{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':117964800,"
@@ -311,7 +311,7 @@ static void shared_memory_that_was_not_freed_is_shown(void **state)
                  "not freed  shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
 }
 
-static void empty_run_json_gives_one_line(void **state)
+static void summary_of_an_empty_run_json_is_one_line(void **state)
 {
     (void)state;
     full_text_is("{}", 80, "undecided: there are no samples\n\n");
@@ -319,7 +319,7 @@ static void empty_run_json_gives_one_line(void **state)
                  "undecided: there are no samples\n\n");
 }
 
-static void every_way_a_run_ends_has_a_text(void **state)
+static void every_way_a_run_can_end_has_a_text_in_the_summary(void **state)
 {
     (void)state;
     full_text_is("{'end':{'kind':'signalled','signal':'KILL'},'duration_s':2}", 80,
@@ -339,7 +339,7 @@ static void every_way_a_run_ends_has_a_text(void **state)
 }
 
 /* All of these may be in a run.json that another program wrote. */
-static void run_json_values_of_wrong_types_are_omitted(void **state)
+static void summary_omits_run_json_values_of_wrong_types(void **state)
 {
     static const char *const docs[] = {
         "{'end':'x','tree':[],'processes':{},'roles':'y','largest':7,'cost':[],'gpus':{}}",
@@ -420,7 +420,7 @@ static void narrow_segments_table_hides_columns(void **state)
                  "           1  200000  planned restart\n");
 }
 
-static void first_and_newest_of_many_segments_are_shown(void **state)
+static void summary_shows_the_first_and_newest_of_many_segments(void **state)
 {
     struct buf b = {0};
     json_t *doc = doc_of("{'end':{'kind':'exited','status':0},'segments':[]}");
@@ -437,7 +437,7 @@ static void first_and_newest_of_many_segments_are_shown(void **state)
     buf_fini(&b);
 }
 
-static void colours_do_not_change_the_text(void **state)
+static void colours_do_not_change_the_text_of_the_summary(void **state)
 {
     struct buf plain = {0}, coloured = {0};
     json_t *doc = doc_of(whole);
@@ -466,19 +466,19 @@ int main(void)
         cmocka_unit_test(summary_matches_expected_text),
         cmocka_unit_test(summary_and_full_text_fit_any_width_from_60_to_200),
         cmocka_unit_test(worst_of_host_and_gpus_decides_the_first_word),
-        cmocka_unit_test(full_text_has_every_fact),
-        cmocka_unit_test(guard_actions_are_counted_and_the_last_listed),
-        cmocka_unit_test(leftovers_of_other_jobs_are_not_shown),
-        cmocka_unit_test(freed_memory_is_not_shown),
-        cmocka_unit_test(shared_memory_that_was_not_freed_is_shown),
-        cmocka_unit_test(empty_run_json_gives_one_line),
-        cmocka_unit_test(every_way_a_run_ends_has_a_text),
-        cmocka_unit_test(run_json_values_of_wrong_types_are_omitted),
+        cmocka_unit_test(full_summary_text_has_every_fact),
+        cmocka_unit_test(summary_counts_guard_actions_and_lists_the_last),
+        cmocka_unit_test(summary_omits_leftovers_of_other_jobs),
+        cmocka_unit_test(summary_omits_shared_memory_that_was_freed),
+        cmocka_unit_test(summary_shows_shared_memory_that_was_not_freed),
+        cmocka_unit_test(summary_of_an_empty_run_json_is_one_line),
+        cmocka_unit_test(every_way_a_run_can_end_has_a_text_in_the_summary),
+        cmocka_unit_test(summary_omits_run_json_values_of_wrong_types),
         cmocka_unit_test(hostile_names_in_the_summary_are_escaped),
         cmocka_unit_test(full_text_fits_narrow_terminals),
         cmocka_unit_test(narrow_segments_table_hides_columns),
-        cmocka_unit_test(first_and_newest_of_many_segments_are_shown),
-        cmocka_unit_test(colours_do_not_change_the_text),
+        cmocka_unit_test(summary_shows_the_first_and_newest_of_many_segments),
+        cmocka_unit_test(colours_do_not_change_the_text_of_the_summary),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
     if (!getcwd(source_dir, sizeof source_dir) || !mkdtemp(run_dir) || chdir(run_dir) < 0 ||

@@ -45,7 +45,7 @@ static const struct frame_row *family(void)
     return rows;
 }
 
-static void siblings_are_sorted_and_children_follow_their_parent(void **state)
+static void sibling_processes_are_sorted_below_their_parent(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -58,7 +58,7 @@ static void siblings_are_sorted_and_children_follow_their_parent(void **state)
     table_fini(&t);
 }
 
-static void flat_list_sorts_all_processes(void **state)
+static void flat_process_list_sorts_all_processes(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {.is_flat = true};
@@ -71,7 +71,7 @@ static void flat_list_sorts_all_processes(void **state)
     table_fini(&t);
 }
 
-static void unknown_values_are_sorted_last_and_equal_ones_by_pid(void **state)
+static void unknown_values_are_sorted_last_and_equal_values_by_pid(void **state)
 {
     struct frame_row rows[] = {row(1, 0, 5), row(2, 0, 5), row(3, 0, 5)};
     struct table t = {.is_flat = true, .sort = SORT_RATE};
@@ -107,7 +107,7 @@ static void folded_branch_hides_and_counts_its_descendants(void **state)
     table_fini(&t);
 }
 
-static void all_branches_can_be_folded_and_unfolded(void **state)
+static void all_branches_of_the_process_tree_can_be_folded(void **state)
 {
     const struct frame_row *rows = family();
     struct table t = {0};
@@ -122,7 +122,7 @@ static void all_branches_can_be_folded_and_unfolded(void **state)
     table_fini(&t);
 }
 
-static void cyclic_parents_are_shown_once_each(void **state)
+static void processes_with_cyclic_parents_are_shown_once_each(void **state)
 {
     const struct frame_row rows[] = {row(1, 3, 1), row(2, 1, 2), row(3, 2, 3), row(4, 4, 4),
                                      row(5, 3, 5)};
@@ -134,7 +134,7 @@ static void cyclic_parents_are_shown_once_each(void **state)
     table_fini(&t);
 }
 
-static void duplicate_pid_is_accepted(void **state)
+static void process_table_accepts_a_duplicate_pid(void **state)
 {
     const struct frame_row rows[] = {row(1, 0, 1), row(1, 1, 2), row(2, 1, 3), row(2, 1, 3)};
     struct table t = {0};
@@ -144,7 +144,7 @@ static void duplicate_pid_is_accepted(void **state)
     table_fini(&t);
 }
 
-static void table_without_rows_has_no_lines(void **state)
+static void process_table_without_rows_has_no_lines(void **state)
 {
     struct table t = {0};
     (void)state;
@@ -168,7 +168,7 @@ static void tree_prefix_draws_branches(void **state)
     table_fini(&t);
 }
 
-static void chain_of_thousands_of_parents_is_laid_out(void **state)
+static void chain_of_thousands_of_parent_processes_is_laid_out(void **state)
 {
     enum { COUNT = 20000 };
     struct frame_row *rows = calloc(COUNT, sizeof *rows);
@@ -192,16 +192,16 @@ static void chain_of_thousands_of_parents_is_laid_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(siblings_are_sorted_and_children_follow_their_parent),
-        cmocka_unit_test(flat_list_sorts_all_processes),
-        cmocka_unit_test(unknown_values_are_sorted_last_and_equal_ones_by_pid),
+        cmocka_unit_test(sibling_processes_are_sorted_below_their_parent),
+        cmocka_unit_test(flat_process_list_sorts_all_processes),
+        cmocka_unit_test(unknown_values_are_sorted_last_and_equal_values_by_pid),
         cmocka_unit_test(folded_branch_hides_and_counts_its_descendants),
-        cmocka_unit_test(all_branches_can_be_folded_and_unfolded),
-        cmocka_unit_test(cyclic_parents_are_shown_once_each),
-        cmocka_unit_test(duplicate_pid_is_accepted),
-        cmocka_unit_test(table_without_rows_has_no_lines),
+        cmocka_unit_test(all_branches_of_the_process_tree_can_be_folded),
+        cmocka_unit_test(processes_with_cyclic_parents_are_shown_once_each),
+        cmocka_unit_test(process_table_accepts_a_duplicate_pid),
+        cmocka_unit_test(process_table_without_rows_has_no_lines),
         cmocka_unit_test(tree_prefix_draws_branches),
-        cmocka_unit_test(chain_of_thousands_of_parents_is_laid_out),
+        cmocka_unit_test(chain_of_thousands_of_parent_processes_is_laid_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void each_verdict_word_has_a_headline(void **state)
                 "stepping: +1.0 MiB/step, growing at each evaluation (90 % confident)");
 }
 
-static void leak_headline_has_one_rate_and_the_time_left(void **state)
+static void leak_headline_has_one_rate_and_the_time_to_the_limit(void **state)
 {
     (void)state;
     headline_is("{'verdict':'leaking','leak':true,'confidence':0.95,'rate_bytes_per_min':" RATE(
@@ -122,7 +122,7 @@ static void leak_headline_has_one_rate_and_the_time_left(void **state)
                 "leaking: keeps growing, out of memory in 60 s at the earliest (90 % confident)");
 }
 
-static void headline_names_the_growing_process_of_several(void **state)
+static void verdict_headline_names_the_growing_process(void **state)
 {
     struct buf out = {0};
     struct verdicts v = {0};
@@ -220,7 +220,7 @@ static void verdict_text_has_overhead_and_processes(void **state)
     buf_fini(&out);
 }
 
-static void narrow_terminal_wraps_sentences_at_spaces(void **state)
+static void narrow_terminal_wraps_verdict_sentences_at_spaces(void **state)
 {
     struct buf out = {0};
     json_t *doc = parse("{'verdict':'plateaued','confidence':0.97,'evidence':['it grew by 7 GiB "
@@ -280,7 +280,7 @@ static void verdict_table_hides_columns_that_do_not_fit(void **state)
     buf_fini(&narrow);
 }
 
-static void exited_process_is_reported_while_others_live(void **state)
+static void verdict_text_lists_exited_processes_while_others_live(void **state)
 {
     struct buf running = {0}, over = {0};
     (void)state;
@@ -313,15 +313,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdict_on_a_figure_begins_with_its_name),
         cmocka_unit_test(each_verdict_word_has_a_headline),
-        cmocka_unit_test(leak_headline_has_one_rate_and_the_time_left),
-        cmocka_unit_test(headline_names_the_growing_process_of_several),
+        cmocka_unit_test(leak_headline_has_one_rate_and_the_time_to_the_limit),
+        cmocka_unit_test(verdict_headline_names_the_growing_process),
         cmocka_unit_test(filling_headline_has_both_outcomes_and_the_decision_time),
         cmocka_unit_test(undecided_headline_has_its_reason),
         cmocka_unit_test(leak_on_a_gpu_is_worse_than_a_stable_host),
         cmocka_unit_test(verdict_text_has_overhead_and_processes),
-        cmocka_unit_test(narrow_terminal_wraps_sentences_at_spaces),
+        cmocka_unit_test(narrow_terminal_wraps_verdict_sentences_at_spaces),
         cmocka_unit_test(verdict_table_hides_columns_that_do_not_fit),
-        cmocka_unit_test(exited_process_is_reported_while_others_live),
+        cmocka_unit_test(verdict_text_lists_exited_processes_while_others_live),
         cmocka_unit_test(brief_verdict_has_word_rate_and_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

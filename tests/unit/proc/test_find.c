@@ -73,7 +73,7 @@ static void own_process_and_its_ancestors_are_never_candidates(void **state)
     proc_root_close(&root);
 }
 
-static void candidates_beyond_max_are_counted_but_not_written(void **state)
+static void candidates_beyond_the_maximum_are_counted_but_not_listed(void **state)
 {
     (void)state;
     struct proc_root root = recorded("find");
@@ -123,7 +123,7 @@ static void launcher_is_followed_to_its_training_process(void **state)
     expect_follow("find", 610, 610, "");
 }
 
-static void worker_pid_is_watched_and_reported_as_a_worker(void **state)
+static void pid_of_a_worker_is_watched_and_reported_as_a_worker(void **state)
 {
     (void)state;
     expect_follow("find", 141658, 141658,
@@ -131,7 +131,7 @@ static void worker_pid_is_watched_and_reported_as_a_worker(void **state)
                   "watching it alone");
 }
 
-static void several_training_processes_are_watched_through_their_launcher(void **state)
+static void several_training_processes_are_watched_by_their_launcher(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 10, 10,
@@ -139,7 +139,7 @@ static void several_training_processes_are_watched_through_their_launcher(void *
                   "them all");
 }
 
-static void launcher_without_libraries_leads_to_only_or_largest_child(void **state)
+static void launcher_without_libraries_leads_to_its_largest_child(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 20, 21,
@@ -151,7 +151,7 @@ static void launcher_without_libraries_leads_to_only_or_largest_child(void **sta
         "40 is `bash`, a launcher, which has started nothing yet; watching everything it starts");
 }
 
-static void wrapper_with_hostile_name_is_described_in_one_line(void **state)
+static void launcher_with_a_hostile_name_is_described_in_one_line(void **state)
 {
     (void)state;
     expect_follow("find-ranks", 50, 51,
@@ -385,13 +385,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_processes_are_listed_best_first_with_reasons),
         cmocka_unit_test(own_process_and_its_ancestors_are_never_candidates),
-        cmocka_unit_test(candidates_beyond_max_are_counted_but_not_written),
+        cmocka_unit_test(candidates_beyond_the_maximum_are_counted_but_not_listed),
         cmocka_unit_test(ranks_of_one_torchrun_are_one_candidate),
         cmocka_unit_test(launcher_is_followed_to_its_training_process),
-        cmocka_unit_test(worker_pid_is_watched_and_reported_as_a_worker),
-        cmocka_unit_test(several_training_processes_are_watched_through_their_launcher),
-        cmocka_unit_test(launcher_without_libraries_leads_to_only_or_largest_child),
-        cmocka_unit_test(wrapper_with_hostile_name_is_described_in_one_line),
+        cmocka_unit_test(pid_of_a_worker_is_watched_and_reported_as_a_worker),
+        cmocka_unit_test(several_training_processes_are_watched_by_their_launcher),
+        cmocka_unit_test(launcher_without_libraries_leads_to_its_largest_child),
+        cmocka_unit_test(launcher_with_a_hostile_name_is_described_in_one_line),
         cmocka_unit_test(unknown_pid_is_refused_and_named),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),
         cmocka_unit_test(live_python_trainer_is_found),

@@ -89,7 +89,7 @@ static void each_gpu_snapshot_is_delivered_once_in_order(void **state)
     WAIT_FOR(atomic_load(&good_closed) == 1); /* a driver that answers is closed */
 }
 
-static void long_gpu_period_does_not_delay_free(void **state)
+static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
 {
     (void)state;
     struct gpu *g;
@@ -259,7 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_gpu_snapshot_is_delivered_once_in_order),
-        cmocka_unit_test(long_gpu_period_does_not_delay_free),
+        cmocka_unit_test(long_gpu_sampling_period_does_not_delay_shutdown),
         cmocka_unit_test(absent_gpu_driver_is_reported_at_once),
         cmocka_unit_test(gpu_driver_that_fails_to_open_reports_the_error),
         cmocka_unit_test(failed_gpu_read_is_retried_and_keeps_the_last_snapshot),

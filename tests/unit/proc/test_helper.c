@@ -21,7 +21,7 @@ static void wait_for_byte(void *arg)
     (void)!read(*(int *)arg, &byte, 1);
 }
 
-static void helper_call_that_returns_gives_its_result(void **state)
+static void helper_thread_call_returns_its_result(void **state)
 {
     struct proc_helper *h;
     uint64_t cpu_ns = UINT64_MAX;
@@ -37,7 +37,7 @@ static void helper_call_that_returns_gives_its_result(void **state)
     proc_helper_free(h);
 }
 
-static void blocked_helper_call_is_left_running_and_others_are_refused(void **state)
+static void blocked_helper_call_is_left_running_and_others_refused(void **state)
 {
     static int ends[2]; /* static, because the helper outlives this function */
     struct proc_helper *h;
@@ -54,7 +54,7 @@ static void blocked_helper_call_is_left_running_and_others_are_refused(void **st
     assert_int_equal(write(ends[1], "", 1), 1);
 }
 
-static void call_without_a_helper_runs_in_the_caller(void **state)
+static void call_without_a_helper_thread_runs_in_the_caller(void **state)
 {
     int calls = 0;
     (void)state;
@@ -68,9 +68,9 @@ static void call_without_a_helper_runs_in_the_caller(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(helper_call_that_returns_gives_its_result),
-        cmocka_unit_test(blocked_helper_call_is_left_running_and_others_are_refused),
-        cmocka_unit_test(call_without_a_helper_runs_in_the_caller),
+        cmocka_unit_test(helper_thread_call_returns_its_result),
+        cmocka_unit_test(blocked_helper_call_is_left_running_and_others_refused),
+        cmocka_unit_test(call_without_a_helper_thread_runs_in_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

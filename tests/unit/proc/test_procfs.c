@@ -180,7 +180,7 @@ static void psi_parser_returns_hundredths_of_a_percent(void **state)
     assert_int_equal(proc_psi_parse("", 0, &p), -EBADMSG);
 }
 
-static void pss_is_read_from_the_exact_line(void **state)
+static void pss_is_read_from_its_own_line_only(void **state)
 {
     (void)state;
     uint64_t pss;
@@ -241,7 +241,7 @@ static void malformed_maps_line_is_refused(void **state)
     }
 }
 
-static void environ_lookup_returns_first_non_empty_value(void **state)
+static void environ_lookup_returns_the_first_non_empty_value(void **state)
 {
     static const char text[] = "XA=0\0A=\0AB=1\0A\0A=x=y\0A=z";
     size_t len = 0;
@@ -271,7 +271,7 @@ static void pid_list_parser_stops_at_a_non_number(void **state)
     assert_int_equal(proc_pids_parse("", 0, pids, 4), 0);
 }
 
-static void max_and_the_v1_maximum_are_unlimited(void **state)
+static void cgroup_max_and_the_v1_maximum_mean_unlimited(void **state)
 {
     (void)state;
     bool unlimited;
@@ -287,7 +287,7 @@ static void max_and_the_v1_maximum_are_unlimited(void **state)
     assert_int_equal(proc_cgroup_number_parse("", 0, &unlimited, &v), -EBADMSG);
 }
 
-static void keyed_parser_matches_whole_keys_only(void **state)
+static void keyed_file_parser_matches_whole_keys_only(void **state)
 {
     (void)state;
     uint64_t v = 7;
@@ -313,7 +313,7 @@ static void missing_proc_root_is_refused_and_named(void **state)
     proc_root_close(&root);
 }
 
-static void proc_with_another_self_is_foreign(void **state)
+static void proc_with_another_self_link_is_foreign(void **state)
 {
     (void)state;
     char path[] = "/tmp/ebb-test-procfs.XXXXXX", self[16];
@@ -357,7 +357,7 @@ static void own_proc_is_not_foreign_even_after_fork(void **state)
 }
 
 /* The files of this process, as this kernel writes them. */
-static void files_of_this_process_are_readable(void **state)
+static void proc_files_of_this_process_are_readable(void **state)
 {
     (void)state;
     char text[8192];
@@ -395,17 +395,17 @@ int main(void)
         cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_bits),
         cmocka_unit_test(meminfo_requires_total_and_available),
         cmocka_unit_test(psi_parser_returns_hundredths_of_a_percent),
-        cmocka_unit_test(pss_is_read_from_the_exact_line),
+        cmocka_unit_test(pss_is_read_from_its_own_line_only),
         cmocka_unit_test(maps_parser_returns_lines_with_raw_paths),
         cmocka_unit_test(malformed_maps_line_is_refused),
         cmocka_unit_test(pid_list_parser_stops_at_a_non_number),
-        cmocka_unit_test(environ_lookup_returns_first_non_empty_value),
-        cmocka_unit_test(max_and_the_v1_maximum_are_unlimited),
-        cmocka_unit_test(keyed_parser_matches_whole_keys_only),
+        cmocka_unit_test(environ_lookup_returns_the_first_non_empty_value),
+        cmocka_unit_test(cgroup_max_and_the_v1_maximum_mean_unlimited),
+        cmocka_unit_test(keyed_file_parser_matches_whole_keys_only),
         cmocka_unit_test(missing_proc_root_is_refused_and_named),
-        cmocka_unit_test(proc_with_another_self_is_foreign),
+        cmocka_unit_test(proc_with_another_self_link_is_foreign),
         cmocka_unit_test(own_proc_is_not_foreign_even_after_fork),
-        cmocka_unit_test(files_of_this_process_are_readable),
+        cmocka_unit_test(proc_files_of_this_process_are_readable),
     };
     return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);
 }

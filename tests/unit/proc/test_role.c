@@ -39,7 +39,7 @@ static bool launches(const char *args)
     return role_launcher_name(p.cmdline, p.cmdline_len) != NULL;
 }
 
-static void wrapper_commands_are_launchers(void **state)
+static void wrapper_commands_have_the_role_launcher(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -86,7 +86,7 @@ static void wrapper_commands_are_launchers(void **state)
             fail_msg("not taken for a launcher: %s", yes[i]);
 }
 
-static void launcher_name_as_an_argument_is_not_a_launcher(void **state)
+static void launcher_name_as_an_argument_does_not_make_a_launcher(void **state)
 {
     (void)state;
     static const char *const no[] = {
@@ -151,7 +151,7 @@ static void every_rank_under_torchrun_is_main(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void compile_worker_is_known_by_script_title_or_parent(void **state)
+static void compile_worker_is_recognised_by_script_title_or_parent(void **state)
 {
     (void)state;
     static const char *const yes[] = {
@@ -187,7 +187,7 @@ static void compile_worker_name_as_an_argument_is_ignored(void **state)
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void data_worker_is_known_by_name_fork_or_spawn(void **state)
+static void data_worker_is_recognised_by_name_fork_or_spawn(void **state)
 {
     (void)state;
     struct process_info parent = process("pt_main_thread", "python|train.py");
@@ -225,7 +225,7 @@ static void child_of_multiprocessing_that_sends_steps_is_a_rank(void **state)
     assert_int_equal(guess(in, &forked), ROLE_MAIN);
 }
 
-static void fork_of_non_training_python_is_not_a_data_worker(void **state)
+static void fork_of_a_python_without_training_is_not_a_data_worker(void **state)
 {
     (void)state;
     struct process_info parent = process("python", "python|pool.py");
@@ -235,7 +235,7 @@ static void fork_of_non_training_python_is_not_a_data_worker(void **state)
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
-static void whole_machine_scan_finds_main_only_by_evidence(void **state)
+static void whole_machine_scan_finds_main_processes_only_by_evidence(void **state)
 {
     (void)state;
     struct process_info p = process("cron", "/usr/sbin/cron|-f");
@@ -284,7 +284,7 @@ static void parent_of_a_training_process_is_a_launcher_unless_it_trains(void **s
     assert_int_equal(guess(in, &p), ROLE_MAIN);
 }
 
-static void started_program_is_main_whatever_it_is(void **state)
+static void program_started_by_ebb_always_has_the_role_main(void **state)
 {
     (void)state;
     struct process_info program = process("solver", "./solver|--n|7");
@@ -372,20 +372,20 @@ static void libraries_are_recognised_by_file_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrapper_commands_are_launchers),
-        cmocka_unit_test(launcher_name_as_an_argument_is_not_a_launcher),
+        cmocka_unit_test(wrapper_commands_have_the_role_launcher),
+        cmocka_unit_test(launcher_name_as_an_argument_does_not_make_a_launcher),
         cmocka_unit_test(torchrun_is_a_launcher_although_it_maps_torch),
         cmocka_unit_test(every_rank_under_torchrun_is_main),
-        cmocka_unit_test(compile_worker_is_known_by_script_title_or_parent),
+        cmocka_unit_test(compile_worker_is_recognised_by_script_title_or_parent),
         cmocka_unit_test(compile_worker_name_as_an_argument_is_ignored),
-        cmocka_unit_test(data_worker_is_known_by_name_fork_or_spawn),
+        cmocka_unit_test(data_worker_is_recognised_by_name_fork_or_spawn),
         cmocka_unit_test(child_of_multiprocessing_that_sends_steps_is_a_rank),
-        cmocka_unit_test(fork_of_non_training_python_is_not_a_data_worker),
-        cmocka_unit_test(whole_machine_scan_finds_main_only_by_evidence),
+        cmocka_unit_test(fork_of_a_python_without_training_is_not_a_data_worker),
+        cmocka_unit_test(whole_machine_scan_finds_main_processes_only_by_evidence),
         cmocka_unit_test(fork_of_a_non_python_program_is_not_a_data_worker),
         cmocka_unit_test(multiprocessing_helpers_are_not_taken_for_workers),
         cmocka_unit_test(parent_of_a_training_process_is_a_launcher_unless_it_trains),
-        cmocka_unit_test(started_program_is_main_whatever_it_is),
+        cmocka_unit_test(program_started_by_ebb_always_has_the_role_main),
         cmocka_unit_test(process_without_a_command_line_has_role_other),
         cmocka_unit_test(tensorboard_is_not_main_although_it_maps_tensorflow),
         cmocka_unit_test(random_bytes_on_a_command_line_are_survived),

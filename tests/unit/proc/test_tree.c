@@ -133,7 +133,7 @@ static void fork_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void birth_and_death_events_never_reuse_slots(void **state)
+static void birth_and_death_events_never_reuse_process_slots(void **state)
 {
     (void)state;
     struct watch w;
@@ -164,7 +164,7 @@ static void birth_and_death_events_never_reuse_slots(void **state)
     watch_end(&w);
 }
 
-static void zombie_counts_as_dead_and_is_not_reborn(void **state)
+static void zombie_counts_as_dead_and_is_not_born_again(void **state)
 {
     (void)state;
     struct watch w;
@@ -206,7 +206,7 @@ static void start_forking_thread(void *arg)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
-static void children_of_every_thread_are_found(void **state)
+static void child_processes_of_every_thread_are_found(void **state)
 {
     (void)state;
     struct watch w;
@@ -332,7 +332,7 @@ static void rename_when_told(void *arg)
     sleep_for_ever();
 }
 
-static void rename_is_not_exec_and_the_name_is_kept_raw(void **state)
+static void process_rename_is_not_exec_and_the_name_is_kept_raw(void **state)
 {
     (void)state;
     struct watch w;
@@ -352,7 +352,7 @@ static void rename_is_not_exec_and_the_name_is_kept_raw(void **state)
     watch_end(&w);
 }
 
-static void new_name_and_command_line_mean_exec_without_permission(void **state)
+static void exec_without_permission_is_seen_by_name_and_command_line(void **state)
 {
     (void)state;
     struct mock m;
@@ -434,7 +434,7 @@ static void daemonise(void *arg)
     wait(NULL);
 }
 
-static void unseen_daemon_is_found_below_the_subreaper(void **state)
+static void daemon_not_seen_before_is_found_below_the_subreaper(void **state)
 {
     (void)state;
     struct watch w;
@@ -499,13 +499,13 @@ static void expect_pid_reuse(size_t fd_budget)
     mock_end(&m);
 }
 
-static void reused_pid_is_a_death_and_a_birth(void **state)
+static void reused_pid_is_one_death_and_one_birth(void **state)
 {
     (void)state;
     expect_pid_reuse(1000);
 }
 
-static void reused_pid_is_noticed_without_kept_fds(void **state)
+static void reused_pid_is_noticed_without_open_descriptors(void **state)
 {
     (void)state;
     expect_pid_reuse(0);
@@ -560,7 +560,7 @@ static pid_t fork_as(pid_t wanted)
     return pid;
 }
 
-static void pid_reused_by_the_kernel_is_another_process(void **state)
+static void pid_reused_by_the_kernel_is_a_different_process(void **state)
 {
     (void)state;
     struct watch w;
@@ -610,7 +610,7 @@ static void fork_many(void *made)
     }
 }
 
-static void thousands_of_processes_are_found_once_each(void **state)
+static void thousands_of_processes_are_each_found_once(void **state)
 {
     (void)state;
     struct watch w;
@@ -693,7 +693,7 @@ static int watch_with_few_fds(void *arg)
     return 0;
 }
 
-static void fd_shortage_loses_no_process(void **state)
+static void shortage_of_descriptors_loses_no_process(void **state)
 {
     (void)state;
     rlim_t limits[] = {16, 128 + 50, 4096};
@@ -730,13 +730,13 @@ static int use_up_all_fds(void *arg)
     return 0;
 }
 
-static void readings_without_any_fd_are_stale_and_nothing_dies(void **state)
+static void readings_without_free_fds_are_stale_and_no_process_dies(void **state)
 {
     (void)state;
     assert_int_equal(in_child(use_up_all_fds, NULL), 0);
 }
 
-static void raise_nofile_returns_the_previous_limit(void **state)
+static void raising_the_open_file_limit_returns_the_previous_limit(void **state)
 {
     (void)state;
     struct rlimit before, old, now;
@@ -771,7 +771,7 @@ static void hostile_names_do_not_break_a_recorded_tree(void **state)
     proc_root_close(&root);
 }
 
-static void kernel_without_children_files_is_scanned(void **state)
+static void kernel_without_children_files_is_scanned_by_ppid(void **state)
 {
     (void)state;
     struct mock m;
@@ -795,7 +795,7 @@ static void kernel_without_children_files_is_scanned(void **state)
     mock_end(&m);
 }
 
-static void whole_machine_has_every_process_with_memory(void **state)
+static void whole_machine_scan_has_every_process_with_memory(void **state)
 {
     (void)state;
     struct mock m;
@@ -841,7 +841,7 @@ static void cyclic_parents_do_not_cause_an_endless_loop(void **state)
     mock_end(&m);
 }
 
-static void role_changes_when_the_library_is_mapped(void **state)
+static void role_changes_when_a_training_library_is_mapped(void **state)
 {
     (void)state;
     struct mock m;
@@ -1057,7 +1057,7 @@ static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
     assert_int_equal(m.high_bytes, high);
 }
 
-static void bounds_without_unique_memory_are_largest_and_sum(void **state)
+static void bounds_without_unique_memory_are_largest_rss_and_sum(void **state)
 {
     (void)state;
     struct figures f;
@@ -1069,7 +1069,7 @@ static void bounds_without_unique_memory_are_largest_and_sum(void **state)
     figures_end(&f);
 }
 
-static void unique_memory_raises_the_lower_bound(void **state)
+static void unique_memory_raises_the_lower_bound_of_the_tree(void **state)
 {
     (void)state;
     struct figures f;
@@ -1116,7 +1116,7 @@ static void bound_without_files_excludes_file_pages(void **state)
     figures_end(&f);
 }
 
-static void bounds_are_equal_if_nothing_is_shared(void **state)
+static void memory_bounds_are_equal_if_nothing_is_shared(void **state)
 {
     (void)state;
     struct figures f;
@@ -1158,7 +1158,7 @@ static void stale_unique_memory_is_capped_at_resident_memory(void **state)
     figures_end(&f);
 }
 
-static void fresh_pss_of_all_processes_makes_the_bounds_exact(void **state)
+static void fresh_pss_of_all_processes_makes_the_bounds_equal(void **state)
 {
     (void)state;
     struct figures f;
@@ -1190,40 +1190,40 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(root_process_and_its_descendants_are_found),
-        cmocka_unit_test(birth_and_death_events_never_reuse_slots),
-        cmocka_unit_test(zombie_counts_as_dead_and_is_not_reborn),
-        cmocka_unit_test(children_of_every_thread_are_found),
+        cmocka_unit_test(birth_and_death_events_never_reuse_process_slots),
+        cmocka_unit_test(zombie_counts_as_dead_and_is_not_born_again),
+        cmocka_unit_test(child_processes_of_every_thread_are_found),
         cmocka_unit_test(process_survives_the_exit_of_its_main_thread),
         cmocka_unit_test(exec_is_an_event_with_new_names),
-        cmocka_unit_test(rename_is_not_exec_and_the_name_is_kept_raw),
-        cmocka_unit_test(new_name_and_command_line_mean_exec_without_permission),
+        cmocka_unit_test(process_rename_is_not_exec_and_the_name_is_kept_raw),
+        cmocka_unit_test(exec_without_permission_is_seen_by_name_and_command_line),
         cmocka_unit_test(orphan_stays_in_the_tree_and_is_reparented),
-        cmocka_unit_test(unseen_daemon_is_found_below_the_subreaper),
+        cmocka_unit_test(daemon_not_seen_before_is_found_below_the_subreaper),
         cmocka_unit_test(blocked_command_line_read_does_not_block_the_tree),
-        cmocka_unit_test(reused_pid_is_a_death_and_a_birth),
-        cmocka_unit_test(reused_pid_is_noticed_without_kept_fds),
-        cmocka_unit_test(pid_reused_by_the_kernel_is_another_process),
-        cmocka_unit_test(thousands_of_processes_are_found_once_each),
-        cmocka_unit_test(fd_shortage_loses_no_process),
-        cmocka_unit_test(readings_without_any_fd_are_stale_and_nothing_dies),
-        cmocka_unit_test(raise_nofile_returns_the_previous_limit),
+        cmocka_unit_test(reused_pid_is_one_death_and_one_birth),
+        cmocka_unit_test(reused_pid_is_noticed_without_open_descriptors),
+        cmocka_unit_test(pid_reused_by_the_kernel_is_a_different_process),
+        cmocka_unit_test(thousands_of_processes_are_each_found_once),
+        cmocka_unit_test(shortage_of_descriptors_loses_no_process),
+        cmocka_unit_test(readings_without_free_fds_are_stale_and_no_process_dies),
+        cmocka_unit_test(raising_the_open_file_limit_returns_the_previous_limit),
         cmocka_unit_test(hostile_names_do_not_break_a_recorded_tree),
-        cmocka_unit_test(kernel_without_children_files_is_scanned),
-        cmocka_unit_test(whole_machine_has_every_process_with_memory),
+        cmocka_unit_test(kernel_without_children_files_is_scanned_by_ppid),
+        cmocka_unit_test(whole_machine_scan_has_every_process_with_memory),
         cmocka_unit_test(cyclic_parents_do_not_cause_an_endless_loop),
-        cmocka_unit_test(role_changes_when_the_library_is_mapped),
+        cmocka_unit_test(role_changes_when_a_training_library_is_mapped),
         cmocka_unit_test(unknown_pid_is_refused_by_the_tree),
         cmocka_unit_test(process_of_another_user_is_refused_with_the_user),
         cmocka_unit_test(thread_id_is_refused_and_its_process_named),
         cmocka_unit_test(kernel_thread_is_refused),
         cmocka_unit_test(status_and_pss_readings_agree),
-        cmocka_unit_test(bounds_without_unique_memory_are_largest_and_sum),
-        cmocka_unit_test(unique_memory_raises_the_lower_bound),
+        cmocka_unit_test(bounds_without_unique_memory_are_largest_rss_and_sum),
+        cmocka_unit_test(unique_memory_raises_the_lower_bound_of_the_tree),
         cmocka_unit_test(bound_without_files_excludes_file_pages),
-        cmocka_unit_test(bounds_are_equal_if_nothing_is_shared),
+        cmocka_unit_test(memory_bounds_are_equal_if_nothing_is_shared),
         cmocka_unit_test(upper_bound_is_at_most_the_mapped_memory_of_the_machine),
         cmocka_unit_test(stale_unique_memory_is_capped_at_resident_memory),
-        cmocka_unit_test(fresh_pss_of_all_processes_makes_the_bounds_exact),
+        cmocka_unit_test(fresh_pss_of_all_processes_makes_the_bounds_equal),
         cmocka_unit_test(empty_tree_has_unknown_memory),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

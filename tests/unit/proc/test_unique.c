@@ -306,7 +306,7 @@ static void anonymous_huge_page_count_equals_smaps(void **state)
     count_end(&c);
 }
 
-static void old_kernel_reports_no_huge_pages(void **state)
+static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
 {
     (void)state;
     struct count c;
@@ -374,7 +374,7 @@ static void unique_count_of_a_launched_program_equals_smaps(void **state)
     close(fds[1]);
 }
 
-static void inaccessible_present_pages_are_counted(void **state)
+static void present_pages_without_access_rights_are_counted(void **state)
 {
     (void)state;
     expect_as_smaps(hold_behind_no_rights, 4 * MIB);
@@ -439,7 +439,7 @@ static void fork_and_grow(void *arg)
     kid_start(hold_8_mib_more, NULL);
 }
 
-static void unmeasured_fork_counts_by_its_growth(void **state)
+static void unmeasured_forked_child_counts_by_its_growth(void **state)
 {
     (void)state;
     struct count c;
@@ -458,7 +458,7 @@ static void unmeasured_fork_counts_by_its_growth(void **state)
     count_end(&c);
 }
 
-static void unmeasured_fork_counts_copied_pages(void **state)
+static void unmeasured_forked_child_counts_its_copied_pages(void **state)
 {
     (void)state;
     struct count c;
@@ -488,7 +488,7 @@ static void fork_when_told(void *arg)
     signal(SIGUSR1, fork_once);
 }
 
-static void fork_after_the_count_does_not_double_the_job(void **state)
+static void fork_after_the_count_does_not_double_the_job_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -525,7 +525,7 @@ static void wait_for_state(pid_t pid, char wanted)
 
 /* An exit takes a while on a busy machine. In the meantime there is no memory to read, but the
  * process is not dead yet. */
-static void fork_that_exits_before_the_count_does_not_double_the_job(void **state)
+static void fork_that_exits_uncounted_does_not_double_the_job_memory(void **state)
 {
     (void)state;
     struct count c;
@@ -572,7 +572,7 @@ static bool can_skip_holes(const struct count *c)
     return cost_of(c).scans_done > 0;
 }
 
-static void tebibyte_of_holes_is_skipped_and_never_read(void **state)
+static void hole_of_a_tebibyte_is_skipped_and_never_read(void **state)
 {
     (void)state;
     struct count c;
@@ -590,7 +590,7 @@ static void tebibyte_of_holes_is_skipped_and_never_read(void **state)
     count_end(&c);
 }
 
-static void old_kernel_gives_up_on_holes_and_marks_stale(void **state)
+static void unique_count_on_an_old_kernel_gives_up_on_huge_holes(void **state)
 {
     (void)state;
     struct count c;
@@ -609,7 +609,7 @@ static void old_kernel_gives_up_on_holes_and_marks_stale(void **state)
 }
 
 /* Under AddressSanitizer every process has terabytes of holes, for its shadow memory. */
-static void old_kernel_counts_ordinary_processes(void **state)
+static void unique_count_on_an_old_kernel_handles_ordinary_processes(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -628,7 +628,7 @@ static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
  * pauses would be seconds of simulated time. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
-static void pause_after_a_slice_keeps_the_cpu_share(void **state)
+static void pause_after_a_slice_keeps_the_scan_within_its_cpu_share(void **state)
 {
     (void)state;
     struct count c;
@@ -650,7 +650,7 @@ static void pause_after_a_slice_keeps_the_cpu_share(void **state)
     count_end(&c);
 }
 
-static void each_process_is_counted_once_per_period(void **state)
+static void unique_memory_of_each_process_is_counted_once_per_period(void **state)
 {
     (void)state;
     struct count c;
@@ -683,7 +683,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     count_end(&c);
 }
 
-static void count_between_ticks_is_kept_until_it_is_used(void **state)
+static void unique_count_between_ticks_is_kept_until_it_is_used(void **state)
 {
     (void)state;
     struct count c;
@@ -701,7 +701,7 @@ static void count_between_ticks_is_kept_until_it_is_used(void **state)
     count_end(&c);
 }
 
-static void process_too_large_for_the_share_is_stale_until_counted(void **state)
+static void process_too_large_for_the_cpu_share_is_stale_until_counted(void **state)
 {
     (void)state;
     struct count c;
@@ -827,7 +827,7 @@ static int count_strangers(void *arg)
     return 0;
 }
 
-static void unreadable_process_is_stale_without_an_error(void **state)
+static void unreadable_process_has_stale_unique_memory_and_no_error(void **state)
 {
     (void)state;
     if (!has_strangers()) {
@@ -858,7 +858,7 @@ static uint64_t count_next(struct count *c)
     return began_ns;
 }
 
-static void hurried_count_does_not_wait_for_newborns(void **state)
+static void hurried_unique_count_does_not_wait_for_new_processes(void **state)
 {
     struct count c;
     uint64_t next;
@@ -889,7 +889,7 @@ static void hold_and_vfork(void *arg)
 
 /* The pages of a vforked child are its parent's. Counting them at once would double the job's
  * memory. */
-static void hurried_count_waits_for_a_vforked_child(void **state)
+static void hurried_unique_count_waits_for_a_vfork_child(void **state)
 {
     struct count c;
     pid_t pid = kid_spawn(hold_and_vfork, NULL);
@@ -907,7 +907,7 @@ static void hurried_count_waits_for_a_vforked_child(void **state)
     count_end(&c);
 }
 
-static void hurried_count_sees_changed_memory_at_once(void **state)
+static void hurried_unique_count_sees_changed_memory_at_once(void **state)
 {
     struct count c;
     pid_t pid = kid_start(hold_private, NULL);
@@ -922,7 +922,7 @@ static void hurried_count_sees_changed_memory_at_once(void **state)
     count_end(&c);
 }
 
-static void cpu_share_above_100_percent_is_refused(void **state)
+static void scan_cpu_share_above_100_percent_is_refused(void **state)
 {
     (void)state;
     struct proc_unique *u;
@@ -966,32 +966,32 @@ int main(int argc, char **argv)
         cmocka_unit_test(unique_count_of_shared_and_file_pages_equals_smaps),
         cmocka_unit_test(unique_count_of_huge_pages_equals_smaps),
         cmocka_unit_test(anonymous_huge_page_count_equals_smaps),
-        cmocka_unit_test(old_kernel_reports_no_huge_pages),
+        cmocka_unit_test(unique_count_on_an_old_kernel_reports_no_huge_pages),
         cmocka_unit_test(unique_count_of_a_launched_program_equals_smaps),
-        cmocka_unit_test(inaccessible_present_pages_are_counted),
+        cmocka_unit_test(present_pages_without_access_rights_are_counted),
         cmocka_unit_test(unique_count_of_20000_mappings_equals_smaps),
         cmocka_unit_test(unique_count_of_scattered_pages_equals_smaps),
         cmocka_unit_test(pages_shared_after_a_fork_are_not_unique),
-        cmocka_unit_test(unmeasured_fork_counts_by_its_growth),
-        cmocka_unit_test(unmeasured_fork_counts_copied_pages),
-        cmocka_unit_test(fork_after_the_count_does_not_double_the_job),
-        cmocka_unit_test(fork_that_exits_before_the_count_does_not_double_the_job),
-        cmocka_unit_test(tebibyte_of_holes_is_skipped_and_never_read),
-        cmocka_unit_test(old_kernel_gives_up_on_holes_and_marks_stale),
-        cmocka_unit_test(old_kernel_counts_ordinary_processes),
-        cmocka_unit_test(pause_after_a_slice_keeps_the_cpu_share),
-        cmocka_unit_test(each_process_is_counted_once_per_period),
+        cmocka_unit_test(unmeasured_forked_child_counts_by_its_growth),
+        cmocka_unit_test(unmeasured_forked_child_counts_its_copied_pages),
+        cmocka_unit_test(fork_after_the_count_does_not_double_the_job_memory),
+        cmocka_unit_test(fork_that_exits_uncounted_does_not_double_the_job_memory),
+        cmocka_unit_test(hole_of_a_tebibyte_is_skipped_and_never_read),
+        cmocka_unit_test(unique_count_on_an_old_kernel_gives_up_on_huge_holes),
+        cmocka_unit_test(unique_count_on_an_old_kernel_handles_ordinary_processes),
+        cmocka_unit_test(pause_after_a_slice_keeps_the_scan_within_its_cpu_share),
+        cmocka_unit_test(unique_memory_of_each_process_is_counted_once_per_period),
         cmocka_unit_test(process_whose_memory_changed_is_counted_sooner),
-        cmocka_unit_test(count_between_ticks_is_kept_until_it_is_used),
-        cmocka_unit_test(process_too_large_for_the_share_is_stale_until_counted),
+        cmocka_unit_test(unique_count_between_ticks_is_kept_until_it_is_used),
+        cmocka_unit_test(process_too_large_for_the_cpu_share_is_stale_until_counted),
         cmocka_unit_test(process_that_dies_during_a_scan_is_forgotten),
         cmocka_unit_test(process_freed_by_the_tree_during_a_scan_is_forgotten),
         cmocka_unit_test(exec_during_a_scan_restarts_the_count),
-        cmocka_unit_test(unreadable_process_is_stale_without_an_error),
-        cmocka_unit_test(hurried_count_does_not_wait_for_newborns),
-        cmocka_unit_test(hurried_count_waits_for_a_vforked_child),
-        cmocka_unit_test(hurried_count_sees_changed_memory_at_once),
-        cmocka_unit_test(cpu_share_above_100_percent_is_refused),
+        cmocka_unit_test(unreadable_process_has_stale_unique_memory_and_no_error),
+        cmocka_unit_test(hurried_unique_count_does_not_wait_for_new_processes),
+        cmocka_unit_test(hurried_unique_count_waits_for_a_vfork_child),
+        cmocka_unit_test(hurried_unique_count_sees_changed_memory_at_once),
+        cmocka_unit_test(scan_cpu_share_above_100_percent_is_refused),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
 }

@@ -169,20 +169,20 @@ static void brk_segment_counts_as_heap(void **state)
     assert_true(!sample_has(&s, SAMPLE_UNIQUE) || s.v[SAMPLE_HEAP] >= 20 * MIB);
 }
 
-static void glibc_arena_is_recognised_by_place_and_reservation(void **state)
+static void glibc_arena_is_recognised_by_address_and_reservation(void **state)
 {
     (void)state;
     expect_kinds(hold_an_arena, 5 * MIB, 0, NULL);
     expect_kinds(hold_no_arena, 0, 0, NULL);
 }
 
-static void mapping_above_a_guard_counts_as_stack(void **state)
+static void mapping_above_a_guard_page_counts_as_stack(void **state)
 {
     (void)state;
     expect_kinds(hold_stacks, 0, 3 * MIB, NULL);
 }
 
-static void old_kernel_counts_heap_and_stacks(void **state)
+static void kinds_on_an_old_kernel_include_heap_and_stacks(void **state)
 {
     (void)state;
     const struct proc_unique_options old = {.no_pagemap_scan = true};
@@ -194,9 +194,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brk_segment_counts_as_heap),
-        cmocka_unit_test(glibc_arena_is_recognised_by_place_and_reservation),
-        cmocka_unit_test(mapping_above_a_guard_counts_as_stack),
-        cmocka_unit_test(old_kernel_counts_heap_and_stacks),
+        cmocka_unit_test(glibc_arena_is_recognised_by_address_and_reservation),
+        cmocka_unit_test(mapping_above_a_guard_page_counts_as_stack),
+        cmocka_unit_test(kinds_on_an_old_kernel_include_heap_and_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,7 +237,7 @@ static struct profile *read_own(struct fixture *f)
     return read_ended(f, own_name(""));
 }
 
-static void process_gets_its_file_with_its_first_reading(void **state)
+static void process_gets_its_heap_file_with_the_first_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -261,7 +261,7 @@ static void process_gets_its_file_with_its_first_reading(void **state)
     profile_free(profile);
 }
 
-static void readings_are_taken_when_due_and_not_before(void **state)
+static void heap_readings_are_taken_when_due_and_not_before(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -280,7 +280,7 @@ static struct mark step_mark(const struct fixture *f, double s, int32_t pid, int
         .t_ns = after_s(f, s), .kind = MARK_STEP, .pid = pid, .has = MARK_HAS_STEP, .step = step};
 }
 
-static void due_reading_waits_for_the_next_step(void **state)
+static void due_heap_reading_waits_for_the_next_step(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -303,7 +303,7 @@ static void due_reading_waits_for_the_next_step(void **state)
     profile_free(p);
 }
 
-static void process_that_sends_steps_uses_its_own(void **state)
+static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -320,7 +320,7 @@ static void process_that_sends_steps_uses_its_own(void **state)
     profile_free(p);
 }
 
-static void end_of_the_first_step_takes_a_reading(void **state)
+static void end_of_the_first_step_takes_a_heap_reading(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -336,7 +336,7 @@ static void end_of_the_first_step_takes_a_reading(void **state)
     profile_free(p);
 }
 
-static void end_of_an_epoch_takes_a_snapshot(void **state)
+static void end_of_an_epoch_takes_a_heap_snapshot(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -350,7 +350,7 @@ static void end_of_an_epoch_takes_a_snapshot(void **state)
     profile_free(p);
 }
 
-static void reused_pid_gets_a_second_file(void **state)
+static void reused_pid_gets_a_second_heap_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -388,7 +388,7 @@ static void kill_child(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void killed_process_leaves_a_last_reading(void **state)
+static void killed_process_leaves_a_last_heap_reading(void **state)
 {
     struct fixture *f = *state;
     char name[48];
@@ -420,7 +420,7 @@ static void wait_number(struct fixture *f, const char *key, json_int_t n)
     assert_int_equal(number(f, key), n);
 }
 
-static void short_process_without_live_memory_leaves_no_file(void **state)
+static void short_process_without_live_memory_leaves_no_heap_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
@@ -433,7 +433,7 @@ static void short_process_without_live_memory_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void table_without_samples_leaves_no_file(void **state)
+static void heap_table_without_samples_leaves_no_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
@@ -445,7 +445,7 @@ static void table_without_samples_leaves_no_file(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void unreported_exit_is_noticed(void **state)
+static void process_exit_without_a_message_is_noticed(void **state)
 {
     struct fixture *f = *state;
     int fd = (int)syscall(434 /* pidfd_open */, getpid(), 0);
@@ -474,7 +474,7 @@ static size_t open_fds(void)
     return n;
 }
 
-static void invalid_hello_is_refused_without_leaking_a_descriptor(void **state)
+static void invalid_hello_of_a_profiler_leaks_no_descriptor(void **state)
 {
     struct fixture *f = *state;
     struct heap_hello bad = good;
@@ -495,7 +495,7 @@ static void invalid_hello_is_refused_without_leaking_a_descriptor(void **state)
     assert_int_equal(processes(f), 0);
 }
 
-static void surplus_descriptors_are_closed(void **state)
+static void surplus_descriptors_from_a_profiler_are_closed(void **state)
 {
     struct fixture *f = *state;
     int fd = connect_to(f);
@@ -506,7 +506,7 @@ static void surplus_descriptors_are_closed(void **state)
     assert_in_range(open_fds(), before, before + 1); /* the pidfd, if the kernel has them */
 }
 
-static void silent_connection_is_closed(void **state)
+static void silent_profiler_connection_is_closed(void **state)
 {
     struct fixture *f = *state;
     char byte;
@@ -521,7 +521,7 @@ static void silent_connection_is_closed(void **state)
     close(fd);
 }
 
-static void many_silent_connections_do_not_block_others(void **state)
+static void many_silent_profiler_connections_do_not_block_others(void **state)
 {
     struct fixture *f = *state;
     int silent[100];
@@ -535,7 +535,7 @@ static void many_silent_connections_do_not_block_others(void **state)
         close(silent[i]);
 }
 
-static void table_of_another_version_is_reported_once(void **state)
+static void heap_table_of_another_version_is_reported_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -550,7 +550,7 @@ static void table_of_another_version_is_reported_once(void **state)
     assert_int_equal(collect_trouble(f->collect, &err), 0);
 }
 
-static void file_that_cannot_be_created_is_reported_once(void **state)
+static void heap_file_that_cannot_be_created_is_reported_once(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -585,7 +585,7 @@ static void note_figure(void *user, int32_t pid, const char *name, uint64_t valu
                                          : &r->allocated) = value;
 }
 
-static void live_and_allocated_memory_is_reported_once_a_second(void **state)
+static void live_and_resident_rates_are_per_minute_without_steps(void **state)
 {
     struct fixture *f = *state;
     struct reported r = {0};
@@ -607,7 +607,7 @@ static void live_and_allocated_memory_is_reported_once_a_second(void **state)
     assert_int_equal(r.shared, 0);
 }
 
-static void present_state_is_known_without_a_run_folder(void **state)
+static void current_heap_state_is_known_without_a_run_folder(void **state)
 {
     struct fixture *f = *state;
     collect_free(f->collect);
@@ -630,7 +630,7 @@ static void present_state_is_known_without_a_run_folder(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
-static void new_processes_are_read_on_request_if_there_are_no_others(void **state)
+static void requested_reading_includes_processes_not_read_before(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -641,7 +641,7 @@ static void new_processes_are_read_on_request_if_there_are_no_others(void **stat
     assert_int_equal(count_files(f, false), 1);
 }
 
-static void requested_reading_is_on_disk(void **state)
+static void requested_heap_reading_is_written_to_disk(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -690,28 +690,28 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(process_gets_its_file_with_its_first_reading),
-        T(readings_are_taken_when_due_and_not_before),
-        T(due_reading_waits_for_the_next_step),
-        T(process_that_sends_steps_uses_its_own),
-        T(end_of_the_first_step_takes_a_reading),
-        T(end_of_an_epoch_takes_a_snapshot),
-        T(reused_pid_gets_a_second_file),
-        T(killed_process_leaves_a_last_reading),
-        T(short_process_without_live_memory_leaves_no_file),
-        T(table_without_samples_leaves_no_file),
-        T(unreported_exit_is_noticed),
-        T(invalid_hello_is_refused_without_leaking_a_descriptor),
-        T(surplus_descriptors_are_closed),
-        T(silent_connection_is_closed),
-        T(many_silent_connections_do_not_block_others),
-        T(table_of_another_version_is_reported_once),
-        T(file_that_cannot_be_created_is_reported_once),
-        T(present_state_is_known_without_a_run_folder),
-        T(new_processes_are_read_on_request_if_there_are_no_others),
-        T(requested_reading_is_on_disk),
+        T(process_gets_its_heap_file_with_the_first_reading),
+        T(heap_readings_are_taken_when_due_and_not_before),
+        T(due_heap_reading_waits_for_the_next_step),
+        T(process_that_sends_steps_is_read_at_its_own_steps),
+        T(end_of_the_first_step_takes_a_heap_reading),
+        T(end_of_an_epoch_takes_a_heap_snapshot),
+        T(reused_pid_gets_a_second_heap_file),
+        T(killed_process_leaves_a_last_heap_reading),
+        T(short_process_without_live_memory_leaves_no_heap_file),
+        T(heap_table_without_samples_leaves_no_file),
+        T(process_exit_without_a_message_is_noticed),
+        T(invalid_hello_of_a_profiler_leaks_no_descriptor),
+        T(surplus_descriptors_from_a_profiler_are_closed),
+        T(silent_profiler_connection_is_closed),
+        T(many_silent_profiler_connections_do_not_block_others),
+        T(heap_table_of_another_version_is_reported_once),
+        T(heap_file_that_cannot_be_created_is_reported_once),
+        T(current_heap_state_is_known_without_a_run_folder),
+        T(requested_reading_includes_processes_not_read_before),
+        T(requested_heap_reading_is_written_to_disk),
         T(smallest_exited_process_loses_its_file_if_there_are_many),
-        T(live_and_allocated_memory_is_reported_once_a_second),
+        T(live_and_resident_rates_are_per_minute_without_steps),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,7 +308,7 @@ static void pprof_has_sample_types_and_units(void **state)
     buf_fini(&d.all);
 }
 
-static void export_of_a_heap_without_readings_is_an_error(void **state)
+static void profile_export_without_readings_is_an_error(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_collapsed,
                                      profile_export_speedscope};
@@ -323,7 +323,7 @@ static void export_of_a_heap_without_readings_is_an_error(void **state)
     }
 }
 
-static void heap_without_live_bytes_exports_nothing(void **state)
+static void heap_without_live_bytes_exports_no_samples(void **state)
 {
     struct fixture *f = *state;
     f->heap.readings[0].count = f->heap.readings[1].count = 0;
@@ -343,7 +343,7 @@ static void heap_without_live_bytes_exports_nothing(void **state)
 }
 
 /* Missing sites and nodes, loops, and NAN. */
-static void export_leaves_out_hostile_numbers(void **state)
+static void profile_export_omits_hostile_numbers(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,
                                      profile_export_collapsed};
@@ -372,9 +372,9 @@ int main(void)
         TEST(speedscope_has_each_frame_once_and_every_byte),
         TEST(pprof_samples_have_their_stacks_innermost_first),
         TEST(pprof_has_sample_types_and_units),
-        TEST(export_of_a_heap_without_readings_is_an_error),
-        TEST(heap_without_live_bytes_exports_nothing),
-        TEST(export_leaves_out_hostile_numbers),
+        TEST(profile_export_without_readings_is_an_error),
+        TEST(heap_without_live_bytes_exports_no_samples),
+        TEST(profile_export_omits_hostile_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

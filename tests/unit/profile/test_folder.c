@@ -89,7 +89,7 @@ static int taken(struct fixture *f, const char *below, int32_t pid, struct folde
     return folder_heap_read(path, pid, FOLDER_HOST, ret, err);
 }
 
-static void largest_heap_is_chosen_if_none_grows(void **state)
+static void largest_heap_file_is_chosen_if_none_grows(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -115,7 +115,7 @@ static void largest_heap_is_chosen_if_none_grows(void **state)
     assert_non_null(strstr(err.text, "there is no heap history of process 99"));
 }
 
-static void growing_heap_is_chosen_before_a_larger_one(void **state)
+static void growing_heap_file_is_chosen_before_a_larger_one(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -136,7 +136,7 @@ static void growing_heap_is_chosen_before_a_larger_one(void **state)
 }
 
 /* After exec the process runs another program. */
-static void history_after_the_last_exec_is_chosen(void **state)
+static void heap_history_after_the_last_exec_is_chosen(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -152,7 +152,7 @@ static void history_after_the_last_exec_is_chosen(void **state)
     }
 }
 
-static void invalid_heap_file_is_reported_only_if_alone(void **state)
+static void invalid_heap_file_is_reported_only_if_no_other_exists(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap h;
@@ -175,7 +175,7 @@ static void invalid_heap_file_is_reported_only_if_alone(void **state)
     folder_heap_fini(&h);
 }
 
-static void every_readable_history_is_visited(void **state)
+static void every_readable_heap_history_is_visited(void **state)
 {
     struct fixture *f = *state;
     struct folder_heap found;
@@ -204,13 +204,14 @@ static void every_readable_history_is_visited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(growing_heap_is_chosen_before_a_larger_one, setup,
+        cmocka_unit_test_setup_teardown(growing_heap_file_is_chosen_before_a_larger_one, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(every_readable_history_is_visited, setup, teardown),
-        cmocka_unit_test_setup_teardown(largest_heap_is_chosen_if_none_grows, setup, teardown),
-        cmocka_unit_test_setup_teardown(history_after_the_last_exec_is_chosen, setup, teardown),
-        cmocka_unit_test_setup_teardown(invalid_heap_file_is_reported_only_if_alone, setup,
+        cmocka_unit_test_setup_teardown(every_readable_heap_history_is_visited, setup, teardown),
+        cmocka_unit_test_setup_teardown(largest_heap_file_is_chosen_if_none_grows, setup, teardown),
+        cmocka_unit_test_setup_teardown(heap_history_after_the_last_exec_is_chosen, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(invalid_heap_file_is_reported_only_if_no_other_exists,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

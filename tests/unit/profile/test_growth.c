@@ -186,7 +186,7 @@ static double nothing(size_t i)
     return 0;
 }
 
-static void leak_is_ranked_before_a_larger_flat_site(void **state)
+static void leaking_call_site_is_ranked_before_a_larger_flat_one(void **state)
 {
     struct story *s = *state;
     site(s, "load_model", flat);
@@ -205,7 +205,7 @@ static void leak_is_ranked_before_a_larger_flat_site(void **state)
     assert_int_equal(row(s, "load_model")->verdict.leak, VERDICT_LEAK_NO);
 }
 
-static void faster_of_two_leaks_is_ranked_first(void **state)
+static void faster_of_two_leaking_call_sites_is_ranked_first(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -216,7 +216,7 @@ static void faster_of_two_leaks_is_ranked_first(void **state)
     assert_int_equal(s->growth.rows[1].verdict.leak, VERDICT_LEAK_YES);
 }
 
-static void cache_that_stopped_growing_is_not_a_leak(void **state)
+static void call_site_of_a_cache_that_stopped_growing_is_not_a_leak(void **state)
 {
     struct story *s = *state;
     site(s, "cache", fills_and_stops);
@@ -226,7 +226,7 @@ static void cache_that_stopped_growing_is_not_a_leak(void **state)
     assert_true(r->growth_bytes > 100 * MIB);
 }
 
-static void late_site_grew_from_zero(void **state)
+static void call_site_that_appears_late_grew_from_zero(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -249,7 +249,7 @@ static void batch_live_at_the_last_reading_is_not_growth(void **state)
     assert_int_not_equal(r->verdict.leak, VERDICT_LEAK_YES);
 }
 
-static void shrinking_site_has_negative_growth(void **state)
+static void shrinking_call_site_has_negative_growth(void **state)
 {
     struct story *s = *state;
     site(s, "shrinks", shrinks);
@@ -260,7 +260,7 @@ static void shrinking_site_has_negative_growth(void **state)
     assert_int_equal(row(s, "shrinks")->verdict.leak, VERDICT_LEAK_NO);
 }
 
-static void site_without_live_bytes_has_no_row(void **state)
+static void call_site_without_live_bytes_has_no_row(void **state)
 {
     struct story *s = *state;
     site(s, "gone", nothing);
@@ -301,7 +301,7 @@ static void live_bytes_have_95_percent_bounds(void **state)
     assert_near(s->growth.allocated_bytes, s->growth.live_bytes * 2, 1);
 }
 
-static void growth_has_the_span_and_steps_of_the_run(void **state)
+static void growth_result_has_the_time_span_and_steps_of_the_run(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -315,7 +315,7 @@ static void growth_has_the_span_and_steps_of_the_run(void **state)
 
 /* ---- ages ---- */
 
-static void age_of_a_row_is_that_of_its_median_byte(void **state)
+static void age_of_a_heap_row_is_that_of_its_median_byte(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "model", flat);
@@ -327,7 +327,7 @@ static void age_of_a_row_is_that_of_its_median_byte(void **state)
     assert_near(row(s, "model")->survivor_bytes, 3000, 1e-3);
 }
 
-static void rows_without_a_snapshot_have_no_age(void **state)
+static void heap_rows_without_a_snapshot_have_no_age(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -355,7 +355,7 @@ static void tell_stacks(struct story *s)
     hold(s, known_native(h, 0, 2, 0x10), leaks);
 }
 
-static void rows_are_grouped_by_the_requested_key(void **state)
+static void heap_rows_are_grouped_by_the_requested_key(void **state)
 {
     static const struct {
         enum growth_by by;
@@ -375,7 +375,7 @@ static void rows_are_grouped_by_the_requested_key(void **state)
     }
 }
 
-static void row_shows_its_site_with_the_most_live_bytes(void **state)
+static void heap_row_shows_its_site_with_the_most_live_bytes(void **state)
 {
     struct story *s = *state;
     tell_stacks(s);
@@ -392,7 +392,7 @@ static double large(size_t i)
     return i < READINGS / 4 ? 0 : 900;
 }
 
-static void row_shows_its_site_that_keeps_growing(void **state)
+static void heap_row_shows_its_site_that_keeps_growing(void **state)
 {
     struct story *s = *state;
     struct known_heap *h = &s->heap;
@@ -448,7 +448,7 @@ static void small_lines_called_by_one_user_function_are_merged(void **state)
         assert_int_equal(s->growth.row_of_site[i], 0);
 }
 
-static void rows_by_location_alone_are_not_merged(void **state)
+static void heap_rows_grouped_by_location_are_not_merged(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -462,7 +462,7 @@ static void rows_by_location_alone_are_not_merged(void **state)
     assert_string_equal(s->growth.rows[0].name->function, "plot");
 }
 
-static void large_and_flat_lines_are_not_merged(void **state)
+static void large_or_flat_lines_are_not_merged_into_one_row(void **state)
 {
     struct story *s = *state;
     uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
@@ -508,7 +508,7 @@ static void library_line_has_one_row_per_calling_user_function(void **state)
     assert_int_equal(s->growth.count, 1);
 }
 
-static void rows_between_steps_are_not_merged(void **state)
+static void heap_rows_between_two_steps_are_not_merged(void **state)
 {
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
@@ -540,7 +540,7 @@ static void memory_loaded_before_the_first_step_is_not_growth(void **state)
     assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
 }
 
-static void unknown_site_counts_as_one_without_a_stack(void **state)
+static void unknown_call_site_counts_as_one_row_without_a_stack(void **state)
 {
     struct story *s = *state;
     uint32_t a = site(s, "leak", leaks);
@@ -555,7 +555,7 @@ static void unknown_site_counts_as_one_without_a_stack(void **state)
 
 /* ---- by step ---- */
 
-static void since_counts_allocations_after_the_step(void **state)
+static void since_option_counts_allocations_after_the_step(void **state)
 {
     struct story *s = *state;
     uint32_t old = site(s, "model", flat), young = site(s, "leak", leaks);
@@ -569,7 +569,7 @@ static void since_counts_allocations_after_the_step(void **state)
     assert_near(row(s, "model")->growth_bytes, 0, 0);
 }
 
-static void diff_is_the_difference_of_two_readings(void **state)
+static void diff_option_shows_the_difference_of_two_readings(void **state)
 {
     struct story *s = *state;
     site(s, "model", flat);
@@ -589,7 +589,7 @@ static void diff_is_the_difference_of_two_readings(void **state)
     assert_near(row(s, "leak")->growth_bytes, -25 * MIB, 1);
 }
 
-static void unknown_step_is_reported_with_the_known_range(void **state)
+static void unknown_step_error_names_the_known_range(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -667,7 +667,7 @@ static void growth_of_a_heap_without_readings_is_an_error(void **state)
     assert_true(s->err.text[0] != '\0');
 }
 
-static void one_reading_is_enough_for_live_bytes(void **state)
+static void one_heap_reading_is_enough_for_live_bytes(void **state)
 {
     struct story *s = *state;
     site(s, "leak", leaks);
@@ -682,37 +682,37 @@ static void one_reading_is_enough_for_live_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(leak_is_ranked_before_a_larger_flat_site),
-        TEST(faster_of_two_leaks_is_ranked_first),
-        TEST(cache_that_stopped_growing_is_not_a_leak),
-        TEST(late_site_grew_from_zero),
+        TEST(leaking_call_site_is_ranked_before_a_larger_flat_one),
+        TEST(faster_of_two_leaking_call_sites_is_ranked_first),
+        TEST(call_site_of_a_cache_that_stopped_growing_is_not_a_leak),
+        TEST(call_site_that_appears_late_grew_from_zero),
         TEST(batch_live_at_the_last_reading_is_not_growth),
-        TEST(shrinking_site_has_negative_growth),
-        TEST(site_without_live_bytes_has_no_row),
+        TEST(shrinking_call_site_has_negative_growth),
+        TEST(call_site_without_live_bytes_has_no_row),
         TEST(growth_within_sampling_error_is_not_ranked_first),
         TEST(live_bytes_have_95_percent_bounds),
-        TEST(growth_has_the_span_and_steps_of_the_run),
-        TEST(age_of_a_row_is_that_of_its_median_byte),
-        TEST(rows_without_a_snapshot_have_no_age),
-        TEST(rows_are_grouped_by_the_requested_key),
-        TEST(row_shows_its_site_with_the_most_live_bytes),
-        TEST(row_shows_its_site_that_keeps_growing),
-        TEST(unknown_site_counts_as_one_without_a_stack),
+        TEST(growth_result_has_the_time_span_and_steps_of_the_run),
+        TEST(age_of_a_heap_row_is_that_of_its_median_byte),
+        TEST(heap_rows_without_a_snapshot_have_no_age),
+        TEST(heap_rows_are_grouped_by_the_requested_key),
+        TEST(heap_row_shows_its_site_with_the_most_live_bytes),
+        TEST(heap_row_shows_its_site_that_keeps_growing),
+        TEST(unknown_call_site_counts_as_one_row_without_a_stack),
         TEST(small_lines_called_by_one_user_function_are_merged),
-        TEST(rows_by_location_alone_are_not_merged),
-        TEST(large_and_flat_lines_are_not_merged),
+        TEST(heap_rows_grouped_by_location_are_not_merged),
+        TEST(large_or_flat_lines_are_not_merged_into_one_row),
         TEST(small_lines_of_different_functions_are_not_merged),
         TEST(library_line_has_one_row_per_calling_user_function),
-        TEST(rows_between_steps_are_not_merged),
+        TEST(heap_rows_between_two_steps_are_not_merged),
         TEST(memory_loaded_before_the_first_step_is_not_growth),
-        TEST(since_counts_allocations_after_the_step),
-        TEST(diff_is_the_difference_of_two_readings),
-        TEST(unknown_step_is_reported_with_the_known_range),
+        TEST(since_option_counts_allocations_after_the_step),
+        TEST(diff_option_shows_the_difference_of_two_readings),
+        TEST(unknown_step_error_names_the_known_range),
         TEST(survivors_were_allocated_before_one_step_and_live_at_another),
         TEST(survivors_without_a_snapshot_or_step_are_an_error),
         TEST(growth_until_a_time_ignores_later_readings),
         TEST(growth_of_a_heap_without_readings_is_an_error),
-        TEST(one_reading_is_enough_for_live_bytes),
+        TEST(one_heap_reading_is_enough_for_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static struct model_sites sites_of(struct history *h)
     return s;
 }
 
-static void kept_memory_grows_despite_temporary_batches(void **state)
+static void kept_memory_counts_as_growth_despite_temporary_batches(void **state)
 {
     struct history h;
     (void)state;
@@ -93,7 +93,7 @@ static void kept_memory_grows_despite_temporary_batches(void **state)
     assert_true(s.settled.known && s.settled.growth > 20 * MB);
 }
 
-static void temporary_batches_alone_do_not_grow(void **state)
+static void temporary_batches_alone_are_not_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -104,7 +104,7 @@ static void temporary_batches_alone_do_not_grow(void **state)
     assert_true(s.kept.growth < 1 * MB);
 }
 
-static void cache_filled_early_does_not_grow_late(void **state)
+static void cache_filled_early_is_not_late_growth(void **state)
 {
     struct history h;
     (void)state;
@@ -116,7 +116,7 @@ static void cache_filled_early_does_not_grow_late(void **state)
     assert_true(s.kept.sixth < 0.1);
 }
 
-static void growth_within_sampling_error_does_not_count(void **state)
+static void held_growth_within_sampling_error_does_not_count(void **state)
 {
     struct history h;
     (void)state;
@@ -142,7 +142,7 @@ static void growth_per_work_is_linear_on_a_slowing_machine(void **state)
     assert_true(s.by_work.third > 0.9 && s.by_work.third < 1.1);
 }
 
-static void few_readings_or_missing_folder_give_no_evidence(void **state)
+static void few_readings_or_a_missing_folder_give_no_evidence(void **state)
 {
     struct history h;
     struct model_sites s;
@@ -158,12 +158,12 @@ static void few_readings_or_missing_folder_give_no_evidence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_memory_grows_despite_temporary_batches),
-        cmocka_unit_test(temporary_batches_alone_do_not_grow),
-        cmocka_unit_test(cache_filled_early_does_not_grow_late),
-        cmocka_unit_test(growth_within_sampling_error_does_not_count),
+        cmocka_unit_test(kept_memory_counts_as_growth_despite_temporary_batches),
+        cmocka_unit_test(temporary_batches_alone_are_not_growth),
+        cmocka_unit_test(cache_filled_early_is_not_late_growth),
+        cmocka_unit_test(held_growth_within_sampling_error_does_not_count),
         cmocka_unit_test(growth_per_work_is_linear_on_a_slowing_machine),
-        cmocka_unit_test(few_readings_or_missing_folder_give_no_evidence),
+        cmocka_unit_test(few_readings_or_a_missing_folder_give_no_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void growing_container_is_described_with_its_steps(void **state)
     assert_null(kept_of(&lists, PID + 1));
 }
 
-static void only_the_last_container_report_counts(void **state)
+static void only_the_last_report_of_a_container_counts(void **state)
 {
     (void)state;
     hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
@@ -110,7 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growing_container_is_described_with_its_steps, begin),
-        cmocka_unit_test_setup(only_the_last_container_report_counts, begin),
+        cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
         cmocka_unit_test_setup(container_text_without_steps_leaves_them_out, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),

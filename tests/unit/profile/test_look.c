@@ -50,7 +50,7 @@ static size_t count_live(const struct fixture *f)
     return n;
 }
 
-static void table_opens_with_its_start_and_interval(void **state)
+static void heap_table_opens_with_its_start_and_interval(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(f->look.pid, PID);
@@ -103,7 +103,7 @@ static void many_unordered_samples_are_sorted_by_site(void **state)
     look_live_fini(&live);
 }
 
-static void freed_sample_is_not_read(void **state)
+static void freed_heap_sample_is_not_read(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -136,7 +136,7 @@ static void sample_of_an_unknown_site_counts_without_a_stack(void **state)
     look_live_fini(&live);
 }
 
-static void table_counts_are_capped_at_the_table_size(void **state)
+static void heap_table_counts_are_capped_at_the_table_size(void **state)
 {
     struct fixture *f = *state;
     struct heap_header *h = &f->fake.table->header;
@@ -156,7 +156,7 @@ static void table_counts_are_capped_at_the_table_size(void **state)
     assert_int_equal(count_live(f), 0);
 }
 
-static void counters_of_an_unknown_site_are_zero(void **state)
+static void counters_of_an_unknown_call_site_are_zero(void **state)
 {
     struct fixture *f = *state;
     struct look_site site;
@@ -195,7 +195,7 @@ static void profiler_cost_is_read_from_the_header(void **state)
 
 /* A large block after the header of a page has its own mapping. Small blocks and blocks at other
  * offsets do not, and mappings made by the program itself are not malloc's. */
-static void bytes_inside_malloc_heaps_exclude_own_mappings(void **state)
+static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
 {
     struct fixture *f = *state;
     struct profile_cost cost;
@@ -261,7 +261,7 @@ static void large_block_counts_only_its_resident_pages(void **state)
     close(pagemap);
 }
 
-static void released_table_pages_are_read_again(void **state)
+static void released_heap_table_pages_are_read_again(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -280,7 +280,7 @@ static int try_open(int fd, struct err *err)
     return rc;
 }
 
-static void table_of_another_version_is_refused_with_both_versions(void **state)
+static void heap_table_of_another_version_is_refused_with_both_versions(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -290,7 +290,7 @@ static void table_of_another_version_is_refused_with_both_versions(void **state)
     assert_non_null(strstr(err.text, "version 2"));
 }
 
-static void table_of_another_magic_or_size_is_refused(void **state)
+static void heap_table_of_another_magic_or_size_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -311,7 +311,7 @@ static int memfd_of(size_t bytes, int seals)
 }
 
 /* Reading a mapping that may shrink, or is shorter than announced, could raise SIGBUS. */
-static void short_or_unsealed_table_is_refused(void **state)
+static void short_or_unsealed_heap_table_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -328,7 +328,7 @@ static void short_or_unsealed_table_is_refused(void **state)
     close(head_only);
 }
 
-static void table_outside_a_memfd_is_refused(void **state)
+static void heap_table_outside_a_memfd_is_refused(void **state)
 {
     struct err err;
     int pipes[2];
@@ -347,21 +347,21 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(table_opens_with_its_start_and_interval),
+        T(heap_table_opens_with_its_start_and_interval),
         T(live_samples_are_sorted_by_site),
         T(many_unordered_samples_are_sorted_by_site),
-        T(freed_sample_is_not_read),
+        T(freed_heap_sample_is_not_read),
         T(table_entry_without_interval_size_or_kind_is_ignored),
         T(sample_of_an_unknown_site_counts_without_a_stack),
-        T(table_counts_are_capped_at_the_table_size),
-        T(counters_of_an_unknown_site_are_zero),
+        T(heap_table_counts_are_capped_at_the_table_size),
+        T(counters_of_an_unknown_call_site_are_zero),
         T(profiler_cost_is_read_from_the_header),
-        T(bytes_inside_malloc_heaps_exclude_own_mappings),
-        T(released_table_pages_are_read_again),
-        T(table_of_another_version_is_refused_with_both_versions),
-        T(table_of_another_magic_or_size_is_refused),
-        T(short_or_unsealed_table_is_refused),
-        T(table_outside_a_memfd_is_refused),
+        T(bytes_inside_malloc_heaps_exclude_separate_mappings),
+        T(released_heap_table_pages_are_read_again),
+        T(heap_table_of_another_version_is_refused_with_both_versions),
+        T(heap_table_of_another_magic_or_size_is_refused),
+        T(short_or_unsealed_heap_table_is_refused),
+        T(heap_table_outside_a_memfd_is_refused),
         T(large_block_counts_only_its_resident_pages),
     };
 #undef T

@@ -73,7 +73,7 @@ static void assert_program(struct fixture *f, const char *first, ...)
     assert_int_equal(at, n);
 }
 
-static void user_line_is_shown_instead_of_numpy(void **state)
+static void user_line_is_shown_instead_of_the_numpy_line(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "main");
@@ -89,7 +89,7 @@ static void user_line_is_shown_instead_of_numpy(void **state)
     assert_string_equal(names_native_of_site(f->names, 1)->function, "libgone.so.1+0x1234");
 }
 
-static void collator_of_a_library_is_shown_instead_of_its_caller(void **state)
+static void library_collator_is_shown_instead_of_its_caller(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "main");
@@ -138,7 +138,7 @@ static void comprehension_before_python_3_11_joins_its_caller(void **state)
     assert_program(f, "grow", NULL);
 }
 
-static void module_is_listed_only_if_innermost(void **state)
+static void module_level_is_listed_only_if_innermost(void **state)
 {
     struct fixture *f = *state;
     python(f, "/home/u/train.py", "<module>");
@@ -216,7 +216,7 @@ static void generated_code_of_named_tuples_is_plumbing(void **state)
     assert_program(f, "keep", NULL);
 }
 
-static void innermost_frame_is_shown_if_all_is_plumbing(void **state)
+static void innermost_frame_is_shown_if_all_frames_are_plumbing(void **state)
 {
     struct fixture *f = *state;
     python(f, STANDARD "threading.py", "Thread._bootstrap");
@@ -242,7 +242,7 @@ static void innermost_native_frame_is_shown_without_python(void **state)
     assert_string_equal(list->function, "0x7f00");
 }
 
-static void site_without_a_stack_has_a_name(void **state)
+static void call_site_without_a_stack_has_a_name(void **state)
 {
     struct fixture *f = *state;
     const struct name *list;
@@ -267,7 +267,7 @@ static void unexplained_frames_have_a_name(void **state)
     assert_int_equal(shown(f)->kind, NAME_UNKNOWN);
 }
 
-static void line_is_that_of_the_instruction(void **state)
+static void frame_line_is_that_of_its_instruction(void **state)
 {
     static const char table[] = {(char)(0x80 | 11 << 3), 0, 0, (char)(0x80 | 12 << 3), 0, 0};
     struct fixture *f = *state;
@@ -277,7 +277,7 @@ static void line_is_that_of_the_instruction(void **state)
     assert_int_equal(shown(f)->line, 13); /* first line 10, plus 1 and 2 */
 }
 
-static void each_frame_is_named_once(void **state)
+static void each_distinct_frame_is_named_once(void **state)
 {
     struct fixture *f = *state;
     const struct name *a, *b;
@@ -289,7 +289,7 @@ static void each_frame_is_named_once(void **state)
     assert_ptr_equal(a, b);
 }
 
-static void allocators_are_recognised_by_name_and_library(void **state)
+static void allocator_functions_are_recognised_by_name_and_library(void **state)
 {
     static const char *const yes[] = {
         "malloc",
@@ -395,7 +395,7 @@ static const char *readable(struct buf *b, const char *name)
     return buf_str(b);
 }
 
-static void cpp_names_become_readable_and_others_stay(void **state)
+static void cpp_symbol_names_are_demangled_and_others_unchanged(void **state)
 {
     struct buf b = {0};
     (void)state;
@@ -412,7 +412,7 @@ static void cpp_names_become_readable_and_others_stay(void **state)
 }
 
 /* Each argument repeats the previous pair twice: 2^60 characters if written out. */
-static void cpp_name_that_expands_to_gigabytes_is_truncated(void **state)
+static void cpp_symbol_that_expands_to_gigabytes_is_truncated(void **state)
 {
     struct buf name = {0}, b = {0};
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -433,7 +433,7 @@ static void cpp_name_that_expands_to_gigabytes_is_truncated(void **state)
     buf_fini(&b);
 }
 
-static void texts_are_interned_and_numbered(void **state)
+static void profile_texts_are_interned_and_numbered(void **state)
 {
     struct texts t = {0};
     struct numbers n = {0};
@@ -468,28 +468,28 @@ static void texts_are_interned_and_numbered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(user_line_is_shown_instead_of_numpy),
-        TEST(collator_of_a_library_is_shown_instead_of_its_caller),
-        TEST(innermost_frame_is_shown_if_all_is_plumbing),
+        TEST(user_line_is_shown_instead_of_the_numpy_line),
+        TEST(library_collator_is_shown_instead_of_its_caller),
+        TEST(innermost_frame_is_shown_if_all_frames_are_plumbing),
         TEST(started_package_is_the_program_if_there_is_no_user_file),
         TEST(package_is_not_the_program_if_there_is_a_user_file),
         TEST(generated_code_of_named_tuples_is_plumbing),
         TEST(user_functions_are_listed_innermost_first),
         TEST(comprehension_and_recursion_appear_as_one_function),
         TEST(comprehension_before_python_3_11_joins_its_caller),
-        TEST(module_is_listed_only_if_innermost),
+        TEST(module_level_is_listed_only_if_innermost),
         TEST(lambda_and_nested_function_are_separate_calls),
         TEST(user_functions_are_limited_to_the_maximum),
         TEST(innermost_native_frame_is_shown_without_python),
-        TEST(site_without_a_stack_has_a_name),
+        TEST(call_site_without_a_stack_has_a_name),
         TEST(unexplained_frames_have_a_name),
-        TEST(line_is_that_of_the_instruction),
-        TEST(each_frame_is_named_once),
-        cmocka_unit_test(allocators_are_recognised_by_name_and_library),
+        TEST(frame_line_is_that_of_its_instruction),
+        TEST(each_distinct_frame_is_named_once),
+        cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
         cmocka_unit_test(plumbing_is_the_standard_library_and_listed_packages),
-        cmocka_unit_test(cpp_names_become_readable_and_others_stay),
-        cmocka_unit_test(cpp_name_that_expands_to_gigabytes_is_truncated),
-        cmocka_unit_test(texts_are_interned_and_numbered),
+        cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
+        cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),
+        cmocka_unit_test(profile_texts_are_interned_and_numbered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
 
-static void sample_of_size_0_or_interval_0_has_its_own_weight(void **state)
+static void sample_of_size_0_or_interval_0_has_a_weight_of_its_own(void **state)
 {
     (void)state;
     assert_true(profile_weight_bytes(0, 4096) == 0);
@@ -45,7 +45,7 @@ static struct profile_snapshot snapshots[] = {{.t_ns = 1500}, {.t_ns = 4000}};
 static const struct profile profile = {
     .readings = readings, .n_readings = 5, .snapshots = snapshots, .n_snapshots = 2};
 
-static void time_of_a_step_is_interpolated(void **state)
+static void time_of_a_step_is_interpolated_between_readings(void **state)
 {
     uint64_t t = 0;
     (void)state;
@@ -59,7 +59,7 @@ static void time_of_a_step_is_interpolated(void **state)
     assert_false(profile_time_of(&profile, 32, &t));
 }
 
-static void restarted_steps_have_a_valid_time(void **state)
+static void restarted_step_numbers_have_a_valid_time(void **state)
 {
     struct profile_reading again[] = {
         {.t_ns = 1000, .has_step = true, .step = 5},
@@ -75,7 +75,7 @@ static void restarted_steps_have_a_valid_time(void **state)
     assert_int_equal(t, 2700);
 }
 
-static void last_reading_at_or_before_a_time_is_found(void **state)
+static void last_heap_reading_at_or_before_a_time_is_found(void **state)
 {
     (void)state;
     assert_null(profile_reading_at(&profile, 999));
@@ -114,7 +114,7 @@ static size_t working(const double *mib, size_t n)
     return profile_working(&p);
 }
 
-static void readings_after_the_work_is_done_are_excluded(void **state)
+static void heap_readings_after_the_work_is_done_are_excluded(void **state)
 {
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
@@ -135,7 +135,7 @@ static size_t working_before(size_t idle)
     return working(mib, WORKING_MAX);
 }
 
-static void idle_process_at_its_end_is_not_at_work(void **state)
+static void process_that_is_idle_at_its_end_is_not_at_work(void **state)
 {
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
@@ -161,7 +161,7 @@ static struct profile on_its_way_out(struct profile_reading *seen, struct profil
     return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
 }
 
-static void long_exit_does_not_hide_memory_held_before(void **state)
+static void long_exit_does_not_hide_memory_held_before_it(void **state)
 {
     struct profile_reading seen[WORKING_MAX];
     struct profile_held held[WORKING_MAX];
@@ -193,14 +193,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sample_weights_are_those_of_poisson_sampling),
-        cmocka_unit_test(sample_of_size_0_or_interval_0_has_its_own_weight),
-        cmocka_unit_test(time_of_a_step_is_interpolated),
-        cmocka_unit_test(restarted_steps_have_a_valid_time),
-        cmocka_unit_test(last_reading_at_or_before_a_time_is_found),
+        cmocka_unit_test(sample_of_size_0_or_interval_0_has_a_weight_of_its_own),
+        cmocka_unit_test(time_of_a_step_is_interpolated_between_readings),
+        cmocka_unit_test(restarted_step_numbers_have_a_valid_time),
+        cmocka_unit_test(last_heap_reading_at_or_before_a_time_is_found),
         cmocka_unit_test(empty_profile_has_no_readings),
-        cmocka_unit_test(readings_after_the_work_is_done_are_excluded),
-        cmocka_unit_test(idle_process_at_its_end_is_not_at_work),
-        cmocka_unit_test(long_exit_does_not_hide_memory_held_before),
+        cmocka_unit_test(heap_readings_after_the_work_is_done_are_excluded),
+        cmocka_unit_test(process_that_is_idle_at_its_end_is_not_at_work),
+        cmocka_unit_test(long_exit_does_not_hide_memory_held_before_it),
         cmocka_unit_test(process_is_at_work_until_it_starts_to_exit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

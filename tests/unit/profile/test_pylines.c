@@ -76,7 +76,7 @@ static void python_3_11_locations_have_six_forms(void **state)
     }
 }
 
-static void damaged_line_table_differs_from_a_missing_line(void **state)
+static void damaged_python_line_table_differs_from_a_missing_line(void **state)
 {
     static const uint8_t odd[] = {4, 1, 2};
     static const uint8_t no_start[] = {0x11};
@@ -96,7 +96,7 @@ static void damaged_line_table_differs_from_a_missing_line(void **state)
     assert_int_equal(line(far, sizeof(far), V39, UINT32_MAX, 0), -EBADMSG);
 }
 
-static void line_numbers_below_1_are_missing(void **state)
+static void python_line_numbers_below_1_are_missing(void **state)
 {
     static const uint8_t t[] = {0x80 | 13 << 3, 5 /* −2 */};
     (void)state;
@@ -104,7 +104,7 @@ static void line_numbers_below_1_are_missing(void **state)
     assert_int_equal(line(t, sizeof(t), V311, 3, 0), 1);
 }
 
-static void line_tables_of_other_versions_are_refused(void **state)
+static void line_tables_of_other_python_versions_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(line(locations, sizeof(locations), UINT32_C(0x030800f0), 1, 0), -ENOTSUP);
@@ -113,7 +113,7 @@ static void line_tables_of_other_versions_are_refused(void **state)
     assert_int_equal(line(locations, sizeof(locations), 0, 1, 0), -ENOTSUP);
 }
 
-static void random_line_tables_are_never_read_past_their_end(void **state)
+static void random_python_line_tables_are_never_read_past_their_end(void **state)
 {
     static const uint32_t versions[] = {V39, V310, V311};
     uint64_t random = 88172645463325252U;
@@ -180,7 +180,7 @@ static size_t check_code(char *text)
     return checked;
 }
 
-static void installed_python_agrees_on_every_instruction(void **state)
+static void line_tables_match_the_installed_python(void **state)
 {
     char path[] = "/tmp/ebb-test-XXXXXX", command[128], *text = NULL;
     size_t cap = 0, checked = 0;
@@ -211,11 +211,11 @@ int main(void)
         cmocka_unit_test(python_3_9_line_pairs_add_up),
         cmocka_unit_test(python_3_10_ranges_may_have_no_line),
         cmocka_unit_test(python_3_11_locations_have_six_forms),
-        cmocka_unit_test(damaged_line_table_differs_from_a_missing_line),
-        cmocka_unit_test(line_numbers_below_1_are_missing),
-        cmocka_unit_test(line_tables_of_other_versions_are_refused),
-        cmocka_unit_test(random_line_tables_are_never_read_past_their_end),
-        cmocka_unit_test(installed_python_agrees_on_every_instruction),
+        cmocka_unit_test(damaged_python_line_table_differs_from_a_missing_line),
+        cmocka_unit_test(python_line_numbers_below_1_are_missing),
+        cmocka_unit_test(line_tables_of_other_python_versions_are_refused),
+        cmocka_unit_test(random_python_line_tables_are_never_read_past_their_end),
+        cmocka_unit_test(line_tables_match_the_installed_python),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

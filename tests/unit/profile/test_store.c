@@ -119,7 +119,7 @@ static double weight(uint64_t size)
     return profile_weight_bytes(size, FAKE_INTERVAL);
 }
 
-static void names_and_stacks_are_read_back(void **state)
+static void stored_heap_names_and_stacks_are_read_back(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -154,7 +154,7 @@ static double variance(uint64_t size)
     return weight(size) * weight(size) * (1 - profile_probability(size, FAKE_INTERVAL));
 }
 
-static void reading_has_the_live_bytes_of_each_site(void **state)
+static void heap_reading_has_the_live_bytes_of_each_site(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -179,7 +179,7 @@ static void reading_has_the_live_bytes_of_each_site(void **state)
     profile_free(p);
 }
 
-static void reading_differences_add_up(void **state)
+static void differences_between_heap_readings_add_up(void **state)
 {
     struct fixture *f = *state;
     enum { READINGS = 150 }; /* enough for two whole readings */
@@ -202,7 +202,7 @@ static void reading_differences_add_up(void **state)
     profile_free(p);
 }
 
-static void only_the_last_reading_has_sites_without_live_bytes(void **state)
+static void only_the_last_heap_reading_has_sites_without_live_bytes(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -224,7 +224,7 @@ static void only_the_last_reading_has_sites_without_live_bytes(void **state)
     profile_free(p);
 }
 
-static void each_reading_has_its_own_arena_bytes(void **state)
+static void each_heap_reading_has_its_own_arena_bytes(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -238,7 +238,7 @@ static void each_reading_has_its_own_arena_bytes(void **state)
     profile_free(p);
 }
 
-static void snapshot_has_every_sample_with_its_age(void **state)
+static void heap_snapshot_has_every_sample_with_its_age(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -265,7 +265,7 @@ static void snapshot_has_every_sample_with_its_age(void **state)
     profile_free(p);
 }
 
-static void snapshot_has_samples_of_every_kind(void **state)
+static void heap_snapshot_has_samples_of_every_kind(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -306,7 +306,7 @@ static size_t snapshots_after(struct fixture *f)
     return n;
 }
 
-static void snapshots_follow_growth_and_epochs_but_not_too_often(void **state)
+static void heap_snapshots_follow_growth_and_epochs_but_not_too_often(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -326,7 +326,7 @@ static void snapshots_follow_growth_and_epochs_but_not_too_often(void **state)
     assert_int_equal(snapshots_after(f), 5); /* a quarter of the run later */
 }
 
-static void repeated_requests_do_not_fill_the_file(void **state)
+static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -342,7 +342,7 @@ static void repeated_requests_do_not_fill_the_file(void **state)
     assert_int_equal(snapshots_after(f), 2);
 }
 
-static void readings_become_rarer_with_time_and_file_size(void **state)
+static void heap_readings_become_rarer_with_time_and_file_size(void **state)
 {
     (void)state;
     assert_int_equal(store_interval_ns(0, 0), 2 * NS_PER_S);
@@ -352,7 +352,7 @@ static void readings_become_rarer_with_time_and_file_size(void **state)
     assert_int_equal(store_interval_ns(0, UINT64_MAX), 512 * NS_PER_S);
 }
 
-static void later_additions_to_the_table_are_stored(void **state)
+static void later_additions_to_the_heap_table_are_stored(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -373,7 +373,7 @@ static void later_additions_to_the_table_are_stored(void **state)
     profile_free(p);
 }
 
-static void hostile_table_gives_a_valid_profile(void **state)
+static void hostile_heap_table_gives_a_valid_profile(void **state)
 {
     struct fixture *f = *state;
     struct heap_table *t = f->fake.table;
@@ -410,7 +410,7 @@ static void hostile_table_gives_a_valid_profile(void **state)
     profile_free(p);
 }
 
-static void table_with_decreasing_counts_is_harmless(void **state)
+static void heap_table_with_decreasing_counts_is_harmless(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
@@ -442,7 +442,7 @@ static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
     return b->len;
 }
 
-static void damaged_reading_loses_only_those_that_build_on_it(void **state)
+static void damaged_heap_reading_loses_only_readings_that_build_on_it(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -466,7 +466,7 @@ static void damaged_reading_loses_only_those_that_build_on_it(void **state)
     buf_fini(&b);
 }
 
-static void damaged_names_keep_the_numbers(void **state)
+static void damaged_heap_names_keep_the_numbers(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -484,7 +484,7 @@ static void damaged_names_keep_the_numbers(void **state)
     buf_fini(&b);
 }
 
-static void truncated_history_gives_its_intact_blocks(void **state)
+static void truncated_heap_history_gives_its_intact_blocks(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -511,7 +511,7 @@ static void truncated_history_gives_its_intact_blocks(void **state)
 }
 
 /* Nothing written later may depend on data that the disk refused. */
-static void everything_is_written_again_after_a_full_disk(void **state)
+static void heap_history_is_written_again_after_a_full_disk(void **state)
 {
     struct fixture *f = *state;
     struct rlimit before, small;
@@ -544,7 +544,7 @@ static void everything_is_written_again_after_a_full_disk(void **state)
     buf_fini(&b);
 }
 
-static void foreign_file_and_another_version_are_refused(void **state)
+static void heap_file_of_another_kind_or_version_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct profile *p = NULL;
@@ -561,7 +561,7 @@ static void foreign_file_and_another_version_are_refused(void **state)
     buf_fini(&b);
 }
 
-static void existing_history_is_not_overwritten(void **state)
+static void existing_heap_history_is_not_overwritten(void **state)
 {
     struct fixture *f = *state;
     struct store_writer *second = NULL;
@@ -575,26 +575,26 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(names_and_stacks_are_read_back),
-        T(reading_has_the_live_bytes_of_each_site),
-        T(reading_differences_add_up),
-        T(only_the_last_reading_has_sites_without_live_bytes),
-        T(each_reading_has_its_own_arena_bytes),
-        T(snapshot_has_every_sample_with_its_age),
+        T(stored_heap_names_and_stacks_are_read_back),
+        T(heap_reading_has_the_live_bytes_of_each_site),
+        T(differences_between_heap_readings_add_up),
+        T(only_the_last_heap_reading_has_sites_without_live_bytes),
+        T(each_heap_reading_has_its_own_arena_bytes),
+        T(heap_snapshot_has_every_sample_with_its_age),
         T(sample_born_in_the_future_has_age_0),
-        T(snapshots_follow_growth_and_epochs_but_not_too_often),
-        T(repeated_requests_do_not_fill_the_file),
-        T(readings_become_rarer_with_time_and_file_size),
-        T(later_additions_to_the_table_are_stored),
-        T(hostile_table_gives_a_valid_profile),
-        T(table_with_decreasing_counts_is_harmless),
-        T(damaged_reading_loses_only_those_that_build_on_it),
-        T(damaged_names_keep_the_numbers),
-        T(truncated_history_gives_its_intact_blocks),
-        T(everything_is_written_again_after_a_full_disk),
-        T(foreign_file_and_another_version_are_refused),
-        T(existing_history_is_not_overwritten),
-        T(snapshot_has_samples_of_every_kind),
+        T(heap_snapshots_follow_growth_and_epochs_but_not_too_often),
+        T(repeated_reading_requests_do_not_fill_the_heap_file),
+        T(heap_readings_become_rarer_with_time_and_file_size),
+        T(later_additions_to_the_heap_table_are_stored),
+        T(hostile_heap_table_gives_a_valid_profile),
+        T(heap_table_with_decreasing_counts_is_harmless),
+        T(damaged_heap_reading_loses_only_readings_that_build_on_it),
+        T(damaged_heap_names_keep_the_numbers),
+        T(truncated_heap_history_gives_its_intact_blocks),
+        T(heap_history_is_written_again_after_a_full_disk),
+        T(heap_file_of_another_kind_or_version_is_refused),
+        T(existing_heap_history_is_not_overwritten),
+        T(heap_snapshot_has_samples_of_every_kind),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,7 +211,7 @@ static void debuglink_file_is_verified_by_its_checksum(void **state)
                      0);
 }
 
-static void file_with_another_build_id_is_ignored(void **state)
+static void debug_file_with_another_build_id_is_ignored(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -230,7 +230,7 @@ static void file_with_another_build_id_is_ignored(void **state)
     assert_int_equal(symbols_find(f->s, f->exe, len, NULL, 0, at, found), 0);
 }
 
-static void deleted_file_is_used_if_it_exists_again(void **state)
+static void deleted_program_file_is_used_if_it_exists_again(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -239,7 +239,7 @@ static void deleted_file_is_used_if_it_exists_again(void **state)
     assert_int_equal(find(f, path, outer_function(), found) > 0, f->id_len > 0);
 }
 
-static void sysroot_is_searched_first(void **state)
+static void debug_files_are_searched_in_the_sysroot_first(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -254,7 +254,7 @@ static void sysroot_is_searched_first(void **state)
     symbols_free(s);
 }
 
-static void fifo_in_place_of_a_module_does_not_block(void **state)
+static void fifo_in_place_of_a_module_does_not_block_symbol_lookup(void **state)
 {
     static const char *const paths[] = {"/dev/zero",  "/dev/tty",   "/",        "",      "vdso",
                                         "/proc/kmsg", "/no\n/such", "\x1b[31m", "[heap]"};
@@ -277,7 +277,7 @@ static void fifo_in_place_of_a_module_does_not_block(void **state)
     assert_true(find(f, in_folder(f, "good"), outer_function(), found) > 0);
 }
 
-static void address_outside_functions_has_no_name(void **state)
+static void address_outside_functions_has_no_symbol(void **state)
 {
     struct fixture *f = *state;
     struct symbol found[SYMBOL_INLINE_MAX];
@@ -288,7 +288,7 @@ static void address_outside_functions_has_no_name(void **state)
 
 /* Two bytes are changed, and every fourth file is truncated; the reader must survive all of
  * them. */
-static void damaged_elf_files_are_survived(void **state)
+static void damaged_elf_files_do_not_crash_symbol_lookup(void **state)
 {
     enum { ROUNDS = 60 };
     struct fixture *f = *state;
@@ -321,7 +321,7 @@ static void damaged_elf_files_are_survived(void **state)
     assert_true(answers > 0 && answers < ROUNDS);
 }
 
-static void name_with_fewest_underscores_is_chosen(void **state)
+static void symbol_with_the_fewest_underscores_is_chosen(void **state)
 {
     struct fixture *f = *state;
     struct elf_function items[] = {{0x10, 8, 1}, {0x20, 16, 1}, {0x20, 16, 8}, {0x40, 0, 13}};
@@ -352,13 +352,19 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(debuglink_file_is_verified_by_its_checksum, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(file_with_another_build_id_is_ignored, setup, teardown),
-        cmocka_unit_test_setup_teardown(deleted_file_is_used_if_it_exists_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(sysroot_is_searched_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(fifo_in_place_of_a_module_does_not_block, setup, teardown),
-        cmocka_unit_test_setup_teardown(address_outside_functions_has_no_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(damaged_elf_files_are_survived, setup, teardown),
-        cmocka_unit_test_setup_teardown(name_with_fewest_underscores_is_chosen, setup, teardown),
+        cmocka_unit_test_setup_teardown(debug_file_with_another_build_id_is_ignored, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(deleted_program_file_is_used_if_it_exists_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(debug_files_are_searched_in_the_sysroot_first, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(fifo_in_place_of_a_module_does_not_block_symbol_lookup,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(address_outside_functions_has_no_symbol, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_elf_files_do_not_crash_symbol_lookup, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(symbol_with_the_fewest_underscores_is_chosen, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

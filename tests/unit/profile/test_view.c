@@ -58,7 +58,7 @@ static void view_rows_have_line_callers_and_stack(void **state)
     scene_end(&s);
 }
 
-static void top_limits_view_rows_but_not_their_count(void **state)
+static void top_option_limits_heap_rows_but_not_their_count(void **state)
 {
     struct scene s;
     (void)state;
@@ -70,7 +70,7 @@ static void top_limits_view_rows_but_not_their_count(void **state)
     scene_end(&s);
 }
 
-static void call_tree_adds_up_to_the_live_bytes(void **state)
+static void heap_call_tree_adds_up_to_the_live_bytes(void **state)
 {
     struct scene s;
     struct marks none;
@@ -94,7 +94,7 @@ static void call_tree_adds_up_to_the_live_bytes(void **state)
     scene_end(&s);
 }
 
-static void view_rows_survive_json(void **state)
+static void heap_view_rows_survive_a_json_round_trip(void **state)
 {
     struct scene s;
     struct profile_view back;
@@ -118,7 +118,7 @@ static void view_rows_survive_json(void **state)
     scene_end(&s);
 }
 
-static void view_rows_of_a_foreign_document_are_survived(void **state)
+static void heap_view_rows_of_a_foreign_document_do_no_harm(void **state)
 {
     struct profile_view v;
     (void)state;
@@ -137,10 +137,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(view_rows_have_line_callers_and_stack),
-        cmocka_unit_test(top_limits_view_rows_but_not_their_count),
-        cmocka_unit_test(call_tree_adds_up_to_the_live_bytes),
-        cmocka_unit_test(view_rows_survive_json),
-        cmocka_unit_test(view_rows_of_a_foreign_document_are_survived),
+        cmocka_unit_test(top_option_limits_heap_rows_but_not_their_count),
+        cmocka_unit_test(heap_call_tree_adds_up_to_the_live_bytes),
+        cmocka_unit_test(heap_view_rows_survive_a_json_round_trip),
+        cmocka_unit_test(heap_view_rows_of_a_foreign_document_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

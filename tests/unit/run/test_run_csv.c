@@ -83,7 +83,7 @@ static void groups_of_a_table_become_processes(void **state)
     run_free(run);
 }
 
-static void marks_of_a_file_are_sorted_by_time(void **state)
+static void marks_of_a_table_are_sorted_by_time(void **state)
 {
     struct folder *f = *state;
     struct run_mark_cursor cursor = {{0}};
@@ -100,7 +100,7 @@ static void marks_of_a_file_are_sorted_by_time(void **state)
     run_free(run);
 }
 
-static void steps_epochs_and_phases_come_from_columns(void **state)
+static void steps_epochs_and_phases_come_from_table_columns(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "t,rss,step,epoch,phase\n0,1,1,0.5,\n1,2,1,0.5,eval\n2,3,2,1,\n");
@@ -113,7 +113,7 @@ static void steps_epochs_and_phases_come_from_columns(void **state)
     run_free(run);
 }
 
-static void table_by_step_has_one_second_per_step(void **state)
+static void table_without_times_has_one_second_per_step(void **state)
 {
     struct folder *f = *state;
     write_file(f->csv, "run,step,rss_mb\na,10,1\na,20,2\nb b,10,4\n");
@@ -126,7 +126,7 @@ static void table_by_step_has_one_second_per_step(void **state)
     run_free(run);
 }
 
-static void marks_for_a_table_without_time_are_an_error(void **state)
+static void separate_marks_for_a_table_without_times_are_an_error(void **state)
 {
     struct folder *f = *state;
     struct run_settings settings = run_settings_read;
@@ -165,10 +165,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CSV_TEST(groups_of_a_table_become_processes),
-        CSV_TEST(marks_of_a_file_are_sorted_by_time),
-        CSV_TEST(steps_epochs_and_phases_come_from_columns),
-        CSV_TEST(table_by_step_has_one_second_per_step),
-        CSV_TEST(marks_for_a_table_without_time_are_an_error),
+        CSV_TEST(marks_of_a_table_are_sorted_by_time),
+        CSV_TEST(steps_epochs_and_phases_come_from_table_columns),
+        CSV_TEST(table_without_times_has_one_second_per_step),
+        CSV_TEST(separate_marks_for_a_table_without_times_are_an_error),
         CSV_TEST(groups_with_the_most_rows_are_kept),
     };
     return cmocka_run_group_tests_name("run_csv", tests, NULL, NULL);

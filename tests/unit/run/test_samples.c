@@ -170,7 +170,7 @@ static void samples_are_limited_to_the_requested_range(void **state)
     json_decref(doc);
 }
 
-static void largest_processes_are_listed_in_order(void **state)
+static void largest_processes_of_the_samples_are_listed_in_order(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -194,7 +194,7 @@ static void largest_processes_are_listed_in_order(void **state)
     json_decref(doc);
 }
 
-static void step_marks_are_thinned_first(void **state)
+static void step_marks_are_thinned_before_other_marks(void **state)
 {
     (void)state;
     const struct run_settings o = samples_options(0, 0, 0, 100);
@@ -238,7 +238,7 @@ static void copy_two_thirds(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-static void truncated_recording_gives_its_samples(void **state)
+static void truncated_recording_still_gives_its_samples(void **state)
 {
     (void)state;
     char path[256];
@@ -256,10 +256,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spikes_and_dips_survive_any_number_of_points),
         cmocka_unit_test(samples_are_limited_to_the_requested_range),
-        cmocka_unit_test(largest_processes_are_listed_in_order),
-        cmocka_unit_test(step_marks_are_thinned_first),
+        cmocka_unit_test(largest_processes_of_the_samples_are_listed_in_order),
+        cmocka_unit_test(step_marks_are_thinned_before_other_marks),
         cmocka_unit_test(sample_times_count_from_the_start_of_the_job),
-        cmocka_unit_test(truncated_recording_gives_its_samples),
+        cmocka_unit_test(truncated_recording_still_gives_its_samples),
     };
     assert_non_null(mkdtemp(folder));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

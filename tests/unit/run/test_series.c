@@ -84,7 +84,7 @@ static void series_of_sparse_readings_stays_within_its_buckets(void **state)
     series_fini(&s);
 }
 
-static void series_after_is_the_first_reading_at_or_after_a_time(void **state)
+static void series_after_finds_the_first_reading_at_or_after_a_time(void **state)
 {
     struct series s;
     struct series_point p;
@@ -100,7 +100,7 @@ static void series_after_is_the_first_reading_at_or_after_a_time(void **state)
     series_fini(&s);
 }
 
-static void series_replaces_a_time_that_goes_back(void **state)
+static void series_replaces_a_reading_whose_time_goes_back(void **state)
 {
     struct series s;
     struct series_point p;
@@ -128,7 +128,7 @@ static void series_starts_at_the_last_reading_of_its_first_second(void **state)
     series_fini(&s);
 }
 
-static void series_newest_are_the_maxima_of_the_last_buckets(void **state)
+static void series_newest_returns_the_maxima_of_the_last_buckets(void **state)
 {
     struct series s;
     uint64_t v[3];
@@ -151,10 +151,10 @@ int main(void)
         cmocka_unit_test(series_keeps_every_reading_while_buckets_suffice),
         cmocka_unit_test(series_of_a_week_keeps_its_extremes_and_both_ends),
         cmocka_unit_test(series_of_sparse_readings_stays_within_its_buckets),
-        cmocka_unit_test(series_after_is_the_first_reading_at_or_after_a_time),
-        cmocka_unit_test(series_replaces_a_time_that_goes_back),
+        cmocka_unit_test(series_after_finds_the_first_reading_at_or_after_a_time),
+        cmocka_unit_test(series_replaces_a_reading_whose_time_goes_back),
         cmocka_unit_test(series_starts_at_the_last_reading_of_its_first_second),
-        cmocka_unit_test(series_newest_are_the_maxima_of_the_last_buckets),
+        cmocka_unit_test(series_newest_returns_the_maxima_of_the_last_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static void only_the_right_token_opens_a_session(void **state)
     auth_free(a);
 }
 
-static void ten_wrong_tokens_lock_login_except_with_the_right_token(void **state)
+static void ten_wrong_tokens_block_login_except_with_the_right_token(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -173,7 +173,7 @@ static void ten_wrong_tokens_lock_login_except_with_the_right_token(void **state
     auth_free(a);
 }
 
-static void sessions_are_bounded_and_survive_a_restart(void **state)
+static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -275,8 +275,8 @@ int main(void)
         TEST(token_readable_by_others_is_refused),
         TEST(short_or_binary_token_is_refused),
         TEST(only_the_right_token_opens_a_session),
-        TEST(ten_wrong_tokens_lock_login_except_with_the_right_token),
-        TEST(sessions_are_bounded_and_survive_a_restart),
+        TEST(ten_wrong_tokens_block_login_except_with_the_right_token),
+        TEST(sessions_are_limited_in_number_and_survive_a_restart),
         TEST(stored_sessions_without_a_key_are_dropped),
         cmocka_unit_test(host_check_accepts_literal_addresses_and_allowed_names),
         cmocka_unit_test(origin_is_accepted_if_it_equals_the_host),

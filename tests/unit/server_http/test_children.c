@@ -112,7 +112,7 @@ static long runs(const struct bench *b)
     return (long)st.st_size;
 }
 
-static void child_answer_is_its_standard_output(void **state)
+static void answer_of_a_child_process_is_its_standard_output(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo out; echo err >&2; exit 3", NULL), 0);
@@ -121,7 +121,7 @@ static void child_answer_is_its_standard_output(void **state)
     assert_string_equal(b->output, "out\n");
 }
 
-static void child_without_output_answers_with_its_stderr(void **state)
+static void child_without_output_is_answered_with_its_stderr(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "echo why >&2; exit 2", NULL), 0);
@@ -146,7 +146,7 @@ static void repeated_request_is_answered_from_the_cache(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void same_request_waits_for_the_running_child(void **state)
+static void same_request_waits_for_the_running_child_process(void **state)
 {
     struct bench *b = *state;
     for (int i = 0; i < 5; i++)
@@ -166,7 +166,7 @@ static void requests_beyond_the_child_queue_are_refused(void **state)
     assert_int_equal(runs(b), 3);
 }
 
-static void guests_queue_behind_the_owner_in_half_the_slots(void **state)
+static void guests_queue_behind_the_owner_in_half_of_the_slots(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
@@ -179,7 +179,7 @@ static void guests_queue_behind_the_owner_in_half_the_slots(void **state)
     assert_string_equal(b->output, "guest\n");
 }
 
-static void slow_child_is_killed_with_its_process_group(void **state)
+static void slow_child_process_is_killed_with_its_process_group(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "sleep 600 & sleep 600", NULL), 0);
@@ -187,7 +187,7 @@ static void slow_child_is_killed_with_its_process_group(void **state)
     assert_int_equal(b->status, -ETIMEDOUT);
 }
 
-static void child_with_too_much_output_is_killed(void **state)
+static void child_process_with_too_much_output_is_killed(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "k", 1, "while :; do echo 0123456789; done", NULL), 0);
@@ -196,7 +196,7 @@ static void child_with_too_much_output_is_killed(void **state)
     assert_int_equal(b->len, 1000);
 }
 
-static void answer_cache_is_bounded(void **state)
+static void answer_cache_is_limited_in_size(void **state)
 {
     struct bench *b = *state;
     char key[8];
@@ -212,7 +212,7 @@ static void answer_cache_is_bounded(void **state)
     wait_answers(b, 12);
 }
 
-static void cancelled_child_waiter_is_not_called(void **state)
+static void cancelled_waiter_of_a_child_process_is_not_called(void **state)
 {
     struct bench *b = *state;
     struct child_waiter *running, *waiting;
@@ -226,7 +226,7 @@ static void cancelled_child_waiter_is_not_called(void **state)
     assert_int_equal(runs(b), 2);
 }
 
-static void missing_child_program_is_reported_at_once(void **state)
+static void missing_program_of_a_child_process_is_reported_at_once(void **state)
 {
     struct bench *b = *state;
     struct children *other;
@@ -242,7 +242,7 @@ static void missing_child_program_is_reported_at_once(void **state)
     children_free(other);
 }
 
-static void stopping_the_server_kills_its_children(void **state)
+static void stopping_the_server_kills_its_child_processes(void **state)
 {
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 600", NULL), 0);
@@ -256,19 +256,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(child_answer_is_its_standard_output),
-        TEST(child_without_output_answers_with_its_stderr),
+        TEST(answer_of_a_child_process_is_its_standard_output),
+        TEST(child_without_output_is_answered_with_its_stderr),
         TEST(repeated_request_is_answered_from_the_cache),
-        TEST(same_request_waits_for_the_running_child),
+        TEST(same_request_waits_for_the_running_child_process),
         TEST(requests_beyond_the_child_queue_are_refused),
-        TEST(guests_queue_behind_the_owner_in_half_the_slots),
-        cmocka_unit_test_setup_teardown(slow_child_is_killed_with_its_process_group, start_hasty,
-                                        stop),
-        TEST(child_with_too_much_output_is_killed),
-        TEST(answer_cache_is_bounded),
-        TEST(cancelled_child_waiter_is_not_called),
-        TEST(missing_child_program_is_reported_at_once),
-        TEST(stopping_the_server_kills_its_children),
+        TEST(guests_queue_behind_the_owner_in_half_of_the_slots),
+        cmocka_unit_test_setup_teardown(slow_child_process_is_killed_with_its_process_group,
+                                        start_hasty, stop),
+        TEST(child_process_with_too_much_output_is_killed),
+        TEST(answer_cache_is_limited_in_size),
+        TEST(cancelled_waiter_of_a_child_process_is_not_called),
+        TEST(missing_program_of_a_child_process_is_reported_at_once),
+        TEST(stopping_the_server_kills_its_child_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

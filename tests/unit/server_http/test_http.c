@@ -227,7 +227,7 @@ static void ask(struct server *s, const char *request, const char *wanted)
 
 /* ---- answers ---- */
 
-static void path_and_query_are_decoded(void **state)
+static void request_path_and_query_are_decoded(void **state)
 {
     ask(*state, "GET /a%20b?x=1&q=c%2Bd+e HTTP/1.1\r\n" HOST "\r\n",
         "{\"method\":0,\"path\":\"/a b\",\"q\":\"c+d e\",\"body\":0}");
@@ -240,7 +240,7 @@ static void every_http_answer_has_the_security_headers(void **state)
     ask(*state, "GET /x HTTP/1.1\r\n" HOST "\r\n", "Content-Security-Policy: default-src 'none'");
 }
 
-static void handler_gets_whole_body_by_length_or_chunked(void **state)
+static void request_handler_gets_the_whole_body_in_any_encoding(void **state)
 {
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "\"body\":5");
     ask(*state,
@@ -250,7 +250,7 @@ static void handler_gets_whole_body_by_length_or_chunked(void **state)
     ask(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "\"body\":0");
 }
 
-static void client_waiting_for_100_continue_gets_it(void **state)
+static void client_waiting_for_100_continue_receives_it(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -295,7 +295,7 @@ static void head_answer_has_a_length_and_no_body(void **state)
     close(fd);
 }
 
-static void http_1_0_is_supported(void **state)
+static void http_1_0_requests_are_supported(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -323,7 +323,7 @@ static void gzip_asset_is_unpacked_for_clients_without_gzip(void **state)
     ask(*state, "GET /gz HTTP/1.1\r\n" HOST "If-None-Match: \"v1\"\r\n\r\n", "HTTP/1.1 304 ");
 }
 
-static void handler_without_an_answer_gives_status_500(void **state)
+static void request_handler_without_an_answer_gives_status_500(void **state)
 {
     ask(*state, "GET /nothing HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 500 ");
 }
@@ -350,7 +350,7 @@ static void ambiguous_http_heads_are_refused(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void addresses_with_dots_or_bad_escapes_are_refused(void **state)
+static void paths_with_dot_segments_or_bad_escapes_are_refused(void **state)
 {
     struct server *s = *state;
     static const char *const paths[] = {"/../x",  "/a/../x",  "/%2e%2e/x",   "/a/%2E%2e",
@@ -376,7 +376,7 @@ static void body_with_too_large_content_length_is_not_read(void **state)
     assert_int_equal(s->handled, 0);
 }
 
-static void small_body_of_refused_request_is_drained_before_answer(void **state)
+static void small_body_of_a_refused_request_is_drained_before_answer(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -396,7 +396,7 @@ static void small_body_of_refused_request_is_drained_before_answer(void **state)
     close(fd);
 }
 
-static void end_of_stream_with_last_bytes_closes_the_connection(void **state)
+static void end_of_stream_with_the_last_bytes_closes_the_connection(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -433,7 +433,7 @@ static void chunks_beyond_the_body_limit_are_discarded(void **state)
     close(fd);
 }
 
-static void endless_headers_are_refused(void **state)
+static void endless_request_headers_are_refused(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -480,7 +480,7 @@ static void parked_request_is_answered_later(void **state)
     close(fd);
 }
 
-static void answer_to_parked_request_is_sent_at_once(void **state)
+static void answer_to_a_parked_request_is_sent_at_once(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -502,7 +502,7 @@ static void request_parked_and_answered_at_once_does_not_wait(void **state)
     assert_int_equal(s->gone, 0);
 }
 
-static void disconnect_of_parked_request_is_reported(void **state)
+static void disconnect_of_a_parked_request_is_reported(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -521,7 +521,7 @@ static void disconnect_of_parked_request_is_reported(void **state)
     assert_int_equal(counts.parked, 0);
 }
 
-static void http_stop_drops_parked_requests(void **state)
+static void server_stop_drops_parked_requests(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -563,7 +563,7 @@ static void upgraded_connection_belongs_to_the_callee(void **state)
     close(fd);
 }
 
-static void http_stop_closes_upgraded_connections(void **state)
+static void server_stop_closes_upgraded_connections(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -608,7 +608,7 @@ static void clients_that_do_not_read_use_bounded_memory(void **state)
     assert_int_equal(s->http->answers.held, 0);
 }
 
-static void guests_can_use_only_half_of_a_share(void **state)
+static void guests_can_use_only_half_of_a_shared_resource(void **state)
 {
     (void)state;
     struct http_share share = {0};
@@ -633,7 +633,7 @@ static bool is_closed(int fd)
 }
 
 /* 32 connections, of which strangers may have 8. */
-static void oldest_stranger_is_cut_for_a_new_connection(void **state)
+static void oldest_stranger_is_disconnected_for_a_new_connection(void **state)
 {
     struct server *s = *state;
     int fds[100], owner = dial(s);
@@ -661,7 +661,7 @@ static void oldest_stranger_is_cut_for_a_new_connection(void **state)
     buf_fini(&answer);
 }
 
-static void readers_beyond_half_the_connections_are_refused(void **state)
+static void readers_beyond_half_of_the_connections_are_refused(void **state)
 {
     struct server *s = *state;
     int fds[17];
@@ -707,18 +707,18 @@ static void drip(struct server *s, const char *head)
     close(fd);
 }
 
-static void client_sending_headers_slowly_is_cut(void **state)
+static void client_that_sends_headers_slowly_is_disconnected(void **state)
 {
     drip(*state, "GET / HTTP/1.1\r\n" HOST "X: ");
     drip(*state, "G");
 }
 
-static void client_sending_a_body_slowly_is_cut(void **state)
+static void client_that_sends_a_body_slowly_is_disconnected(void **state)
 {
     drip(*state, "POST /b HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\n");
 }
 
-static void silent_client_is_cut(void **state)
+static void silent_http_client_is_disconnected(void **state)
 {
     struct server *s = *state;
     int fd = dial(s);
@@ -729,7 +729,7 @@ static void silent_client_is_cut(void **state)
     close(fd);
 }
 
-static void connections_beyond_the_limit_wait(void **state)
+static void connections_beyond_the_limit_wait_to_be_accepted(void **state)
 {
     struct server *s = *state;
     struct http_counts counts;
@@ -750,38 +750,38 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 #define HASTY_TEST(name) cmocka_unit_test_setup_teardown(name, start_hasty, stop)
     const struct CMUnitTest tests[] = {
-        TEST(path_and_query_are_decoded),
+        TEST(request_path_and_query_are_decoded),
         TEST(every_http_answer_has_the_security_headers),
-        TEST(handler_gets_whole_body_by_length_or_chunked),
-        TEST(client_waiting_for_100_continue_gets_it),
+        TEST(request_handler_gets_the_whole_body_in_any_encoding),
+        TEST(client_waiting_for_100_continue_receives_it),
         TEST(one_connection_serves_many_pipelined_requests),
         TEST(head_answer_has_a_length_and_no_body),
-        TEST(http_1_0_is_supported),
+        TEST(http_1_0_requests_are_supported),
         TEST(partial_file_answer_has_content_range),
         TEST(gzip_asset_is_unpacked_for_clients_without_gzip),
-        TEST(handler_without_an_answer_gives_status_500),
+        TEST(request_handler_without_an_answer_gives_status_500),
         TEST(ambiguous_http_heads_are_refused),
-        TEST(addresses_with_dots_or_bad_escapes_are_refused),
+        TEST(paths_with_dot_segments_or_bad_escapes_are_refused),
         TEST(body_with_too_large_content_length_is_not_read),
-        TEST(small_body_of_refused_request_is_drained_before_answer),
-        TEST(end_of_stream_with_last_bytes_closes_the_connection),
+        TEST(small_body_of_a_refused_request_is_drained_before_answer),
+        TEST(end_of_stream_with_the_last_bytes_closes_the_connection),
         TEST(chunks_beyond_the_body_limit_are_discarded),
-        TEST(endless_headers_are_refused),
+        TEST(endless_request_headers_are_refused),
         TEST(parked_request_is_answered_later),
-        TEST(answer_to_parked_request_is_sent_at_once),
+        TEST(answer_to_a_parked_request_is_sent_at_once),
         TEST(request_parked_and_answered_at_once_does_not_wait),
-        TEST(disconnect_of_parked_request_is_reported),
-        TEST(http_stop_drops_parked_requests),
+        TEST(disconnect_of_a_parked_request_is_reported),
+        TEST(server_stop_drops_parked_requests),
         TEST(upgraded_connection_belongs_to_the_callee),
-        TEST(http_stop_closes_upgraded_connections),
+        TEST(server_stop_closes_upgraded_connections),
         TEST(clients_that_do_not_read_use_bounded_memory),
-        cmocka_unit_test(guests_can_use_only_half_of_a_share),
-        TEST(oldest_stranger_is_cut_for_a_new_connection),
-        TEST(readers_beyond_half_the_connections_are_refused),
-        HASTY_TEST(client_sending_headers_slowly_is_cut),
-        HASTY_TEST(client_sending_a_body_slowly_is_cut),
-        HASTY_TEST(silent_client_is_cut),
-        TEST(connections_beyond_the_limit_wait),
+        cmocka_unit_test(guests_can_use_only_half_of_a_shared_resource),
+        TEST(oldest_stranger_is_disconnected_for_a_new_connection),
+        TEST(readers_beyond_half_of_the_connections_are_refused),
+        HASTY_TEST(client_that_sends_headers_slowly_is_disconnected),
+        HASTY_TEST(client_that_sends_a_body_slowly_is_disconnected),
+        HASTY_TEST(silent_http_client_is_disconnected),
+        TEST(connections_beyond_the_limit_wait_to_be_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void queue_holds(struct live_queue *q, const char *want)
     assert_int_equal(q->bytes, 0);
 }
 
-static void frame_header_depends_on_payload_length(void **state)
+static void websocket_frame_header_depends_on_payload_length(void **state)
 {
     (void)state;
     static const struct {
@@ -64,7 +64,7 @@ static void frame_header_depends_on_payload_length(void **state)
     free(text);
 }
 
-static void queued_messages_keep_their_order_and_are_shared(void **state)
+static void queued_live_messages_keep_their_order_and_are_shared(void **state)
 {
     (void)state;
     struct live_queue a = {0}, b = {0};
@@ -80,7 +80,7 @@ static void queued_messages_keep_their_order_and_are_shared(void **state)
     live_queue_fini(&b);
 }
 
-static void newer_job_state_replaces_queued_but_not_half_sent_one(void **state)
+static void newer_job_state_replaces_a_queued_but_not_a_half_sent_one(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -103,7 +103,7 @@ static void newer_job_state_replaces_queued_but_not_half_sent_one(void **state)
     live_queue_fini(&q);
 }
 
-static void newest_sample_replaces_queued_one_and_marks_a_skip(void **state)
+static void newest_sample_replaces_a_queued_one_and_marks_a_skip(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -136,7 +136,7 @@ static void log_output_is_skipped_until_the_skip_is_reported(void **state)
     live_queue_fini(&q);
 }
 
-static void queue_bytes_are_bounded_but_one_message_always_fits(void **state)
+static void live_queue_is_bounded_but_always_fits_one_message(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -161,7 +161,7 @@ static void queue_bytes_are_bounded_but_one_message_always_fits(void **state)
     free(text);
 }
 
-static void jobs_beyond_the_queue_are_remembered_as_late(void **state)
+static void live_queue_remembers_skipped_jobs_as_late(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -184,7 +184,7 @@ static void jobs_beyond_the_queue_are_remembered_as_late(void **state)
     live_queue_fini(&q);
 }
 
-static void queue_reports_a_viewer_too_far_behind(void **state)
+static void live_queue_reports_a_viewer_too_far_behind(void **state)
 {
     (void)state;
     struct live_queue q = {0};
@@ -198,7 +198,7 @@ static void queue_reports_a_viewer_too_far_behind(void **state)
 
 /* With any input the queue is bounded, writes complete frames, and keeps the newest state of each
  * job. */
-static void random_queue_operations_keep_invariants(void **state)
+static void random_live_queue_operations_keep_invariants(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -256,15 +256,15 @@ static void sha1_matches_the_test_vectors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frame_header_depends_on_payload_length),
-        cmocka_unit_test(queued_messages_keep_their_order_and_are_shared),
-        cmocka_unit_test(newer_job_state_replaces_queued_but_not_half_sent_one),
-        cmocka_unit_test(newest_sample_replaces_queued_one_and_marks_a_skip),
+        cmocka_unit_test(websocket_frame_header_depends_on_payload_length),
+        cmocka_unit_test(queued_live_messages_keep_their_order_and_are_shared),
+        cmocka_unit_test(newer_job_state_replaces_a_queued_but_not_a_half_sent_one),
+        cmocka_unit_test(newest_sample_replaces_a_queued_one_and_marks_a_skip),
         cmocka_unit_test(log_output_is_skipped_until_the_skip_is_reported),
-        cmocka_unit_test(queue_bytes_are_bounded_but_one_message_always_fits),
-        cmocka_unit_test(jobs_beyond_the_queue_are_remembered_as_late),
-        cmocka_unit_test(queue_reports_a_viewer_too_far_behind),
-        cmocka_unit_test(random_queue_operations_keep_invariants),
+        cmocka_unit_test(live_queue_is_bounded_but_always_fits_one_message),
+        cmocka_unit_test(live_queue_remembers_skipped_jobs_as_late),
+        cmocka_unit_test(live_queue_reports_a_viewer_too_far_behind),
+        cmocka_unit_test(random_live_queue_operations_keep_invariants),
         cmocka_unit_test(sha1_matches_the_test_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

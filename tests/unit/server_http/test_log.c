@@ -38,7 +38,7 @@ static void close_pipe(const int fds[2])
     close(fds[1]);
 }
 
-static void log_line_is_one_json_object_for_any_message(void **state)
+static void server_log_line_is_one_json_object_for_any_message(void **state)
 {
     (void)state;
     int fds[2];
@@ -59,7 +59,7 @@ static void log_line_is_one_json_object_for_any_message(void **state)
     close_pipe(fds);
 }
 
-static void text_log_line_escapes_control_characters(void **state)
+static void server_log_text_escapes_control_characters(void **state)
 {
     (void)state;
     int fds[2];
@@ -71,7 +71,7 @@ static void text_log_line_escapes_control_characters(void **state)
     close_pipe(fds);
 }
 
-static void log_lines_below_the_level_are_dropped(void **state)
+static void server_log_lines_below_the_level_are_dropped(void **state)
 {
     (void)state;
     int fds[2];
@@ -104,7 +104,7 @@ static void stalled_log_reader_loses_lines_and_sees_how_many(void **state)
     close_pipe(fds);
 }
 
-static void long_log_message_is_truncated(void **state)
+static void long_server_log_message_is_truncated(void **state)
 {
     (void)state;
     int fds[2];
@@ -126,7 +126,7 @@ static size_t count_of(const char *all, const char *part)
     return n;
 }
 
-static void log_flood_of_one_job_is_suppressed_and_counted(void **state)
+static void server_log_flood_of_one_job_is_suppressed_and_counted(void **state)
 {
     (void)state;
     int fds[2];
@@ -154,12 +154,12 @@ static void log_flood_of_one_job_is_suppressed_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log_line_is_one_json_object_for_any_message),
-        cmocka_unit_test(text_log_line_escapes_control_characters),
-        cmocka_unit_test(log_lines_below_the_level_are_dropped),
+        cmocka_unit_test(server_log_line_is_one_json_object_for_any_message),
+        cmocka_unit_test(server_log_text_escapes_control_characters),
+        cmocka_unit_test(server_log_lines_below_the_level_are_dropped),
         cmocka_unit_test(stalled_log_reader_loses_lines_and_sees_how_many),
-        cmocka_unit_test(long_log_message_is_truncated),
-        cmocka_unit_test(log_flood_of_one_job_is_suppressed_and_counted),
+        cmocka_unit_test(long_server_log_message_is_truncated),
+        cmocka_unit_test(server_log_flood_of_one_job_is_suppressed_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void submitted_job_starts_at_once_and_succeeds(void **state)
     assert_true(kit.changes >= 3);
 }
 
-static void job_submitted_before_jobs_start_runs_once(void **state)
+static void job_submitted_before_the_queue_starts_runs_once(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -78,7 +78,7 @@ static void job_submitted_before_jobs_start_runs_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void failed_job_has_its_cause(void **state)
+static void failed_job_has_the_cause_of_its_end(void **state)
 {
     (void)state;
     kit_start();
@@ -91,7 +91,7 @@ static void failed_job_has_its_cause(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void error_of_ebb_run_becomes_the_reason(void **state)
+static void error_message_of_ebb_run_becomes_the_reason(void **state)
 {
     (void)state;
     kit_start();
@@ -106,7 +106,7 @@ static void error_of_ebb_run_becomes_the_reason(void **state)
     assert_non_null(strstr(kit_text(id, "reason"), "signal 9"));
 }
 
-static void supervisor_messages_are_published(void **state)
+static void messages_of_the_supervisor_are_published(void **state)
 {
     (void)state;
     kit_start();
@@ -190,7 +190,7 @@ static void cancel_of_a_starting_job_waits_for_its_start(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void cancel_reaches_job_whose_socket_appears_later(void **state)
+static void cancel_reaches_a_job_whose_socket_appears_later(void **state)
 {
     (void)state;
     kit_start();
@@ -206,7 +206,7 @@ static void cancel_reaches_job_whose_socket_appears_later(void **state)
 
 /* ---- the queue ---- */
 
-static void slots_bound_running_jobs_and_priority_decides(void **state)
+static void running_jobs_are_limited_by_slots_and_priority_decides(void **state)
 {
     (void)state;
     kit.options.slots = 1;
@@ -268,7 +268,7 @@ static void gpus_and_memory_of_running_jobs_are_reserved(void **state)
     kit_wait_ended(b);
 }
 
-static void memory_peaks_are_learned_by_name(void **state)
+static void memory_peaks_of_jobs_are_learned_by_name(void **state)
 {
     (void)state;
     kit.options.memory_bytes = UINT64_C(8) << 30;
@@ -287,7 +287,7 @@ static void memory_peaks_are_learned_by_name(void **state)
 
 /* ---- after ---- */
 
-static void job_with_after_starts_once_the_other_succeeded(void **state)
+static void job_with_after_option_starts_once_the_other_succeeds(void **state)
 {
     (void)state;
     kit_start();
@@ -330,7 +330,7 @@ static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-static void rerun_submits_the_same_request(void **state)
+static void rerun_submits_the_same_request_again(void **state)
 {
     struct err err = {""};
     json_t *job = NULL;
@@ -366,7 +366,7 @@ static bool is_connected(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
 }
 
-static void every_rapid_state_change_is_stored(void **state)
+static void every_rapid_state_change_of_a_job_is_stored(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -445,22 +445,22 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(submitted_job_starts_at_once_and_succeeds),
-        TEST(job_submitted_before_jobs_start_runs_once),
-        TEST(failed_job_has_its_cause),
-        TEST(every_rapid_state_change_is_stored),
-        TEST(error_of_ebb_run_becomes_the_reason),
-        TEST(supervisor_messages_are_published),
+        TEST(job_submitted_before_the_queue_starts_runs_once),
+        TEST(failed_job_has_the_cause_of_its_end),
+        TEST(every_rapid_state_change_of_a_job_is_stored),
+        TEST(error_message_of_ebb_run_becomes_the_reason),
+        TEST(messages_of_the_supervisor_are_published),
         TEST(queued_job_is_cancelled_at_once),
         TEST(running_job_is_cancelled_through_its_supervisor),
         TEST(cancel_of_a_starting_job_waits_for_its_start),
-        TEST(cancel_reaches_job_whose_socket_appears_later),
-        TEST(slots_bound_running_jobs_and_priority_decides),
+        TEST(cancel_reaches_a_job_whose_socket_appears_later),
+        TEST(running_jobs_are_limited_by_slots_and_priority_decides),
         TEST(job_that_could_never_start_is_refused),
         TEST(gpus_and_memory_of_running_jobs_are_reserved),
-        TEST(memory_peaks_are_learned_by_name),
-        TEST(job_with_after_starts_once_the_other_succeeded),
+        TEST(memory_peaks_of_jobs_are_learned_by_name),
+        TEST(job_with_after_option_starts_once_the_other_succeeds),
         TEST(failed_job_cancels_all_jobs_waiting_for_it),
-        TEST(rerun_submits_the_same_request),
+        TEST(rerun_submits_the_same_request_again),
         TEST(many_short_jobs_leave_no_fd_process_or_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 
 /* ---- states made by hand ---- */
 
-static void job_left_starting_but_not_started_runs_once(void **state)
+static void job_left_in_state_starting_but_not_started_runs_once(void **state)
 {
     (void)state;
     kit_start(); /* creates the folders */
@@ -97,7 +97,7 @@ static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void queued_job_runs_once_after_restart(void **state)
+static void queued_job_runs_once_after_a_server_restart(void **state)
 {
     (void)state;
     kit_start();
@@ -150,7 +150,7 @@ static void job_that_ended_quickly_is_not_started_again(void **state)
     assert_int_equal(kit_times(id), 0);
 }
 
-static void job_with_free_lock_and_no_recorded_end_is_lost(void **state)
+static void job_with_a_free_lock_and_no_recorded_end_is_lost(void **state)
 {
     static const char *const texts[] = {"{\"state\":\"running\",\"pid\":7}", "", "{\"state\":\"en"};
     (void)state;
@@ -182,7 +182,7 @@ static void started_job_without_run_folder_is_lost(void **state)
 
 /* ---- running jobs ---- */
 
-static void running_job_is_adopted_and_can_be_cancelled(void **state)
+static void running_job_is_adopted_by_a_new_server_and_can_be_cancelled(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -202,7 +202,7 @@ static void running_job_is_adopted_and_can_be_cancelled(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-static void cancel_survives_a_restart(void **state)
+static void cancel_request_survives_a_server_restart(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -257,7 +257,7 @@ static void job_still_starting_at_restart_is_waited_for(void **state)
         ;
 }
 
-static void held_lock_without_a_pid_is_waited_for(void **state)
+static void job_with_a_held_lock_but_no_pid_is_waited_for(void **state)
 {
     char go[96];
     (void)state;
@@ -272,7 +272,7 @@ static void held_lock_without_a_pid_is_waited_for(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void reused_pid_in_a_lock_is_ignored(void **state)
+static void reused_pid_in_a_job_lock_is_ignored(void **state)
 {
     char path[128], line[64];
     (void)state;
@@ -293,7 +293,7 @@ static void reused_pid_in_a_lock_is_ignored(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
 }
 
-static void jobs_waiting_for_one_that_failed_offline_are_cancelled(void **state)
+static void jobs_waiting_for_a_job_that_failed_offline_are_cancelled(void **state)
 {
     (void)state;
     kit_start();
@@ -314,7 +314,7 @@ static void jobs_waiting_for_one_that_failed_offline_are_cancelled(void **state)
     finish(first, "f");
 }
 
-static void locks_of_ended_jobs_only_are_removed(void **state)
+static void only_locks_of_ended_jobs_are_removed(void **state)
 {
     char path[128];
     (void)state;
@@ -375,7 +375,7 @@ static bool is_idle(int64_t id)
     return used == 0 && queued == 0;
 }
 
-static void server_killed_any_time_loses_no_job_and_reruns_none(void **state)
+static void server_killed_at_any_time_loses_no_job_and_reruns_none(void **state)
 {
     enum { KILLS = 12, IDS_MAX = 10000 };
     static bool is_accepted[IDS_MAX];
@@ -419,22 +419,22 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(job_left_starting_but_not_started_runs_once),
+        TEST(job_left_in_state_starting_but_not_started_runs_once),
         TEST(job_whose_run_folder_was_removed_is_not_rerun),
-        TEST(queued_job_runs_once_after_restart),
+        TEST(queued_job_runs_once_after_a_server_restart),
         TEST(job_that_ended_without_a_server_gets_its_end_stored),
         TEST(job_that_ended_quickly_is_not_started_again),
-        TEST(job_with_free_lock_and_no_recorded_end_is_lost),
+        TEST(job_with_a_free_lock_and_no_recorded_end_is_lost),
         TEST(started_job_without_run_folder_is_lost),
-        TEST(running_job_is_adopted_and_can_be_cancelled),
-        TEST(cancel_survives_a_restart),
+        TEST(running_job_is_adopted_by_a_new_server_and_can_be_cancelled),
+        TEST(cancel_request_survives_a_server_restart),
         TEST(job_cancelled_before_its_start_never_runs),
         TEST(job_still_starting_at_restart_is_waited_for),
-        TEST(held_lock_without_a_pid_is_waited_for),
-        TEST(reused_pid_in_a_lock_is_ignored),
-        TEST(jobs_waiting_for_one_that_failed_offline_are_cancelled),
-        TEST(locks_of_ended_jobs_only_are_removed),
-        TEST(server_killed_any_time_loses_no_job_and_reruns_none),
+        TEST(job_with_a_held_lock_but_no_pid_is_waited_for),
+        TEST(reused_pid_in_a_job_lock_is_ignored),
+        TEST(jobs_waiting_for_a_job_that_failed_offline_are_cancelled),
+        TEST(only_locks_of_ended_jobs_are_removed),
+        TEST(server_killed_at_any_time_loses_no_job_and_reruns_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

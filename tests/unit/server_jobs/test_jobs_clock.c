@@ -79,7 +79,7 @@ static void setting_the_clock_does_not_change_job_times(void **state)
     }
 }
 
-static void clock_set_and_set_back_leaves_times_unchanged(void **state)
+static void clock_set_and_set_back_leaves_job_times_unchanged(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -94,7 +94,7 @@ static void clock_set_and_set_back_leaves_times_unchanged(void **state)
     check_times(id);
 }
 
-static void queued_job_starts_although_the_clock_was_set(void **state)
+static void queued_job_starts_although_the_system_clock_was_set(void **state)
 {
     (void)state;
     kit_start();
@@ -122,7 +122,7 @@ static void setting_the_clock_does_not_delay_a_cancel(void **state)
     check_times(id);
 }
 
-static void adopted_job_ends_after_its_start_despite_clock_change(void **state)
+static void adopted_job_ends_after_its_start_despite_a_clock_change(void **state)
 {
     (void)state;
     kit_start();
@@ -136,7 +136,7 @@ static void adopted_job_ends_after_its_start_despite_clock_change(void **state)
     check_times(id);
 }
 
-static void clock_a_year_ahead_removes_no_job(void **state)
+static void clock_set_a_year_ahead_removes_no_job(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
@@ -151,7 +151,7 @@ static void clock_a_year_ahead_removes_no_job(void **state)
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
 
-static void server_started_400_days_ahead_removes_nothing(void **state)
+static void server_started_400_days_later_by_the_clock_removes_no_job(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = UINT64_C(30) * 86400 * NS_PER_S;
@@ -179,7 +179,7 @@ static bool is_over(int64_t id)
 }
 
 /* The age of the store survives restarts and a clock that is set back. */
-static void age_of_ended_jobs_counts_server_uptime_only(void **state)
+static void age_of_ended_jobs_counts_only_server_uptime(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = 2 * NS_PER_S;
@@ -205,13 +205,13 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         CLOCK_TEST(setting_the_clock_does_not_change_job_times),
-        CLOCK_TEST(clock_set_and_set_back_leaves_times_unchanged),
-        CLOCK_TEST(queued_job_starts_although_the_clock_was_set),
+        CLOCK_TEST(clock_set_and_set_back_leaves_job_times_unchanged),
+        CLOCK_TEST(queued_job_starts_although_the_system_clock_was_set),
         CLOCK_TEST(setting_the_clock_does_not_delay_a_cancel),
-        CLOCK_TEST(adopted_job_ends_after_its_start_despite_clock_change),
-        CLOCK_TEST(clock_a_year_ahead_removes_no_job),
-        CLOCK_TEST(server_started_400_days_ahead_removes_nothing),
-        CLOCK_TEST(age_of_ended_jobs_counts_server_uptime_only),
+        CLOCK_TEST(adopted_job_ends_after_its_start_despite_a_clock_change),
+        CLOCK_TEST(clock_set_a_year_ahead_removes_no_job),
+        CLOCK_TEST(server_started_400_days_later_by_the_clock_removes_no_job),
+        CLOCK_TEST(age_of_ended_jobs_counts_only_server_uptime),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
     assert_false(has_recording(id));
 }
 
-static void bytes_of_foreign_folders_do_not_count(void **state)
+static void bytes_of_foreign_folders_do_not_count_as_job_data(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 2 << 20;
@@ -190,7 +190,7 @@ static void start_killed_before_signing_its_folder_runs_once(void **state)
 
 /* ---- ids ---- */
 
-static void new_store_uses_new_ids_and_spares_running_jobs(void **state)
+static void new_job_store_uses_new_ids_and_spares_running_jobs(void **state)
 {
     (void)state;
     kit.options.keep.count = 100;
@@ -221,7 +221,7 @@ static void new_store_uses_new_ids_and_spares_running_jobs(void **state)
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_SUCCEEDED);
 }
 
-static void ids_continue_above_run_folders_without_last_id_file(void **state)
+static void job_ids_continue_above_run_folders_without_last_id_file(void **state)
 {
     static const char *const marks[] = {"rm last-id", ": >last-id", "echo x >last-id",
                                         "echo 99999999999999999999 >last-id"};
@@ -261,10 +261,10 @@ int main(int argc, char **argv)
         TEST(foreign_folder_at_the_path_of_a_run_is_left_alone),
         TEST(copy_of_a_run_folder_belongs_to_no_job),
         TEST(run_json_of_a_foreign_folder_is_ignored),
-        TEST(bytes_of_foreign_folders_do_not_count),
+        TEST(bytes_of_foreign_folders_do_not_count_as_job_data),
         TEST(start_killed_before_signing_its_folder_runs_once),
-        TEST(new_store_uses_new_ids_and_spares_running_jobs),
-        TEST(ids_continue_above_run_folders_without_last_id_file),
+        TEST(new_job_store_uses_new_ids_and_spares_running_jobs),
+        TEST(job_ids_continue_above_run_folders_without_last_id_file),
         TEST(ids_of_removed_jobs_are_not_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

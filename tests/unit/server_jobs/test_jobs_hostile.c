@@ -42,7 +42,7 @@ static void invalid_run_json_makes_the_job_lost(void **state)
     }
 }
 
-static void too_large_run_json_is_not_read(void **state)
+static void oversized_run_json_is_not_read(void **state)
 {
     (void)state;
     kit_start();
@@ -57,7 +57,7 @@ static void too_large_run_json_is_not_read(void **state)
     assert_int_equal(jobs_state(kit.jobs, large), JOB_LOST);
 }
 
-static void run_json_keys_of_wrong_type_are_ignored(void **state)
+static void run_json_keys_of_the_wrong_type_are_ignored(void **state)
 {
     (void)state;
     kit_start();
@@ -95,7 +95,7 @@ static void symlink_instead_of_run_json_is_not_followed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
 }
 
-static void long_cause_is_truncated_between_characters(void **state)
+static void long_cause_of_a_job_is_truncated_between_characters(void **state)
 {
     enum { LONG = 5000 };
     char *text = malloc(LONG * 3 + 300), *at = text;
@@ -209,7 +209,7 @@ static void set_disk_full(bool is_full)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-static void full_disk_accepts_no_job_and_forgets_none(void **state)
+static void full_disk_accepts_no_new_job_and_forgets_no_old_one(void **state)
 {
     struct err err = {""};
     (void)state;
@@ -313,15 +313,15 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(invalid_run_json_makes_the_job_lost),
-        TEST(too_large_run_json_is_not_read),
-        TEST(run_json_keys_of_wrong_type_are_ignored),
+        TEST(oversized_run_json_is_not_read),
+        TEST(run_json_keys_of_the_wrong_type_are_ignored),
         TEST(symlink_instead_of_run_json_is_not_followed),
-        TEST(long_cause_is_truncated_between_characters),
+        TEST(long_cause_of_a_job_is_truncated_between_characters),
         TEST(flooding_supervisor_is_read_at_a_limited_rate),
         TEST(removing_the_run_folder_makes_the_job_lost),
         TEST(missing_ebb_program_keeps_jobs_queued_and_is_reported),
         TEST(missing_working_folder_fails_only_that_job),
-        TEST(full_disk_accepts_no_job_and_forgets_none),
+        TEST(full_disk_accepts_no_new_job_and_forgets_no_old_one),
         TEST(thousands_of_jobs_can_be_queued),
         TEST(job_ignoring_an_accepted_cancel_is_killed),
         TEST(file_in_place_of_a_lock_fails_only_that_job),

@@ -70,7 +70,7 @@ static void wait_for_empty_trash(void)
     kit_wait(is_trash_empty, 0);
 }
 
-static void keep_count_removes_oldest_jobs_with_folders(void **state)
+static void keep_count_limit_removes_oldest_jobs_with_folders(void **state)
 {
     (void)state;
     kit.options.keep.count = 3;
@@ -89,7 +89,7 @@ static void keep_count_removes_oldest_jobs_with_folders(void **state)
     assert_int_equal(jobs_get(kit.jobs, 1, true, &doc, &err), -ENOENT);
 }
 
-static void keep_age_removes_old_jobs_but_no_running_one(void **state)
+static void keep_age_limit_removes_old_jobs_but_no_running_job(void **state)
 {
     (void)state;
     kit.options.keep.age_ns = NS_PER_S / 2;
@@ -107,7 +107,7 @@ static void keep_age_removes_old_jobs_but_no_running_one(void **state)
     kit_wait(is_over, runs);
 }
 
-static void keep_bytes_removes_oldest_jobs(void **state)
+static void keep_bytes_limit_removes_oldest_jobs(void **state)
 {
     (void)state;
     kit.options.keep.bytes = 3 << 20;
@@ -144,7 +144,7 @@ static void make_deep(const char *path)
     close(dir);
 }
 
-static void removal_follows_no_links_and_handles_any_depth(void **state)
+static void removal_of_run_folders_follows_no_links_at_any_depth(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -168,7 +168,7 @@ static void removal_follows_no_links_and_handles_any_depth(void **state)
     json_decref(trouble);
 }
 
-static void trash_of_an_earlier_server_is_emptied(void **state)
+static void trash_folder_of_an_earlier_server_is_emptied(void **state)
 {
     (void)state;
     kit_start();
@@ -232,7 +232,7 @@ static void unremovable_mount_does_not_block_other_removals(void **state)
     assert_false(has_trouble(0));
 }
 
-static void missing_run_folder_does_not_block_removal(void **state)
+static void missing_run_folder_does_not_block_removal_of_a_job(void **state)
 {
     (void)state;
     kit.options.keep.count = 1;
@@ -323,7 +323,7 @@ static bool has_no_trouble(int64_t id)
     return !has_trouble(id);
 }
 
-static void unwritable_job_file_is_reported_until_written(void **state)
+static void unwritable_job_file_is_reported_until_it_is_written(void **state)
 {
     (void)state;
     keep_file("later/jobs.json");
@@ -388,16 +388,16 @@ int main(int argc, char **argv)
     if (fake_ebb(argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        TEST(keep_count_removes_oldest_jobs_with_folders),
-        TEST(keep_age_removes_old_jobs_but_no_running_one),
-        TEST(keep_bytes_removes_oldest_jobs),
-        TEST(removal_follows_no_links_and_handles_any_depth),
-        TEST(trash_of_an_earlier_server_is_emptied),
+        TEST(keep_count_limit_removes_oldest_jobs_with_folders),
+        TEST(keep_age_limit_removes_old_jobs_but_no_running_job),
+        TEST(keep_bytes_limit_removes_oldest_jobs),
+        TEST(removal_of_run_folders_follows_no_links_at_any_depth),
+        TEST(trash_folder_of_an_earlier_server_is_emptied),
         TEST(removed_trash_folder_is_created_again),
-        TEST(missing_run_folder_does_not_block_removal),
+        TEST(missing_run_folder_does_not_block_removal_of_a_job),
         TEST(job_file_is_updated_when_jobs_change),
         TEST(job_file_contains_each_of_many_jobs_once),
-        TEST(unwritable_job_file_is_reported_until_written),
+        TEST(unwritable_job_file_is_reported_until_it_is_written),
         TEST(job_file_replaces_a_symlink),
         TEST(job_file_of_another_server_is_imported_once),
         TEST(unremovable_mount_does_not_block_other_removals), /* must be the last, because it

@@ -29,7 +29,7 @@ static void only_the_first_of_several_fitting_jobs_starts(void **state)
     assert_int_equal(v[3].why, PLAN_WAITS_TURN);
 }
 
-static void small_job_overtakes_large_one_waiting_for_another_resource(void **state)
+static void small_job_overtakes_one_waiting_for_another_resource(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 3,
@@ -50,7 +50,7 @@ static void small_job_overtakes_large_one_waiting_for_another_resource(void **st
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
 }
 
-static void resource_a_waiting_job_is_short_of_is_reserved(void **state)
+static void resource_that_a_waiting_job_lacks_is_reserved(void **state)
 {
     (void)state;
     struct plan_room room = {
@@ -63,7 +63,7 @@ static void resource_a_waiting_job_is_short_of_is_reserved(void **state)
     assert_int_equal(v[2].why, PLAN_STARTS); /* its memory is unknown */
 }
 
-static void waiting_or_impossible_jobs_reserve_nothing(void **state)
+static void jobs_waiting_for_others_or_impossible_reserve_nothing(void **state)
 {
     (void)state;
     struct plan_room room = {.slots = 1, .memory_bytes = gib(32), .gpus = 1};
@@ -289,9 +289,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_first_of_several_fitting_jobs_starts),
-        cmocka_unit_test(small_job_overtakes_large_one_waiting_for_another_resource),
-        cmocka_unit_test(resource_a_waiting_job_is_short_of_is_reserved),
-        cmocka_unit_test(waiting_or_impossible_jobs_reserve_nothing),
+        cmocka_unit_test(small_job_overtakes_one_waiting_for_another_resource),
+        cmocka_unit_test(resource_that_a_waiting_job_lacks_is_reserved),
+        cmocka_unit_test(jobs_waiting_for_others_or_impossible_reserve_nothing),
         cmocka_unit_test(overcommitted_resources_start_no_job),
         cmocka_unit_test(one_job_can_use_64_gpus),
         cmocka_unit_test(wait_message_names_wanted_and_free_resources),

@@ -42,7 +42,7 @@ static void refused(const char *text, const char *sentence)
     assert_null(spec.doc);
 }
 
-static void request_with_only_a_command_gets_defaults(void **state)
+static void job_request_with_only_a_command_gets_defaults(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\": [\"/usr/bin/python3\", \"train.py\"]}");
@@ -62,7 +62,7 @@ static void request_with_only_a_command_gets_defaults(void **state)
     job_spec_fini(&spec);
 }
 
-static void memory_to_reserve_comes_from_memory_or_limit(void **state)
+static void memory_to_reserve_comes_from_memory_or_limit_option(void **state)
 {
     (void)state;
     struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
@@ -119,7 +119,7 @@ static void invalid_request_error_names_key_and_value(void **state)
             "memory, limit, priority, after and options");
 }
 
-static void unknown_and_server_set_options_are_refused(void **state)
+static void job_request_with_unknown_or_server_options_is_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"run-dir", "run-d", "detached", "lock-fd", "name",
@@ -134,7 +134,7 @@ static void unknown_and_server_set_options_are_refused(void **state)
     }
 }
 
-static void too_large_request_is_refused(void **state)
+static void oversized_job_request_is_refused(void **state)
 {
     (void)state;
     char name[256], text[512];
@@ -172,7 +172,7 @@ static bool has(char **list, const char *text)
     return false;
 }
 
-static void launch_argv_has_all_options_and_the_exact_command(void **state)
+static void launch_command_has_all_options_and_the_exact_job_command(void **state)
 {
     (void)state;
     struct job_spec spec = accepted(
@@ -214,7 +214,7 @@ static void launch_argv_has_all_options_and_the_exact_command(void **state)
 
 static const struct job_place some_place = {.run_dir = "r", .folder_id = "f", .lock_fd = 3};
 
-static void job_environment_has_the_variables_of_server_and_request(void **state)
+static void job_environment_has_variables_of_server_and_request(void **state)
 {
     (void)state;
     setenv("EBB_TEST_OWN", "1", 1);
@@ -257,13 +257,13 @@ static void run_folder_name_contains_no_slash_or_dots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_with_only_a_command_gets_defaults),
-        cmocka_unit_test(memory_to_reserve_comes_from_memory_or_limit),
+        cmocka_unit_test(job_request_with_only_a_command_gets_defaults),
+        cmocka_unit_test(memory_to_reserve_comes_from_memory_or_limit_option),
         cmocka_unit_test(invalid_request_error_names_key_and_value),
-        cmocka_unit_test(unknown_and_server_set_options_are_refused),
-        cmocka_unit_test(too_large_request_is_refused),
-        cmocka_unit_test(launch_argv_has_all_options_and_the_exact_command),
-        cmocka_unit_test(job_environment_has_the_variables_of_server_and_request),
+        cmocka_unit_test(job_request_with_unknown_or_server_options_is_refused),
+        cmocka_unit_test(oversized_job_request_is_refused),
+        cmocka_unit_test(launch_command_has_all_options_and_the_exact_job_command),
+        cmocka_unit_test(job_environment_has_variables_of_server_and_request),
         cmocka_unit_test(run_folder_name_contains_no_slash_or_dots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

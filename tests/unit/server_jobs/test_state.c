@@ -23,7 +23,7 @@ static void every_job_state_parses_from_its_word(void **state)
     assert_int_equal(untouched, JOB_LOST);
 }
 
-static void no_state_follows_a_final_state(void **state)
+static void no_job_state_follows_a_final_state(void **state)
 {
     (void)state;
     for (unsigned from = 0; from < JOB_STATES; from++) {
@@ -37,7 +37,7 @@ static void no_state_follows_a_final_state(void **state)
     assert_false(job_state_is_final(JOB_STATES));
 }
 
-static void every_active_state_can_become_final(void **state)
+static void every_active_job_state_can_become_final(void **state)
 {
     (void)state;
     for (unsigned from = 0; from < JOB_SUCCEEDED; from++) {
@@ -67,8 +67,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_job_state_parses_from_its_word),
-        cmocka_unit_test(no_state_follows_a_final_state),
-        cmocka_unit_test(every_active_state_can_become_final),
+        cmocka_unit_test(no_job_state_follows_a_final_state),
+        cmocka_unit_test(every_active_job_state_can_become_final),
         cmocka_unit_test(running_job_cannot_become_queued),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ static void stored_job_is_complete_after_reopening(void **state)
     store_close(s);
 }
 
-static void invalid_state_transition_changes_nothing(void **state)
+static void invalid_state_transition_changes_nothing_in_the_store(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -90,7 +90,7 @@ static void invalid_state_transition_changes_nothing(void **state)
     store_close(s);
 }
 
-static void requeued_job_loses_folder_and_gpus(void **state)
+static void requeued_job_loses_its_folder_and_gpus(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -170,7 +170,7 @@ static void job_ids_are_never_reused(void **state)
     store_close(s);
 }
 
-static void learned_memory_is_largest_of_last_five_peaks(void **state)
+static void learned_memory_is_the_largest_of_the_last_five_peaks(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -185,7 +185,7 @@ static void learned_memory_is_largest_of_last_five_peaks(void **state)
     store_close(s);
 }
 
-static void counters_survive_a_restart(void **state)
+static void job_counters_survive_a_restart(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -236,7 +236,7 @@ static void nested_transaction_commits_all_calls_or_none(void **state)
     store_close(s);
 }
 
-static void first_and_latest_of_many_changes_are_kept(void **state)
+static void first_and_latest_of_many_state_changes_are_kept(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -269,7 +269,7 @@ static void store_files_do_not_grow_when_jobs_are_removed(void **state)
     assert_int_equal(store_kit_size("-wal"), -1);
 }
 
-static void second_server_on_a_store_is_refused(void **state)
+static void second_server_on_one_job_store_is_refused(void **state)
 {
     (void)state;
     struct store *s = store_kit_open();
@@ -304,16 +304,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(stored_job_is_complete_after_reopening),
-        TEST(invalid_state_transition_changes_nothing),
-        TEST(requeued_job_loses_folder_and_gpus),
+        TEST(invalid_state_transition_changes_nothing_in_the_store),
+        TEST(requeued_job_loses_its_folder_and_gpus),
         TEST(store_lists_filter_by_state_name_and_page),
         TEST(job_ids_are_never_reused),
-        TEST(learned_memory_is_largest_of_last_five_peaks),
-        TEST(counters_survive_a_restart),
+        TEST(learned_memory_is_the_largest_of_the_last_five_peaks),
+        TEST(job_counters_survive_a_restart),
         TEST(nested_transaction_commits_all_calls_or_none),
-        TEST(first_and_latest_of_many_changes_are_kept),
+        TEST(first_and_latest_of_many_state_changes_are_kept),
         TEST(store_files_do_not_grow_when_jobs_are_removed),
-        TEST(second_server_on_a_store_is_refused),
+        TEST(second_server_on_one_job_store_is_refused),
         TEST(store_file_has_mode_0600),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

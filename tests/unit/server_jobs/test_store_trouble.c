@@ -46,7 +46,7 @@ static void run_sql(const char *sql)
     sqlite3_close(db);
 }
 
-static void store_of_newer_version_is_refused_unchanged(void **state)
+static void job_store_of_a_newer_version_is_refused_unchanged(void **state)
 {
     (void)state;
     store_close(store_kit_open());
@@ -55,7 +55,7 @@ static void store_of_newer_version_is_refused_unchanged(void **state)
     store_kit_refused(-ENOTSUP, "has version 7");
 }
 
-static void store_of_version_1_is_migrated_with_its_rows(void **state)
+static void job_store_of_version_1_is_migrated_with_its_rows(void **state)
 {
     struct err err = {""};
     struct store_job got;
@@ -76,14 +76,14 @@ static void store_of_version_1_is_migrated_with_its_rows(void **state)
     }
 }
 
-static void database_of_another_program_is_refused(void **state)
+static void database_of_another_program_is_refused_as_job_store(void **state)
 {
     (void)state;
     run_sql("CREATE TABLE theirs (a)");
     store_kit_refused(-EBADMSG, "is a database of another program");
 }
 
-static void file_that_is_not_a_database_is_refused(void **state)
+static void file_that_is_not_a_database_is_refused_as_job_store(void **state)
 {
     (void)state;
     char text[8192];
@@ -93,7 +93,7 @@ static void file_that_is_not_a_database_is_refused(void **state)
     assert_int_equal(store_kit_size(""), sizeof(text));
 }
 
-static void missing_folder_of_the_store_is_named(void **state)
+static void missing_folder_of_the_job_store_is_named_in_the_error(void **state)
 {
     (void)state;
     snprintf(store_kit_path, sizeof(store_kit_path), "%s/none/jobs.db", store_kit_folder);
@@ -134,7 +134,7 @@ static void damaged_store_page_is_detected_on_open_or_read(void **state)
     store_close(store_kit_open());
 }
 
-static void store_on_network_file_system_is_refused(void **state)
+static void job_store_on_a_network_file_system_is_refused(void **state)
 {
     (void)state;
     assert_false(store_is_local(NFS_SUPER_MAGIC));
@@ -169,7 +169,7 @@ static uint64_t queued(struct store *s)
     return counts[JOB_QUEUED];
 }
 
-static void store_reports_full_disk_and_recovers(void **state)
+static void job_store_reports_a_full_disk_and_recovers(void **state)
 {
     (void)state;
     struct err err = {""};
@@ -237,7 +237,7 @@ static int on_a_small_disk(void)
     return 0;
 }
 
-static void store_recovers_from_a_really_full_tmpfs(void **state)
+static void job_store_recovers_from_a_full_tmpfs(void **state)
 {
     (void)state;
     int status = -1;
@@ -328,15 +328,15 @@ static void committed_jobs_survive_kill_9_at_any_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(store_of_newer_version_is_refused_unchanged),
-        TEST(store_of_version_1_is_migrated_with_its_rows),
-        TEST(database_of_another_program_is_refused),
-        TEST(file_that_is_not_a_database_is_refused),
-        TEST(missing_folder_of_the_store_is_named),
+        TEST(job_store_of_a_newer_version_is_refused_unchanged),
+        TEST(job_store_of_version_1_is_migrated_with_its_rows),
+        TEST(database_of_another_program_is_refused_as_job_store),
+        TEST(file_that_is_not_a_database_is_refused_as_job_store),
+        TEST(missing_folder_of_the_job_store_is_named_in_the_error),
         TEST(damaged_store_page_is_detected_on_open_or_read),
-        TEST(store_on_network_file_system_is_refused),
-        TEST(store_reports_full_disk_and_recovers),
-        TEST(store_recovers_from_a_really_full_tmpfs),
+        TEST(job_store_on_a_network_file_system_is_refused),
+        TEST(job_store_reports_a_full_disk_and_recovers),
+        TEST(job_store_recovers_from_a_full_tmpfs),
         TEST(committed_jobs_survive_kill_9_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void csv_rows_are_read_in_order(void **state)
     assert_string_equal(r.phase[1], "eval");
 }
 
-static void csv_value_column_is_the_first_known_name(void **state)
+static void csv_value_column_is_the_first_known_column_name(void **state)
 {
     struct rows r;
 
@@ -164,7 +164,7 @@ static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
                    "--unit: unknown unit \"\"; use " CSV_UNITS);
 }
 
-static void csv_invalid_value_is_reported_with_its_line(void **state)
+static void invalid_csv_value_is_reported_with_its_line(void **state)
 {
     static const char *const bad[] = {"nan",   "NaN", "-5", "-5.5", "abc", "inf", "-inf", "0x10",
                                       "1 000", "5MB", "1e", "--5",  "5;6", ".",   "\xff"};
@@ -196,7 +196,7 @@ static void csv_value_beyond_any_memory_suggests_a_wrong_unit(void **state)
     }
 }
 
-static void csv_invalid_time_step_or_epoch_is_an_error(void **state)
+static void invalid_csv_time_step_or_epoch_is_an_error(void **state)
 {
     (void)state;
     assert_refused("t,rss\nnan,1\n", NULL, "f.csv line 2: time \"nan\" is not a number of seconds");
@@ -209,7 +209,7 @@ static void csv_invalid_time_step_or_epoch_is_an_error(void **state)
     assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
 }
 
-static void csv_time_may_go_back_and_below_zero(void **state)
+static void csv_time_may_go_back_and_be_negative(void **state)
 {
     struct rows r;
 
@@ -232,7 +232,7 @@ static void csv_table_with_steps_needs_no_time(void **state)
     assert_int_equal(r.row[1].step, 10);
 }
 
-static void csv_missing_column_is_reported_with_the_existing_ones(void **state)
+static void missing_csv_column_error_lists_the_existing_columns(void **state)
 {
     (void)state;
     assert_refused("t,pid,mem\n", NULL,
@@ -269,7 +269,7 @@ static void csv_accepts_quotes_crlf_bom_and_blank_lines(void **state)
     assert_string_equal(r.group[2], "y");
 }
 
-static void csv_empty_value_is_skipped(void **state)
+static void empty_csv_value_is_skipped(void **state)
 {
     struct rows r;
 
@@ -294,7 +294,7 @@ static void csv_header_alone_is_a_table_but_an_empty_file_is_not(void **state)
     assert_string_equal(err.text, "/dev/null is empty: a table begins with a line of column names");
 }
 
-static void csv_only_a_truncated_last_line_is_skipped(void **state)
+static void truncated_last_csv_line_is_skipped_but_no_other_line(void **state)
 {
     struct rows r;
 
@@ -305,7 +305,7 @@ static void csv_only_a_truncated_last_line_is_skipped(void **state)
                    "f.csv line 2 has 2 fields, but the header has 3");
 }
 
-static void csv_hostile_tables_are_refused_with_an_error(void **state)
+static void hostile_csv_tables_are_refused_with_an_error(void **state)
 {
     struct buf b = {0};
     struct rows r;
@@ -335,7 +335,7 @@ static void csv_hostile_tables_are_refused_with_an_error(void **state)
     buf_fini(&b);
 }
 
-static void csv_unreadable_files_are_refused_with_an_error(void **state)
+static void unreadable_csv_files_are_refused_with_an_error(void **state)
 {
     char path[] = "/tmp/ebb-test-XXXXXX";
     int fd = mkstemp(path);
@@ -367,7 +367,7 @@ static int stop_at_once(void *user, const struct csv_row *row)
     return 42;
 }
 
-static void csv_callback_can_stop_the_reading(void **state)
+static void csv_reader_stops_if_the_callback_says_so(void **state)
 {
     static const char s[] = "t,rss\n1,2\n3,4\n";
     FILE *f = fmemopen((void *)(uintptr_t)s, sizeof(s) - 1, "r");
@@ -415,7 +415,7 @@ static int read_marks(const char *s, struct marks *marks, struct err *err)
     return r;
 }
 
-static void json_lines_become_marks_in_wire_format(void **state)
+static void json_lines_are_read_as_marks_in_wire_format(void **state)
 {
     struct marks m;
     struct err err;
@@ -444,7 +444,7 @@ static void json_lines_become_marks_in_wire_format(void **state)
                                    "LR_NOW=1e-05\nK_2ND=true\nNOTE=a b\nL=[1,2]\n");
 }
 
-static void json_objects_of_another_type_are_skipped(void **state)
+static void json_lines_of_another_type_are_skipped(void **state)
 {
     struct marks m;
     struct err err;
@@ -504,7 +504,7 @@ static bool find_trace(const char *name, char out[512])
     return false;
 }
 
-static void h200_tables_are_read_with_their_marks(void **state)
+static void tables_recorded_on_an_h200_are_read_with_their_marks(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct marks *m = calloc(1, sizeof(*m));
@@ -528,7 +528,7 @@ static void h200_tables_are_read_with_their_marks(void **state)
     free(m);
 }
 
-static void tables_by_step_are_read(void **state)
+static void csv_tables_with_steps_instead_of_times_are_read(void **state)
 {
     struct rows *r = calloc(1, sizeof(*r));
     struct err err = {0};
@@ -558,27 +558,27 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_rows_are_read_in_order),
-        cmocka_unit_test(csv_value_column_is_the_first_known_name),
+        cmocka_unit_test(csv_value_column_is_the_first_known_column_name),
         cmocka_unit_test(csv_column_names_match_exactly_then_ignoring_case),
         cmocka_unit_test(csv_unit_comes_from_the_column_name_or_the_option),
-        cmocka_unit_test(csv_invalid_value_is_reported_with_its_line),
+        cmocka_unit_test(invalid_csv_value_is_reported_with_its_line),
         cmocka_unit_test(csv_value_beyond_any_memory_suggests_a_wrong_unit),
-        cmocka_unit_test(csv_invalid_time_step_or_epoch_is_an_error),
-        cmocka_unit_test(csv_time_may_go_back_and_below_zero),
+        cmocka_unit_test(invalid_csv_time_step_or_epoch_is_an_error),
+        cmocka_unit_test(csv_time_may_go_back_and_be_negative),
         cmocka_unit_test(csv_table_with_steps_needs_no_time),
-        cmocka_unit_test(csv_missing_column_is_reported_with_the_existing_ones),
+        cmocka_unit_test(missing_csv_column_error_lists_the_existing_columns),
         cmocka_unit_test(csv_accepts_quotes_crlf_bom_and_blank_lines),
-        cmocka_unit_test(csv_empty_value_is_skipped),
+        cmocka_unit_test(empty_csv_value_is_skipped),
         cmocka_unit_test(csv_header_alone_is_a_table_but_an_empty_file_is_not),
-        cmocka_unit_test(csv_only_a_truncated_last_line_is_skipped),
-        cmocka_unit_test(csv_hostile_tables_are_refused_with_an_error),
-        cmocka_unit_test(csv_unreadable_files_are_refused_with_an_error),
-        cmocka_unit_test(csv_callback_can_stop_the_reading),
-        cmocka_unit_test(json_lines_become_marks_in_wire_format),
-        cmocka_unit_test(json_objects_of_another_type_are_skipped),
+        cmocka_unit_test(truncated_last_csv_line_is_skipped_but_no_other_line),
+        cmocka_unit_test(hostile_csv_tables_are_refused_with_an_error),
+        cmocka_unit_test(unreadable_csv_files_are_refused_with_an_error),
+        cmocka_unit_test(csv_reader_stops_if_the_callback_says_so),
+        cmocka_unit_test(json_lines_are_read_as_marks_in_wire_format),
+        cmocka_unit_test(json_lines_of_another_type_are_skipped),
         cmocka_unit_test(invalid_mark_line_is_reported_with_its_number),
-        cmocka_unit_test(h200_tables_are_read_with_their_marks),
-        cmocka_unit_test(tables_by_step_are_read),
+        cmocka_unit_test(tables_recorded_on_an_h200_are_read_with_their_marks),
+        cmocka_unit_test(csv_tables_with_steps_instead_of_times_are_read),
     };
 
     return cmocka_run_group_tests_name("csv", tests, NULL, NULL);

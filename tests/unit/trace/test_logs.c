@@ -128,7 +128,7 @@ static void capped_log_keeps_its_first_and_newest_pieces(void **state)
     }
 }
 
-static void removed_log_offset_leads_to_the_next_existing_one(void **state)
+static void offset_in_a_removed_log_piece_leads_to_the_next_piece(void **state)
 {
     (void)state;
     uint64_t at = 0, first = 0;
@@ -147,7 +147,7 @@ static void removed_log_offset_leads_to_the_next_existing_one(void **state)
     close(dirfd);
 }
 
-static void foreign_files_in_the_folder_are_not_log_pieces(void **state)
+static void foreign_files_in_the_run_folder_are_not_log_pieces(void **state)
 {
     (void)state;
     char path[256], byte;
@@ -189,7 +189,7 @@ static void too_many_log_pieces_are_refused(void **state)
     close(dirfd);
 }
 
-static void log_bytes_on_disk_never_exceed_readable_bytes(void **state)
+static void log_on_disk_never_exceeds_its_readable_bytes(void **state)
 {
     (void)state;
     struct logs *l = NULL;
@@ -228,10 +228,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log_without_a_cap_is_one_file),
         cmocka_unit_test(capped_log_keeps_its_first_and_newest_pieces),
-        cmocka_unit_test(removed_log_offset_leads_to_the_next_existing_one),
-        cmocka_unit_test(foreign_files_in_the_folder_are_not_log_pieces),
+        cmocka_unit_test(offset_in_a_removed_log_piece_leads_to_the_next_piece),
+        cmocka_unit_test(foreign_files_in_the_run_folder_are_not_log_pieces),
         cmocka_unit_test(too_many_log_pieces_are_refused),
-        cmocka_unit_test(log_bytes_on_disk_never_exceed_readable_bytes),
+        cmocka_unit_test(log_on_disk_never_exceeds_its_readable_bytes),
         cmocka_unit_test(log_cap_below_the_minimum_is_refused),
     };
     fake_job_folder();

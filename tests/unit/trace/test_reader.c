@@ -131,7 +131,7 @@ static void check_is_subsequence(const struct lines *written, struct trace_reade
     buf_fini(&b);
 }
 
-static void changed_byte_never_gives_a_wrong_reading(void **state)
+static void changed_byte_in_a_recording_never_gives_a_wrong_reading(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 6, .with_events = true, .loose = true}};
@@ -202,7 +202,7 @@ static void check_every_item_is_read_once(const struct fake_job *s, const void *
     lines_fini(&read);
 }
 
-static void crash_while_sealing_loses_and_duplicates_nothing(void **state)
+static void crash_while_sealing_a_block_loses_and_duplicates_nothing(void **state)
 {
     (void)state;
     char path[256];
@@ -232,7 +232,7 @@ static void crash_while_sealing_loses_and_duplicates_nothing(void **state)
     recording_fini(&rec);
 }
 
-static void raw_part_written_twice_counts_once(void **state)
+static void raw_part_of_a_recording_written_twice_counts_once(void **state)
 {
     (void)state;
     struct recording rec = {.fake_job = {.seed = 11, .with_events = true}};
@@ -288,7 +288,7 @@ static void check_refused(const char *name, const void *data, size_t len, int rc
         fail_msg("'%s' does not contain '%s'", err.text, word);
 }
 
-static void foreign_file_is_refused_with_its_kind(void **state)
+static void foreign_file_is_refused_as_recording_with_its_kind(void **state)
 {
     (void)state;
     static const char newer[] = "EBBTRACE\x07\0\0\0\0\0\0\0";
@@ -301,7 +301,7 @@ static void foreign_file_is_refused_with_its_kind(void **state)
     check_refused("g", "\1\2\3\4\5\6\7\0abcdefghijk", 18, -EBADMSG, "other data");
 }
 
-static void path_that_is_not_a_file_is_refused_with_an_error(void **state)
+static void path_that_is_not_a_file_is_refused_as_recording(void **state)
 {
     (void)state;
     char path[256];
@@ -317,7 +317,7 @@ static void path_that_is_not_a_file_is_refused_with_an_error(void **state)
     assert_int_equal(trace_reader_open("/dev/zero", &r, &err), -EBADMSG);
 }
 
-static void run_folder_opens_its_recording(void **state)
+static void run_folder_can_be_opened_as_its_recording(void **state)
 {
     (void)state;
     char path[256];
@@ -349,7 +349,7 @@ static void check_survives(uint16_t type, const void *payload, size_t len, uint3
     buf_fini(&disk);
 }
 
-static void impossible_counts_are_refused_before_allocating(void **state)
+static void impossible_counts_in_a_recording_are_refused_early(void **state)
 {
     (void)state;
     struct buf body = {0}, records = {0};
@@ -373,7 +373,7 @@ static void impossible_counts_are_refused_before_allocating(void **state)
 }
 
 /* Checking headers that each claim the rest of the file would take quadratic time. */
-static void file_of_forged_headers_is_scanned_in_linear_time(void **state)
+static void recording_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;
     struct buf disk = {0}, head = {0};
@@ -395,16 +395,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truncated_recording_returns_all_intact_blocks),
-        cmocka_unit_test(changed_byte_never_gives_a_wrong_reading),
+        cmocka_unit_test(changed_byte_in_a_recording_never_gives_a_wrong_reading),
         cmocka_unit_test(births_and_deaths_of_a_lost_block_are_delivered_later),
-        cmocka_unit_test(crash_while_sealing_loses_and_duplicates_nothing),
-        cmocka_unit_test(raw_part_written_twice_counts_once),
+        cmocka_unit_test(crash_while_sealing_a_block_loses_and_duplicates_nothing),
+        cmocka_unit_test(raw_part_of_a_recording_written_twice_counts_once),
         cmocka_unit_test(blocks_and_records_of_a_later_version_are_skipped),
-        cmocka_unit_test(foreign_file_is_refused_with_its_kind),
-        cmocka_unit_test(path_that_is_not_a_file_is_refused_with_an_error),
-        cmocka_unit_test(run_folder_opens_its_recording),
-        cmocka_unit_test(impossible_counts_are_refused_before_allocating),
-        cmocka_unit_test(file_of_forged_headers_is_scanned_in_linear_time),
+        cmocka_unit_test(foreign_file_is_refused_as_recording_with_its_kind),
+        cmocka_unit_test(path_that_is_not_a_file_is_refused_as_recording),
+        cmocka_unit_test(run_folder_can_be_opened_as_its_recording),
+        cmocka_unit_test(impossible_counts_in_a_recording_are_refused_early),
+        cmocka_unit_test(recording_of_forged_headers_is_scanned_in_linear_time),
     };
     fake_job_folder();
     return cmocka_run_group_tests(tests, NULL, NULL);

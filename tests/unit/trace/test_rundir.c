@@ -28,7 +28,7 @@ static void check_latest(const char *expected)
     assert_string_equal(target, expected);
 }
 
-static void run_folder_is_dated_and_latest_points_to_it(void **state)
+static void run_folder_has_a_date_and_latest_points_to_it(void **state)
 {
     (void)state;
     struct rundir one, two;
@@ -56,7 +56,7 @@ static void check_name(const char *name, const char *expected)
     rundir_fini(&dir);
 }
 
-static void run_name_is_cleaned(void **state)
+static void run_name_is_reduced_to_safe_characters(void **state)
 {
     (void)state;
     char big[300];
@@ -77,7 +77,7 @@ static void run_name_is_cleaned(void **state)
     check_name(big, cut);
 }
 
-static void given_run_folder_is_created_and_latest_left_alone(void **state)
+static void run_folder_given_by_path_does_not_change_latest(void **state)
 {
     (void)state;
     char path[256];
@@ -107,7 +107,7 @@ static void file_in_the_path_of_a_run_folder_is_reported(void **state)
     assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
 }
 
-static void latest_that_is_not_a_link_is_left_alone(void **state)
+static void latest_that_is_not_a_link_is_left_unchanged(void **state)
 {
     (void)state;
     struct rundir dir;
@@ -177,7 +177,7 @@ static int try_with_closed_umask(const char *path)
     return lstat(path, &st) < 0 && errno == ENOENT ? 0 : 5;
 }
 
-static void unopenable_run_folder_is_removed_again(void **state)
+static void run_folder_that_cannot_be_opened_is_removed_again(void **state)
 {
     (void)state;
     char path[256], below[300];
@@ -227,7 +227,7 @@ static void run_json_is_replaced_atomically(void **state)
     rundir_fini(&dir);
 }
 
-static void run_json_replaces_a_folder_of_its_name(void **state)
+static void run_json_replaces_a_folder_of_the_same_name(void **state)
 {
     (void)state;
     char path[256];
@@ -254,7 +254,7 @@ static int open_as(const char *name, const char *folder_id)
     return fd < 0 ? fd : 0;
 }
 
-static void signed_folder_opens_only_for_its_id(void **state)
+static void signed_run_folder_opens_only_for_its_id(void **state)
 {
     (void)state;
     char path[256], link[256];
@@ -273,7 +273,7 @@ static void signed_folder_opens_only_for_its_id(void **state)
     rundir_fini(&dir);
 }
 
-static void signature_that_is_not_a_link_matches_nobody(void **state)
+static void run_folder_signature_that_is_not_a_link_matches_no_id(void **state)
 {
     (void)state;
     char path[256], id[256];
@@ -287,7 +287,7 @@ static void signature_that_is_not_a_link_matches_nobody(void **state)
     assert_int_equal(open_as("odd", ""), 0);
 }
 
-static void folder_that_cannot_be_signed_is_removed(void **state)
+static void run_folder_that_cannot_be_signed_is_removed(void **state)
 {
     (void)state;
     char path[256];
@@ -305,19 +305,19 @@ static void folder_that_cannot_be_signed_is_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_folder_is_dated_and_latest_points_to_it),
-        cmocka_unit_test(run_name_is_cleaned),
-        cmocka_unit_test(given_run_folder_is_created_and_latest_left_alone),
+        cmocka_unit_test(run_folder_has_a_date_and_latest_points_to_it),
+        cmocka_unit_test(run_name_is_reduced_to_safe_characters),
+        cmocka_unit_test(run_folder_given_by_path_does_not_change_latest),
         cmocka_unit_test(file_in_the_path_of_a_run_folder_is_reported),
-        cmocka_unit_test(latest_that_is_not_a_link_is_left_alone),
+        cmocka_unit_test(latest_that_is_not_a_link_is_left_unchanged),
         cmocka_unit_test(unwritable_run_folder_is_reported),
-        cmocka_unit_test(unopenable_run_folder_is_removed_again),
+        cmocka_unit_test(run_folder_that_cannot_be_opened_is_removed_again),
         cmocka_unit_test(stale_temporary_link_is_replaced),
         cmocka_unit_test(run_json_is_replaced_atomically),
-        cmocka_unit_test(run_json_replaces_a_folder_of_its_name),
-        cmocka_unit_test(signed_folder_opens_only_for_its_id),
-        cmocka_unit_test(signature_that_is_not_a_link_matches_nobody),
-        cmocka_unit_test(folder_that_cannot_be_signed_is_removed),
+        cmocka_unit_test(run_json_replaces_a_folder_of_the_same_name),
+        cmocka_unit_test(signed_run_folder_opens_only_for_its_id),
+        cmocka_unit_test(run_folder_signature_that_is_not_a_link_matches_no_id),
+        cmocka_unit_test(run_folder_that_cannot_be_signed_is_removed),
     };
     umask(022);
     setenv("TZ", "UTC", 1);

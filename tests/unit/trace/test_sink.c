@@ -39,7 +39,7 @@ static void check_content(const char *path, const char *expected)
     buf_fini(&b);
 }
 
-static void sink_writes_bytes_in_order(void **state)
+static void sink_writes_bytes_to_the_file_in_order(void **state)
 {
     (void)state;
     char path[256], word[16];
@@ -57,7 +57,7 @@ static void sink_writes_bytes_in_order(void **state)
     buf_fini(&expected);
 }
 
-static void sink_keeps_existing_content(void **state)
+static void sink_keeps_existing_content_of_the_file(void **state)
 {
     (void)state;
     char path[256];
@@ -104,7 +104,7 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
-static void full_device_signals_once_and_counts_lost_bytes(void **state)
+static void sink_on_a_full_device_signals_once_and_counts_lost_bytes(void **state)
 {
     (void)state;
     struct sink *s;
@@ -134,7 +134,7 @@ static bool is_readable_soon(int fd)
 }
 
 /* A pipe simulates a slow disk: it accepts the first append, and the second one after a read. */
-static void sink_signals_when_the_queue_is_short_enough(void **state)
+static void sink_signals_when_its_queue_is_short_enough(void **state)
 {
     (void)state;
     struct sink *s;
@@ -166,7 +166,7 @@ static void set_file_limit(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
 }
 
-static void torn_bytes_are_removed_and_the_next_append_is_tried(void **state)
+static void partly_written_bytes_are_removed_before_the_next_append(void **state)
 {
     (void)state;
     char path[256];
@@ -193,7 +193,7 @@ static void torn_bytes_are_removed_and_the_next_append_is_tried(void **state)
     check_content(path, "good again");
 }
 
-static void tail_that_cannot_be_replaced_stays(void **state)
+static void sink_tail_that_cannot_be_replaced_stays(void **state)
 {
     (void)state;
     char path[256];
@@ -226,7 +226,7 @@ static unsigned count_threads(void)
     return n;
 }
 
-static void hanging_disk_does_not_block_sink_close(void **state)
+static void hanging_disk_does_not_block_closing_the_sink(void **state)
 {
     (void)state;
     static char big[128 * 1024]; /* more than a pipe can buffer */
@@ -258,15 +258,15 @@ static void sink_close_accepts_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sink_writes_bytes_in_order),
-        cmocka_unit_test(sink_keeps_existing_content),
+        cmocka_unit_test(sink_writes_bytes_to_the_file_in_order),
+        cmocka_unit_test(sink_keeps_existing_content_of_the_file),
         cmocka_unit_test(sink_replaces_a_tail_by_shorter_bytes),
         cmocka_unit_test(sink_appends_a_replacement_longer_than_the_tail),
-        cmocka_unit_test(full_device_signals_once_and_counts_lost_bytes),
-        cmocka_unit_test(sink_signals_when_the_queue_is_short_enough),
-        cmocka_unit_test(torn_bytes_are_removed_and_the_next_append_is_tried),
-        cmocka_unit_test(tail_that_cannot_be_replaced_stays),
-        cmocka_unit_test(hanging_disk_does_not_block_sink_close),
+        cmocka_unit_test(sink_on_a_full_device_signals_once_and_counts_lost_bytes),
+        cmocka_unit_test(sink_signals_when_its_queue_is_short_enough),
+        cmocka_unit_test(partly_written_bytes_are_removed_before_the_next_append),
+        cmocka_unit_test(sink_tail_that_cannot_be_replaced_stays),
+        cmocka_unit_test(hanging_disk_does_not_block_closing_the_sink),
         cmocka_unit_test(sink_close_accepts_null),
     };
     fake_job_folder();

@@ -44,7 +44,7 @@ static void check_written_is_read(struct fake_job *s, const char *path)
     lines_fini(&read);
 }
 
-static void every_tick_is_read_back_over_many_blocks(void **state)
+static void every_recorded_tick_is_read_back_over_many_blocks(void **state)
 {
     (void)state;
     char path[256];
@@ -93,7 +93,7 @@ static void recording_being_written_is_readable_at_any_time(void **state)
     fake_job_fini(&s);
 }
 
-static void sealing_reduces_the_file_size(void **state)
+static void sealing_a_block_reduces_the_file_size(void **state)
 {
     (void)state;
     char path[256];
@@ -112,7 +112,7 @@ static void sealing_reduces_the_file_size(void **state)
     fake_job_fini(&s);
 }
 
-static void writer_flushes_everything_when_due_and_not_before(void **state)
+static void recording_is_flushed_when_due_and_not_before(void **state)
 {
     (void)state;
     char path[256];
@@ -137,7 +137,7 @@ static void writer_flushes_everything_when_due_and_not_before(void **state)
     fake_job_fini(&s);
 }
 
-static void times_never_go_back_and_an_entity_counts_once_per_tick(void **state)
+static void recorded_times_never_go_back(void **state)
 {
     (void)state;
     char path[256];
@@ -165,7 +165,7 @@ static void times_never_go_back_and_an_entity_counts_once_per_tick(void **state)
     trace_reader_free(r);
 }
 
-static void header_and_footer_are_read_back(void **state)
+static void header_and_footer_of_a_recording_are_read_back(void **state)
 {
     (void)state;
     char path[256];
@@ -222,7 +222,7 @@ static void tell_and_flush(struct fake_job *s, struct trace_writer *w, unsigned 
     }
 }
 
-static void temporarily_full_disk_loses_nothing(void **state)
+static void temporarily_full_disk_loses_no_recorded_data(void **state)
 {
     (void)state;
     char path[256];
@@ -375,7 +375,7 @@ static struct harvest harvest(const char *path)
     return h;
 }
 
-static void flood_of_marks_is_recorded_or_counted(void **state)
+static void flood_of_marks_is_recorded_or_counted_as_dropped(void **state)
 {
     (void)state;
     enum { BEFORE = 3, MARKS = 4000, AFTER = 20 };
@@ -404,7 +404,7 @@ static void flood_of_marks_is_recorded_or_counted(void **state)
 }
 
 /* The disk accepts nothing, so that the queue and the block are certain to fill up. */
-static void marks_without_room_are_counted_and_samples_kept(void **state)
+static void marks_without_space_are_counted_and_samples_kept(void **state)
 {
     (void)state;
     enum { MARKS = 1500 };
@@ -486,7 +486,7 @@ static struct budgeted read_budgeted(const char *path)
     return b;
 }
 
-static void steps_beyond_budget_are_left_out_and_counted(void **state)
+static void step_marks_beyond_the_budget_are_omitted_and_counted(void **state)
 {
     (void)state;
     enum { RATE = 1000, SECONDS = 60, COUNT = 100 };
@@ -508,7 +508,7 @@ static void steps_beyond_budget_are_left_out_and_counted(void **state)
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
 
-static void marks_within_budget_are_all_recorded(void **state)
+static void marks_within_the_budget_are_all_recorded(void **state)
 {
     (void)state;
     char path[256];
@@ -522,7 +522,7 @@ static void marks_within_budget_are_all_recorded(void **state)
     assert_int_equal(b.left_out, 0);
 }
 
-static void budget_halves_as_the_recording_grows(void **state)
+static void mark_budget_halves_as_the_recording_grows(void **state)
 {
     (void)state;
     enum { RATE = 100 };
@@ -544,7 +544,7 @@ static void budget_halves_as_the_recording_grows(void **state)
 }
 
 /* The queue is much smaller than the flood, but the disk works. */
-static void loss_without_a_disk_error_is_reported(void **state)
+static void recording_loss_without_a_disk_error_is_reported(void **state)
 {
     (void)state;
     enum { MARKS = 400 };
@@ -575,7 +575,7 @@ static void loss_without_a_disk_error_is_reported(void **state)
 }
 
 /* Blocks that cannot be compressed remain raw, and the next block must not replace them. */
-static void patient_writer_keeps_blocks_that_cannot_be_packed(void **state)
+static void patient_writer_keeps_blocks_that_cannot_be_compressed(void **state)
 {
     (void)state;
     enum { NOTES = 120, NOTE_BYTES = 60000 };
@@ -620,22 +620,22 @@ static void recording_in_a_removed_folder_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tick_is_read_back_over_many_blocks),
+        cmocka_unit_test(every_recorded_tick_is_read_back_over_many_blocks),
         cmocka_unit_test(recording_being_written_is_readable_at_any_time),
-        cmocka_unit_test(sealing_reduces_the_file_size),
-        cmocka_unit_test(writer_flushes_everything_when_due_and_not_before),
-        cmocka_unit_test(times_never_go_back_and_an_entity_counts_once_per_tick),
-        cmocka_unit_test(header_and_footer_are_read_back),
+        cmocka_unit_test(sealing_a_block_reduces_the_file_size),
+        cmocka_unit_test(recording_is_flushed_when_due_and_not_before),
+        cmocka_unit_test(recorded_times_never_go_back),
+        cmocka_unit_test(header_and_footer_of_a_recording_are_read_back),
         cmocka_unit_test(existing_recording_is_not_overwritten),
-        cmocka_unit_test(temporarily_full_disk_loses_nothing),
+        cmocka_unit_test(temporarily_full_disk_loses_no_recorded_data),
         cmocka_unit_test(full_disk_losses_are_counted_and_the_rest_is_readable),
-        cmocka_unit_test(flood_of_marks_is_recorded_or_counted),
-        cmocka_unit_test(marks_without_room_are_counted_and_samples_kept),
-        cmocka_unit_test(loss_without_a_disk_error_is_reported),
-        cmocka_unit_test(steps_beyond_budget_are_left_out_and_counted),
-        cmocka_unit_test(marks_within_budget_are_all_recorded),
-        cmocka_unit_test(budget_halves_as_the_recording_grows),
-        cmocka_unit_test(patient_writer_keeps_blocks_that_cannot_be_packed),
+        cmocka_unit_test(flood_of_marks_is_recorded_or_counted_as_dropped),
+        cmocka_unit_test(marks_without_space_are_counted_and_samples_kept),
+        cmocka_unit_test(recording_loss_without_a_disk_error_is_reported),
+        cmocka_unit_test(step_marks_beyond_the_budget_are_omitted_and_counted),
+        cmocka_unit_test(marks_within_the_budget_are_all_recorded),
+        cmocka_unit_test(mark_budget_halves_as_the_recording_grows),
+        cmocka_unit_test(patient_writer_keeps_blocks_that_cannot_be_compressed),
         cmocka_unit_test(recording_in_a_removed_folder_is_an_error),
     };
     fake_job_folder();

@@ -72,7 +72,7 @@ static struct model_evidence everywhere(double y(double part))
     return e;
 }
 
-static void line_is_forecast_to_continue(void **state)
+static void straight_growth_is_forecast_to_continue(void **state)
 {
     struct trend t = trend_shaped(line, 1, 1);
     (void)state;
@@ -83,7 +83,7 @@ static void line_is_forecast_to_continue(void **state)
     assert_true(t.lasting > 0);
 }
 
-static void ramp_that_ended_is_forecast_to_stay_level(void **state)
+static void growth_that_stopped_is_forecast_to_stay_level(void **state)
 {
     struct trend t = trend_shaped(ramp, 1, 1);
     (void)state;
@@ -111,7 +111,7 @@ static void model_features_do_not_change_with_units(void **state)
     }
 }
 
-static void growth_in_every_series_is_a_leak_and_level_is_not(void **state)
+static void model_rates_growth_in_every_series_as_a_leak(void **state)
 {
     struct model_evidence grows = everywhere(line), stands = everywhere(flat),
                           filled = everywhere(ramp);
@@ -183,7 +183,7 @@ static void feed(struct verdict_series *v, double y(double part), int seconds)
         verdict_update(v, (int64_t)i * 200000000, (uint64_t)y(i / (5.0 * seconds)));
 }
 
-static void probability_decides_an_undecided_verdict(void **state)
+static void model_probability_decides_an_undecided_verdict(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -206,7 +206,7 @@ static void probability_decides_an_undecided_verdict(void **state)
     assert_true(r.confidence == 0.95);
 }
 
-static void leak_by_shape_stays_a_leak_with_low_confidence(void **state)
+static void leak_found_by_shape_stays_a_leak_with_low_confidence(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -221,7 +221,7 @@ static void leak_by_shape_stays_a_leak_with_low_confidence(void **state)
     assert_true(r.confidence <= 0.65);
 }
 
-static void running_job_leaks_only_when_that_is_nearly_certain(void **state)
+static void running_job_is_leaking_only_when_that_is_nearly_certain(void **state)
 {
     struct verdict_series v;
     struct verdict_result r;
@@ -241,17 +241,17 @@ static void running_job_leaks_only_when_that_is_nearly_certain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(line_is_forecast_to_continue),
-        cmocka_unit_test(ramp_that_ended_is_forecast_to_stay_level),
+        cmocka_unit_test(straight_growth_is_forecast_to_continue),
+        cmocka_unit_test(growth_that_stopped_is_forecast_to_stay_level),
         cmocka_unit_test(model_features_do_not_change_with_units),
-        cmocka_unit_test(growth_in_every_series_is_a_leak_and_level_is_not),
+        cmocka_unit_test(model_rates_growth_in_every_series_as_a_leak),
         cmocka_unit_test(more_evidence_of_growth_never_lowers_the_probability),
         cmocka_unit_test(model_contributions_add_up_to_the_log_odds),
         cmocka_unit_test(model_has_no_features_for_too_few_readings),
         cmocka_unit_test(every_model_feature_has_a_name_and_a_text),
-        cmocka_unit_test(probability_decides_an_undecided_verdict),
-        cmocka_unit_test(leak_by_shape_stays_a_leak_with_low_confidence),
-        cmocka_unit_test(running_job_leaks_only_when_that_is_nearly_certain),
+        cmocka_unit_test(model_probability_decides_an_undecided_verdict),
+        cmocka_unit_test(leak_found_by_shape_stays_a_leak_with_low_confidence),
+        cmocka_unit_test(running_job_is_leaking_only_when_that_is_nearly_certain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

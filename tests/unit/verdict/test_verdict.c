@@ -87,7 +87,7 @@ static void constant_memory_is_stable(void **state)
     assert_true(r.floor_first_bytes == r.floor_last_bytes);
 }
 
-static void zero_readings_are_undecided_unless_zero_is_memory(void **state)
+static void zero_readings_are_undecided_unless_zero_is_valid_memory(void **state)
 {
     struct verdict_options o = {.zero_is_memory = true};
 
@@ -103,7 +103,7 @@ static void zero_readings_are_undecided_unless_zero_is_memory(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void zero_readings_of_an_exit_do_not_lower_the_baseline(void **state)
+static void zero_readings_at_exit_do_not_lower_the_baseline(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -127,7 +127,7 @@ static void readings_with_earlier_times_are_dropped_and_reported(void **state)
     assert_true(r.peak_bytes == 1000e6);
 }
 
-static void clock_set_back_for_good_does_not_end_the_series(void **state)
+static void clock_set_back_permanently_does_not_end_the_series(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++)
@@ -139,7 +139,7 @@ static void clock_set_back_for_good_does_not_end_the_series(void **state)
     assert_int_equal(r.word, VERDICT_STABLE);
 }
 
-static void gap_of_hours_does_not_change_the_rate(void **state)
+static void gap_of_hours_does_not_change_the_growth_rate(void **state)
 {
     (void)state;
     for (int i = 0; i < 3000; i++)
@@ -214,7 +214,7 @@ static void young_growth_without_marks_is_undecided_until_a_stated_time(void **s
     assert_true(r.forecast.decided_at_s > 399);
 }
 
-static void time_to_the_limit_counts_peaks(void **state)
+static void time_to_the_limit_takes_peaks_into_account(void **state)
 {
     struct verdict_limit limit = {true, 6000 * MB, 500 * MB};
 
@@ -256,7 +256,7 @@ static void slower_growth_after_a_large_start_up_has_not_stopped(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_NO);
 }
 
-static void transient_spikes_are_spiking(void **state)
+static void temporary_spikes_are_spiking(void **state)
 {
     (void)state;
     for (int i = 0; i < 3600; i++)
@@ -265,7 +265,7 @@ static void transient_spikes_are_spiking(void **state)
     assert_int_equal(r.word, VERDICT_SPIKING);
 }
 
-static void rise_like_one_that_was_released_is_not_a_leak(void **state)
+static void rise_of_a_size_that_was_released_before_is_not_a_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -333,7 +333,7 @@ static void growth_within_the_first_epoch_is_filling_with_its_ceiling(void **sta
     assert_true(fabs(r.forecast.bytes_per_example / 12.5e6 - 1) < 0.05);
 }
 
-static void growth_is_not_a_leak_before_the_known_epoch_end(void **state)
+static void growth_is_not_a_leak_before_the_known_end_of_the_epoch(void **state)
 {
     (void)state;
     for (uint64_t steps = 10; steps <= 83; steps += 3) {
@@ -344,7 +344,7 @@ static void growth_is_not_a_leak_before_the_known_epoch_end(void **state)
     }
 }
 
-static void verdict_at_the_epoch_end_names_a_later_step(void **state)
+static void verdict_at_the_epoch_end_names_a_later_decision_step(void **state)
 {
     (void)state;
     feed_steps(83, 83, 100 * MB, 83);
@@ -426,7 +426,7 @@ static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
 
 /* Evaluations every 25 steps of 1/8 s, sampled every 0.2 s. Each evaluation takes a second, and
  * allocates the 30 MB that it keeps after the last sample taken during it. */
-static void reading_before_the_end_of_an_event_does_not_count_after_it(void **state)
+static void reading_during_an_event_does_not_count_as_after_the_event(void **state)
 {
     int64_t t = 0, sampled = 0;
     uint64_t held = 500 * MB;
@@ -503,7 +503,7 @@ static void time_to_the_limit_uses_the_recent_step_rate(void **state)
         assert_null(strstr(verdict_evidence_text(text, sizeof text, &r.evidence[i]), " 0 B "));
 }
 
-static void step_where_growth_ended_is_the_same_in_text_and_result(void **state)
+static void step_where_growth_stopped_is_the_same_in_text_and_result(void **state)
 {
     char text[VERDICT_TEXT_MAX], want[64];
 
@@ -568,7 +568,7 @@ static void readings_after_the_end_mark_are_not_judged(void **state)
     assert_int_equal(r.samples, 300);
 }
 
-static void verdict_judge_does_not_change_the_series(void **state)
+static void judging_does_not_change_the_series(void **state)
 {
     static struct verdict_series copy;
 
@@ -709,7 +709,7 @@ static void evidence_text_uses_the_singular_for_one_sample(void **state)
     assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 samples after start-up;"));
 }
 
-static void evidence_has_a_relative_rate_only_if_the_epoch_grew(void **state)
+static void relative_rate_is_shown_only_if_the_first_epoch_grew(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_AFTER_EPOCH, .value = {16, 31 << 20, 0, 1}};
     char text[VERDICT_TEXT_MAX];
@@ -727,39 +727,39 @@ int main(void)
         TEST(empty_series_is_undecided_with_a_reason),
         TEST(one_reading_is_undecided_and_states_how_many_are_needed),
         TEST(constant_memory_is_stable),
-        TEST(zero_readings_are_undecided_unless_zero_is_memory),
-        TEST(zero_readings_of_an_exit_do_not_lower_the_baseline),
+        TEST(zero_readings_are_undecided_unless_zero_is_valid_memory),
+        TEST(zero_readings_at_exit_do_not_lower_the_baseline),
         TEST(readings_with_earlier_times_are_dropped_and_reported),
-        TEST(clock_set_back_for_good_does_not_end_the_series),
-        TEST(gap_of_hours_does_not_change_the_rate),
+        TEST(clock_set_back_permanently_does_not_end_the_series),
+        TEST(gap_of_hours_does_not_change_the_growth_rate),
         TEST(extreme_values_and_times_give_finite_results),
         TEST(readings_with_equal_times_give_a_valid_verdict),
         TEST(verdict_options_out_of_range_are_refused),
         TEST(long_straight_growth_is_leaking_with_its_rate),
         TEST(young_growth_without_marks_is_undecided_until_a_stated_time),
-        TEST(time_to_the_limit_counts_peaks),
+        TEST(time_to_the_limit_takes_peaks_into_account),
         TEST(warm_up_that_flattens_is_plateaued),
         TEST(slower_growth_after_a_large_start_up_has_not_stopped),
-        TEST(transient_spikes_are_spiking),
-        TEST(rise_like_one_that_was_released_is_not_a_leak),
+        TEST(temporary_spikes_are_spiking),
+        TEST(rise_of_a_size_that_was_released_before_is_not_a_leak),
         TEST(fast_late_growth_is_leaking_within_two_minutes),
         TEST(small_late_growth_is_undecided),
         TEST(growth_within_the_first_epoch_is_filling_with_its_ceiling),
-        TEST(growth_is_not_a_leak_before_the_known_epoch_end),
-        TEST(verdict_at_the_epoch_end_names_a_later_step),
+        TEST(growth_is_not_a_leak_before_the_known_end_of_the_epoch),
+        TEST(verdict_at_the_epoch_end_names_a_later_decision_step),
         TEST(growth_that_ends_with_the_epoch_is_plateaued_there),
         TEST(growth_that_ends_at_a_later_evaluation_names_it),
         TEST(growth_that_continues_after_the_epoch_is_leaking),
         TEST(young_growth_without_an_epoch_mark_is_filling),
         TEST(permanent_jumps_at_each_evaluation_are_stepping),
-        TEST(reading_before_the_end_of_an_event_does_not_count_after_it),
+        TEST(reading_during_an_event_does_not_count_as_after_the_event),
         TEST(growth_only_at_close_events_is_stepping),
         TEST(time_to_the_limit_uses_the_recent_step_rate),
-        TEST(step_where_growth_ended_is_the_same_in_text_and_result),
+        TEST(step_where_growth_stopped_is_the_same_in_text_and_result),
         TEST(table_by_step_has_rates_per_step_and_no_times),
         TEST(growing_table_by_step_is_filling_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
-        TEST(verdict_judge_does_not_change_the_series),
+        TEST(judging_does_not_change_the_series),
         TEST(many_events_do_not_overflow_the_event_table),
         TEST(tree_counts_flat_workers_as_overhead_and_names_the_grower),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
@@ -767,7 +767,7 @@ int main(void)
         TEST(empty_tree_is_undecided),
         TEST(large_growth_hidden_by_noise_is_undecided),
         TEST(evidence_text_uses_the_singular_for_one_sample),
-        TEST(evidence_has_a_relative_rate_only_if_the_epoch_grew),
+        TEST(relative_rate_is_shown_only_if_the_first_epoch_grew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static struct view view_of(const double *mb, size_t n)
 #define VIEW(...)                                                                                  \
     view_of((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
-static void return_to_an_earlier_level_is_not_growth(void **state)
+static void return_to_an_earlier_memory_level_is_not_growth(void **state)
 {
     struct view dip = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 268, 270, 270, 270);
     struct view teeth = VIEW(530, 550, 570, 590, 600, 600, 600, 600, 530, 550, 570, 590, 600);
@@ -49,7 +49,7 @@ static void return_to_an_earlier_level_is_not_growth(void **state)
     assert_true(judge_returned_to_level(&teeth, 5e6));
 }
 
-static void growth_above_every_earlier_level_is_new(void **state)
+static void growth_above_every_earlier_level_is_new_growth(void **state)
 {
     struct view beyond = VIEW(270, 271, 271, 271, 271, 270, 270, 270, 267, 269, 272, 275, 278);
     struct view spike = VIEW(270, 270, 290, 270, 270, 270, 270, 270, 270, 275, 280, 285, 290);
@@ -68,7 +68,7 @@ static void hold_at(struct view *w, double mb)
         w->low[i] = fmin(w->low[i], mb * 1e6);
 }
 
-static void garbage_that_falls_to_one_baseline_has_stopped_growing(void **state)
+static void garbage_collected_down_to_one_baseline_is_not_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 367, 367, 382, 382, 367, 378, 389, 400);
 
@@ -77,7 +77,7 @@ static void garbage_that_falls_to_one_baseline_has_stopped_growing(void **state)
     assert_true(judge_same_baseline(&w, 7.7e6, 0.3 * 0.4e6));
 }
 
-static void rising_baseline_under_garbage_has_not_stopped_growing(void **state)
+static void rising_baseline_under_garbage_is_still_growth(void **state)
 {
     struct view w = VIEW(308, 326, 345, 361, 381, 396, 412, 357, 372, 387, 402, 382, 397, 412, 427);
     struct view noisy = VIEW(300, 350, 310, 380, 320, 345, 330, 360, 340, 390, 350, 372, 360, 400);
@@ -89,7 +89,7 @@ static void rising_baseline_under_garbage_has_not_stopped_growing(void **state)
     assert_false(judge_same_baseline(&noisy, 7.7e6, 0.3 * 0.5e6));
 }
 
-static void line_through_the_epoch_end_leaks_after_three_readings(void **state)
+static void straight_growth_past_the_epoch_end_leaks_in_three_readings(void **state)
 {
     (void)state;
     run_steps(79, 6, a_line); /* read at 66, 72 and 78 */
@@ -112,11 +112,11 @@ static void growth_that_ends_with_the_epoch_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(return_to_an_earlier_level_is_not_growth),
-        TEST(growth_above_every_earlier_level_is_new),
-        TEST(garbage_that_falls_to_one_baseline_has_stopped_growing),
-        TEST(rising_baseline_under_garbage_has_not_stopped_growing),
-        TEST(line_through_the_epoch_end_leaks_after_three_readings),
+        TEST(return_to_an_earlier_memory_level_is_not_growth),
+        TEST(growth_above_every_earlier_level_is_new_growth),
+        TEST(garbage_collected_down_to_one_baseline_is_not_growth),
+        TEST(rising_baseline_under_garbage_is_still_growth),
+        TEST(straight_growth_past_the_epoch_end_leaks_in_three_readings),
         TEST(growth_that_ends_with_the_epoch_is_not_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static uint64_t a_curve_that_bends(uint64_t step)
 }
 
 /* Only 7 MB since the epoch, while 20 MB are material: the threshold applies to all growth. */
-static void line_is_leaking_before_later_growth_is_material(void **state)
+static void straight_growth_is_leaking_before_later_growth_is_large(void **state)
 {
     (void)state;
     run(75, 1, little_by_little);
@@ -59,7 +59,7 @@ static void line_is_leaking_before_later_growth_is_material(void **state)
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 
-static void two_readings_after_the_epoch_are_enough_on_a_clean_line(void **state)
+static void two_readings_after_the_epoch_suffice_for_straight_growth(void **state)
 {
     (void)state;
     run(73, 6, little_by_little); /* read at 66 and 72 */
@@ -91,8 +91,8 @@ static void growth_that_bends_by_the_epoch_end_is_not_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(line_is_leaking_before_later_growth_is_material),
-        cmocka_unit_test(two_readings_after_the_epoch_are_enough_on_a_clean_line),
+        cmocka_unit_test(straight_growth_is_leaking_before_later_growth_is_large),
+        cmocka_unit_test(two_readings_after_the_epoch_suffice_for_straight_growth),
         cmocka_unit_test(growth_right_after_the_epoch_is_not_a_leak_yet),
         cmocka_unit_test(growth_that_bends_by_the_epoch_end_is_not_a_leak),
     };

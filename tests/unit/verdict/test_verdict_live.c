@@ -62,7 +62,7 @@ static void leaking_live_heap_decides_undecided_memory(void **state)
     assert_non_null(strstr(text, "70 % of the growth of resident memory"));
 }
 
-static void live_heap_reason_comes_first_when_evidence_is_full(void **state)
+static void live_heap_reason_comes_first_in_full_evidence(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -84,7 +84,7 @@ static bool is_changed_by(struct verdict_result r, const struct verdict_result *
     return r.word != before.word || r.n_evidence != before.n_evidence;
 }
 
-static void small_growth_counts_where_live_and_resident_rates_agree(void **state)
+static void small_growth_counts_if_live_and_resident_rates_agree(void **state)
 {
     struct verdict_result live = leaking();
 
@@ -191,7 +191,7 @@ static void live_heap_growing_into_resident_memory_is_a_leak(void **state)
     }
 }
 
-static void small_released_or_untouched_live_growth_decides_nothing(void **state)
+static void small_or_released_live_growth_does_not_change_the_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -211,7 +211,7 @@ static void small_released_or_untouched_live_growth_decides_nothing(void **state
 
 /* Resident memory peaks far above its final level repeatedly, and its slope equals that of the live
  * heap. */
-static void noise_that_hides_growth_is_not_a_release(void **state)
+static void noise_that_hides_growth_is_not_a_release_of_memory(void **state)
 {
     struct verdict_result live = leaking(), r = plateaued();
 
@@ -224,7 +224,7 @@ static void noise_that_hides_growth_is_not_a_release(void **state)
     assert_true(is_changed_by(r, &live));
 }
 
-static void live_heap_that_does_not_leak_decides_nothing(void **state)
+static void live_heap_without_leak_does_not_change_the_verdict(void **state)
 {
     struct verdict_result live = leaking();
 
@@ -237,7 +237,7 @@ static void live_heap_that_does_not_leak_decides_nothing(void **state)
     assert_false(is_changed_by(undecided(), &live));
 }
 
-static void small_or_uncertain_live_leak_decides_nothing(void **state)
+static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -257,7 +257,7 @@ static void small_or_uncertain_live_leak_decides_nothing(void **state)
     assert_false(is_changed_by(r, &live));
 }
 
-static void live_and_resident_are_compared_per_minute_without_steps(void **state)
+static void live_and_resident_rates_are_per_minute_without_steps(void **state)
 {
     struct verdict_result live = leaking(), r = undecided();
 
@@ -274,17 +274,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaking_live_heap_decides_undecided_memory),
-        cmocka_unit_test(live_heap_reason_comes_first_when_evidence_is_full),
-        cmocka_unit_test(small_growth_counts_where_live_and_resident_rates_agree),
+        cmocka_unit_test(live_heap_reason_comes_first_in_full_evidence),
+        cmocka_unit_test(small_growth_counts_if_live_and_resident_rates_agree),
         cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
         cmocka_unit_test(leaking_live_heap_decides_filling_memory),
         cmocka_unit_test(live_heap_growing_into_resident_memory_is_a_leak),
-        cmocka_unit_test(small_released_or_untouched_live_growth_decides_nothing),
-        cmocka_unit_test(noise_that_hides_growth_is_not_a_release),
-        cmocka_unit_test(live_heap_that_does_not_leak_decides_nothing),
-        cmocka_unit_test(small_or_uncertain_live_leak_decides_nothing),
-        cmocka_unit_test(live_and_resident_are_compared_per_minute_without_steps),
+        cmocka_unit_test(small_or_released_live_growth_does_not_change_the_verdict),
+        cmocka_unit_test(noise_that_hides_growth_is_not_a_release_of_memory),
+        cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),
+        cmocka_unit_test(small_or_uncertain_live_leak_does_not_change_the_verdict),
+        cmocka_unit_test(live_and_resident_rates_are_per_minute_without_steps),
     };
 
     return cmocka_run_group_tests_name("verdict_live", tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void envelope_keeps_minimum_and_peak_at_any_length(void **state)
     assert_true(e.count >= ENVELOPE_SLOTS / 4);
 }
 
-static void envelope_slots_lie_in_their_own_blocks_after_a_gap(void **state)
+static void envelope_slots_stay_in_their_own_blocks_after_a_gap(void **state)
 {
     static struct envelope e;
 
@@ -64,7 +64,7 @@ static void envelope_slots_lie_in_their_own_blocks_after_a_gap(void **state)
                     floor((e.slot[i - 1].x - e.origin) / e.width));
 }
 
-static void readings_at_one_x_end_in_one_envelope_slot(void **state)
+static void readings_at_one_x_share_one_envelope_slot(void **state)
 {
     static struct envelope e;
 
@@ -76,7 +76,7 @@ static void readings_at_one_x_end_in_one_envelope_slot(void **state)
     assert_true(e.slot[0].y <= 1000);
 }
 
-static void select_finds_any_rank_with_ties(void **state)
+static void select_finds_the_value_of_any_rank_despite_ties(void **state)
 {
     (void)state;
     seed = 7;
@@ -98,7 +98,7 @@ static void select_finds_any_rank_with_ties(void **state)
     assert_true(fit_median(NULL, 0) == 0);
 }
 
-static void fit_distinguishes_a_line_from_a_curve_that_ends(void **state)
+static void fit_distinguishes_a_line_from_a_flattening_curve(void **state)
 {
     double x[100], line[100], curve[100], both[100];
     struct fit_separation a, b, c;
@@ -210,7 +210,7 @@ static void inverse_gaussian_matches_a_simulated_passage(void **state)
     assert_true(isfinite(forecast_ig_cdf(1e-3, 1e6, 1e9)));
 }
 
-static void first_passage_is_infinite_without_drift_and_zero_without_room(void **state)
+static void first_passage_time_is_infinite_without_drift(void **state)
 {
     struct forecast_oom a = forecast_first_passage(100, 0, 1, 0, 0, 0, 0);
     struct forecast_oom b = forecast_first_passage(-5, 1, 0.1, 0, 0, 0, 0);
@@ -240,7 +240,7 @@ static int fresh_tail(void **state)
     return verdict_init(&series, NULL);
 }
 
-static void tail_drops_readings_of_an_exit_only(void **state)
+static void tail_buffer_drops_only_readings_of_an_exit(void **state)
 {
     int64_t t = 0;
 
@@ -258,7 +258,7 @@ static void tail_drops_readings_of_an_exit_only(void **state)
     assert_int_equal(tail.count, 0);
 }
 
-static void tail_is_bounded_and_holds_the_last_sparse_reading(void **state)
+static void tail_buffer_is_bounded_and_holds_the_last_sparse_reading(void **state)
 {
     int64_t t = 0;
 
@@ -351,18 +351,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(envelope_keeps_minimum_and_peak_at_any_length),
-        cmocka_unit_test(envelope_slots_lie_in_their_own_blocks_after_a_gap),
-        cmocka_unit_test(readings_at_one_x_end_in_one_envelope_slot),
-        cmocka_unit_test(select_finds_any_rank_with_ties),
-        cmocka_unit_test(fit_distinguishes_a_line_from_a_curve_that_ends),
+        cmocka_unit_test(envelope_slots_stay_in_their_own_blocks_after_a_gap),
+        cmocka_unit_test(readings_at_one_x_share_one_envelope_slot),
+        cmocka_unit_test(select_finds_the_value_of_any_rank_despite_ties),
+        cmocka_unit_test(fit_distinguishes_a_line_from_a_flattening_curve),
         cmocka_unit_test(theil_sen_slope_ignores_spikes),
         cmocka_unit_test(noise_estimate_ignores_a_trend),
         cmocka_unit_test(martingale_rarely_alarms_on_exchangeable_blocks),
         cmocka_unit_test(martingale_grows_on_growth_and_not_on_a_constant),
         cmocka_unit_test(inverse_gaussian_matches_a_simulated_passage),
-        cmocka_unit_test(first_passage_is_infinite_without_drift_and_zero_without_room),
-        cmocka_unit_test_setup(tail_drops_readings_of_an_exit_only, fresh_tail),
-        cmocka_unit_test_setup(tail_is_bounded_and_holds_the_last_sparse_reading, fresh_tail),
+        cmocka_unit_test(first_passage_time_is_infinite_without_drift),
+        cmocka_unit_test_setup(tail_buffer_drops_only_readings_of_an_exit, fresh_tail),
+        cmocka_unit_test_setup(tail_buffer_is_bounded_and_holds_the_last_sparse_reading,
+                               fresh_tail),
         cmocka_unit_test_setup(short_lived_process_keeps_half_of_its_readings, fresh_tail),
         cmocka_unit_test_setup(table_drops_a_final_fall_but_keeps_a_swing, fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_above_earlier_lows, fresh_tail),

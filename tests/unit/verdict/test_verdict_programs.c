@@ -100,7 +100,7 @@ static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
 
 /* The same with 0.9 MB/step after the epoch: too slow to be judged a leak before the second epoch
  * has ended. */
-static void slow_growth_after_the_epoch_is_reported_as_its_tail(void **state)
+static void slower_growth_after_the_epoch_is_undecided_as_its_tail(void **state)
 {
     (void)state;
     for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
@@ -139,7 +139,7 @@ static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
 }
 
 /* 1 MB/step over 600 MB: growth is material after 15 steps, so its end is not visible before. */
-static void end_of_growth_is_not_reported_before_it_is_visible(void **state)
+static void growth_counts_as_stopped_only_once_that_is_visible(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
@@ -183,10 +183,10 @@ int main(void)
         TEST(memory_kept_at_each_epoch_end_is_stepping),
         TEST(slower_straight_growth_leaks_soon_after_the_epoch),
         TEST(warm_up_that_outlasts_the_epoch_is_not_a_leak),
-        TEST(slow_growth_after_the_epoch_is_reported_as_its_tail),
+        TEST(slower_growth_after_the_epoch_is_undecided_as_its_tail),
         TEST(noisy_growth_through_the_epoch_end_is_a_leak),
         TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
-        TEST(end_of_growth_is_not_reported_before_it_is_visible),
+        TEST(growth_counts_as_stopped_only_once_that_is_visible),
         TEST(end_of_growth_is_not_reported_between_regular_jumps),
         TEST(end_of_growth_is_reported_once_it_is_visible),
     };

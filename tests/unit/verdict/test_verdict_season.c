@@ -99,7 +99,7 @@ static bool has_evidence(enum verdict_evidence_code code)
     return false;
 }
 
-static void rising_baseline_under_a_saw_tooth_is_leaking(void **state)
+static void rising_baseline_under_a_sawtooth_is_leaking(void **state)
 {
     (void)state;
     run(8 * PASS, true, rising_teeth);
@@ -127,7 +127,7 @@ static void running_job_needs_four_pairs_of_rising_epochs(void **state)
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-static void saw_tooth_on_a_level_baseline_is_spiking(void **state)
+static void sawtooth_on_a_level_baseline_is_spiking(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 8 * PASS; steps += 7) {
@@ -142,7 +142,7 @@ static void saw_tooth_on_a_level_baseline_is_spiking(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void saw_tooth_that_settles_is_not_a_leak(void **state)
+static void sawtooth_that_settles_is_not_a_leak(void **state)
 {
     (void)state;
     for (uint64_t steps = 2 * PASS; steps <= 9 * PASS; steps += 7) {
@@ -155,7 +155,7 @@ static void saw_tooth_that_settles_is_not_a_leak(void **state)
     }
 }
 
-static void only_memory_that_repeats_with_the_epoch_is_compared(void **state)
+static void only_memory_that_repeats_every_epoch_is_compared(void **state)
 {
     struct season s;
 
@@ -208,11 +208,11 @@ static void rise_that_outlasts_spikes_is_plateaued(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(rising_baseline_under_a_saw_tooth_is_leaking, fresh),
+        cmocka_unit_test_setup(rising_baseline_under_a_sawtooth_is_leaking, fresh),
         cmocka_unit_test_setup(running_job_needs_four_pairs_of_rising_epochs, fresh),
-        cmocka_unit_test_setup(saw_tooth_on_a_level_baseline_is_spiking, fresh),
-        cmocka_unit_test_setup(saw_tooth_that_settles_is_not_a_leak, fresh),
-        cmocka_unit_test_setup(only_memory_that_repeats_with_the_epoch_is_compared, fresh),
+        cmocka_unit_test_setup(sawtooth_on_a_level_baseline_is_spiking, fresh),
+        cmocka_unit_test_setup(sawtooth_that_settles_is_not_a_leak, fresh),
+        cmocka_unit_test_setup(only_memory_that_repeats_every_epoch_is_compared, fresh),
         cmocka_unit_test_setup(evidence_text_describes_epochs_that_rise_or_repeat, fresh),
         cmocka_unit_test_setup(series_that_ends_in_a_spike_is_not_plateaued, fresh),
         cmocka_unit_test_setup(rise_that_outlasts_spikes_is_plateaued, fresh),

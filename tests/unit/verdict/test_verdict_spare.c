@@ -74,7 +74,7 @@ static void growth_retained_by_the_allocator_is_plateaued(void **state)
 }
 
 /* Small Python objects or mappings, which malloc does not count. */
-static void growth_outside_the_heap_stays_undecided(void **state)
+static void growth_outside_the_allocator_stays_undecided(void **state)
 {
     (void)state;
     run(3, 0);
@@ -90,7 +90,7 @@ static void growth_with_a_growing_live_heap_stays_undecided(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-static void leak_of_retained_memory_becomes_undecided(void **state)
+static void leak_that_the_allocator_merely_retains_becomes_undecided(void **state)
 {
     (void)state;
     run(10, 0);
@@ -104,7 +104,7 @@ static void leak_of_retained_memory_becomes_undecided(void **state)
 }
 
 /* With few readings the slope of the live heap is uncertain, although it is level. */
-static void level_live_heap_with_a_wide_slope_counts_as_level(void **state)
+static void flat_live_heap_with_an_uncertain_slope_counts_as_flat(void **state)
 {
     (void)state;
     run(10, 0);
@@ -130,10 +130,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(growth_retained_by_the_allocator_is_plateaued),
-        TEST(growth_outside_the_heap_stays_undecided),
+        TEST(growth_outside_the_allocator_stays_undecided),
         TEST(growth_with_a_growing_live_heap_stays_undecided),
-        TEST(leak_of_retained_memory_becomes_undecided),
-        TEST(level_live_heap_with_a_wide_slope_counts_as_level),
+        TEST(leak_that_the_allocator_merely_retains_becomes_undecided),
+        TEST(flat_live_heap_with_an_uncertain_slope_counts_as_flat),
         TEST(allocator_figures_do_not_change_a_decided_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

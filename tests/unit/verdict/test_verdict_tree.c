@@ -54,7 +54,7 @@ static struct verdict_member member(const struct verdict_result *r, double uniqu
                                    .alive = true};
 }
 
-static void replaced_worker_counts_as_cost_and_not_in_the_verdict(void **state)
+static void replaced_worker_counts_as_overhead_and_not_in_the_verdict(void **state)
 {
     const struct verdict_result passing = leaking(MB);
     const struct verdict_result staying = {.word = VERDICT_STABLE,
@@ -81,7 +81,7 @@ static void replaced_worker_counts_as_cost_and_not_in_the_verdict(void **state)
 }
 
 /* A level process, and undecided workers that grow by 30 MB each. */
-static void small_undecided_processes_count_together(void **state)
+static void small_undecided_processes_are_judged_together(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
                                             .confidence = 0.8,
@@ -108,7 +108,7 @@ static void small_undecided_processes_count_together(void **state)
     assert_int_equal(t.flat[0].count, 1);
 }
 
-static void tree_can_leak_although_no_process_does(void **state)
+static void tree_can_leak_although_no_single_process_does(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
     struct verdict_member one = member(&passing, 120 * MB), stays;
@@ -198,9 +198,9 @@ static void new_memory_in_shared_workers_is_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced_worker_counts_as_cost_and_not_in_the_verdict),
-        cmocka_unit_test(small_undecided_processes_count_together),
-        cmocka_unit_test(tree_can_leak_although_no_process_does),
+        cmocka_unit_test(replaced_worker_counts_as_overhead_and_not_in_the_verdict),
+        cmocka_unit_test(small_undecided_processes_are_judged_together),
+        cmocka_unit_test(tree_can_leak_although_no_single_process_does),
         cmocka_unit_test(rates_of_two_leaking_processes_add_up),
         cmocka_unit_test(rate_of_possibly_shared_memory_is_not_added),
         cmocka_unit_test(shared_pages_that_become_private_are_not_a_leak),
