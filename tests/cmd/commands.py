@@ -14,9 +14,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOBODY = 65534
-PATIENCE_S = 180  # for a busy machine and a sanitized program; no successful test waits this long
+# Long enough for a busy machine and a sanitized program; no passing test waits this long.
+PATIENCE_S = 180
 IS_SANITIZED = os.environ.get("EBB_SANITIZED") == "1"
-# A test of memory use or timing: make test also runs it on the unsanitized program.
+# Marks a test of memory use or timing, which make test also runs on the unsanitized program.
 plain = pytest.mark.plain
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
@@ -26,7 +27,7 @@ def binary():
 
 
 def make_recording(table, out, *marks):
-    """Makes the recording OUT from the rows of TABLE and from files of marks."""
+    """Creates the recording OUT from the rows of TABLE and from files of marks."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build")) / "tests" / "tools" / "table"
     subprocess.run([tool, table, out, *marks], check=True, timeout=PATIENCE_S)
     return out
@@ -45,7 +46,7 @@ def wait_for(condition, what, limit_s=PATIENCE_S):
 
 
 def alive(pid):
-    """Whether the process exists and is not a zombie."""
+    """Returns whether the process exists and is not a zombie."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -54,7 +55,7 @@ def alive(pid):
 
 
 def is_at_rest(pid):
-    """Whether the process sleeps and has no pending signal."""
+    """Returns whether the process sleeps and has no pending signal."""
     try:
         lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -65,7 +66,7 @@ def is_at_rest(pid):
 
 
 def environment(changes=None):
-    """The caller's environment without variables that change ebb's output. A value of None in
+    """Returns the environment without variables that change ebb's output. A value of None in
     CHANGES removes a variable."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
     env.update({"LC_ALL": "C.UTF-8", "TERM": "xterm"})
@@ -77,7 +78,7 @@ def environment(changes=None):
 
 
 def run_ebb(*arguments, env=None, program=None, **options):
-    """Runs ebb to its end. Output that is not UTF-8 stays visible as escapes."""
+    """Runs ebb until it exits. Output that is not UTF-8 is kept as escapes."""
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
@@ -86,20 +87,20 @@ def run_ebb(*arguments, env=None, program=None, **options):
 
 
 def recorded(folder):
-    """The records written so far; an empty list before the first one."""
+    """Returns the records written so far, or an empty list."""
     result = run_ebb("export", folder, "--jsonl")
     return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
 
 
 def refused(result, sentence, status=2):
-    """True if ebb printed exactly this error and nothing else."""
+    """Returns true if ebb printed exactly this error and nothing else."""
     assert result.stderr == f"ebb: {sentence}\n"
     assert (result.returncode, result.stdout) == (status, "")
     return True
 
 
 def refused_with(result, *parts, status=2):
-    """True if ebb printed one error that contains all PARTS, and nothing else."""
+    """Returns true if ebb printed a single error that contains all PARTS, and nothing else."""
     assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
     for part in parts:
         assert part in result.stderr
@@ -108,7 +109,7 @@ def refused_with(result, *parts, status=2):
 
 
 class Readers:
-    """Counts by inotify how often each file of a folder was opened read-only and closed."""
+    """Counts with inotify how often each file of a folder was opened for reading and closed."""
 
     CLOSE_NOWRITE = 0x10
     EVENT = struct.Struct("iIII")
@@ -123,7 +124,7 @@ class Readers:
             self.fd = -1
 
     def names(self):
-        """None if this machine allows no inotify watch."""
+        """Returns None if this machine does not allow an inotify watch."""
         if self.fd < 0:
             return None
         found, data = [], b""

@@ -1,8 +1,5 @@
-"""Fixtures of the command tests: ebb with full and with fewer permissions, and the expected
-outputs.
-
-EBB_UPDATE_GOLDEN=1 rewrites tests/expected instead of comparing.
-"""
+"""Fixtures of the command tests: ebb with and without privileges, and the expected outputs.
+EBB_UPDATE_GOLDEN=1 rewrites tests/expected instead of comparing."""
 
 import os
 import pathlib
@@ -16,7 +13,7 @@ from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
 
-# A shell starts background processes with these signals ignored, and a job would inherit that.
+# A shell starts background processes with these signals ignored, which a job would inherit.
 for number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
@@ -41,7 +38,7 @@ def ebb():
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user can enter, because pytest's own folders are private."""
+    """Returns a folder that every user can enter, because pytest's own folders are private."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder

@@ -1,8 +1,5 @@
-"""Jobs under ebb's guard, for tests.
-
-Every process of a job has a mark in its environment, so that remaining processes are found.
-Neighbour processes next to the job must survive every test.
-"""
+"""Runs jobs under ebb's guard for tests. Every process of a job has a variable in its
+environment by which leftover processes are found. Bystander processes must survive every test."""
 
 import json
 import os
@@ -23,8 +20,8 @@ from commands import (NOBODY, PATIENCE_S, PYTHON, alive, binary, environment, re
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
-# A trainer that is within the reserve after one second and would reach the SIGTERM line five
-# seconds later: even a busy machine has enough time to request a checkpoint.
+# This trainer is within the reserve after one second and would reach the SIGTERM line five seconds
+# later, so even a busy machine has time to request a checkpoint.
 LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
 LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 
@@ -34,33 +31,33 @@ def trainer(*settings, leak=LEAK):
 
 
 def cgroups_of_ebb():
-    """Lists (path, "ebb-PID"); os.walk skips groups that are removed meanwhile."""
+    """Lists (path, "ebb-PID"); os.walk skips groups that disappear meanwhile."""
     return [(os.path.join(folder, name), name.rpartition("-")[0])
             for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")]
 
 
 class Guarded:
-    """Runs jobs in one folder and knows all their processes."""
+    """Runs jobs in one folder and tracks all their processes."""
 
     def __init__(self, folder):
         self.folder = folder
         self.tag = f"GUARDED_JOB={uuid.uuid4().hex}"
-        # short, because the path of a socket must be
+        # The path must be short enough for a socket.
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
-        # Left by an ebb that was killed with its sentinel long ago; pids are reused.
+        # Folders of an ebb that was killed with its sentinel earlier; pids are reused.
         self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):
-        """Changes to the environment."""
+        """Returns changes to the environment."""
         name, value = self.tag.split("=")
         return {name: value, "TMPDIR": str(self.sockets), "XDG_RUNTIME_DIR": None}
 
     def processes(self):
-        """Pid and name of the living processes, including ebb's own."""
+        """Returns pid and name of the live processes, including those of ebb."""
         found = {}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
@@ -76,7 +73,7 @@ class Guarded:
         return found
 
     def pid_of(self, name):
-        """The pid of one of ebb's own processes."""
+        """Returns the pid of one of ebb's own processes."""
         return next((pid for pid, comm in self.processes().items() if comm == name), None)
 
     def start(self, *arguments, **options):
@@ -121,12 +118,12 @@ class Guarded:
         return (self.run_dirs()[0].parent / "log.txt").read_text()
 
     def notes(self, kind):
-        """Notes of that kind in the recording."""
+        """Returns the notes of KIND in the recording."""
         return [o["data"] for o in recorded(self.run_dirs()[0].parent)
                 if o["type"] == "note" and o["kind"] == kind]
 
     def cgroups(self):
-        """The cgroups of all supervisors seen so far."""
+        """Returns the cgroups of all supervisors seen so far."""
         own = {f"ebb-{pid}" for pid in self.seen}
         return [path for path, owner in cgroups_of_ebb() if owner in own and path not in self.others]
 
@@ -166,7 +163,7 @@ def acts(doc):
 
 @pytest.fixture(scope="session")
 def enough_memory():
-    """Skips the test if this machine's limits are below those of the tests."""
+    """Skips the test if limits of this machine are lower than those of the tests."""
     if not os.path.exists(TRAINER):
         pytest.fail(f"{TRAINER} is not there; build the target `examples`")
     result = run_ebb("run", "--no-record", "--json", "--", "sleep", "0.3")
@@ -178,7 +175,7 @@ def enough_memory():
 
 @pytest.fixture
 def neighbours():
-    """Processes of the same users next to the job, which nothing may affect."""
+    """Bystander processes of the same users, which nothing may affect."""
     users = [{}] if os.geteuid() != 0 else [{}, {"user": NOBODY, "group": NOBODY,
                                                  "extra_groups": []}]
     found = [subprocess.Popen([PYTHON, "-c", "import time; time.sleep(900)"], env=environment(),
@@ -193,7 +190,7 @@ def neighbours():
 
 @pytest.fixture
 def guarded(tmp_path, neighbours, enough_memory):
-    """Runs jobs; at the end none of their processes may be left, and the neighbours must be
+    """Runs jobs. At the end none of their processes may remain, and the bystanders must be
     alive."""
     jobs = Guarded(tmp_path)
     try:

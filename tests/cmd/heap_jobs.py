@@ -1,5 +1,4 @@
-"""Jobs with a heap profile, for tests: runs programs under `ebb run` and reads the output of
-`ebb heap`."""
+"""Runs programs under `ebb run` and reads the output of `ebb heap`, for tests."""
 
 import json
 import pathlib
@@ -13,7 +12,7 @@ from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plai
 
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
 
-# For Python programs: step(n) sends the mark of step N.
+# Prepended to Python programs; step(n) sends the mark of step N.
 STEPS = """
 import os, socket
 _marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -36,14 +35,14 @@ def write(folder, text, name="job.py"):
 
 
 def line_of(path, text):
-    """The number of the only line that contains TEXT."""
+    """Returns the number of the only line that contains TEXT."""
     numbers = [n for n, line in enumerate(path.read_text().split("\n"), 1) if text in line]
     assert len(numbers) == 1, (text, numbers)
     return numbers[0]
 
 
 def compiled(folder, source, *flags, name="program"):
-    """Compiles a C program, or skips the test if that is impossible."""
+    """Compiles a C program, or skips the test if that is not possible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         pytest.skip("there is no C compiler")
@@ -56,7 +55,7 @@ def compiled(folder, source, *flags, name="program"):
 
 
 def run_job(folder, *command, flags=(), env=None):
-    """Runs a command to its end under ebb; returns the result, with the run folder as .run."""
+    """Runs a command under ebb until it exits; returns the result, with the run folder as .run."""
     run = folder / "run"
     result = subprocess.run([binary(), "run", "--json", "--run-dir", str(run), "--no-shim", *flags,
                              "--", *map(str, command)], cwd=folder, env=environment(env),
@@ -67,7 +66,7 @@ def run_job(folder, *command, flags=(), env=None):
 
 
 def start_job(folder, *command, flags=(), env=None):
-    """Starts a command under ebb; the process's output is that of the job."""
+    """Starts a command under ebb; the output of the process is that of the job."""
     return subprocess.Popen([binary(), "run", "-q", "--run-dir", str(folder / "run"), "--no-shim",
                              *flags, "--", *map(str, command)], cwd=folder, env=environment(env),
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -75,19 +74,19 @@ def start_job(folder, *command, flags=(), env=None):
 
 
 def heap(run, *flags):
-    """The document of `ebb heap --json`."""
+    """Returns the document printed by `ebb heap --json`."""
     result = run_ebb("heap", run, "--json", *flags)
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return json.loads(result.stdout)
 
 
 def where(row):
-    """File and line of a row."""
+    """Returns file and line of a row."""
     return row["where"]["file"], row["where"]["line"]
 
 
 def held(doc, path, line):
-    """Live bytes of a line."""
+    """Returns the live bytes of a line."""
     return sum(row["live"]["bytes"] for row in doc["rows"] if where(row) == (str(path), line))
 
 
@@ -100,7 +99,7 @@ def heap_files(run):
 
 
 def run_python(folder, text, **options):
-    """Runs a Python program to its end; returns the result and the program's path."""
+    """Runs a Python program until it exits; returns the result and the path of the program."""
     path = write(folder, text)
     result = run_job(folder, PYTHON, path, **options)
     return result, path

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-STEP, BASE = 4096, 64 << 20  # the memory is never touched
+STEP, BASE = 4096, 64 << 20  # The memory is never touched.
 blocks, stacks = [], {}
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -34,7 +34,7 @@ def stack(frame):
 
 
 def next_size():
-    time.sleep(0.01)  # if there are more than two hundred per second, not all are sampled
+    time.sleep(0.01)  # At more than two hundred allocations per second, not all are sampled.
     return BASE + STEP * len(stacks)
 
 
@@ -191,7 +191,7 @@ def made_up():
 
 
 def again_at_the_same_address():
-    """Code that is freed, and other code at the same address."""
+    """Code is freed, and other code is created at the same address."""
     for i in range(5):
         exec(compile("\n" * i + "f()", f"<round {i}>", "exec"), {"f": take})
 
@@ -219,7 +219,7 @@ def threads():
 
 
 def main():
-    blocks.append(bytes(BASE - STEP))  # the first sample creates the table
+    blocks.append(bytes(BASE - STEP))  # The first sample creates the table.
     take()
     nested()
     generators()

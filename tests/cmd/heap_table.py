@@ -13,9 +13,10 @@ import subprocess
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
-# The header up to the counters of complete entries.
+# Format of the header up to the counters of complete entries.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
-# After the header: interval, samples, ends, nanoseconds, dropped samples, and Python's arenas.
+# Format after the header: interval, samples, ends, nanoseconds, dropped samples, and Python's
+# arenas.
 COUNTERS = struct.Struct("=QQQQ11QQ")
 DROPS = "nodes sites live thinned codes text modules unwind nested stale gpu".split()
 CODE = struct.Struct("=IIIIIIII")
@@ -73,8 +74,9 @@ class Table:
         }
 
     def failures(self):
-        """GPU requests that failed, and the number of the first that is kept."""
-        # behind allocated_bytes and gpu_interval; 16 GPUs of 56 bytes follow
+        """Returns the number of failed GPU requests, and the number of the first one that is
+        kept."""
+        # The data follows allocated_bytes and gpu_interval, and precedes 16 GPUs of 56 bytes.
         at = HEADER.size + COUNTERS.size + 16
         count, = struct.unpack_from("=Q", self.map, at)
         return count, struct.unpack_from("=I", self.map, at + 8 + 16 * 56)[0]
@@ -83,7 +85,7 @@ class Table:
         return self.map[self.text_at + at : self.text_at + at + length]
 
     def module(self, word):
-        """The path of the module that contains a native frame."""
+        """Returns the path of the module that contains a native frame."""
         index = word >> 48 & 0x7FFF
         return self.module_path(index - 1) if index else ""
 
@@ -101,7 +103,7 @@ class Table:
         return os.fsdecode(self.text(at, length))
 
     def stack(self, site):
-        """Frame words, innermost first."""
+        """Returns frame words, innermost first."""
         words = []
         node = SITE.unpack_from(self.map, self.sites_at + site * SITE.size)[0]
         while node:
@@ -120,8 +122,8 @@ class Table:
         return samples
 
     def python_stacks(self, python, sites):
-        """For each site, (file, qualified name, line) of its Python frames, innermost first. PYTHON
-        is an interpreter of the version that wrote the table."""
+        """Returns (file, qualified name, line) of the Python frames of each site, innermost
+        first. PYTHON is an interpreter of the version that wrote the table."""
         words = {site: [word for word in self.stack(site) if word & PYTHON] for site in sites}
         wanted = sorted({word for stack in words.values() for word in stack})
         codes = [self.code(word >> 32 & 0x7FFFFFFF) for word in wanted]
@@ -133,7 +135,7 @@ class Table:
         return {site: [frames[word] for word in stack] for site, stack in words.items()}
 
 
-# The format of the line table depends on the version, so the interpreter itself decodes it.
+# The format of the line table depends on the Python version, so that interpreter decodes it.
 LINES_PROGRAM = """
 import dis, json, sys
 def line_of(lines, first, instruction):
@@ -159,7 +161,7 @@ def lines_of(python, codes, instructions):
 
 
 def with_filters(settings):
-    """EBB_HEAP for tests that run under seccomp filters, as ebb itself would set it."""
+    """Returns EBB_HEAP as ebb would set it for tests that run under seccomp filters."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     filters = int(status.get("Seccomp_filters", status.get("Seccomp", "0") != "0"))
@@ -179,7 +181,7 @@ class Receiver:
         self.socket.close()
 
     def receive(self, timeout_s):
-        """The next table that arrives, and its process."""
+        """Returns the next table that arrives, and its process."""
         self.socket.settimeout(timeout_s)
         connection, _ = self.socket.accept()
         with connection:

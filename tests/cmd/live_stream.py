@@ -17,7 +17,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 class Server:
-    """tests/serve/live_server.c, whose jobs and logs are set by commands."""
+    """Runs tests/serve/live_server.c, whose jobs and logs are controlled by commands."""
 
     def __init__(self, look=2000, ping=20000, silent=600000, stuck=600000, goodbye=60000, viewers=600):
         self.process = subprocess.Popen(
@@ -49,7 +49,7 @@ class Server:
 
 
 def frame(opcode, data=b"", fin=True, mask=b"\1\2\3\4", reserved=0, length=None):
-    """Makes one frame; it is invalid if MASK is empty or LENGTH is given."""
+    """Builds one frame, which is invalid if MASK is empty or LENGTH is given."""
     n = len(data) if length is None else length
     head = bytes([(0x80 if fin else 0) | reserved << 4 | opcode])
     bit = 0x80 if mask else 0
@@ -100,7 +100,7 @@ class Viewer:
         return taken
 
     def frame(self):
-        """(opcode, data) of the next frame, which must be complete and not masked."""
+        """Returns (opcode, data) of the next frame, which must be complete and unmasked."""
         first, n = self.take(2)
         assert first & 0xF0 == 0x80 and not n & 0x80
         if n == 126:
@@ -110,7 +110,7 @@ class Viewer:
         return first & 15, self.take(n)
 
     def message(self, kind=None):
-        """The next message, or the next of KIND; answers pings."""
+        """Returns the next message, or the next one of KIND, and answers pings."""
         while True:
             opcode, data = self.frame()
             if opcode == PING:
@@ -122,7 +122,7 @@ class Viewer:
                 return got
 
     def closed(self):
-        """The close code and reason; skips messages before them."""
+        """Returns the close code and reason, and skips earlier messages."""
         while True:
             opcode, data = self.frame()
             if opcode == CLOSE:
@@ -133,7 +133,7 @@ class Viewer:
         self.socket.sendall(frame(opcode, data, **options))
 
     def want(self, **wishes):
-        """Sends a subscription and waits until the server has received it; answers pings."""
+        """Sends a subscription, waits until the server has received it, and answers pings."""
         self.send(TEXT, json.dumps(wishes).encode())
         self.send(PING, b"received?")
         got = []

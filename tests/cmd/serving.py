@@ -1,5 +1,4 @@
-"""A server for the tests: starts on a free port, is used over HTTP, and ends with all of its
-jobs."""
+"""Runs a server for the tests on a free port and ends it with all of its jobs."""
 
 import concurrent.futures
 import contextlib
@@ -47,7 +46,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Server:
-    """STATE is the state folder, which may exist already."""
+    """STATE is the state folder, which may already exist."""
 
     def __init__(self, folder, *arguments, state=None, env=None, listen="127.0.0.1:0"):
         self.folder = pathlib.Path(folder)
@@ -113,10 +112,10 @@ class Server:
         return self.ask("POST", f"/api/v1{path}", body=body, **options)
 
     def raw(self, data, wanted=None):
-        """The raw answer to DATA, until the server closes the connection or the answer contains
-        WANTED."""
+        """Returns the raw answer to DATA, until the server closes the connection or the answer
+        contains WANTED."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as s:
-            with contextlib.suppress(OSError):  # the server may refuse before everything is sent
+            with contextlib.suppress(OSError):  # The server may refuse before everything is sent.
                 s.sendall(data)
             return hear(s, wanted)
 
@@ -129,12 +128,12 @@ class Server:
         return self.get(f"/jobs/{number}").json()
 
     def wait(self, number, until="ended"):
-        """Returns the job once it is in that state or has ended."""
+        """Returns the job once it has reached STATE or has ended."""
         give_up = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up:
             answer = self.get(f"/jobs/{number}?until={until}&timeout_s=10")
             job = answer.json()
-            if answer.status == 429:  # requests of an earlier test may still be waiting
+            if answer.status == 429:  # Requests of an earlier test may still be waiting.
                 time.sleep(0.05)
             elif job["state"] == until or job["state"] in ENDED:
                 return job
@@ -183,15 +182,15 @@ def small_disk(folder):
 
 
 def fill(path):
-    """Fills all free space, until PATH is removed."""
+    """Fills all free space until PATH is removed."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)
 
 
 def begun_early(test, function):
-    """A fixture that returns a future of FUNCTION's result. FUNCTION starts with the first test of
-    the module, because it takes long; other tests run before TEST needs the result."""
+    """Returns a fixture that gives a future of FUNCTION's result. FUNCTION takes long, so it
+    starts with the first test of the module, and other tests run before TEST needs the result."""
     @pytest.fixture(scope="module", autouse=True)
     def early(request):
         names = {item.originalname for item in request.session.items if item.module is request.module}

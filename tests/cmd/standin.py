@@ -1,5 +1,5 @@
-"""A stand-in for the job server: answers on a unix socket as a test specifies, and records the
-requests."""
+"""A stand-in for the job server that answers on a unix socket as a test specifies and records
+the requests."""
 
 import json
 import pathlib
@@ -72,7 +72,7 @@ class StandIn:
 
 
 def reply(body, status=200, headers=None, chunked=False):
-    """The bytes of an answer."""
+    """Returns the bytes of an answer."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} Whatever"] + [f"{k}: {v}" for k, v in (headers or {}).items()]

@@ -1,5 +1,4 @@
-"""`ebb census`: live objects that the processes of a run count themselves, and errors without
-any."""
+"""Tests `ebb census`: objects counted by the processes of a run, and errors if there are none."""
 
 import json
 import os
@@ -11,7 +10,7 @@ import pytest
 from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
-# Takes steps until the file given last exists; with --idle only one step.
+# Runs steps until the file given as last argument exists; with --idle only one step.
 JOB = """
 import os, sys, time
 import ebb
@@ -31,7 +30,7 @@ ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "R
 sys.exit(sum(r.wait() for r in ranks))
 """
 
-# Listens like a process with the package, and answers a request in the way given by its argument.
+# Listens as a process with the package does, and answers a request as its argument says.
 DEAF = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -47,7 +46,7 @@ while not os.path.exists(sys.argv[3]):
 
 @pytest.fixture
 def job(tmp_path):
-    """Starts jobs under ebb; they end with the test."""
+    """Starts jobs under ebb that end with the test."""
     started = []
 
     class Job:
@@ -94,7 +93,7 @@ def job(tmp_path):
 
 
 def blocks(census):
-    """The number of blocks that the job keeps, from its census."""
+    """Returns the number of blocks that the job keeps, according to its census."""
     return sum(o["count"] for o in census["objects"] if o["type"] == "bytearray")
 
 
@@ -112,7 +111,7 @@ def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def by_step():  # if a job makes no step for two seconds, its thread takes the census
+    def by_step():  # If a job sends no step for two seconds, its helper thread takes the census.
         doc, _ = census_json(job.folder)
         return doc if doc["processes"][0]["census"]["at"] == "step" else None
 
@@ -133,7 +132,7 @@ def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
         text = run_ebb("census", job.folder, "--top", "3").stdout
         assert f"process {job.facts()['pid']}, step " in text
         is_whole = "at the end of the step, at a cost of" in text and "__main__.kept[" in text
-        return text if is_whole else None  # references are left out when the time limit is reached
+        return text if is_whole else None  # References are omitted when the time limit is reached.
 
     text = wait_for(census_text, "a census at the end of a step, in words")
     assert "torch is not imported in this process" in text and "since the census at step" in text
@@ -143,7 +142,7 @@ def test_census_of_stepping_job_is_taken_at_step_end_and_shows_growth(job):
 def test_census_of_job_without_steps_is_taken_by_a_thread(job):
     job.start(PYTHON, "-c", JOB, "--idle", job.stop).wait_for_listeners()
 
-    def by_thread():  # the first census may come before the only step has ended
+    def by_thread():  # The first census may be taken before the only step has ended.
         doc, status = census_json(job.facts()["pid"])
         [one] = doc["processes"]
         assert (status, doc["run"]) == (0, str(job.folder))
@@ -154,7 +153,7 @@ def test_census_of_job_without_steps_is_taken_by_a_thread(job):
 
 def test_census_of_a_launcher_shows_one_table_per_rank(job):
     job.start(PYTHON, "-c", RANKS, "-c", JOB, job.stop).wait_for_listeners(2)
-    doc, status = census_json(job.process.pid)  # the pid of ebb run itself
+    doc, status = census_json(job.process.pid)  # This is the pid of `ebb run` itself.
     assert status == 0
     assert sorted(p["census"]["rank"] for p in doc["processes"]) == [0, 1]
     text = run_ebb("census", job.folder).stdout
@@ -199,7 +198,7 @@ def test_census_skips_stale_socket(job):
     assert [p["pid"] for p in doc["processes"]] == [job.facts()["pid"]]
 
 
-# ---- a run that has ended ----
+# ---- census of a finished run ----
 
 def test_census_of_finished_run_shows_last_stored_census(job):
     job.start(PYTHON, "-c", JOB, job.stop, env={"EBB_CENSUS_EVERY": "5"})
@@ -215,7 +214,8 @@ def test_census_of_finished_run_shows_last_stored_census(job):
     before, after = (json.loads((job.folder / "census" / name).read_text()) for name in kept[-2:])
     grown = sum(g["count"] for g in one["growth"] if g["name"] == "bytearray")
     assert grown == blocks(after) - blocks(before)
-    if not before["is_sampled"] and not after["is_sampled"]:  # on a slow machine the counts are estimates
+    # On a slow machine the counts are estimates.
+    if not before["is_sampled"] and not after["is_sampled"]:
         assert grown == 5
 
 
@@ -241,7 +241,7 @@ def test_damaged_census_file_is_skipped(job, content):
     assert result.returncode in (0, 2) and result.stdout.startswith("process 7")
 
 
-# ---- requests that cannot be fulfilled ----
+# ---- refused requests ----
 
 def test_census_of_missing_pid_is_refused():
     assert refused_with(run_ebb("census", "2147483646"), "census: ", "no process 2147483646")

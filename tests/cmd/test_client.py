@@ -1,4 +1,5 @@
-"""The client commands of the job server, against a stand-in whose answers each test defines."""
+"""Tests the client commands of the job server against a stand-in whose answers each test
+defines."""
 
 import contextlib
 import fcntl
@@ -250,7 +251,7 @@ def test_jobs_table_has_no_oom_time_for_uncertain_leak(server, client, word):
 
 
 def read_all(fd):
-    """Reads the output of a terminal that all writers have closed; it may come in pieces."""
+    """Reads the output of a terminal that all writers have closed, possibly in pieces."""
     data = b""
     with contextlib.suppress(OSError):
         while piece := os.read(fd, 65536):
@@ -336,7 +337,7 @@ def test_unknown_job_id_is_reported(server, client):
 # ---- logs ----
 
 class Log:
-    """The log of a job as a server returns it, PIECE bytes at a time."""
+    """Returns the log of a job as a server does, PIECE bytes at a time."""
 
     def __init__(self, server, text, piece=1000, states=("succeeded",), dropped=None):
         self.text, self.piece, self.dropped = text, piece, dropped
@@ -455,7 +456,7 @@ def test_wait_for_several_jobs_exits_with_highest_status(server, client):
 
 def test_wait_command_returns_at_its_timeout(server, client):
     server.say("GET /api/v1/jobs/17", reply(JOB))
-    for limit_s in (0.3, 1, 5, 25):  # the timeout may pass before the second request
+    for limit_s in (0.3, 1, 5, 25):  # The timeout may expire before the second request.
         server.asked.clear()
         result = client("wait", "--timeout", f"{limit_s}s", 17)
         assert refused(result, "wait: job 17 has not ended", status=3)

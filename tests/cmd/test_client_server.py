@@ -1,4 +1,4 @@
-"""The client commands of the job server, against the real server."""
+"""Tests the client commands of the job server against the real server."""
 
 import contextlib
 import json
@@ -158,7 +158,7 @@ def test_every_client_command_reports_a_missing_job(client, command):
 
 
 def sockets(pid):
-    """The sockets that a process has open."""
+    """Returns the sockets that a process has open."""
     try:
         links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
@@ -167,8 +167,8 @@ def sockets(pid):
 
 
 def wait_for_question(server, process):
-    """Waits until the process has sent a request that waits: the server answers other requests
-    first."""
+    """Waits until the process has sent a request that stays open; the server has then answered
+    all earlier ones."""
     def is_waiting():
         found = sockets(process.pid)
         for _ in range(3):
@@ -198,7 +198,7 @@ def test_wait_continues_across_server_restart(tmp_path):
 
 
 def waits_on(stack, server, number):
-    """A connection on which a request waits for the job's end."""
+    """Opens a connection with a request that waits for the end of the job."""
     s = stack.enter_context(socket.socket(socket.AF_UNIX))
     s.settimeout(PATIENCE_S)
     s.connect(str(server.socket))
@@ -224,7 +224,7 @@ def test_clients_poll_while_too_many_requests_wait(client, tmp_path):
         assert all(b" 200 " in s.recv(64) for s in waiting)
     assert {end[1:] for end in ends[:5]} == {("", 3)}
     assert ends[5:] == [("two\n", "", 0)] * 2
-    assert submitted.returncode == 125  # the job that it waits for has failed
+    assert submitted.returncode == 125  # The job that this one waits for has failed.
 
 
 def test_server_and_clients_use_the_same_state_folder():
@@ -232,4 +232,4 @@ def test_server_and_clients_use_the_same_state_folder():
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0
         result = run_ebb("serve", "--listen", "none", env=env)
-        assert refused_with(result, str(server.state))  # only the running server has that folder
+        assert refused_with(result, str(server.state))  # Only the running server uses this folder.

@@ -1,4 +1,5 @@
-"""Verdict, diagnosis and heap rows of one run agree, and the check for it finds disagreement."""
+"""Tests that verdict, diagnosis and heap rows of one run agree, and that the check detects
+contradictions."""
 
 import importlib.util
 import os

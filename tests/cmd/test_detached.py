@@ -1,5 +1,4 @@
-"""A detached job: its start, the holder of its lock, the messages and requests of its
-supervisor, and its end."""
+"""Tests detached jobs: start, lock, messages and requests of the supervisor, and end."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""`ebb diagnose`: the first hypothesis is the true one if the recording shows it, missing data is
-named, memory adds up, and bad input is reported."""
+"""Tests `ebb diagnose`: the true hypothesis comes first if the recording shows it, missing data
+is named, memory adds up, and bad input is reported."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from commands import (Readers, PATIENCE_S, PYTHON, ROOT, binary, environment, re
 
 ZOO = ROOT / "zoo" / "recordings"
 MIB = 1 << 20
-VERSION_AT = 8  # offset after the magic (docs/reference/trace-format.md)
+VERSION_AT = 8  # Offset of the version after the magic (docs/reference/trace-format.md).
 
-# Sends marks of its steps; needs only Python.
+# This program sends step marks and needs only Python.
 MARKS = """
 import os, socket, sys, time
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -28,7 +28,7 @@ def make():
     return bytearray(os.urandom(64) * (1 << 14))  # LINE
 kept = []
 """
-# Keeps 1 MiB per step, or nothing.
+# This program keeps 1 MiB per step, or nothing.
 JOB = MARKS + """
 def train(steps, keep):
     mark(KIND="begin", STEPS_PER_EPOCH=20, MAX_STEPS=steps)
@@ -48,7 +48,7 @@ if len(sys.argv) > 3:
 """
 
 
-# Keeps 3 MiB per step for three seconds and, once it is released, for another one.
+# This program keeps 3 MiB per step for three seconds, waits, and continues for one second.
 SHORT = MARKS + """
 def train(first, last):
     for step in range(first, last):
@@ -84,11 +84,11 @@ def diagnosis_of_zoo(name):
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory):
-    """A run of a job that keeps 1 MiB per step, its summary, and the number of reads of each
-    file in its folder."""
+    """Returns a run that keeps 1 MiB per step, its summary, and how often each file of its
+    folder was read."""
     folder = tmp_path_factory.mktemp("leaking")
-    # with an interval of 128K, a block of 1 MiB is almost certainly sampled, so the result does not
-    # depend on chance
+    # With an interval of 128K, a block of 1 MiB is almost certainly sampled, so the result is not
+    # random.
     job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--heap-interval", "128K",
                             "--run-dir", folder / "run", "--", PYTHON, write_job(folder), "200",
                             "keep"], env=environment(),
@@ -131,7 +131,8 @@ def test_parts_of_the_memory_ledger_add_up_to_rss(leaking):
         assert abs(total - ledger[f"rss_{moment}_bytes"]) <= len(entries)
     assert all(e["low_bytes"] <= e["now_bytes"] + 1 and e["now_bytes"] <= e["high_bytes"] + 1
                for e in entries)
-    assert ledger["named_growth_share"] >= 0.9  # the zoo requires 0.95; here the machine may be busy
+    # The zoo requires 0.95; here the machine may be busy.
+    assert ledger["named_growth_share"] >= 0.9
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
 
@@ -147,7 +148,8 @@ def test_run_summary_reads_the_heap_history_once(leaking):
         pytest.skip("inotify allows no watch here")
     histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
     seconds = json.loads((leaking[0] / "run.json").read_text())["duration_s"]
-    # the verdict reads the history every ten seconds and at the end, the diagnosis once more
+    # The verdict reads the history every ten seconds and at the end, and the diagnosis reads it
+    # once more.
     assert 1 <= len(histories) <= 2 + seconds // 10, histories
     assert leaking[2].count("trace.ebb") == 1
 
@@ -173,8 +175,8 @@ def test_diagnosis_of_job_without_growth_names_no_cause(tmp_path):
 
 
 def test_heap_read_once_does_not_prove_allocator_retention(tmp_path):
-    # with 128K no block is missed, because a slow machine's job is read more often and blocks are
-    # counted
+    # With an interval of 128K no block is missed, so the result does not depend on the speed of the
+    # machine.
     result = run_ebb("run", "--interval", "100ms", "--heap-interval", "128K", "--run-dir",
                      tmp_path / "run", "--", PYTHON, write_job(tmp_path), "16", "keep")
     assert result.returncode == 0
@@ -189,7 +191,7 @@ def test_final_memory_of_a_short_run_ignores_an_older_heap_reading(tmp_path):
                             tmp_path / "go"], env=environment(), stdin=subprocess.DEVNULL)
     wait_for(lambda: sum(r.get("kind") == "step" for r in recorded(folder)) == 30, "30 steps")
 
-    def is_read():  # a history gets at most one reading per second
+    def is_read():  # A history gets at most one reading per second.
         doc = json.loads(run_ebb("heap", folder, "--json").stdout)
         return doc["steps"]["last"] == 30 and doc["live"]["bytes"] > 80 * MIB
     wait_for(is_read, "a reading")
@@ -217,7 +219,7 @@ def test_diagnose_accepts_pid_of_running_job(tmp_path):
         job.wait()
 
 
-# ---- recordings of real programs: only memory and marks ----
+# ---- recordings of real programs that have only memory and marks ----
 
 @pytest.mark.parametrize("name, key", [
     ("lazy_images-plain", "first_touch"),

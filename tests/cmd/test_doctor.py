@@ -1,4 +1,5 @@
-"""`ebb doctor`: findings that are true for this machine, with and without privileges."""
+"""Tests that the findings of `ebb doctor` are true for this machine, with and without
+privileges."""
 
 import glob
 import json
@@ -31,14 +32,14 @@ def findings(result):
 
 
 def groups():
-    """The cgroups of all jobs on this machine."""
+    """Returns the cgroups of all jobs on this machine."""
     return {os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
             for name in names if name.startswith("ebb-")}
 
 
 def doctor_and_its_groups(ebb):
-    """The findings, and the cgroups that doctor left behind: their names begin with its pid. Groups
-    that existed before belong to killed processes, whose pids are reused."""
+    """Returns the findings, and the cgroups that doctor left behind, whose names begin with its
+    pid. Groups that existed before belong to killed processes."""
     before = groups()
     read, write = os.pipe()
     try:
@@ -65,7 +66,7 @@ def read_if_there(path):
 
 
 def handed_down():
-    """The controllers that each v2 group enables for its children."""
+    """Returns the controllers that each v2 group enables for its children."""
     paths = [os.path.join(folder, "cgroup.subtree_control")
              for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
     return {path: open(path).read() for path in paths if os.path.exists(path)}
@@ -87,7 +88,7 @@ def test_doctor_json_has_every_check_and_facts_of_this_machine(ebb):
 def test_doctor_works_without_privileges_and_leaves_nothing_behind(ebb_as_nobody):
     found, left = doctor_and_its_groups(ebb_as_nobody)
     assert ALWAYS <= set(found) and left == []
-    if os.geteuid() == 0:  # nobody must not write to root's cgroup
+    if os.geteuid() == 0:  # The user nobody must not be able to write to root's cgroup.
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
 
 

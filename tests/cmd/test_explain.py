@@ -1,4 +1,5 @@
-"""`ebb explain`: every diagnosis has a page, and an unknown code gets the most similar one."""
+"""Tests `ebb explain`: every diagnosis has a page, and an unknown code gets the most similar
+one."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Exports of a missing heap and of an invalid heap file."""
+"""Tests exports of a missing heap and of an invalid heap file."""
 
 import os
 

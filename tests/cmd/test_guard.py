@@ -1,5 +1,5 @@
-"""ebb run's guard: its actions when memory runs out, its checkpoint requests, and restarts from
-a checkpoint."""
+"""Tests the guard of `ebb run`: its actions when memory runs out, checkpoint requests, and
+restarts from a checkpoint."""
 
 import json
 import shutil
@@ -175,14 +175,16 @@ def test_short_lived_processes_do_not_hide_growth(guarded, where):
     assert result.returncode == STOPPED, result.stderr
     assert stopped_by_guard(doc) and acts(doc)[:1] == ["warn"]
     assert doc["processes_seen"] > 1
-    assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20  # the kernel's peak
-    if not where:  # otherwise it is an upper bound: a tick during a fork counts its pages twice
+    assert 60 << 20 < doc["peak_process_bytes"] < 200 << 20  # This value is the kernel's peak.
+    # Without a cgroup the peak is an upper bound, because a tick during a fork counts pages twice.
+    if not where:
         assert doc["segments"][0]["peak_bytes"] < 200 << 20
 
 
 # ---- disabled parts ----
 
-# Grows to 140 MiB, within the reserve but above the SIGTERM line, and ends when it is released.
+# This job grows to 140 MiB, within the reserve but above the SIGTERM line, and ends when it is
+# released.
 FINISHES = ("steps=100", "leak_kib=512", "until=enough")
 
 
@@ -246,7 +248,7 @@ def test_job_that_ignores_sigterm_finishes_if_kill_is_disabled(guarded):
 
 
 def looks_at_level(folder):
-    """How many samples have at least 120 MiB."""
+    """Returns how many samples have at least 120 MiB."""
     return sum(o.get("rss_bytes", 0) > 120 << 20 for o in recorded(folder))
 
 
@@ -313,12 +315,12 @@ def test_failing_checkpoint_command_is_a_failed_checkpoint(guarded):
 
 # ---- segments ----
 
-MORE = 10  # enough steps, but fewer than a planned restart waits for
+MORE = 10  # Enough steps for the test, but fewer than a planned restart needs.
 
 
 def in_segments(count, *settings, first=":"):
-    """A trainer that runs forever in the segments before segment COUNT; in that one it gets the
-    number of steps to run. FIRST is executed before each segment."""
+    """Returns a trainer that runs forever in segments before COUNT, and runs the given number of
+    steps in that one. FIRST is executed before each segment."""
     steps = f"""
         if [ "$EBB_SEGMENT" -lt {count - 1} ]; then steps=100000
         else [ -e steps ] || echo $(($(cat saved) + {MORE})) > steps; steps=$(cat steps); fi

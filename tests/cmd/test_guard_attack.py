@@ -1,4 +1,4 @@
-"""ebb run with unlucky and hostile jobs and users: nothing may break, stop or restart a job
+"""Tests `ebb run` with unlucky and hostile jobs and users: no job may be stopped or restarted
 wrongly."""
 
 import fcntl
@@ -14,7 +14,7 @@ import pytest
 
 from commands import PATIENCE_S, PYTHON, binary, environment, is_at_rest, wait_for
 
-# beginning of the jobs below
+# All jobs of this file begin with this code.
 PREFIX = r"""
 import os, signal, socket, sys, time
 segment = int(os.environ["EBB_SEGMENT"])
@@ -23,7 +23,7 @@ def step(n):
     marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
 """
 
-# Exits at SIGTERM, but leaves a child that ignores it until it is released.
+# This job exits at SIGTERM, but leaves a child that ignores the signal until it is released.
 LEAVES_A_CHILD = r"""
 if segment > 0:
     open("again", "w").close()
@@ -57,7 +57,7 @@ def run_job(folder, *options, job):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a job and ends it with the test in any case."""
+    """Starts a job, and ends it with the test in any case."""
     started = []
 
     def run(*options, job, **streams):
@@ -116,8 +116,7 @@ time.sleep(0 if segment else 120)
 
 
 def let_the_child_go(process, folder):
-    """Releases the child once ebb has sent it SIGTERM and has handled its own signals, so that
-    ebb is idle."""
+    """Releases the child once ebb has sent it SIGTERM and is idle again."""
     wait_for((folder / "terminated").exists, "ebb to end what was left")
     pids = process.pid, json.loads((folder / "run" / "run.json").read_text())["supervisor_pid"]
     for _ in range(10):
@@ -150,7 +149,7 @@ def test_ctrl_c_at_segment_end_prevents_restart(start, tmp_path):
     try:
         while os.read(master, 4096):
             pass
-    except OSError:  # no process has the terminal open any more
+    except OSError:  # No process has the terminal open any more.
         pass
     os.close(master)
     process.wait(timeout=PATIENCE_S)

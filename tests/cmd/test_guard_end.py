@@ -1,5 +1,5 @@
-"""The end of a job under ebb run, in every way: no process of it is left, neighbours live, and
-run.json has the cause."""
+"""Tests every way a job under `ebb run` can end: no process of it remains, bystanders survive,
+and run.json has the cause."""
 
 import concurrent.futures
 import os
@@ -15,8 +15,8 @@ import pytest
 from commands import PYTHON, alive, recorded, wait_for
 from guarded import LINES, Guarded, enough_memory, guarded, neighbours, script, trainer
 
-# Starts grandchildren of every kind: plain ones, and one that escaped by a double fork and setsid.
-# Each writes its pid to a file; each ends by itself after a while.
+# This job starts plain grandchildren, and one that escapes by a double fork and setsid. Each writes
+# its pid to a file and exits after a while.
 FAMILY = """
     note() { echo $1 > pid.$1.tmp; mv pid.$1.tmp pid.$1; }
     sh -c 'sleep 120 & echo $! > pid.$!; wait' &
@@ -76,8 +76,7 @@ def test_cancelled_job_without_handler_is_killed_by_the_signal(guarded, number):
 # ---- kill -9 ----
 
 def kill_at_some_moment(folder, victim, wait_s):
-    """Starts one job and kills the victim WAIT_S after it appeared; returns an error text or
-    None."""
+    """Starts a job and kills the victim WAIT_S after it appeared; returns an error text or None."""
     folder.mkdir()
     jobs = Guarded(folder)
     try:
@@ -119,7 +118,7 @@ def test_ebb_killed_fifty_times_leaves_nothing_behind(tmp_path, neighbours, enou
     assert sum(was_ready for was_ready, _ in fates) >= 10
 
 
-# ---- processes that outlive the first one ----
+# ---- processes that outlive the first process of the job ----
 
 def test_five_hundred_grandchildren_do_not_outlive_the_job(guarded):
     result = guarded.run("--limit", "400M", "--", "sh", "-c",
@@ -204,7 +203,7 @@ def test_keep_on_exit_leaves_no_grandchildren_after_the_job(guarded, victim):
 
 @pytest.fixture
 def shm():
-    """A name for files in /dev/shm, which are removed afterwards."""
+    """Returns a name for files in /dev/shm, which are removed afterwards."""
     folder = pathlib.Path("/dev/shm")
     if not os.access(folder, os.W_OK):
         pytest.skip("/dev/shm cannot be written")
@@ -299,7 +298,7 @@ def test_cause_of_oom_kill_in_own_cgroup_is_reported(guarded):
 # ---- processes that cannot be killed ----
 
 class Freezer:
-    """A v1 freezer group: SIGKILL does not end a frozen process, as in uninterruptible sleep."""
+    """Returns a v1 freezer group, in which SIGKILL does not end a frozen process."""
 
     def __init__(self):
         self.path = pathlib.Path("/sys/fs/cgroup/freezer") / f"test-{uuid.uuid4().hex}"
@@ -336,7 +335,8 @@ def cpu_s(pid):
 
 
 def share_of_cpu(pid, seconds=1):
-    """The share of a CPU that a process uses; on a busy machine less, never more."""
+    """Returns the share of a CPU that a process uses; on a busy machine it can be less, but not
+    more."""
     began_s, cpu_before = time.monotonic(), cpu_s(pid)
     time.sleep(seconds)
     return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)

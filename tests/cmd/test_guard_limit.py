@@ -1,5 +1,5 @@
-"""--limit applies to every process of the job: also to children that are not measured yet, and to
-processes that left the job's cgroup."""
+"""Tests that --limit applies to every process of the job, including children that are not
+measured yet and processes that left the job's cgroup."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ import cgroups  # noqa: E402  pylint: disable=wrong-import-position
 
 STOPPED = 124
 
-# Sixteen children at a time, 320 MiB together. Each allocates at once and exits within a second:
-# before that age, unique memory of a process is measured only in a hurry.
+# Sixteen children run at a time with 320 MiB in total. Each allocates at once and exits within a
+# second, before unique memory is normally measured.
 GENERATIONS = """
 import mmap, os, time
 POPULATE = 0x8000
@@ -31,8 +31,8 @@ for _ in range(20):
         os.wait()
 """
 
-# The same memory in all processes, shared by fork, and some memory of their own: 160 MiB counted
-# once, 1.3 GiB as a plain sum.
+# All processes share memory by fork and have some memory of their own: 160 MiB if shared pages
+# count once, 1.3 GiB as a plain sum.
 SHARED = """
 import mmap, os, subprocess, time
 memory = mmap.mmap(-1, 120 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -49,7 +49,7 @@ for _ in range(3):
         os.wait()
 """
 
-# 300 MiB of a file, which the kernel can drop, in one process and in its child.
+# A process and its child map 300 MiB of a file, which the kernel can drop.
 MAPS_A_FILE = """
 import mmap, os, time
 with open("file", "wb+") as file:
@@ -68,7 +68,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# The same with memory that cannot be dropped.
+# A process and its child map 300 MiB of shared memory, which the kernel cannot drop.
 SHARES = """
 import mmap, time
 memory = mmap.mmap(-1, 300 << 20)

@@ -1,8 +1,5 @@
-"""Jobs that fill their limit with reclaimable memory would survive, so the guard must not stop
-them.
-
-bench/guard/lived.py has the programs and compares with a plain cgroup.
-"""
+"""Tests that the guard does not stop jobs that fill their limit with reclaimable memory, because
+they would survive. bench/guard/lived.py has the programs and compares with a plain cgroup."""
 
 import os
 import sys

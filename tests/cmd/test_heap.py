@@ -1,4 +1,4 @@
-"""`ebb run` and `ebb heap` end to end: the leaking line, by step, by name, in every format."""
+"""Tests `ebb run` with `ebb heap`: the leaking line, by step, by name, and in every format."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_libr
 pytestmark = needs_library
 
 LAST_STEP = 120
-KEPT = 1_500_000  # nearly every allocation of this size is sampled
+KEPT = 1_500_000  # Nearly every allocation of this size is sampled.
 LEAKING = STEPS + f"""
 import time
 keep = []
@@ -35,7 +35,7 @@ for n in range(1, {LAST_STEP + 1}):
 
 
 class Recorded:
-    """A job that leaked at one line and has ended."""
+    """Returns a finished job that leaked at one line."""
 
     def __init__(self, folder):
         self.result, self.path = run_python(folder, LEAKING)
@@ -385,8 +385,8 @@ for line in sys.stdin:
 
 
 class Living:
-    """A job that allocates on request. Of ten blocks of 80 MiB the sampler misses one in a million
-    runs, which does no harm."""
+    """This job allocates on request. The sampler misses one of ten 80 MiB blocks in a million
+    runs, which is harmless."""
 
     def __init__(self, folder):
         self.path = write(folder, LIVING)
@@ -421,10 +421,10 @@ def living(tmp_path):
 def test_heap_of_a_running_job_shows_current_memory(living):
     for round in range(1, 4):
         living.leak(10)
-        # a history gets at most one reading per second
+        # A history gets at most one reading per second.
         wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
         assert 70 * round <= living.held(living.pid) <= 90 * round
-    assert 210 <= living.held(living.job.pid) <= 270  # a launcher's pid refers to its job
+    assert 210 <= living.held(living.job.pid) <= 270  # The pid of a launcher refers to its job.
     living.end()
     assert 210 <= living.held(living.run) <= 270
 
@@ -450,7 +450,7 @@ def test_heap_every_option_refreshes_until_the_job_ends(living):
 
 def test_heap_of_a_job_with_stuck_supervisor_shows_last_written_state(living, tmp_path):
     living.leak(10)
-    # a history gets at most one reading per second
+    # A history gets at most one reading per second.
     wait_for(lambda: living.held(living.run) >= 70, "a new reading")
     stopped = json.loads((living.run / "run.json").read_text())
     shutil.copytree(living.run, tmp_path / "copy")

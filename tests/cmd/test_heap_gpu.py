@@ -1,5 +1,5 @@
-"""GPU blocks that a stand-in for PyTorch's allocator reports: they are in the table by GPU, the real functions are still
-called, and nothing that is reported makes the program fail."""
+"""Tests GPU blocks reported by a stand-in for PyTorch's allocator: they are in the table by GPU,
+the real functions are still called, and no report makes the program fail."""
 
 import json
 import math
@@ -34,7 +34,8 @@ def receiver(tmp_path):
 
 
 def run(receiver, way, *more, copy="torch", preload=(LIBRARY,)):
-    """The program's own counts: live bytes, blocks and failures that reached the real functions; and its tables."""
+    """Returns the program's own counts of live bytes, blocks and failures that reached the real
+    functions, and its tables."""
     env = environment({"LD_PRELOAD": ":".join(map(str, preload)), "EBB_SOCKET": receiver.path,
                        "EBB_HEAP": heap_table.with_filters("")})
     done = subprocess.run([PROGRAMS / "gpus", library(copy), way, *more], env=env, stdout=subprocess.PIPE, text=True,
@@ -52,7 +53,7 @@ def gpu_samples(table):
 
 
 def gpu_of(table, sample):
-    """By the outermost frame of its stack."""
+    """Returns the function in the outermost frame of the stack."""
     word = table.stack(sample.site)[-1]
     assert word & ~0xFFFF == GPU_FRAME
     return word & 0xFFFF
@@ -114,7 +115,8 @@ def test_torch_with_unknown_symbols_is_not_hooked(receiver):
 
 
 def test_gpu_report_does_not_wait_for_a_library_being_loaded(receiver):
-    """Its constructor holds the dynamic linker's lock until the block is there."""
+    """The library's constructor holds the dynamic linker's lock until the GPU block is
+    allocated."""
     lines, (table,) = run(receiver, "loading", str(PROGRAMS / "torch" / "waits.so"))
     assert lines[0] == f"{LARGE} 1 0"
     assert len(gpu_samples(table)) == 1
@@ -172,7 +174,7 @@ main()
 """
 
 
-# Two requests fail, the script goes on, and frees what it has.
+# Two GPU requests fail, and the script continues and frees its memory.
 CAUGHT = STANDIN + """
 def keep():
     return cuda.standin_malloc(SIZE, 0)
@@ -188,7 +190,7 @@ for step in range(60):
     time.sleep(0.05)
 """
 
-# The same is allocated again and again, and ever more reserved for it.
+# The program allocates the same amount repeatedly while torch reserves more and more.
 PIECES = STANDIN + """
 def forward(step):
     cuda.standin_reserve(SIZE * (4 + step), 0)
@@ -202,7 +204,7 @@ for step in range(100):
     time.sleep(0.05)
 """
 
-# By torch's own count there is GPU memory, and its allocator reports to a function of another name.
+# torch counts GPU memory, but its allocator reports to a function of another name.
 UNKNOWN = STANDIN + """
 import types
 torch = types.ModuleType("torch")
@@ -263,7 +265,7 @@ def test_summary_has_failed_gpu_requests_of_a_job_that_continues(tmp_path):
 
 def test_growth_of_reserved_gpu_memory_alone_is_fragmentation(tmp_path):
     folder, summary = record(tmp_path, PIECES)
-    assert "leaking" not in summary  # a busy machine may leave the host's memory undecided
+    assert "leaking" not in summary  # On a busy machine the host's memory may be undecided.
     assert summary.count("[gpu-fragmentation]") == 1 and "expandable_segments:True" in summary
     diagnosis = json.loads(ebb("diagnose", "--json", folder).stdout)
     assert diagnosis["hypotheses"][0]["code"] == "gpu-fragmentation"

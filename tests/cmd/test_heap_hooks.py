@@ -1,4 +1,5 @@
-"""Programs under the preloaded library behave as they do alone, and the table is correct."""
+"""Tests that programs under the preloaded library behave as they do alone, and that the table is
+correct."""
 
 import math
 import os
@@ -15,11 +16,12 @@ BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).pare
 LIBRARY = BUILD / "libebb-heap.so"
 PROGRAMS = BUILD / "tests" / "heap_programs"
 MALLOC, NEW, MAP, SHARED, POOL = 0, 1, 2, 4, 5
-SURE = 7  # standard deviations: with a hundred estimates, five would be exceeded once in a million
+# In standard deviations; with a hundred estimates, five would be exceeded once in a million runs.
+SURE = 7
 
 
 class Job:
-    """A program under the hooks, and the tables of it and its children."""
+    """Runs a program under the hooks and collects its tables and those of its children."""
 
     def __init__(self, folder):
         self.receiver = heap_table.Receiver(folder)
@@ -35,7 +37,8 @@ class Job:
                               **options)
 
     def tables(self):
-        """All tables received so far, in order; the process has exited, so no more will come."""
+        """Returns all tables received so far, in order; the process has exited, so there will be
+        no more."""
         found = []
         while True:
             try:
@@ -64,7 +67,7 @@ def live_bytes(table, kind=None):
 
 
 def is_consistent(table):
-    """Whether every sample is live, ended or dropped."""
+    """Returns whether every sample is live, ended or dropped."""
     header = table.header()
     drops = header["drops"]
     gone = header["ends"] + drops["live"] + drops["thinned"] + drops["stale"]
@@ -105,8 +108,8 @@ def test_no_live_samples_remain_after_64_threads_free_everything(job):
     assert result.stdout == "0\n"
     assert header["samples"] > 100
     assert is_consistent(table)
-    # 64 threads × 4000 blocks of 10 KB were allocated and freed. A stale sample may be found only
-    # later, and memory that the C library keeps per thread may be among the few coarse samples.
+    # 64 threads allocated and freed 4000 blocks of 10 KB each. A stale sample may be found only
+    # later, and memory that the C library keeps per thread may be sampled.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 
@@ -159,7 +162,7 @@ def test_signal_handlers_on_small_stacks_may_allocate(job):
     table = job.table()
     assert is_consistent(table)
     assert table.header()["is_ended"]
-    # Memory that destructors free after our own destructor has run is recorded as freed.
+    # Memory that destructors free after the library's own destructor is recorded as freed.
     assert live_bytes(table, MAP) == 0
 
 
@@ -227,7 +230,7 @@ def test_allocator_with_its_own_operator_new_is_counted_once(job):
         assert {s.kind for s in live} == {MALLOC, NEW}
         assert_near(live_bytes(table, NEW), 56 << 20, interval)
         assert_near(live_bytes(table, MALLOC), 16 << 20, interval)
-        # Its operator new[] calls malloc: counted there, and not twice.
+        # The allocator's operator new[] calls malloc, so the block is counted there and only once.
         assert {s.kind for s in live if s.size == 4096 + 16} == {MALLOC}
         assert table.header()["drops"]["stale"] == 0
         process.stdin.close()
@@ -241,7 +244,8 @@ def assert_near(estimate, truth, interval):
 
 
 def site_names(table, sites, name):
-    """Maps sites of the table to the function of the program called NAME that contains them."""
+    """Maps call sites of the table to the function of the program called NAME that contains
+    them."""
     module = 1 + next(i for i in range(table.header()["modules"])
                       if table.module_path(i).endswith("/" + name))
 
@@ -284,6 +288,6 @@ def test_estimated_bytes_of_each_call_site_are_close_to_the_truth(job):
 
 
 def size_variance(size, interval):
-    """Variance of the estimate for one block: s²·(1 − P)/P."""
+    """The variance of the estimate for one block is s²·(1 − P)/P."""
     p = -math.expm1(-size / interval)
     return size * size * (1 - p) / p

@@ -1,4 +1,4 @@
-"""Jobs of every kind under `ebb run` end as they do alone, and their heap is profiled if
+"""Tests that jobs of every kind end under `ebb run` as they do alone, and are profiled if
 possible."""
 
 import json
@@ -18,7 +18,7 @@ from heap_jobs import (LIBRARY, compiled, facts, heap, heap_files, held, line_of
 pytestmark = needs_library
 
 MIB = 1 << 20
-# C: keeps 20 MiB in two calls, each almost certainly sampled.
+# This C program keeps 20 MiB in two allocations, each almost certainly sampled.
 HOLDS = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void hold(void)
 
 
 def near(bytes, mib):
-    """Large blocks are all sampled, so little depends on chance."""
+    """All blocks are large and therefore sampled, so the result is hardly random."""
     return abs(bytes - mib * MIB) < mib * MIB * 0.2
 
 
@@ -55,7 +55,8 @@ def test_static_program_is_not_profiled_and_reported_once(tmp_path):
     program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
     result = run_job(tmp_path, program)
     assert (result.returncode, result.stdout) == (0, "well\n")
-    assert result.stderr.count("static program") == 2  # once as a message, once in the summary's JSON
+    # The text is printed once as a message and once in the JSON of the summary.
+    assert result.stderr.count("static program") == 2
     doc = facts(result.run)["heap"]
     assert (doc["on"], doc["trouble"]) == (False, "it is a static program")
     assert refused_with(run_ebb("heap", result.run), "has no heap: it is a static program")
@@ -187,7 +188,7 @@ def test_job_with_strict_seccomp_filter_survives(tmp_path, when, way):
     if result.returncode == 100:
         pytest.skip("seccomp filters are not allowed here")
     assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
-    assert len(heap_files(result.run)) == 1  # its table existed before the filter
+    assert len(heap_files(result.run)) == 1  # The table of this process existed before the filter.
     assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
 
 
@@ -260,7 +261,7 @@ print("limit not kept")
 
 
 def own_cgroups():
-    """Where a memory cgroup below our own would be, and the files to write."""
+    """Returns the place of a memory cgroup below our own, and the files to write."""
     limits = {"memory.limit_in_bytes": "120M", "memory.max": "120M", "memory.swap.max": "0"}
     for line in open("/proc/self/cgroup", encoding="ascii"):
         _, names, path = line.rstrip("\n").split(":", 2)
@@ -272,7 +273,7 @@ def own_cgroups():
 
 @pytest.fixture
 def small_cgroup():
-    """A cgroup with a limit of 120 MiB, or a skip."""
+    """Creates a cgroup with a limit of 120 MiB, or skips the test."""
     for parent, limits in own_cgroups():
         folder = parent / f"ebb-test-{os.getpid()}"
         try:
@@ -311,7 +312,7 @@ def test_oom_killed_job_leaves_complete_heap_file(tmp_path, small_cgroup):
 
 
 def test_job_killed_by_guard_leaves_complete_heap_file(tmp_path):
-    # Without a cgroup, because on a busy machine the kernel could be faster than the guard.
+    # The job has no cgroup, because on a busy machine the kernel could be faster than the guard.
     result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
                                                     "--no-cgroup"])
     assert result.returncode == 124, result.stderr
@@ -323,7 +324,7 @@ def test_killed_supervisor_leaves_heap_history_intact(tmp_path):
     job = start_job(tmp_path, PYTHON, path)
     try:
         assert job.stdout.readline() == "ready\n"
-        # a history gets at most one reading per second
+        # A history gets at most one reading per second.
         wait_for(lambda: near(held(heap(tmp_path / "run"), path, 1), 20), "a reading of all of it")
         os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
         job.communicate(timeout=PATIENCE_S)
@@ -366,7 +367,7 @@ def test_each_program_of_an_exec_chain_has_a_heap_history(tmp_path):
 
 
 def near_mib(file, path, folder):
-    """MiB of the line "# held" in this one history."""
+    """Returns the MiB of the line "# held" in a single history."""
     alone = folder / f"only-{file.name}"
     alone.mkdir()
     shutil.copy(file, alone)

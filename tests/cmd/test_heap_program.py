@@ -1,4 +1,4 @@
-"""Allocations of a library are shown with the function of the program that called the library."""
+"""Tests that allocations of a library are shown with the function of the program that called it."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from heap_jobs import STEPS, heap, line_of, needs_library, run_job, write
 pytestmark = needs_library
 
 PARTS = 20
-# An installed package that allocates at many lines, none of which is large.
+# This installed package allocates at many lines, none of which is large.
 LIBRARY = "kept = []\n" + "".join(
     f"def part_{i}():\n    kept.append(bytearray(1 << 18))\n" for i in range(PARTS)) + f"""
 def figure():
@@ -54,7 +54,7 @@ def run_with(folder, *command, path=()):
     return result
 
 
-# ---- many lines, one function ----
+# ---- many library lines called by one function ----
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
@@ -72,7 +72,8 @@ def test_library_lines_called_by_one_function_share_one_heap_row(drawn):
     assert own["function"].endswith("on_evaluate") and own["own"]
     assert (own["file"], own["line"]) == (str(drawn.path), line_of(drawn.path, "# DRAWS"))
     assert [frame["function"] for frame in first["callers"]] == ["evaluate", "main"]
-    assert PARTS / 2 < first["place_count"] <= PARTS and len(places) == 3  # with few samples one line may be missing
+    # With few samples, one line may be missing.
+    assert PARTS / 2 < first["place_count"] <= PARTS and len(places) == 3
     for frame in (first["where"], *(place["where"] for place in places)):
         assert frame["file"].startswith(str(drawn.packages)) and not frame["own"]
     assert places[0]["growth_bytes"] >= places[1]["growth_bytes"] >= places[2]["growth_bytes"] > 0
@@ -120,7 +121,7 @@ def test_heap_exports_have_complete_stacks(drawn):
             assert calls == sorted(calls), stack
 
 
-# ---- how the library is called ----
+# ---- ways to call the library ----
 
 DECORATED = """
 import functools

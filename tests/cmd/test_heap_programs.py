@@ -1,4 +1,5 @@
-"""Programs that a preloaded library could harm run under `ebb run` as they do alone."""
+"""Tests that programs which a preloaded library could break run under `ebb run` as they do
+alone."""
 
 import json
 import os

@@ -1,7 +1,5 @@
-"""Python under the preloaded library: exact stacks, small objects, forks.
-
-EBB_TEST_PYTHONS has the interpreters to use, separated by colons.
-"""
+"""Tests Python under the preloaded library: exact stacks, small objects and forks.
+EBB_TEST_PYTHONS has the interpreters to use, separated by colons."""
 
 import json
 import math
@@ -39,8 +37,8 @@ def receiver(open_folder):
 
 
 class Profiled:
-    """A Python program under the preload, up to the first line it prints; it then reads its
-    input."""
+    """Runs a Python program under the preloaded library up to its first line of output; it then
+    reads its input."""
 
     def __init__(self, receiver, python, *arguments, **variables):
         settings = with_filters(variables.pop("EBB_HEAP", ""))
@@ -66,7 +64,7 @@ class Profiled:
 
 
 def stacks_by_size(table, python, least):
-    """(file, name, line) innermost first, of the samples of at least LEAST bytes."""
+    """Returns (file, name, line), innermost first, of the samples of at least LEAST bytes."""
     samples = [sample for sample in table.live() if sample.size >= least]
     stacks = table.python_stacks(python, {sample.site for sample in samples})
     return {sample.size: stacks[sample.site] for sample in samples}
@@ -77,7 +75,7 @@ def weight(sample):
 
 
 def deviation(samples):
-    """Standard deviation of the sum of the samples' weights."""
+    """Returns the standard deviation of the sum of the samples' weights."""
     return math.sqrt(sum(weight(s) ** 2 * math.exp(-s.size / s.interval) for s in samples))
 
 
@@ -87,7 +85,7 @@ def test_python_stacks_have_exact_file_function_and_line(receiver, python):
         wanted = {int(size): list(map(tuple, stack)) for size, stack in printed.items()}
         assert job.table.header()["python_state"] == "ok"
         found = stacks_by_size(job.table, python, min(wanted))
-        # After a pause of the machine there may be a burst of allocations, of which some are not
+        # After a pause of the machine there may be a burst of allocations, some of which are not
         # sampled.
         assert len(wanted) > 60 and len(found) > len(wanted) * 0.9
         for size, got in found.items():
@@ -126,7 +124,7 @@ def test_c_frames_stay_in_place_between_python_frames(receiver, python):
         assert first < second < last
         between = names[first + 1:second]
         assert any(name.startswith("libc.so") for name in between), names
-        # Frames of the interpreter between two Python functions are omitted.
+        # Interpreter frames between two Python functions are omitted.
         assert not any(name.startswith(("python", "libpython")) for name in between), names
         assert last == second + 1
         assert job.end() == 0
@@ -147,7 +145,7 @@ sys.stdin.read()
 
 
 def leaked(job, python):
-    """The samples of the leaking line."""
+    """Returns the samples of the leaking line."""
     samples = job.table.live()
     stacks = job.table.python_stacks(python, {sample.site for sample in samples})
     line = LEAK.split("\n").index('        keep[i] = {"key": None}') + 1
@@ -204,7 +202,7 @@ def test_profiler_wraps_pymalloc_and_no_other_python_allocator(receiver, python,
         assert job.table.header()["python_state"] == "ok"
         samples = leaked(job, python)
         estimate = sum(map(weight, samples))
-        # With malloc each object is counted; with the debug pymalloc, its arenas are.
+        # With malloc each object is counted; with the debug pymalloc, its arenas are counted.
         arenas = [s for s in job.table.live() if s.kind == 2]
         counted = estimate if allocator == "malloc" else sum(map(weight, arenas))
         assert counted > int(job.line) / 3
@@ -222,11 +220,12 @@ sys.stdin.read()
 
 
 def test_python_with_an_unknown_allocator_is_counted_by_arenas(receiver, python):
-    # No allocation here is large enough to be certainly sampled.
+    # No allocation in this test is large enough to be certainly sampled.
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        assert sum(map(weight, arenas)) > 20e6  # a tenth of them: three samples of the two dozen expected
+        # This is a tenth of all arenas: three samples of the two dozen expected.
+        assert sum(map(weight, arenas)) > 20e6
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
 

@@ -1,4 +1,4 @@
-"""Help, manual page and completions, all from one table of options."""
+"""Tests help, manual page and completions, which all come from one table of options."""
 
 import fcntl
 import os
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments):
         while chunk := os.read(ours, 65536):
             text += chunk
     except OSError:
-        pass  # a terminal ends with EIO
+        pass  # Reading a closed terminal ends with EIO.
     os.close(ours)
     return text.decode().replace("\r", "")
 
@@ -127,7 +127,7 @@ def test_completions_have_every_option_and_valid_syntax(ebb, tmp_path, shell, ch
 
 
 def complete(ebb, *words):
-    """The completions that bash offers for the last of WORDS."""
+    """Returns the completions that bash offers for the last of WORDS."""
     script = ebb("help", "--completions", "bash").stdout
     script += 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"\n'
     done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True)
@@ -141,7 +141,7 @@ def test_bash_completion_completes_commands_options_and_values(ebb):
     assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]
     assert complete(ebb, "ebb", "help", "--completions", "=", "z") == ["zsh"]
     assert complete(ebb, "ebb", "help", "do") == ["doctor"]
-    assert complete(ebb, "ebb", "export", "-o", "x") == []  # file names are completed by bash itself
+    assert complete(ebb, "ebb", "export", "-o", "x") == []  # bash itself completes file names.
     assert "bash" in complete(ebb, "ebb", "run", "--", "bas")
 
 

@@ -1,4 +1,4 @@
-"""The live stream: subscriptions, refused clients, and clients that try to harm it."""
+"""Tests the live stream: subscriptions, refused clients, and clients that try to harm it."""
 
 import contextlib
 import json
@@ -178,7 +178,8 @@ def test_rest_of_the_log_is_sent_when_the_job_ends(server):
     server.job(1, "running")
     with Viewer(server) as viewer:
         viewer.want(job=1, log=True)
-        server.do("log", id=2, text="said to be another's\n")  # all jobs share one log here
+        # In this stand-in all jobs share one log.
+        server.do("log", id=2, text="said to be another's\n")
         server.job(1, "succeeded")
         assert viewer.message()["text"] == "said to be another's\n"
         assert viewer.message()["job"]["state"] == "succeeded"
@@ -272,7 +273,8 @@ def test_random_bytes_do_not_harm_live_server(server):
                     data[noise.randrange(len(data))] = noise.randrange(256)
                 first = bytes(data[:noise.randrange(1, len(data) + 1)])
                 rest = noise.randbytes(noise.randrange(300))
-                with contextlib.suppress(ConnectionError):  # the first frame may have closed it
+                # The first frame may have closed the connection.
+                with contextlib.suppress(ConnectionError):
                     viewer.socket.sendall(first)
                     viewer.socket.sendall(rest)
         server.job(1, "running")
@@ -280,10 +282,10 @@ def test_random_bytes_do_not_harm_live_server(server):
         wait_for(lambda: server.counts()["viewers"] == 1, "the others to be gone")
 
 
-# ---- viewers that do not read, and disconnected ones ----
+# ---- viewers that do not read, and viewers that disconnect ----
 
 def flood(server):
-    """Sends until the sockets' buffers are full many times over."""
+    """Sends until the buffers of the sockets have been filled many times over."""
     for i in range(40):
         server.do("live", id=1, times=50, message={"type": "sample", "text": "s" * 1000, "round": i})
         server.do("live", id=1, times=20, message={"type": "mark", "text": "m" * 1000, "round": i})
@@ -299,7 +301,7 @@ def test_slow_viewer_receives_newest_state_of_each_job(server):
         flood(server)
         server.job(3, "cancelled")
         server.do("removed", id=4)
-        server.counts()  # everything has been sent by now
+        server.counts()  # By now everything has been sent.
         newest, skipped, samples = {}, set(), 0
         while len(newest) < 100 or newest[3] != "cancelled" or newest[4] != "removed" or any(
                 value not in (39, "cancelled", "removed") for value in newest.values()):
@@ -329,7 +331,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
         # AddressSanitizer keeps freed memory in quarantine.
         assert IS_SANITIZED or server.rss_bytes() - before < 20 * 256 * 1024 + (8 << 20)
         wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
-        # later they begin to read, and find that they were closed
+        # Viewers that begin to read later find that they were closed.
         wait_for(lambda: all_closed(server), "them to be closed")
         assert idle[0].closed() == (1013, "nothing was read for too long")
         for viewer in idle:
@@ -338,7 +340,7 @@ def test_viewer_that_never_reads_is_closed_with_code_1013():
 
 
 def all_closed(server):
-    """Whether no viewer gets messages any more."""
+    """Returns whether no viewer receives messages any more."""
     before = server.counts()["messages"]
     server.job(1, "running")
     return server.counts()["messages"] == before
@@ -357,7 +359,7 @@ def test_viewer_that_does_not_answer_pings_is_closed():
 
 
 def silent_code(viewer):
-    """The close code if it has arrived already."""
+    """Returns the close code, if it has arrived."""
     viewer.socket.setblocking(False)
     try:
         viewer.more()

@@ -1,5 +1,5 @@
-"""A job has the same baseline, growth, rate and peak in the summary, `ebb verdict`, run.json,
-the report and the API."""
+"""Tests that baseline, growth, rate and peak of a job are the same in the summary, `ebb
+verdict`, run.json, the report and the API."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ MIB = 1 << 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"([+-]?[\d.]+) (B|KiB|MiB|GiB)"
 
-# Keeps 2 MiB of each step; before the first step it needs more memory than later.
+# This job keeps 2 MiB of each step; before the first step it needs more memory than later.
 JOB = """
 import os, socket, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -36,17 +36,17 @@ for step in range(1, 61):
 
 
 def sizes(text):
-    """The sizes in TEXT, in bytes."""
+    """Returns the sizes in TEXT, in bytes."""
     return [float(number) * UNITS[unit] for number, unit in re.findall(SIZE, text)]
 
 
 def shown(bytes_):
-    """A size as it is printed: three digits."""
+    """Returns a size as ebb prints it, with three digits."""
     return pytest.approx(bytes_, rel=0.006)
 
 
 def check_verdict(verdict, run):
-    """The verdict on the job has the numbers of run.json."""
+    """Checks that the verdict on the job has the numbers of run.json."""
     tree, said = run["tree"], verdict["tree"]
     assert tree["floor_bytes"] == said["floor_bytes"]
     assert tree["growth_bytes"] == said["floor_bytes"]["last"] - said["floor_bytes"]["first"] > 50 * MIB

@@ -1,4 +1,4 @@
-"""Invalid command lines: one error with the value, the right status, nothing else."""
+"""Tests that an invalid command line gives one error with the value, and the right exit status."""
 
 import os
 import subprocess
@@ -95,7 +95,8 @@ def test_long_argument_in_error_is_truncated_and_advice_kept(ebb):
 def test_closed_output_pipe_ends_ebb_quietly():
     read, write = os.pipe()
     os.close(read)
-    for restore in (True, False):  # with SIGPIPE at its default, and ignored as under nohup
+    # SIGPIPE is tested with its default action, and ignored as under nohup.
+    for restore in (True, False):
         result = subprocess.run([binary(), "help"], stdout=write, stderr=subprocess.PIPE,
                                 env=environment(), restore_signals=restore)
         assert result.returncode == (-13 if restore else 141)

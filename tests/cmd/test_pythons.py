@@ -1,7 +1,5 @@
-"""Every installed Python from 3.9 on: the package's marks arrive, and the profiler names the line.
-
-Versions that are not installed are skipped by name.
-"""
+"""Tests every installed Python from 3.9 on: the package's marks arrive, and the profiler names
+the line. Versions that are not installed are skipped."""
 
 import json
 import os
@@ -24,13 +22,13 @@ for n in range(40):
 
 
 def find_python(version):
-    """Searches by the usual name, then where pyenv and uv install."""
+    """Searches for python by its usual name, and then in the folders of pyenv and uv."""
     home = pathlib.Path.home()
     pattern = f"{version[:-1]}.*t" if version.endswith("t") else f"{version}.*[0-9]"
     managed = [*home.glob(f".pyenv/versions/{pattern}/bin/python"),
                *home.glob(f".local/share/uv/python/cpython-{version}*/bin/python{version}")]
     for path in [shutil.which(f"python{version}"), *map(str, managed)]:
-        # pyenv puts a shim on PATH for versions that are not active, too, and the shim fails
+        # pyenv also puts shims of inactive versions on PATH, and these fail.
         if path and subprocess.run([path, "-c", ""], check=False, capture_output=True).returncode == 0:
             return path
     return None
@@ -51,7 +49,8 @@ def test_each_python_version_records_marks_and_the_leaking_line(version, tmp_pat
     assert marks["last_step"] == 39
     heap = subprocess.run([ebb, "heap", "run"], check=False, cwd=tmp_path, capture_output=True, text=True)
     assert heap.returncode == 0, heap.stderr
-    if version.endswith("t"):  # its frames cannot be read (docs/reference/heap.md)
+    # The frames of a free-threaded Python cannot be read (docs/reference/heap.md).
+    if version.endswith("t"):
         assert "train.py:4" not in heap.stdout
     else:
         assert "train.py:4 keep" in heap.stdout

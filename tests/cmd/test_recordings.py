@@ -1,4 +1,4 @@
-"""`ebb export`: the output has everything that was recorded, and damage is reported."""
+"""Tests that `ebb export` writes everything that was recorded and reports damage."""
 
 import csv
 import io
@@ -68,7 +68,8 @@ def test_export_of_a_recording_equals_the_imported_table(ebb, recording):
                       for r in rows if r["rss_bytes"])
     rows = rows_of(exported(ebb, recording, "--csv"))
     assert values(rows) == values(rows_of(TABLE))
-    assert all(r["anon_bytes"] == "" for r in rows)  # a reading that was never taken is not zero
+    # A figure that was never read is empty, not zero.
+    assert all(r["anon_bytes"] == "" for r in rows)
 
 
 def test_jsonl_export_has_header_processes_samples_and_marks(ebb, tmp_path):

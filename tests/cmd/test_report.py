@@ -1,4 +1,4 @@
-"""`ebb report`: page, text, Markdown, two runs, and any content of a run folder."""
+"""Tests `ebb report`: page, text, Markdown, comparisons, and any content of a run folder."""
 
 import html
 import json
@@ -16,7 +16,7 @@ from commands import (PATIENCE_S, PYTHON, Readers, binary, environment, make_rec
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
 
-# A job with marks: it keeps argv[1] bytes of each step, and has a hostile name.
+# This job has a hostile name, sends marks, and keeps argv[1] bytes of each step.
 JOB = """
 import os, socket, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -59,7 +59,7 @@ def page_of(*arguments):
 
 
 def table(folder, rows, marks=None):
-    """A recording made of a table."""
+    """Creates a recording from a table."""
     (folder / "table.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
     (folder / "marks.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks or []))
     make_recording(folder / "table.csv", folder / "trace.ebb", *[folder / "marks.jsonl"] * bool(marks))
@@ -71,7 +71,7 @@ def growing(count=200):
 
 
 def day_of(folder, ticks):
-    """The recording of TICKS seconds of the simulated day, or a skip."""
+    """Returns the recording of TICKS seconds of the simulated day, or skips the test."""
     tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
     if not tool.exists():
         pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
@@ -109,7 +109,7 @@ def test_report_page_escapes_hostile_names(leak):
     page = page_of(leak)
     assert HOSTILE not in page and html.escape(HOSTILE) in page
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # only if built with npm
+    if data:  # The page has data only if it was built with npm.
         assert not set("<>&") & set(data.group(1))
         assert json.loads(data.group(1))["phases"][0]["name"] == HOSTILE
     assert page.count("<script") == (2 if data else 0)
@@ -138,8 +138,7 @@ def test_report_of_a_full_day_stays_small(tmp_path):
     assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
     assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
     assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
-    # Evaluations cause short spikes within the day: none of them may be lost by reducing the
-    # points.
+    # Evaluations cause short spikes during the day, and thinning the points must not lose them.
     main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
     # The kernel's peak includes memory between two samples.
     peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
@@ -161,7 +160,8 @@ def test_report_of_a_day_with_many_processes_stays_small(tmp_path):
 def test_report_shows_repeated_event_once(tmp_path):
     rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
     marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
-    for step in (10, 20, 30):  # the job's event, and after an evaluation the package's
+    # The first event comes from the job, and the one after an evaluation from the package.
+    for step in (10, 20, 30):
         marks += [{"t": step + 0.6, "kind": "epoch", "step": step}, {"t": step + 0.7, "kind": "eval", "step": step},
                   {"t": step + 4.5, "kind": "epoch", "step": step}]
     table(tmp_path, rows, sorted(marks, key=lambda mark: mark["t"]))
@@ -207,7 +207,7 @@ def test_report_refuses_two_formats_at_once(leak):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Recordings of a leak of 1 MiB/step and of no leak, made from tables."""
+    """Creates recordings of a leak of 1 MiB/step and of no leak, from tables."""
     marks = [{"t": t, "kind": "step", "step": t} for t in range(600)]
     marks.insert(0, {"t": 0, "kind": "begin", "steps_per_epoch": 50})
     folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
@@ -242,7 +242,7 @@ def test_comparison_direction_depends_on_the_order_of_runs(two):
 
 
 def recorded(folder, steps, rate, pass_steps=50):
-    """A run of STEPS steps, one per second, that keeps RATE bytes of each."""
+    """Creates a run of STEPS steps, one per second, that keeps RATE bytes of each."""
     folder.mkdir()
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
     marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
@@ -250,7 +250,8 @@ def recorded(folder, steps, rate, pass_steps=50):
     return table(folder, rows, marks)
 
 
-# Bytes kept per step and number of steps, before and after; then the expected answer.
+# The columns are bytes kept per step and number of steps, before and after, and the expected
+# answer.
 @pytest.mark.parametrize("before, after, answer, sentence", [
     ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
     ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
@@ -274,7 +275,7 @@ def test_comparison_tests_whether_growth_changed(tmp_path, before, after, answer
 
 
 def late(folder, seconds, leaks_from):
-    """A run without marks whose leak begins late."""
+    """Creates a run without marks whose leak begins late."""
     folder.mkdir()
     rows = [f"{t},7,{100 * MIB + max(t - leaks_from, 0) * MIB + t * 7919 % 4096}\n"
             for t in range(seconds)]
@@ -324,7 +325,8 @@ def test_report_without_marks_has_no_step_axis(tmp_path):
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
 def test_report_shows_truncated_recording_up_to_the_cut(leak, tmp_path, part):
     whole = (leak / "trace.ebb").read_bytes()
-    block = whole.index(b"\x28\xb5\x2f\xfd")  # a short run has one block; a cut before it loses nothing
+    # A short run has one block, and a cut before it loses nothing.
+    block = whole.index(b"\x28\xb5\x2f\xfd")
     (tmp_path / "trace.ebb").write_bytes(whole[:block + int((len(whole) - block) * part)])
     (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')
     result = run_ebb("report", tmp_path, "--json")
@@ -370,7 +372,7 @@ def test_report_error_names_the_newer_recording_version(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
-# Markup, a function call, a colour, a terminal title, right-to-left text.
+# Contains markup, a function call, a colour, a terminal title and right-to-left text.
 NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NASTY_JOB = """
@@ -412,12 +414,12 @@ def test_report_makes_bidi_and_control_characters_visible(tmp_path):
     markup = page.split("<script")[0]
     assert "<b>@" not in markup and "&lt;b&gt;@x|`" in markup
     data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
-    if data:  # only if built with npm
+    if data:  # The page has data only if it was built with npm.
         names = list(strings_of(json.loads(data.group(1))))
         assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
     outside = "".join(markdown.split("```")[::2])
     assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
-    assert "| steps | 30 |" in markdown  # each step was reported twice
+    assert "| steps | 30 |" in markdown  # Each step was reported twice, but counts once.
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",

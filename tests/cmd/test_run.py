@@ -1,4 +1,5 @@
-"""ebb run: the job behaves as if started directly; its status, its recording, and no leftovers."""
+"""Tests that a job under `ebb run` behaves as if started directly, and its status, recording and
+cleanup."""
 
 import csv
 import io
@@ -57,10 +58,10 @@ def test_young_job_is_sampled_faster_unless_interval_is_given(tmp_path, ebb):
 
     for flags, most in ((), 6), (("--interval", "1s"), 1.01):
         assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
-        # A busy machine skips samples, but hardly one every second.
+        # A busy machine may skip samples, but rarely all of a second.
         assert (closest_five_s() < 1.5) == (flags == ())
         seen = facts(tmp_path)
-        # In addition to the regular samples there are some at the start and exit of processes.
+        # There are additional samples when processes start and exit.
         assert seen["cost"]["ticks"] < most * seen["duration_s"] + 5
 
 
@@ -112,7 +113,7 @@ def test_only_documented_variables_are_added_to_the_job(tmp_path):
     ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,
                                               env=environment(), timeout=PATIENCE_S))
     added = {key for key in ours if ours[key] != plain.get(key)}
-    # EBB_HEAP contains the number of seccomp filters, which many containers install
+    # EBB_HEAP contains the number of seccomp filters, which many containers install.
     assert added - {"EBB_HEAP"} == {"EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT", "EBB_LIMIT_BYTES",
                                     "PYTHONPATH", "LD_PRELOAD"}
     assert not set(plain) - set(ours)
@@ -141,8 +142,8 @@ def test_the_job_has_a_session_and_a_process_group_of_its_own(tmp_path, ebb):
 # ---- the recording ----
 
 def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
-    """As under torch.multiprocessing.spawn on the CPU: by its command line a rank looks like a
-    worker."""
+    """Under torch.multiprocessing.spawn on the CPU, the command line of a rank looks like that
+    of a worker."""
     job = script(tmp_path, """
         import multiprocessing, os, socket, time
         def rank(index):
@@ -191,7 +192,7 @@ def test_spawned_processes_that_send_steps_count_as_ranks(tmp_path):
 
 
 def test_recorded_memory_agrees_with_proc(tmp_path):
-    """Uses a real pool of processes; each prints its own statm while its memory does not change."""
+    """Uses a real pool of processes; each prints its own statm while its memory is constant."""
     job = script(tmp_path, """
         import multiprocessing as mp, os, time
         PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -269,7 +270,7 @@ def test_recording_of_a_flood_of_marks_stays_within_its_budget(tmp_path, ebb):
 
 
 def largest_peak(folder):
-    """The largest peak of a process in the recording so far."""
+    """Returns the largest peak of a process in the recording so far."""
     result = run_ebb("export", folder / "ebb-runs" / "latest", "--csv")
     rows = csv.DictReader(io.StringIO(result.stdout if result.returncode == 0 else ""))
     return max((int(row["peak_bytes"]) for row in rows if row["peak_bytes"]), default=0)
@@ -299,8 +300,8 @@ CHILDREN, EACH_MIB = 40, 8
 
 
 def brood(folder):
-    """A job whose children all use memory at the same time, until a file appears; if the file
-    exists from the start, only briefly."""
+    """The children of this job all use memory at the same time until a file appears, or only
+    briefly if the file already exists."""
     return script(folder, f"""
         import os, time
         ready, said = os.pipe()
@@ -338,7 +339,7 @@ def test_peak_of_short_lived_children_comes_from_the_cgroup(tmp_path, ebb):
     peak = doc["tree"]["peak_bytes"]
     assert result.returncode == 0 and CHILDREN * EACH_MIB << 20 <= peak
     assert doc["segments"][0]["peak_bytes"] == peak <= doc["guard"]["cgroup_peak_bytes"]
-    # a job with the suggested limit survives
+    # A job with the suggested limit survives.
     again = ebb("run", "--limit", f"{doc['ask_bytes'] >> 20}M", "--", PYTHON, brood(tmp_path),
                 cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -347,7 +348,7 @@ def test_peak_of_short_lived_children_comes_from_the_cgroup(tmp_path, ebb):
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_without_cgroup_is_at_least_the_sum_of_all_processes(tmp_path, options):
     def all_sampled():
-        """Whether each child was sampled at its final size, within a page."""
+        """Returns whether each child was sampled at its final size, within a page."""
         seen = {}
         for o in recorded(tmp_path / "ebb-runs" / "latest"):
             if o["type"] == "sample":
@@ -504,7 +505,7 @@ def test_signal_during_job_start_is_forwarded(tmp_path):
         assert result.returncode == 7
 
 
-# ---- problems of ebb itself ----
+# ---- failures of ebb itself ----
 
 def test_full_disk_is_reported_once_and_job_continues(tmp_path, request):
     if os.geteuid() != 0 or subprocess.run(
@@ -619,11 +620,11 @@ def test_options_after_the_command_belong_to_the_job(tmp_path, ebb):
     assert ebb("run", "-q", "echo", "--interval", "-q", cwd=tmp_path).stdout == "--interval -q\n"
 
 
-# ---- on a terminal ----
+# ---- jobs on a terminal ----
 
 @pytest.fixture
 def terminal(tmp_path):
-    """A separate tmux with one shell."""
+    """Starts a separate tmux with one shell."""
     assert shutil.which("tmux"), "tmux is installed by scripts/setup.sh test"
     socket = str(tmp_path / "tmux")
 
@@ -687,7 +688,8 @@ def test_ctrl_c_on_terminal_interrupts_job_and_prints_summary(terminal, tmp_path
 
 
 def test_ctrl_z_stops_job_and_ebb_and_fg_resumes_both(terminal, tmp_path):
-    # One process, because a shell whose child is stopped before exec waits for it and never stops.
+    # The job is a single process, because a shell waits for a child that is stopped before exec and
+    # never stops itself.
     (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"
                                       "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
                                       "print('finished')\n")

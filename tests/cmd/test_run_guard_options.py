@@ -1,4 +1,5 @@
-"""Invalid options and config files of the guard: one error, status 125, no job."""
+"""Tests that invalid options and config files of the guard give one error, exit status 125, and
+no job."""
 
 import os
 
@@ -21,7 +22,7 @@ TAKEN = "cannot request a checkpoint; use a signal that the job handles, such as
 
 @pytest.fixture
 def job(ebb, tmp_path):
-    """Runs a job under ebb that creates a file; JOB.ran tells whether it ran."""
+    """Runs a job under ebb that creates a file; JOB.ran shows whether it ran."""
     folder = tmp_path / "job"
     folder.mkdir()
 
@@ -33,7 +34,7 @@ def job(ebb, tmp_path):
 
 
 def not_started(job):
-    """Neither a job was started nor a run folder created."""
+    """Neither was a job started nor a run folder created."""
     return list(job.folder.iterdir()) == []
 
 

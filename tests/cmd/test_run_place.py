@@ -1,5 +1,5 @@
-"""Paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD: if ebb's own path contains characters
-that these cannot contain, a link replaces it while the job runs."""
+"""Tests the paths that `ebb run` adds to PYTHONPATH and LD_PRELOAD. If ebb's own path has
+characters that are invalid there, a link replaces it while the job runs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where,
 
 pytestmark = needs_library
 
-# A later program of the job keeps 20 MiB, and gets ebb's package only through the shim.
+# A later program of this job keeps 20 MiB, and gets ebb's package only through the shim.
 HOLDS = """
     import ebb
     keep = bytes(20 << 20)
@@ -23,7 +23,7 @@ HOLDS = """
 
 @pytest.fixture
 def installed(tmp_path):
-    """Installs ebb in the folder NAME; returns its program."""
+    """Installs ebb in the folder NAME and returns the program."""
     def install(name):
         prefix = tmp_path / name
         for part in ("bin", "lib/ebb", "share/ebb/python"):
@@ -66,7 +66,7 @@ def test_nested_run_adds_each_search_path_once(tmp_path, installed):
 
 
 def test_failure_to_create_the_link_is_reported_and_the_job_runs(tmp_path, installed, open_folder):
-    spaced = open_folder / "t m p"  # short enough for sockets
+    spaced = open_folder / "t m p"  # The path is short enough for sockets.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
                  env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})

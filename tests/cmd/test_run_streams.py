@@ -1,4 +1,5 @@
-"""ebb run between a job and unusual terminals, pipes and limits: nothing is lost, nothing hangs."""
+"""Tests `ebb run` with unusual terminals, pipes and limits: no output is lost, and nothing
+hangs."""
 
 import collections
 import fcntl
@@ -20,7 +21,7 @@ from commands import IS_SANITIZED, PATIENCE_S, PYTHON, binary, environment, plai
 
 
 class OnTerminal:
-    """A program on a terminal of ours; its output is read as it arrives."""
+    """Runs a program on a terminal of the test and reads its output as it arrives."""
 
     def __init__(self, arguments, cwd):
         self.pid, self.fd = pty.fork()
@@ -44,7 +45,7 @@ class OnTerminal:
         wait_for(lambda: (self.read(), text in self.shown)[1], f"{text!r} in {self.shown[-2000:]!r}")
 
     def wait_for_foreground(self):
-        """Waits until the shell has given the terminal to the command."""
+        """Waits until the shell has made the command the foreground job of the terminal."""
         wait_for(lambda: (self.read(), os.tcgetpgrp(self.fd) != self.pid)[1], "the foreground")
 
     def type(self, text):
@@ -75,10 +76,10 @@ def run(*arguments, **options):
                           timeout=PATIENCE_S, **options)
 
 
-# ---- on a terminal ----
+# ---- terminals ----
 
 def test_final_output_of_terminal_job_is_logged_unchanged(tmp_path):
-    """The kernel hangs up the session leader when its terminal closes; the job continues."""
+    """When a terminal closes, the kernel sends SIGHUP to the session leader; the job continues."""
     jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
             ([PYTHON, "-c", "print(1)"], 0)]
     seen = collections.Counter()
@@ -156,7 +157,7 @@ def test_background_run_does_not_touch_the_terminal(shell, tmp_path):
 
 
 def test_two_runs_at_once_restore_terminal_settings(tmp_path):
-    """The second run finds the terminal raw, and ends last."""
+    """The second run finds the terminal in raw mode and ends last."""
     program = ("import subprocess, sys, termios, time\n"
                "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
                "def start(folder):\n"
@@ -199,8 +200,8 @@ def test_keys_reach_the_job_when_output_is_piped(shell):
 # ---- stop and continue ----
 
 def start_waiting_job(folder):
-    """A job that prints "fin" and ends once the file "go" exists; returns the client and the
-    job's pid."""
+    """Runs a job that prints "fin" and exits once the file "go" exists; returns the client and
+    the job's pid."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c",
                                 "echo $$ > pid.tmp; mv pid.tmp pid; while [ ! -e go ]; do "
                                 "sleep 0.05; done; echo fin"],
@@ -238,9 +239,9 @@ def test_killing_a_stopped_job_ends_the_run(tmp_path):
     assert (process.returncode, out) == (128 + signal.SIGKILL, "")
 
 
-# ---- both streams to one file ----
+# ---- both streams to the same file ----
 
-# Every write is one line, to the two streams alternately, without pauses.
+# Every write is one line, alternately to the two streams, without pauses.
 IN_TURN = ("import os\n"
            "for i in range(1000):\n"
            "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
@@ -313,7 +314,7 @@ def test_file_opened_twice_counts_as_two_outputs(tmp_path):
 # ---- readers ----
 
 def test_output_left_in_pipes_when_the_job_ends_is_read(tmp_path):
-    """More than fits into the user's pipe, but less than would keep the job from exiting."""
+    """The output is more than the user's pipe holds, but not so much that the job cannot exit."""
     process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
                                 "head -c 110000 /dev/zero; echo; echo last; exit 3"],
                                env=environment(), stdout=subprocess.PIPE)
@@ -377,7 +378,7 @@ def test_closing_either_stream_ends_job_as_without_ebb(tmp_path, stream):
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
 def test_locked_output_pipe_does_not_block_supervisor(tmp_path):
-    """Like pv with a hanging disk: splices to a terminal that was stopped by Ctrl-S."""
+    """Like pv with a hanging disk, this reader splices to a terminal that was stopped by Ctrl-S."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     read, write = os.pipe()
@@ -427,10 +428,10 @@ def test_slow_reader_does_not_increase_the_memory_of_the_client(tmp_path):
     assert IS_SANITIZED or most < 16 << 20
 
 
-# ---- the sockets' folder ----
+# ---- folder of the sockets ----
 
 def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
-    """All processes of ebb are killed at once, so none removes the folder."""
+    """All processes of ebb are killed at once, so none of them removes the folder."""
     sockets = tmp_path / "tmp"
     sockets.mkdir()
     env = environment({"TMPDIR": str(sockets), "XDG_RUNTIME_DIR": None})

@@ -1,5 +1,5 @@
-"""The project's own scripts: the include table, setup without privileges, npm fetches, counts, and
-the output of a whole test run."""
+"""Tests the project's own scripts: the include table, setup without privileges, npm fetches,
+counts, and the output of a whole test run."""
 
 import gzip
 import importlib.util
@@ -76,7 +76,8 @@ def test_include_table_has_every_folder_of_src():
 
 
 def fake_path(folder, **programs):
-    """A PATH with the few programs that setup needs to inspect the system, and these stand-ins."""
+    """Returns a PATH with these stand-ins and the few programs that setup needs to inspect the
+    system."""
     folder.mkdir()
     for name, script in programs.items():
         path = folder / name.replace("_", "-")
@@ -140,7 +141,7 @@ def test_setup_installs_packages_without_prompt(tmp_path):
     last = log.read_text().splitlines()[-1].split()
     assert last[0] == "noninteractive"
     assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
-    assert "not usable" in result.stderr  # the stand-in installed nothing, and setup noticed
+    assert "not usable" in result.stderr  # The stand-in installed nothing, and setup noticed.
 
 
 @debian_only
@@ -527,7 +528,8 @@ def test_every_fuzz_target_has_seeds_and_a_line_in_the_readme():
 # ---- npm fetches ----
 
 def npm_that_fails(folder, times):
-    """An npm that counts its calls, fails to reach the registry TIMES times, and then succeeds."""
+    """Creates an npm that counts its calls, fails TIMES times to reach the registry, and then
+    succeeds."""
     npm = folder / "npm"
     npm.write_text(f"""#!/bin/sh
 echo "$*" >> {folder}/calls
@@ -557,7 +559,8 @@ def test_npm_fetch_is_retried(tmp_path):
     npm = npm_that_fails(tmp_path, 2)
     result = fetch(tmp_path, npm)
     assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)
-    assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3  # it is installed now
+    # The packages are installed by now.
+    assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3
 
 
 def test_concurrent_npm_fetches_run_once(tmp_path):

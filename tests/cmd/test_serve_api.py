@@ -1,5 +1,5 @@
-"""The server's API, by a Python client and by raw sockets: every path, permissions, and refused
-requests."""
+"""Tests the server's API with a Python client and with raw sockets: every path, permissions, and
+refused requests."""
 
 import contextlib
 import http.client
@@ -29,7 +29,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def done(server):
-    """One job that has ended, for tests that only read."""
+    """Returns one finished job, for tests that only read."""
     number = server.submit("sh", "-c", "echo first; sleep 0.5; echo second", name="done",
                            env={"COLOUR": "blue"})
     assert server.wait(number)["state"] == "succeeded"
@@ -76,7 +76,7 @@ def document(server):
 
 
 def checked(document, method, path, answer):
-    """Checks ANSWER of PATH against the document: its status is described, and its body matches."""
+    """Checks that the document describes the status and body of ANSWER to PATH."""
     operation = document["paths"][path][method.lower()]
     assert str(answer.status) in operation["responses"], (path, answer)
     content = operation["responses"][str(answer.status)].get("content", {})
@@ -118,7 +118,7 @@ def test_every_api_path_answers_as_openapi_describes(server, done, document):
     assert ask("GET", f"{v1}/session").json() == {"write": True}
     assert ask("DELETE", f"{v1}/session").json() == {"write": False}
     ask("GET", "/metrics")
-    asked.add(("GET", f"{v1}/live"))  # a WebSocket, which has its own tests
+    asked.add(("GET", f"{v1}/live"))  # This path is a WebSocket, which has its own tests.
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     assert asked == described
 
@@ -313,7 +313,8 @@ def test_log_can_be_read_by_range_tail_and_offset(server, done):
     assert log("?tail=5").body == b"cond\n" and log("?tail=5").headers["X-Log-Offset"] == "8"
     assert log("?tail=1000").body == b"first\nsecond\n"
     assert log("?offset=6").body == b"second\n"
-    assert log("?offset=13&wait_s=60").body == b""  # the job has ended, so no more output will come
+    # The job has ended, so there will be no more output.
+    assert log("?offset=13&wait_s=60").body == b""
     for query in ("?tail=0", "?tail=x", "?offset=-1", "?wait_s=61", "?tail=9999999"):
         assert log(query).status == 400
 
@@ -383,7 +384,8 @@ def test_token_is_exchanged_for_session_cookie(server):
 
 
 def asked_with(server, headers, done):
-    """Statuses of the requests of a session: reading, the stream, values of variables, changes."""
+    """Returns the statuses of a session's requests: reading, the stream, values of variables,
+    changes."""
     websocket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     paths = ("/session", "/jobs", f"/jobs/{done}", f"/jobs/{done}/log", f"/jobs/{done}/request", "/machine",
@@ -398,7 +400,7 @@ def asked_with(server, headers, done):
 
 
 def test_cookie_without_its_key_grants_no_access(server, done):
-    """A browser sends the cookie to every port of the host, also to another user's server."""
+    """A browser sends the cookie to every port of the host, including another user's server."""
     answer, session = login(server, server.token)
     _, other = login(server, server.token)
     before = server.get("/jobs").json()["jobs"][0]["id"]
@@ -411,7 +413,8 @@ def test_cookie_without_its_key_grants_no_access(server, done):
                       headers={"Cookie": session["Cookie"]}).status == 200
     assert server.get("/jobs", token=None, headers={"X-Ebb-Key": session["X-Ebb-Key"]}).status == 401
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
-    assert server.get("/jobs", token=None, headers=session).status == 200  # the session still exists
+    # The session still exists.
+    assert server.get("/jobs", token=None, headers=session).status == 200
 
 
 def test_view_secret_with_cookie_allows_only_reading(server, done):
@@ -447,9 +450,9 @@ def test_read_only_session_can_read(server):
 def test_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
-        # one more is allowed every few seconds, in which a busy machine may do little
+        # One more token is allowed every few seconds, which on a busy machine is soon.
         assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
-        assert login(s, s.token)[0].status == 200  # wrong tokens cannot lock the owner out
+        assert login(s, s.token)[0].status == 200  # Wrong tokens cannot lock the owner out.
         assert s.get("/jobs").status == 200
         for body in ({}, {"token": 5}, {"token": None}):
             assert s.post("/session", body, token=None).status == 400
@@ -530,7 +533,7 @@ def test_list_of_jobs_with_large_requests_is_paged(server):
 
 
 def sip(sockets):
-    """Reads a little of the megabyte that each socket is sent."""
+    """Reads a little of the megabyte that the server sends to each socket."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             s.recv(40 << 10, socket.MSG_DONTWAIT)
@@ -543,10 +546,11 @@ def test_unread_http_answers_use_bounded_memory(server):
     refused, sockets, sipped_s = 0, [], time.monotonic()
     with contextlib.ExitStack() as stack:
         while refused < 3 and len(sockets) < 100:
-            if time.monotonic() - sipped_s > 5:  # a client that reads nothing at all is soon disconnected
+            # A client that reads nothing at all is soon disconnected.
+            if time.monotonic() - sipped_s > 5:
                 sip(sockets)
                 sipped_s = time.monotonic()
-            # not TCP, because there the kernel would buffer megabytes for the server
+            # This is not a TCP socket, because the kernel would buffer megabytes for the server.
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
             sockets.append(s)
             s.settimeout(PATIENCE_S)
@@ -742,7 +746,7 @@ def test_malformed_http_requests_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 "), said
-    # the same as the second request on a connection
+    # The same request is sent as the second one on a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -795,7 +799,7 @@ def nonsense(dice, good):
 
 
 def nonsense_at_once(server, requests):
-    """Sends each on a new connection, all before the first answer is read."""
+    """Sends each request on a new connection, all before the first answer is read."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
                                                                 timeout=PATIENCE_S)) for _ in requests]
@@ -809,8 +813,8 @@ def nonsense_at_once(server, requests):
 
 
 def test_random_bytes_get_an_error_or_a_closed_connection(server):
-    """Seeded: valid requests with bytes changed, cut or doubled, and noise. The server
-    continues."""
+    """Sends valid requests with bytes changed, cut or doubled, and noise, from a fixed seed. The
+    server continues."""
     dice = random.Random(8)
     good = [b"GET /api/v1/jobs?limit=5 HTTP/1.1\r\n" + HOST + b"\r\n",
             b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
@@ -849,7 +853,8 @@ def test_number_of_waiting_requests_is_bounded(server):
             s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
             s.sendall(line)
             waiting.add(s)
-        while len(waiting) > 256 and time.monotonic() < give_up:  # in any order
+        # Requests may be answered in any order.
+        while len(waiting) > 256 and time.monotonic() < give_up:
             for s in select.select(waiting, [], [], 1)[0]:
                 assert b" 429 " in hear(s, b"\r\n\r\n")
                 waiting.remove(s)
@@ -860,7 +865,7 @@ def test_number_of_waiting_requests_is_bounded(server):
 
 
 def asked_on(stack, server, path, token, more=b""):
-    """A connection on which PATH has been requested."""
+    """Opens a connection on which PATH has been requested."""
     s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
     s.sendall(b"GET /api/v1" + path.encode() + b" HTTP/1.1\r\n" + HOST + more +
               b"Authorization: Bearer " + token.encode() + b"\r\n\r\n")
@@ -881,7 +886,8 @@ def test_waiting_readers_leave_waiter_slots_for_the_owner(server):
                 readers.remove(s)
         assert len(readers) == 128
         own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
-        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409  # as without the other requests
+        # The answer is the same as without the waiting requests.
+        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409
         assert select.select(own, [], [], 0)[0] == []
         server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
@@ -922,13 +928,13 @@ def test_owner_can_connect_despite_many_other_clients():
                 assert s.get("/health", unix=True).status == 200
             viewers = [asked_on(stack, s, "/live", s.token, upgrade) for _ in range(4)]
             assert all(b" 101 " in hear(viewer, b"\r\n\r\n") for viewer in viewers)
-        # the server notices gradually that they are closed
+        # The server notices only gradually that connections are closed.
         wait_for(lambda: s.get("/jobs", token=s.reader).status == 200, "a connection for a reader")
 
 
 def kept_by(server):
-    """Descriptors, children, and anonymous memory of the server, because its code may be paged
-    out and in again."""
+    """Returns the server's descriptors, children, and anonymous memory; its code may be paged
+    out and in."""
     pid = server.process.pid
     status = open(f"/proc/{pid}/status").read()
     children = open(f"/proc/{pid}/task/{pid}/children").read().split()
@@ -1014,7 +1020,7 @@ def test_token_readable_by_others_is_refused(tmp_path):
     *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
     ("link", "sessions"), ("link", "token")])
 def test_wrong_file_type_in_the_state_folder_is_reported_at_start(tmp_path, kind, name):
-    """The server neither waits for nor overwrites such a file."""
+    """The server neither waits for such a file nor overwrites it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
@@ -1129,7 +1135,7 @@ def test_full_disk_is_reported_and_server_recovers(tmp_path):
         s.wait(s.submit("true"))
         fill(folder / "filler")
         refused = None
-        for _ in range(200):  # free pages of the database may accept some
+        for _ in range(200):  # Free pages of the database may still accept some jobs.
             answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
             if answer.status != 201:
                 refused = answer
@@ -1141,8 +1147,8 @@ def test_full_disk_is_reported_and_server_recovers(tmp_path):
 
 
 def drip():
-    """Sends headers and bodies one byte at a time, until all connections are cut or a long time has
-    passed; returns the number of open ones."""
+    """Sends headers and bodies one byte at a time until all connections are closed or a long
+    time has passed; returns the number of open ones."""
     head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     with serving() as s, contextlib.ExitStack() as stack:
         drips = [stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))

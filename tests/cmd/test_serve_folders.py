@@ -1,5 +1,4 @@
-"""Folders in runs/: each job gets its own, regardless of other folders, and no other folder is
-removed."""
+"""Tests folders in runs/: each job gets its own, and folders of others are never removed."""
 
 import pytest
 

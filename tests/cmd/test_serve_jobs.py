@@ -1,5 +1,5 @@
-"""Jobs of the server with the real `ebb run`: in sequence, crashing, cancelled in each state,
-adopted, with a killed supervisor or sentinel, with a stopped server."""
+"""Tests jobs of the server with the real `ebb run`: in sequence, crashing, cancelled in each
+state, adopted, with a killed supervisor or sentinel, and with a stopped server."""
 
 import ctypes
 import json
@@ -72,7 +72,7 @@ def run_dir(server, number, name):
 
 
 def wait_for_run_json(server, number, name="sleep"):
-    """Waits until run.json on disk says that the job has ended."""
+    """Waits until run.json on disk states that the job has ended."""
     path = run_dir(server, number, name) / "run.json"
     wait_for(lambda: path.exists() and '"state": "ended"' in path.read_text(), "the job's end")
 
@@ -90,7 +90,7 @@ SEEN = 150 << 20
 
 
 def run_large_job(server, go):
-    """Runs a job that ends once its memory was sampled."""
+    """Runs a job that ends once its memory has been sampled."""
     number = server.submit(PYTHON, "-c", ALLOCATES, go, name="large")
     wait_for(lambda: ((server.job(number)["memory"] or {}).get("peak_bytes") or 0) > SEEN, "its memory")
     go.touch()
@@ -181,7 +181,8 @@ def test_cancelled_queued_job_never_runs(server):
 
 def test_starting_job_can_be_cancelled(server):
     number = server.submit("sleep", "600")
-    assert server.post(f"/jobs/{number}/cancel", {}).status == 202  # it may run already
+    # The job may already be running.
+    assert server.post(f"/jobs/{number}/cancel", {}).status == 202
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["reason"] == "by request"
 
@@ -221,7 +222,7 @@ def test_checkpoint_of_a_job_that_cannot_write_one_is_refused(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
 
-    def refusal():  # if the answer is late, the request is reported as accepted
+    def refusal():  # If the answer is late, the request is reported as accepted.
         answer = server.post(f"/jobs/{number}/checkpoint", {})
         return answer if answer.status == 409 else None
 
@@ -253,7 +254,7 @@ WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
 
 
 def ended_on_a_full_disk(server, disk, status):
-    """A job that has ended there; only its supervisor knows how."""
+    """Returns a job that ended on the full disk; only its supervisor knows how."""
     go = server.folder / "go"
     number = server.submit("sh", "-c", WAITS, "sh", go, status)
     wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")
@@ -328,7 +329,7 @@ while time.monotonic() < until:
 @pytest.mark.parametrize("state", ("starting", "running"))
 def test_supervisor_stopped_repeatedly_is_continued_each_time(server, state):
     go = server.folder / "go"
-    if state == "starting":  # its supervisor has usually not reported yet that it runs
+    if state == "starting":  # The supervisor has usually not yet reported that the job runs.
         go.touch()
     number = server.submit(PYTHON, "-c", STOPS, go)
     if state == "running":
@@ -340,8 +341,8 @@ def test_supervisor_stopped_repeatedly_is_continued_each_time(server, state):
 
 
 def in_a_debugger():
-    """A job whose supervisor is stopped, as in a debugger, when it is cancelled. Returns the signal
-    that killed the supervisor, the job's state, and whether its process has exited."""
+    """Cancels a job whose supervisor is stopped, as in a debugger. Returns the signal that
+    killed the supervisor, the job's state, and whether its process has exited."""
     with serving(*OPTIONS) as server:
         number = hold(server)
         job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
@@ -371,8 +372,8 @@ echo $$; wait
 
 
 def family(server):
-    """A job of several processes: one in another session, one without our variables, one that
-    ignores SIGTERM. Returns its id and their pids."""
+    """Starts a job of several processes: one in another session, one without our variables, one
+    that ignores SIGTERM. Returns its id and their pids."""
     number = server.submit("sh", "-c", FAMILY, name="hold")
     wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
@@ -468,7 +469,7 @@ def test_restarted_server_finds_its_running_jobs(server):
 
 
 def sparks(server, number):
-    """The parts of its run time for which there is a sample."""
+    """Returns the parts of the job's run time for which there is a sample."""
     return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
@@ -485,9 +486,9 @@ def test_memory_peak_reached_while_the_server_was_down_is_known(server):
     wait_for_run_json(server, unseen, "sh")
     server.start()
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
-    assert sparks(server, number)[0] <= first  # on a busy machine the first sample may be late
+    assert sparks(server, number)[0] <= first  # On a busy machine the first sample may be late.
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # two parts may have been merged
+    assert len(sparks(server, unseen)) >= 2  # Two parts may have been merged.
 
 
 def test_server_that_was_stopped_and_continued_catches_up(server):
@@ -542,7 +543,7 @@ def test_flood_of_state_messages_does_not_flood_the_server_log(server, tmp_path)
     (tmp_path / "begin").touch()
     wait_for((tmp_path / "listens").exists, "the job to listen")
     server.stop()
-    server.start()  # the new server connects to the job again
+    server.start()  # The new server connects to the job again.
     wait_for(lambda: server.job(number)["reason"] == "look 1199", "the last state")
     (tmp_path / "end").touch()
     assert server.wait(number)["state"] == "succeeded"

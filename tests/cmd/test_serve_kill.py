@@ -1,7 +1,5 @@
-"""The job server is killed at random moments under load: no accepted job is lost, none runs twice.
-
-bench/serve/kill.py does the same many more times.
-"""
+"""Tests that a server killed at random moments under load loses no accepted job and runs none
+twice. bench/serve/kill.py does this many more times."""
 
 import importlib.util
 import os

@@ -1,4 +1,5 @@
-"""The live stream of a real server: permissions, and the messages about a job from start to end."""
+"""Tests the live stream of a real server: permissions, and the messages about a job from start
+to end."""
 
 import pytest
 
@@ -77,10 +78,10 @@ def test_viewer_follows_job_from_start_to_end(server, tmp_path):
                 text += got["text"]
             elif got["type"] == "sample":
                 assert got["id"] == number
-                if got["processes"]:  # no process is left once the job has ended
+                if got["processes"]:  # No process is left once the job has ended.
                     (tmp_path / "go").touch()
         assert {"job", "log", "sample"} <= seen
-        # the last output is sent before the end
+        # The last output is sent before the end of the job.
         assert text == "".join(f"line {i} \u00fc\n" for i in range(40))
         assert text == server.get(f"/jobs/{number}/log").body.decode()
 

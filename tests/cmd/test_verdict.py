@@ -1,9 +1,7 @@
-"""ebb verdict: words, exit statuses, JSON, tables of any kind, bad input, recordings of real runs,
-and that a recording gives the same verdict as the live job.
-
-EBB_TRACES is the folder of the recordings that are not in the repository (default
-../shared/traces); without them, the tests that need them are skipped with a reason.
-"""
+"""Tests `ebb verdict`: words, exit statuses, JSON, tables of any kind, bad input, recordings of
+real runs, and equality of live and recorded verdicts. EBB_TRACES is the folder of recordings
+that are not in the repository (default ../shared/traces); tests that need a missing one are
+skipped."""
 
 import json
 import os
@@ -31,7 +29,7 @@ def needs(path):
 
 
 def verdict(path, *options):
-    """The JSON verdict, checked for its form; the exit status must match it."""
+    """Returns the JSON verdict after checking its form and that the exit status matches it."""
     result = run_ebb("verdict", path, *options, "--json")
     assert result.stderr == "" and result.returncode in (0, 1, 3), result.stderr
     doc = json.loads(result.stdout)
@@ -54,7 +52,7 @@ def check_interval(value, keys):
 
 
 def check_one(one):
-    """Checks that every key of INTERFACE.md exists; null if there is no value."""
+    """Checks that every documented key exists; a missing value is null."""
     assert one["leak"] is WORDS[one["verdict"]]
     assert 0 <= one["confidence"] <= 1
     check_interval(one["rate_bytes_per_min"], ["value", "low", "high"])
@@ -129,7 +127,7 @@ def test_csv_of_another_tool_is_read_with_units_and_groups(tmp_path):
     path = table(tmp_path / "g.csv", rows, "when,gpu,used")
     options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
     result = run_ebb("verdict", path, *options, "--json")
-    assert result.returncode == 1  # the groups are not one job: the worst counts
+    assert result.returncode == 1  # The groups are separate jobs, and the worst verdict decides.
     doc = json.loads(result.stdout)
     assert doc["tree"] is None
     words = {p["name"]: p["verdict"] for p in doc["processes"]}
@@ -203,7 +201,7 @@ def test_verdict_command_refuses_impossible_requests(tmp_path, ebb):
     assert refused_with(ebb("verdict"), "verdict")
 
 
-# ---- bad input: an answer or an error, never a crash ----
+# ---- bad input gives an answer or an error, never a crash ----
 
 def test_empty_file_is_refused_and_empty_table_is_undecided(tmp_path, ebb):
     empty = tmp_path / "e.csv"
@@ -283,13 +281,13 @@ def test_memory_drop_at_process_exit_is_not_judged(tmp_path):
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
     doc = verdict(table(tmp_path / "b.csv", rows + exits))
     assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
-    cut = verdict(tmp_path / "b.csv", "--until", 1201)  # the data up to that time, including the drop
+    # The data up to that time includes the drop.
+    cut = verdict(tmp_path / "b.csv", "--until", 1201)
     assert cut["samples"] == 6006
 
 
 def test_slow_exit_of_six_seconds_does_not_end_growth(tmp_path):
-    """As seen on a busy machine: most of the memory is freed at exit, and the rest stays until
-    the table ends."""
+    """On a busy machine most memory is freed at exit, and the rest stays until the table ends."""
     rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
     exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
     assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "undecided"
@@ -311,8 +309,8 @@ def test_step_mark_in_the_exit_row_does_not_make_the_drop_count(tmp_path):
     assert verdict(again, "--steps-per-epoch", "100")["samples"] == 202, "it lived on after it"
 
 
-# A kept graph with three data workers, 50 steps per epoch: step and MiB, as recorded. About every
-# tenth reading drops by 220 MiB, and each drop ends higher than the one before.
+# Recording of a kept graph with three data workers and 50 steps per epoch, as step and MiB. About
+# every tenth reading drops by 220 MiB, and each drop ends higher than the previous one.
 KEPT_GRAPH = """1:946 2:968 4:974 6:765 7:985 9:775 10:995 12:844 14:1008 16:1013 17:1018 19:1025 20:1028
     22:1035 24:1043 25:1063 27:1070 29:1077 32:1103 35:1071 37:1200 40:1226 43:1268 45:1291 48:1295
     50:1340 53:1166 55:1421 58:1231 60:1485 63:1544 66:1502 68:1640 71:1683 74:1675 76:1683 79:1478
@@ -382,7 +380,7 @@ def test_verdict_escapes_hostile_names(tmp_path, ebb):
     assert "\x1b" not in result.stdout and "\x07" not in result.stdout
 
 
-# ---- live, and from the recording ----
+# ---- live verdicts and verdicts of the recording ----
 
 JOB = """
     import os, socket, sys, time
@@ -454,8 +452,10 @@ def test_verdict_of_a_finished_job_is_the_same_live_and_recorded(tmp_path):
     assert run["segments"][-1]["verdict"] == run["verdict"]["tree"]["verdict"]
     assert f"ebb  {run['verdict']['tree']['verdict']}: " in result.stderr
     assert verdict(tmp_path / "out", "--until", 15)["tree"]["leak"] is not True
-    if run["verdict"]["tree"]["verdict"] == "leaking":  # a busy machine may have made the growth uneven
-        assert run["verdict"]["tree"]["confidence"] <= 0.9  # a longer first epoch cannot be excluded
+    # A busy machine may have made the growth uneven.
+    if run["verdict"]["tree"]["verdict"] == "leaking":
+        # A longer first epoch cannot be excluded.
+        assert run["verdict"]["tree"]["confidence"] <= 0.9
         assert any(s.startswith("memory grew evenly until the job ended; ") for s in run["verdict"]["tree"]["evidence"])
 
 

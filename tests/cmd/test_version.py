@@ -1,4 +1,4 @@
-"""`ebb version`: the facts that a bug report needs."""
+"""Tests that `ebb version` prints the facts that a bug report needs."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Today's program reads files that released versions wrote: one test for each kind of file."""
+"""Tests that the current program reads files written by released versions, with one test per
+kind of file."""
 
 import json
 import os
@@ -15,7 +16,7 @@ every_version = pytest.mark.parametrize("kept", VERSIONS, ids=lambda path: path.
 
 @pytest.fixture
 def run_folder(kept, tmp_path):
-    """Copies the run folder, because nothing may be written next to the kept files."""
+    """Copies the run folder, because nothing may be written next to the stored files."""
     return shutil.copytree(kept / "run", tmp_path / "run")
 
 

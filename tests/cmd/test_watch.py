@@ -1,4 +1,4 @@
-"""ebb watch: lines, JSON and the screen, with real processes."""
+"""Tests `ebb watch`: lines, JSON and the screen, with real processes."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ def job(*command, **options):
 
 
 def python(code, *arguments, **options):
-    """A Python process that has printed "ready" (and perhaps more words on that line)."""
+    """Runs a Python process until it has printed "ready", possibly followed by more words."""
     return job(sys.executable, "-c", textwrap.dedent(code), *arguments, **options)
 
 
@@ -75,9 +75,9 @@ def sleeps(pid):
 
 
 def watched_while_still(ebb, pids, *options):
-    """Watches PIDS[0] while none of them changes; returns the result and the values in /proc. After
-    a print the interpreter still touches a few pages before it sleeps, and the kernel may
-    reclaim some at any time."""
+    """Watches PIDS[0] while no process of PIDS changes; returns the result and the values in
+    /proc. After a print, the interpreter touches a few pages before it sleeps, and the kernel
+    may reclaim some."""
     def look():
         if not all(map(sleeps, pids)):
             return None
@@ -262,7 +262,7 @@ def test_watch_follows_launcher_to_training_process(ebb):
 
 @pytest.fixture
 def trainers(tmp_path):
-    """Starts Pythons with a trainer on their command line."""
+    """Starts Python processes with a trainer on their command line."""
     script = tmp_path / "train_lora.py"
     script.write_text(QUIET)
     with contextlib.ExitStack() as stack:
@@ -275,7 +275,7 @@ def trainers(tmp_path):
 
 @pytest.fixture
 def quiet_machine(ebb):
-    """Any other training job on the machine would be found as well."""
+    """Any other training job on this machine would be found as well."""
     result = ebb("watch", "--find-training", "--for", "100ms")
     if result.returncode == 0 or "look like a training job" in result.stderr:
         pytest.skip("another training job runs on this machine")
@@ -422,7 +422,7 @@ def test_watch_escapes_hostile_command_line(ebb):
 # ---- the screen ----
 
 class Terminal:
-    """tmux with one window, on its own socket."""
+    """Runs tmux with one window on its own socket."""
 
     def __init__(self, folder, columns=120, lines=30, env=None):
         self.command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
@@ -445,7 +445,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def shows(self, pattern):
-        """Waits until the screen matches, and returns it."""
+        """Waits until the screen matches and returns it."""
         def look():
             text = self.screen()
             return text if re.search(pattern, text, re.M) else None
@@ -477,7 +477,8 @@ def pids_shown(text):
 
 
 def in_order(head, pids):
-    """A pattern: HEAD, and below it the rows of PIDS. A screen may be read while it is drawn."""
+    """Returns a pattern for HEAD with the rows of PIDS below it. A screen may be read while it
+    is drawn."""
     return head + "".join(rf"[^\n]*\n *{pid} " for pid in pids)
 
 
@@ -523,7 +524,7 @@ def test_watch_screen_sorts_tree_and_restores_terminal(terminal):
 
         t.keys("q")
         text = t.shows(r"the job is still running.* stopped by q")
-        t.shows(r"^\$$")  # the shell's prompt is back; keys typed before that are echoed elsewhere
+        t.shows(r"^\$$")  # The shell's prompt is back; keys typed before would be echoed elsewhere.
         t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
         t.shows(r"^0\nback 1$")
         assert "RSS▼" not in t.screen()

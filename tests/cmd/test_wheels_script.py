@@ -1,4 +1,4 @@
-"""scripts/wheels.py: its checks of a wheel, without building one."""
+"""Tests the checks that scripts/wheels.py makes on a wheel, without building one."""
 
 import importlib.util
 import os

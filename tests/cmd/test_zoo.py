@@ -1,4 +1,4 @@
-"""The zoo's own records: its truths are complete, and results worse than the kept table are
+"""Tests that the truths of the zoo are complete, and that results worse than expected are
 reported."""
 
 import argparse
@@ -32,7 +32,7 @@ def outcome(**changes):
 
 
 def place_in(build, env=None):
-    """The Python and the ebb that zoo/place.py finds in that build."""
+    """Returns the Python and the ebb that zoo/place.py finds in the build folder."""
     code = "import place; print(place.interpreter(), place.EBB)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "zoo", text=True, check=True,
                            env=environment({"EBB_BUILD_DIR": str(build), **(env or {})}),
@@ -162,7 +162,8 @@ def pairs(*shares):
 
 
 def test_zoo_costs_of_all_programs_are_summed_with_intervals():
-    found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}  # one pair with a disturbance
+    # One pair of runs contains a disturbance.
+    found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high
     lines = overhead.summary(found)
@@ -179,7 +180,7 @@ def test_costs_update_changes_only_costs_in_the_expected_table(tmp_path):
     before["dict_cache-leak"].pop("overhead", None)
     assert after == before
     lines = [set(path.read_text().splitlines()) for path in (table.KEPT, kept)]
-    assert len(lines[1] - lines[0]) == 1  # the other rows are unchanged
+    assert len(lines[1] - lines[0]) == 1  # The other rows are unchanged.
 
 
 def frame(function, file="/x/zoo/p/main.py"):
@@ -235,7 +236,7 @@ def test_confusion_matrix_counts_each_run_once():
 
 
 class Ears:
-    """Receives a program's marks, with its own clock."""
+    """Receives the marks of a program, with its own clock."""
 
     def __init__(self, folder, monkeypatch):
         self.now = 1.0

@@ -1,5 +1,5 @@
-"""Programs that were written blind: their truths are complete, and the runner grades them as
-documented."""
+"""Tests the programs that were written blind: their truths are complete, and the runner grades
+them as documented."""
 
 import importlib.util
 import json

@@ -48,7 +48,8 @@ static void buf_printf_grows_for_long_text(void **state)
     char longer[5001];
     memset(longer, 'x', 5000);
     longer[5000] = '\0';
-    for (size_t before = 0; before < 70; before++) { /* around the first capacity */
+    /* The lengths cover both sides of the buffer's first capacity. */
+    for (size_t before = 0; before < 70; before++) {
         struct buf b = {0};
         for (size_t i = 0; i < before; i++)
             buf_add_byte(&b, '.');
@@ -190,7 +191,7 @@ static void cursor_never_reads_past_the_end(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 9; len++) {
-        /* allocated exactly, so that the sanitizer detects a read past its end */
+        /* The copy has no spare byte, so the sanitizer detects a read past its end. */
         uint8_t *exact = malloc(len ? len : 1);
         memset(exact, 0xFF, len ? len : 1);
         size_t blob_len;
@@ -241,7 +242,7 @@ static void blob_longer_than_the_remaining_input_is_refused(void **state)
     buf_fini(&b);
 }
 
-/* Computes one bit at a time, directly from the polynomial. */
+/* This CRC is computed bit by bit, directly from the polynomial. */
 static uint32_t slow_crc32c(const uint8_t *p, size_t len)
 {
     uint32_t crc = UINT32_MAX;

@@ -1,4 +1,4 @@
-/* A struct written as JSON and read back, and foreign documents. */
+/* Tests that a struct written as JSON can be read back, and that foreign documents are accepted. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -110,7 +110,8 @@ static void codec_reads_members_of_a_wrong_type_as_absent(void **state)
     assert_false(w.is_on || w.small || w.large || w.has_bytes || w.note || w.has_one);
     assert_int_equal(w.colour, COLOUR_UNKNOWN);
     assert_int_equal(w.part_count, 3);
-    assert_string_equal(w.parts[2].part_name, "äöü"); /* cut at a character's end */
+    /* The name was truncated at a character boundary. */
+    assert_string_equal(w.parts[2].part_name, "äöü");
     assert_string_equal(w.words[0], "");
     codec_fini(whole_codec, &w);
     w = read_text("[]");

@@ -1,4 +1,4 @@
-/* The replacements for functions of newer C libraries behave as the originals. */
+/* Tests that the replacements for functions of newer C libraries behave like the originals. */
 #include "base/compat.h"
 
 #include <errno.h>

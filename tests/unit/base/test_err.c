@@ -1,4 +1,4 @@
-/* Error messages: truncated, prefixed, and without effect on errno. */
+/* Tests that error messages are truncated and prefixed correctly, and leave errno unchanged. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

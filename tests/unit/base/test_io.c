@@ -1,4 +1,4 @@
-/* Whole-file reads and replacements, in a folder of their own. */
+/* Tests reading and replacing whole files, in a temporary folder. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 
-/* A new folder, which is also the working directory, and its path for removal. */
+/* Each test runs in a new folder, whose path is kept for its removal. */
 struct folder {
     char path[64];
     int fd;
@@ -81,7 +81,7 @@ static void read_small_terminates_the_text_with_nul(void **state)
     assert_int_equal(io_read_small(f->fd, "a", buf, sizeof(buf)), 5);
     assert_string_equal(buf, "hello");
     int fd = open("a", O_RDONLY | O_CLOEXEC);
-    for (int i = 0; i < 2; i++) { /* from the start each time */
+    for (int i = 0; i < 2; i++) { /* Both calls read the file from its start. */
         memset(buf, 'G', sizeof(buf));
         assert_int_equal(io_pread_small(fd, buf, sizeof(buf)), 5);
         assert_string_equal(buf, "hello");
@@ -248,7 +248,8 @@ static void temporaries_of_killed_processes_are_removed(void **state)
 static void failed_file_replacement_removes_its_temporary_file(void **state)
 {
     struct folder *f = *state;
-    assert_int_equal(mkdir("a", 0777), 0); /* a file cannot be renamed over a folder */
+    /* A file cannot be renamed over a folder, so the replacement fails. */
+    assert_int_equal(mkdir("a", 0777), 0);
     assert_int_equal(io_replace_file(f->fd, "a", "x", 1), -EISDIR);
     assert_int_equal(entries("."), 1);
     assert_int_equal(io_replace_file(f->fd, "none/a", "x", 1), -ENOENT);

@@ -1,4 +1,4 @@
-/* JSON of arbitrary bytes, and untrusted JSON. */
+/* Tests writing arbitrary bytes as JSON, and reading untrusted JSON. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
-/* Takes ownership of DOC. */
+/* This function takes ownership of DOC. */
 static void printed_is(json_t *doc, int indent, const char *want)
 {
     struct buf b = {0};
@@ -109,7 +109,7 @@ static void json_document_is_written_to_an_fd(void **state)
     close(p[1]);
 }
 
-/* DEPTH nested arrays, as text. */
+/* Returns DEPTH nested arrays as text. */
 static char *nested(size_t depth)
 {
     char *s = malloc(2 * depth + 1);
@@ -187,7 +187,7 @@ static void invalid_json_is_refused_with_line_and_column(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct err err = {0};
         size_t len = strlen(wrong[i]);
-        /* not followed by a NUL, so that the sanitizer detects a read past the end */
+        /* The text has no NUL at its end, so the sanitizer detects a read past it. */
         char *exact = malloc(len ? len : 1);
         memcpy(exact, wrong[i], len);
         json_t *doc = json_parse(exact, len, &err);

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-enum { LONG_MS = 120000 }; /* only a broken loop ever waits this long */
+enum { LONG_MS = 120000 }; /* Only a broken loop waits this long. */
 
 static struct loop *loop;
 
@@ -44,10 +44,10 @@ struct seen {
     uint32_t events;
     uint64_t now_ns;
     uint64_t missed;
-    uint64_t ticks; /* calls plus all missed periods */
+    uint64_t ticks; /* Sum of calls and missed periods. */
     int signo;
     int32_t value;
-    struct loop_source **victims; /* sources that the callback removes; ends in NULL */
+    struct loop_source **victims; /* NULL-terminated list of sources that the callback removes. */
     bool should_stop;
     bool should_nest;
 };
@@ -141,7 +141,7 @@ static void readable_fd_is_delivered_until_it_is_removed(void **state)
     loop_remove(source);
     assert_int_equal(loop_once(loop, 0), 0);
     assert_int_equal(s.calls, 1);
-    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* the loop did not close the fd */
+    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* The loop did not close the descriptor. */
     close(p[0]);
     close(p[1]);
 }
@@ -181,7 +181,7 @@ static void epoll_errors_are_returned(void **state)
     close(fd);
 }
 
-/* Two pipes that are both readable, so that both events come in one batch. */
+/* Both pipes are readable, so both events arrive in one batch. */
 struct two {
     int a[2], b[2];
     struct seen seen_a, seen_b;
@@ -217,7 +217,7 @@ static void source_removed_with_a_pending_event_is_not_called(void **state)
     t.seen_b.victims = other_of_b;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
     assert_int_equal(t.seen_a.calls + t.seen_b.calls, 1);
-    assert_int_equal(loop_once(loop, LONG_MS), 0); /* the survivor has one byte left */
+    assert_int_equal(loop_once(loop, LONG_MS), 0); /* The remaining pipe has one unread byte. */
     assert_int_equal(t.seen_a.calls + t.seen_b.calls, 2);
     assert_true(t.seen_a.calls == 0 || t.seen_b.calls == 0);
     two_close(&t);
@@ -228,7 +228,8 @@ static void loop_callback_may_remove_every_source_and_itself(void **state)
     (void)state;
     struct two t;
     two_open(&t);
-    struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL}; /* one of them twice */
+    /* The list has source_a twice on purpose. */
+    struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL};
     t.seen_a.victims = all;
     t.seen_b.victims = all;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
@@ -305,7 +306,7 @@ static void timer_in_the_past_fires_at_once(void **state)
     uint64_t now = clock_mono_ns(), first = now > 200 * period ? now - 200 * period : 0;
     assert_int_equal(loop_add_timer(loop, first, period, on_timer, &past, NULL), 0);
     run_until(&past.calls, 1);
-    /* periods before the timer was created are not missed; a slow machine may miss a few */
+    /* Periods before the timer's creation are not missed; a slow machine may miss a few. */
     assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
@@ -320,7 +321,7 @@ static void missed_timer_periods_are_counted_and_keep_the_schedule(void **state)
         sleep_ms(35);
         uint64_t before = clock_mono_ns();
         run_until(&s.calls, s.calls + 1);
-        /* as many ticks as grid points: not fewer than before the call, not more than after it */
+        /* There is one tick per period: at least those before the call, at most those after it. */
         assert_true(s.ticks >= (before - first) / period + 1);
         assert_true(s.ticks <= (s.now_ns - first) / period + 1);
         assert_true(i > 1 || s.missed >= 1);
@@ -334,7 +335,7 @@ static void disarmed_timer_is_silent_until_set_again(void **state)
     struct loop_source *timer;
     assert_int_equal(loop_add_timer(loop, 0, NS_PER_MS, on_timer, &s, &timer), 0);
     run_until(&s.calls, 2);
-    sleep_ms(5); /* an expiry is pending now */
+    sleep_ms(5); /* An expiry is pending now. */
     loop_disarm_timer(timer);
     int calls = s.calls;
     assert_int_equal(loop_once(loop, 20), 0);
@@ -351,7 +352,7 @@ static void timer_removed_in_the_same_round_is_not_called(void **state)
     struct loop_source *timer_a, *timer_b;
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &a, &timer_a), 0);
     assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &b, &timer_b), 0);
-    sleep_ms(2); /* both have expired, so one batch has both */
+    sleep_ms(2); /* Both timers have expired, so one batch has both events. */
     struct loop_source *both[] = {timer_a, timer_b, NULL};
     a.victims = b.victims = both;
     assert_int_equal(loop_once(loop, LONG_MS), 0);
@@ -490,7 +491,7 @@ static void loop_run_returns_at_stop_and_can_run_again(void **state)
     assert_int_equal(loop_run(loop), 0);
     assert_int_equal(s.calls, 2);
     loop_stop(loop);
-    assert_int_equal(loop_run(loop), 0); /* stopped before it began */
+    assert_int_equal(loop_run(loop), 0); /* The stop was requested before the loop began to run. */
     assert_int_equal(s.calls, 2);
 }
 

@@ -1,4 +1,4 @@
-/* Numbers in text: parsed exactly in every locale, or refused. */
+/* Tests that numbers in text are parsed exactly in every locale, or refused. */
 #include "base/number.h"
 
 #include <errno.h>

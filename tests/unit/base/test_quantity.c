@@ -1,4 +1,4 @@
-/* Sizes, times and numbers on a command line, and the errors for invalid ones. */
+/* Tests parsing of sizes, times and numbers on a command line, and the error messages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Ranges of bytes without a NUL at the end. */
+/* Tests functions on byte ranges that do not end in NUL. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include "base/span.h"
 
-/* The first LEN bytes of TEXT. The bytes after them must never count. */
+/* Returns a span of the first LEN bytes of TEXT; later bytes must be ignored. */
 static struct span cut(const char *text, size_t len)
 {
     return (struct span){text, len};

@@ -1,4 +1,4 @@
-/* Escaped names, and formatted sizes and times. */
+/* Tests escaping of names, and formatting of sizes and times. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -57,8 +57,9 @@ static void escape_shows_invalid_utf8_byte_by_byte(void **state)
 {
     (void)state;
     ESCAPED_IS("\xFF", "\\xff");
-    ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf");                   /* overlong / */
-    ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");          /* overlong slash of three bytes */
+    ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf"); /* overlong / */
+    /* This is an overlong encoding of "/" in three bytes. */
+    ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");
     ESCAPED_IS("\xED\xA0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
     ESCAPED_IS("\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
     ESCAPED_IS("a\xE2\x82", "a\\xe2\\x82");                 /* truncated */
@@ -131,7 +132,7 @@ static void text_fit_truncates_at_the_array_size(void **state)
     fitted_is(8, 50, "abcdefgh", "abcd…");
     fitted_is(8, 50, "ääääää", "ää…");
     fitted_is(4, 50, "abcdefgh", "…");
-    fitted_is(3, 50, "abcdefgh", "ab"); /* no room for the ellipsis */
+    fitted_is(3, 50, "abcdefgh", "ab"); /* The width is too small for an ellipsis. */
     fitted_is(1, 50, "abcdefgh", "");
     char untouched = 'G';
     text_fit(&untouched, 0, 5, "abc", 3);

@@ -1,4 +1,4 @@
-/* Words split as a shell does, names of signals, and the errors for invalid ones. */
+/* Tests shell-like word splitting, signal names, and the error messages for invalid input. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/words.h"
 
-/* Checks that the words of S, each followed by |, are JOINED. */
+/* Checks that joining the words of S, each followed by "|", gives JOINED. */
 static void words_are(const char *s, const char *joined)
 {
     char **words = NULL;

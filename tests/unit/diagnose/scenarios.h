@@ -3,17 +3,17 @@
 
 #include "diagnose/synthetic.h"
 
-extern struct synthetic s; /* facts of the running test */
+extern struct synthetic s; /* Synthetic facts of the current test. */
 int scenario_begin(void **state);
 int scenario_end(void **state);
 
-/* Memory leaks from 500 MiB on. An epoch has 50 steps, one per second from 10 s on. */
+/* Memory leaks, starting at 500 MiB. Steps take one second each from 10 s on, 50 per epoch. */
 void memory_leaks(void);
 void memory_is_flat(void);
-void growth_stops_after(double seconds); /* grows by 400 MiB, from 500 MiB */
+void growth_stops_after(double seconds); /* Memory grows from 500 to 900 MiB and then stops. */
 void memory_grew_once_by(double bytes);  /* until 30 s */
 
 void expect(enum hypothesis_id id, enum hypothesis_word word);
 void expect_first(enum hypothesis_id id);
-/* Expects evidence on ID that something was not measured, containing TEXT. */
+/* Expects evidence for hypothesis ID that contains TEXT and says that data is missing. */
 void expect_absent(enum hypothesis_id id, const char *text);

@@ -1,4 +1,4 @@
-/* Synthetic facts: a job over two hundred seconds, of which only what a test adds is known. */
+/* Synthetic facts: a job of 200 seconds about which only the facts added by a test are known. */
 #pragma once
 
 #include "diagnose/facts.h"
@@ -33,32 +33,32 @@ struct synthetic {
 
 #define MIB(n) ((n)*1048576.0)
 
-/* One training process without readings. Training lasts from 10 s to the end. */
+/* Sets up one training process without readings; training lasts from 10 s to the end. */
 void synthetic_begin(struct synthetic *s);
 void synthetic_end(struct synthetic *s);
 struct facts_process *synthetic_process(struct synthetic *s, enum process_role role);
-/* FIELD of process P: grows from FROM at the first moment to TO at UNTIL_S, and stays there. */
+/* Makes FIELD of process P grow from FROM at the start to TO at UNTIL_S, and then stay constant. */
 void synthetic_field(struct synthetic *s, size_t p, enum sample_process_field field, double from,
                      double to, double until_s);
-/* RSS of the main process and its kinds: all memory is anonymous. */
+/* Sets the RSS of the main process, all of which is anonymous memory. */
 void synthetic_memory(struct synthetic *s, double from, double to, double until_s);
-/* RSS of the main process is higher by HEIGHT for one second at T_S. */
+/* Adds a spike of HEIGHT bytes and one second at T_S to the RSS of the main process. */
 void synthetic_spike(struct synthetic *s, double t_s, double height);
 void synthetic_figure(struct synthetic *s, const char *name, double from, double to);
 void synthetic_verdict(struct synthetic *s, size_t p, enum verdict_word word);
-/* A mark for each step, one per second from 10 s on, each just after a reading. PER_EPOCH 0:
+/* Adds a step mark every second from 10 s on, just after each reading. PER_EPOCH is 0 if
  * unknown. */
 void synthetic_steps(struct synthetic *s, uint64_t per_epoch);
 void synthetic_mark(struct synthetic *s, enum verdict_mark_kind kind, double t_s);
-/* A call site in the heap profile. All live memory is in these rows. The memory of a row whose WORD
- * is stable is not kept. */
+/* Adds a call site to the heap profile, which has all live memory. If WORD is stable, the site
+ * retains no memory. */
 void synthetic_row(struct synthetic *s, const char *file, double start, double now,
                    enum verdict_word word);
-/* Two censuses, at steps 20 and 180. */
+/* Adds two censuses, at steps 20 and 180. */
 void synthetic_census(struct synthetic *s, double objects_growth, double tensors_growth,
                       bool is_graph);
 
-/* Tests all hypotheses again and returns the one called ID. */
+/* Tests all hypotheses again and returns the result for ID. */
 const struct hypothesis *synthetic_test(struct synthetic *s, enum hypothesis_id id);
-/* Does H have evidence on SIDE that contains TEXT (if not NULL)? */
+/* Returns whether H has evidence on SIDE, containing TEXT if that is not NULL. */
 bool has_evidence(const struct hypothesis *h, enum evidence_side side, const char *text);

@@ -1,4 +1,4 @@
-/* Advice with numbers of the run. */
+/* Tests that advice contains the numbers of the run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void advice_omits_the_heap_profiler_if_it_ran(void **state)
     (void)state;
     memory_leaks();
     s.processes[0].role = ROLE_OTHER;
-    s.f.heap.is_on = true; /* the profiler ran, but its last reading was too early */
+    s.f.heap.is_on = true; /* The profiler ran, but its last reading was too early. */
     synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     for (size_t i = 0; i < n; i++)

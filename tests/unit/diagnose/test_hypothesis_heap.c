@@ -1,4 +1,4 @@
-/* Hypotheses about live memory: for, against, and not measured. */
+/* Tests hypotheses about live memory with evidence for them, against them, and without data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void censuses_around_flat_memory_are_not_evidence_of_growth(void **state)
     expect(HYPOTHESIS_TENSORS, CANNOT_TEST);
 }
 
-/* The censuses begin at step 20, when 50 of the 400 MiB are still to come. */
+/* The first census is at step 20, when 350 of the 400 MiB have yet to be allocated. */
 static void censuses_do_not_explain_growth_that_stopped_earlier(void **state)
 {
     (void)state;
@@ -173,7 +173,8 @@ static void evidence_of_a_call_site_names_the_growing_container(void **state)
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
     s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100), false};
     s.f.kept.at[0].at[1] =
-        (struct kept){"names", "dict", 20, MIB(2), false}; /* too little compared with the first */
+        /* This container is too small, compared with the first, to be named. */
+        (struct kept){"names", "dict", 20, MIB(2), false};
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     const char *last = h->evidence[h->n_evidence - 1].text;
     assert_string_equal(last, "kept by seen of a Collator (list): 20 entries more at step 40 than "
@@ -218,7 +219,7 @@ static void free_memory_counted_by_the_allocator_is_retention(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, "changed by +150 MiB"));
 }
 
-/* A batch is live at one of the two moments only. */
+/* A batch is live at only one of the two readings. */
 static void baselines_separate_retention_from_a_batch_in_flight(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void baselines_separate_retention_from_a_batch_in_flight(void **state)
     expect(HYPOTHESIS_RETENTION, NEARLY_CERTAIN);
 }
 
-/* The allocator's count does not include them. */
+/* The allocator's count does not include small Python objects. */
 static void small_objects_kept_by_a_call_site_are_not_retention(void **state)
 {
     (void)state;
@@ -268,7 +269,7 @@ static void flat_heap_of_one_process_does_not_exclude_growth_in_others(void **st
     expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
 }
 
-/* 250 MiB was free from the start, but not resident, because more was allocated than touched. */
+/* At the start, 250 MiB was free but not resident, because it had never been touched. */
 static void memory_free_from_the_start_is_not_retained_growth(void **state)
 {
     (void)state;
@@ -281,7 +282,7 @@ static void memory_free_from_the_start_is_not_retained_growth(void **state)
     assert_true(h->word <= UNLIKELY);
 }
 
-/* Live and free memory of the allocator together did not grow: memory grew elsewhere. */
+/* The allocator's live and free memory did not grow in total, so the growth is elsewhere. */
 static void allocator_without_more_free_memory_retains_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Hypotheses tested by counters of the kernel and drivers: for, against, and not measured. */
+/* Tests hypotheses based on counters of the kernel and drivers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void pinned_memory_cannot_be_tested_without_the_torch_figure(void **state
     expect(HYPOTHESIS_PINNED, RULED_OUT);
 }
 
-/* The driver pins shared mappings: one explanation, not two, and not memory freed on the heap. */
+/* The driver pins shared mappings. This is one explanation, not two, and not freed heap memory. */
 static void pinned_shared_memory_is_diagnosed_as_pinned_only(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void leaking_gpu_memory_is_diagnosed_as_gpu_growth(void **state)
     expect_first(HYPOTHESIS_GPU);
 }
 
-/* Memory that PyTorch reserved on the GPU; MOST: the highest allocated memory at one time. */
+/* Sets PyTorch's reserved GPU memory; MOST is the highest amount allocated at one time. */
 static void reserve_gpu(double from, double to, double most)
 {
     for (size_t i = 0; i < SYNTHETIC_POINTS; i++)
@@ -239,7 +239,7 @@ static void cgroup_charge_mapped_by_no_process_is_shared_memory(void **state)
         (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     expect(HYPOTHESIS_SHARED_MEMORY, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_SHARED_MEMORY);
-    s.f.tree_high = s.f.charge; /* the processes hold all of it */
+    s.f.tree_high = s.f.charge; /* The processes map the whole cgroup charge. */
     assert_int_not_equal(synthetic_test(&s, HYPOTHESIS_SHARED_MEMORY)->word, NEARLY_CERTAIN);
 }
 

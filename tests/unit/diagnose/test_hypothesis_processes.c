@@ -1,4 +1,4 @@
-/* Hypotheses about which process grows: for, against, and not measured. */
+/* Tests hypotheses about which process grows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,8 @@ static void unclosed_process_pools_are_diagnosed_as_piling_up(void **state)
     assert_true(
         has_evidence(h, EVIDENCE_FOR, "0 processes besides the main one at the start and 4 now"));
     for (size_t i = 1; i <= 4; i++)
-        s.processes[i].born_s = s.f.start_s; /* all started at the beginning: nothing piles up */
+        /* All workers started with the job, so processes do not pile up. */
+        s.processes[i].born_s = s.f.start_s;
     expect(HYPOTHESIS_PROCESSES, RULED_OUT);
 }
 
@@ -75,7 +76,7 @@ static void leak_rules_out_explanations_whose_growth_ends_by_itself(void **state
     memory_leaks();
     s.f.job =
         (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
-    expect(HYPOTHESIS_RETENTION, CANNOT_TEST); /* the live heap was not measured */
+    expect(HYPOTHESIS_RETENTION, CANNOT_TEST); /* The live heap was not measured. */
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }
@@ -109,7 +110,7 @@ static void leaking_worker_makes_copy_on_write_unlikely(void **state)
     expect_first(HYPOTHESIS_CALL_SITE);
 }
 
-/* Its stack, its heap, and the batch it makes. */
+/* A new worker writes to its stack, its heap and its first batch. */
 static void small_unshared_growth_after_fork_is_not_copy_on_write(void **state)
 {
     (void)state;

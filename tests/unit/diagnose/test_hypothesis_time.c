@@ -1,4 +1,4 @@
-/* Hypotheses about when memory grew: for, against, and not measured. */
+/* Tests hypotheses about when memory grew. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void single_jump_is_data_load_even_if_a_call_site_keeps_it(void **state)
     expect(HYPOTHESIS_CALL_SITE, LIKELY);
 }
 
-/* Importing a library late, or loading a data set, takes time. */
+/* A late import or the loading of a data set can take several steps. */
 static void rise_within_one_long_step_is_a_jump(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void continuing_growth_is_not_data_load(void **state)
     expect(HYPOTHESIS_DATA_LOAD, RULED_OUT);
 }
 
-/* Pages allocated before and first written now, or retained by the allocator. */
+/* The jump may be pages that were allocated earlier, or free memory retained by the allocator. */
 static void jump_of_free_memory_is_not_data_load(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void growth_that_ends_with_first_epoch_is_a_cache(void **state)
     assert_true(has_evidence(h, EVIDENCE_FOR, ": about 1.00 MiB per example"));
 }
 
-/* Whether it is full, or still growing until all of it is written. */
+/* In the first epoch it is not known whether the cache is full. */
 static void late_writes_to_an_early_buffer_are_first_touch(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void late_writes_to_an_early_buffer_are_first_touch(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
 }
 
-/* Fragments, or memory left by a longer batch. */
+/* Such growth is fragmentation or memory left by a longer batch. */
 static void growth_of_free_memory_in_the_first_epoch_is_not_a_cache(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void baseline_rising_at_evaluations_is_event_growth(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
-/* Training ends with an evaluation: all memory is freed within the next reading. */
+/* Training ends with an evaluation, and all memory is freed before the next reading. */
 static void memory_freed_after_the_last_evaluation_is_not_subtracted(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void memory_freed_after_the_last_evaluation_is_not_subtracted(void **stat
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_STEP)->share > 0.8);
 }
 
-/* A short run with few evaluations: the verdict may attribute any growth to them. */
+/* In a short run with few evaluations, the verdict may attribute any growth to them. */
 static void stepping_verdict_explains_only_growth_at_evaluations(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ static void stepping_verdict_explains_only_growth_at_evaluations(void **state)
     expect_first(HYPOTHESIS_CALL_SITE);
 }
 
-/* The garbage collector frees what evaluations allocated, and the allocator retains it. */
+/* The garbage collector frees memory of evaluations, and the allocator retains it. */
 static void rising_baseline_with_freed_allocations_is_a_spike(void **state)
 {
     (void)state;
@@ -290,8 +290,8 @@ static void rising_baseline_with_freed_allocations_is_a_spike(void **state)
     assert_true(synthetic_test(&s, HYPOTHESIS_EVAL_STEP)->word <= UNLIKELY);
 }
 
-/* Only the last evaluations left something: baselines of the two halves do not show it, the
- * profiler does. */
+/* Only the last evaluations retained memory, which the profiler shows but baselines of run halves
+ * do not. */
 static void free_memory_after_evaluations_is_not_event_growth(void **state)
 {
     (void)state;
@@ -307,8 +307,8 @@ static void free_memory_after_evaluations_is_not_event_growth(void **state)
     assert_true(has_evidence(h, EVIDENCE_AGAINST, "while live heap changed by"));
 }
 
-/* A late evaluation left a hole: baselines of the two halves do not show it, but the allocator's
- * count does. */
+/* A late evaluation left free memory, which the allocator's count shows but baselines of run halves
+ * do not. */
 static void free_memory_smaller_than_the_peaks_is_due_to_spikes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The ledger adds up to RSS whatever was measured. */
+/* Tests that the memory ledger adds up to RSS for any set of measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ static void live_memory_in_huge_pages_counts_as_heap(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), 0);
 }
 
-/* Sets page counts of malloc's heaps, half of which is live memory. */
+/* Sets the page counts of malloc's heaps; half of the pages are live memory. */
 static void set_heap_pages(double start, double now)
 {
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -153,12 +153,13 @@ static void heap_pages_without_live_memory_count_as_retained(void **state)
     assert_true(s.ledger.knows_retained && s.ledger.is_by_pages);
 }
 
-/* A page count takes seconds, and lags behind a growing process. */
+/* Counting pages takes seconds, so the count lags behind a growing process. */
 static void outdated_page_count_is_extrapolated(void **state)
 {
     (void)state;
     set_heap_pages(MIB(170), MIB(540));
-    synthetic_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200); /* 50 and 80 MiB too low */
+    /* The counts are 50 and 80 MiB too low. */
+    synthetic_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200);
     synthetic_field(&s, 0, SAMPLE_FILE, 0, 0, 200);
     synthetic_field(&s, 0, SAMPLE_SHMEM, 0, 0, 200);
     make();
@@ -166,8 +167,8 @@ static void outdated_page_count_is_extrapolated(void **state)
         fail_msg("%.0f MiB", ledger_growth(&s.ledger, LEDGER_RETAINED) / MIB(1));
 }
 
-/* The allocator counts memory that it returned to the system as free, and is queried rarely where
- * that is slow. */
+/* The allocator counts memory returned to the system as free, and is queried rarely if that is
+ * slow. */
 static void page_counts_take_precedence_over_the_allocator_count(void **state)
 {
     (void)state;
@@ -197,7 +198,7 @@ static void ledger_has_an_entry_for_stacks(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(100));
 }
 
-/* A buffer allocated at once and filled bit by bit. */
+/* A buffer is allocated at once and filled gradually. */
 static void call_site_of_a_large_block_written_later_is_named(void **state)
 {
     (void)state;
@@ -247,7 +248,7 @@ static void ledger_orders_call_sites_by_growth(void **state)
     assert_int_equal(s.ledger.entries[s.ledger.count - 1].kind, LEDGER_UNEXPLAINED);
 }
 
-/* The allocator did not report it as retained. */
+/* The allocator did not report this memory as retained. */
 static void growth_outside_call_sites_is_unexplained(void **state)
 {
     (void)state;
@@ -261,7 +262,7 @@ static void growth_outside_call_sites_is_unexplained(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 50);
 }
 
-/* Of 400 MiB, 145 MiB is live and 85 MiB retained by the allocator's count; the rest is
+/* Of 400 MiB, 145 MiB is live, 85 MiB is retained according to the allocator, and the rest is
  * unexplained. */
 static void retained_memory_is_the_allocator_count_not_the_remainder(void **state)
 {
@@ -339,7 +340,7 @@ static void memory_outside_malloc_is_not_subtracted_from_the_allocator(void **st
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
-/* The allocator was last queried when 80 MiB were still to come. */
+/* The allocator was last queried when 80 MiB had yet to be allocated. */
 static void old_allocator_count_is_updated_by_sampling(void **state)
 {
     (void)state;
@@ -351,7 +352,7 @@ static void old_allocator_count_is_updated_by_sampling(void **state)
     expect_bytes(ledger_live_growth(&s.ledger), MIB(300));
 }
 
-/* An object of 24 bytes takes 32. */
+/* A Python object of 24 bytes occupies 32 bytes. */
 static void ledger_includes_size_rounding_of_python_objects(void **state)
 {
     (void)state;
@@ -375,7 +376,7 @@ static void allocator_count_is_used_if_there_is_no_profile(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(20));
 }
 
-/* Allocated, but never touched. */
+/* This memory was allocated but never touched. */
 static void call_sites_are_attributed_at_most_resident_memory(void **state)
 {
     (void)state;
@@ -387,8 +388,7 @@ static void call_sites_are_attributed_at_most_resident_memory(void **state)
     assert_true(s.ledger.entries[0].high_bytes <= MIB(900) + 1);
 }
 
-/* Sampling may see more live memory than is resident, and more so at one moment than at the
- * other. */
+/* Sampling may find more live memory than is resident, with a different error at each reading. */
 static void constant_call_site_does_not_grow_by_scaling(void **state)
 {
     (void)state;
@@ -400,7 +400,7 @@ static void constant_call_site_does_not_grow_by_scaling(void **state)
     assert_true(ledger_row_growth(&s.f, &s.ledger, 1) > MIB(250));
 }
 
-/* A library reserves 512 MiB and never touches them, in a process that grows by more than that. */
+/* A library reserves 512 MiB that it never touches, while the process grows by more than that. */
 static void constant_call_sites_stay_untouched_while_another_grows(void **state)
 {
     (void)state;
@@ -439,7 +439,7 @@ static void pinned_memory_is_not_also_counted_as_shared(void **state)
     expect_bytes(now_bytes(LEDGER_SHARED), MIB(50));
 }
 
-/* 400 MiB is pinned through shared mappings whose line the profiler knows. */
+/* Pins 400 MiB through shared mappings whose call site is in the profile. */
 static void pin_through_shared_mappings(void)
 {
     synthetic_memory(&s, MIB(500), MIB(900), 200);
@@ -476,7 +476,7 @@ static void call_site_of_unpinned_shared_memory_is_named(void **state)
     expect_bytes(ledger_live_growth(&s.ledger), 0);
 }
 
-/* The mapping fits into the growth of anonymous memory: the shared memory is something else. */
+/* The mapping fits into the growth of anonymous memory, so shared memory has another origin. */
 static void private_mapping_counts_as_heap_while_shared_memory_grows(void **state)
 {
     (void)state;
@@ -489,7 +489,7 @@ static void private_mapping_counts_as_heap_while_shared_memory_grows(void **stat
     expect_bytes(ledger_live_growth(&s.ledger), MIB(400));
 }
 
-/* Memory from malloc is not shared, however much the kernel counts as shared. */
+/* Memory from malloc is never shared, even if the kernel counts shared memory. */
 static void call_site_without_mappings_is_never_named_for_shared_memory(void **state)
 {
     (void)state;
@@ -499,7 +499,7 @@ static void call_site_without_mappings_is_never_named_for_shared_memory(void **s
     assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
 }
 
-/* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since. */
+/* Memory by kind was last read 40 s ago, and 80 MiB has been pinned since then. */
 static void recently_pinned_memory_is_not_subtracted_from_shared(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Whether memory grew enough to diagnose, and which process is diagnosed. */
+/* Tests whether memory grew enough to be diagnosed, and which process is diagnosed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,8 +25,8 @@ static void leaking_verdict_rules_out_no_growth(void **state)
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
-/* Memory by kind is read once per second or less often: the last reading before the start may be
- * from before all libraries were loaded. */
+/* Memory by kind is read at most once per second, so the last reading before the start may predate
+ * some libraries. */
 static void initial_file_pages_come_from_the_nearest_reading(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void small_growth_held_by_one_call_site_is_diagnosed(void **state)
     expect_first(HYPOTHESIS_CALL_SITE);
 }
 
-/* Every program keeps a little memory from its first steps. */
+/* Every program retains a little memory in its first steps. */
 static void growth_below_every_threshold_is_not_diagnosed(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void growth_below_every_threshold_is_not_diagnosed(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
-/* Between two readings file pages came as memory did. */
+/* Between two readings, file pages are assumed to grow in proportion to RSS. */
 static void file_pages_between_readings_follow_resident_memory(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void file_pages_between_readings_follow_resident_memory(void **state)
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
 }
 
-/* Memory that an epoch accumulates and frees at its end, seen just before the end. */
+/* Memory accumulated during an epoch is observed just before it is freed. */
 static void flat_baseline_is_not_diagnosed_as_growth(void **state)
 {
     (void)state;

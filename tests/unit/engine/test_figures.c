@@ -1,4 +1,4 @@
-/* Reading figures from series marks. */
+/* Tests how figures are read from series marks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static void figures_of_an_exited_process_are_replaced(void **state)
     figures_forget(&f, 7);
     assert_int_equal(f.count, FIGURES_MAX / 2);
     assert_true(receive(&f, 9, "KIND=series\nNAME=more\nVALUE=1\n"));
-    assert_int_equal(f.at[f.count - 1].id, FIGURES_MAX); /* numbers are never reused */
+    assert_int_equal(f.at[f.count - 1].id, FIGURES_MAX); /* Figure ids are never reused. */
 }
 
 int main(void)

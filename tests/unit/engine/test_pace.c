@@ -1,4 +1,4 @@
-/* Scheduling of samples. */
+/* Tests the scheduling of samples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static void expensive_sample_is_taken_less_often(void **state)
 {
     struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
     (void)state;
-    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work, so 10 s of rest */
+    pace_done(&p, 0, 100 * NS_PER_MS); /* After 100 ms of work, the next sample is due in 10 s. */
     assert_false(pace_due(&p, 9 * NS_PER_S));
     assert_true(pace_due(&p, 10 * NS_PER_S));
     assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);

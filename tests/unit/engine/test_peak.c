@@ -1,4 +1,4 @@
-/* The peak of a job's memory, and the suggested memory request. */
+/* Tests the peak memory of a job and the suggested memory request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void kernel_peak_between_two_readings_counts_as_job_peak(void **state)
     peak_charge(&p, 50 * MIB, 40 * MIB, 550 * MIB);
     peak_tree(&p, 30 * MIB, 60 * MIB, 0, true);
     assert_int_equal(peak_bytes(&p), 540 * MIB);
-    /* 648 MiB, rounded up to a multiple of 64 */
+    /* The request is 648 MiB rounded up to a multiple of 64 MiB. */
     assert_int_equal(peak_request_bytes(&p), 704 * MIB);
 }
 
@@ -25,7 +25,7 @@ static void kernel_peak_of_the_first_reading_counts_as_job_peak(void **state)
 {
     struct peak p = {0};
     (void)state;
-    /* 300 MiB were allocated and freed between two readings */
+    /* A peak of 300 MiB occurred between two readings. */
     peak_charge(&p, 10 * MIB, 0, 300 * MIB);
     assert_int_equal(peak_bytes(&p), 290 * MIB);
 }
@@ -45,11 +45,13 @@ static void suggested_memory_request_excludes_file_cache(void **state)
     struct peak p = {0};
     uint64_t usage = 100 * MIB;
     (void)state;
-    for (int i = 0; i < 20; i++, usage += GIB) { /* at each reading, usage equals its peak */
+    /* At each reading, the usage equals the peak so far. */
+    for (int i = 0; i < 20; i++, usage += GIB) {
         peak_charge(&p, usage, 90 * MIB, usage);
         peak_tree(&p, 95 * MIB, 95 * MIB, 20 * MIB, true);
     }
-    peak_charge(&p, 100 * MIB, 90 * MIB, usage - GIB); /* the job deletes its file */
+    /* The job deletes its file, which frees the file cache. */
+    peak_charge(&p, 100 * MIB, 90 * MIB, usage - GIB);
     assert_int_equal(peak_bytes(&p), 95 * MIB);
     assert_int_equal(peak_request_bytes(&p), 128 * MIB);
 }
@@ -63,7 +65,8 @@ static void suggested_memory_request_excludes_files_beyond_1_gib(void **state)
     assert_int_equal(peak_bytes(&p), 20 * GIB + 300 * MIB);
     assert_int_equal(peak_request_bytes(&p), 1600 * MIB); /* 1.2 (1 GiB + 300 MiB) */
     peak_charge(&p, 20 * GIB, 5 * GIB, 20 * GIB);
-    assert_int_equal(peak_request_bytes(&p), 6 * GIB); /* never below unreclaimable memory */
+    /* The request is never below the memory that cannot be reclaimed. */
+    assert_int_equal(peak_request_bytes(&p), 6 * GIB);
 }
 
 static void mapped_files_count_in_full_without_a_cgroup(void **state)
@@ -84,7 +87,7 @@ static void processes_that_exit_unmeasured_count_in_full(void **state)
     for (int i = 0; i < 50; i++)
         peak_died(&p, 1, 25 * MIB);
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
-    peak_died(&p, 4, 100 * GIB); /* the process lived between two ticks only */
+    peak_died(&p, 4, 100 * GIB); /* The process started and exited between two ticks. */
     assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
 }
 
@@ -114,7 +117,8 @@ static void peak_is_the_upper_bound_if_unique_memory_is_unmeasured(void **state)
     (void)state;
     peak_tree(&p, 30 * MIB, 700 * MIB, 0, false);
     assert_int_equal(peak_bytes(&p), 700 * MIB);
-    peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB); /* the cgroup's charge is more accurate */
+    /* The cgroup charge takes precedence because it is more accurate. */
+    peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB);
     assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
 }
 

@@ -1,5 +1,4 @@
-/* The job's own cgroup: its place and its files in fake trees; the other tests use this machine's
- * cgroups, if permitted. */
+/* Tests the job's cgroup in fake trees and, if permitted, in the cgroups of this machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +39,7 @@ static void in_tree(const struct tree *t, const char *script)
     assert_int_equal(system(command), 0);
 }
 
-/* Makes a tree: SCRIPT makes cgroup/, and /proc/self/cgroup is GROUPS. */
+/* Creates a tree: SCRIPT creates cgroup/, and GROUPS is the content of /proc/self/cgroup. */
 static void tree_begin(struct tree *t, const char *groups, const char *script)
 {
     char proc[96], cgroup[96], write_groups[256];
@@ -122,7 +121,7 @@ static void warm_up_moves_ebb_only_within_its_own_v1_group(void **state)
     assert_int_equal(io_read_small(t.root.cgroup_fd, "unified/c/cgroup.procs", text, sizeof text),
                      0);
     tree_end(&t);
-    tree_begin(&t, "", ":"); /* without any cgroup */
+    tree_begin(&t, "", ":"); /* This machine has no cgroups. */
     guard_cgroup_warm(&t.root);
     tree_end(&t);
 }
@@ -179,14 +178,15 @@ static void only_the_real_root_group_enables_the_memory_controller(void **state)
     tree_end(&t);
 }
 
-/* Makes the groups that systemd makes for a unit with Delegate=yes and DelegateSubgroup=server, or
- * for a scope. */
+/* Creates the groups that systemd creates for a scope or for a unit with Delegate=yes and
+ * DelegateSubgroup=server. */
 static void delegate(struct tree *t, const char *group)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/cgroup/%s", t->path, group);
     if (setxattr(path, "user.delegate", "1", 1, 0) < 0) {
-        assert_int_equal(errno, ENOTSUP); /* a tmpfs before kernel 6.6 has no extended attributes */
+        /* A tmpfs before Linux 6.6 does not support extended attributes. */
+        assert_int_equal(errno, ENOTSUP);
         tree_end(t);
         skip();
     }
@@ -207,7 +207,7 @@ static void delegated_group_above_ours_enables_the_memory_controller(void **stat
     assert_int_equal(guard_place_own(&t.root, true, &p), 0);
     assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
     assert_int_equal(guard_place_up(&t.root, &p), 0);
-    if (geteuid() == 0) /* root owns every group, delegated or not */
+    if (geteuid() == 0) /* Root owns every group, whether delegated or not. */
         assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
     delegate(&t, "slice/ebb.service");
     assert_int_equal(guard_place_divide(&t.root, &p), 0);
@@ -216,7 +216,7 @@ static void delegated_group_above_ours_enables_the_memory_controller(void **stat
     tree_end(&t);
 }
 
-/* Makes a tree in which this process and PROCS are in GROUP. */
+/* Creates a tree in which this process and PROCS are in GROUP. */
 static void vacate_tree(struct tree *t, const char *group, const char *procs)
 {
     char groups[128], script[512];
@@ -260,7 +260,8 @@ static void process_stays_in_a_shared_scope_or_a_service(void **state)
     }
 }
 
-/* Runs FN in a child, as nobody if we are root. Returns its result, or 100 if it was killed. */
+/* Runs FN in a child process, as nobody if this process is root. Returns FN's result, or 100 if it
+ * was killed. */
 static int as_nobody(int (*fn)(void *), void *user)
 {
     int status;
@@ -295,7 +296,7 @@ static void cgroup_with_unmovable_processes_is_not_used(void **state)
     tree_end(&t);
 }
 
-/* In a fake tree a new folder contains no files, so that making a group fails half-way. */
+/* A new folder in a fake tree has no cgroup files, so creating a group fails halfway. */
 static void partly_created_cgroup_is_removed(void **state)
 {
     struct tree t;
@@ -373,7 +374,7 @@ static void child_joins_its_cgroup_where_clone3_fails(void **state)
     int status;
     (void)state;
     tree_begin(&t, "0::/\\n", "mkdir cgroup/ebb-7-8");
-    strcpy(g.kill_dir, "ebb-7-8"); /* a folder, but not a cgroup */
+    strcpy(g.kill_dir, "ebb-7-8"); /* This folder is not a cgroup. */
     pid_t pid = guard_cgroup_fork(&t.root, &g, &is_in);
     if (pid == 0)
         _exit(is_in ? 1 : 0);
@@ -424,7 +425,7 @@ static void nested_cgroups_are_removed_and_siblings_kept(void **state)
                "mkdir -p cgroup/p/ebb-7-8/x/y cgroup/p/ebb-7-8/z cgroup/p/beside/empty &&"
                " ln -s ../beside cgroup/p/ebb-7-8/link");
     strcpy(g.kill_dir, "p/ebb-7-8");
-    /* the link, which is not a group, is left */
+    /* The link remains because it is not a group. */
     assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY);
     assert_string_equal(g.kill_dir, "p/ebb-7-8");
     assert_false(is_there(&t.root, "p/ebb-7-8/x"));
@@ -451,7 +452,7 @@ static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
     assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
     assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
     assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
-    guard_cgroup_remove_named(&t.root, "b", 0); /* not a name that ebb makes */
+    guard_cgroup_remove_named(&t.root, "b", 0); /* ebb never gives this name to a group. */
     assert_true(is_there(&t.root, "memory/a/b"));
     tree_end(&t);
 }
@@ -510,7 +511,7 @@ static _Noreturn void stay(void)
         pause();
 }
 
-/* Forks a child that never outlives its parent. */
+/* Forks a child that exits with its parent. */
 static pid_t fork_tied(void)
 {
     pid_t parent = getpid(), pid = fork();
@@ -548,7 +549,7 @@ static int tear_down(void **state)
     return r == 0 && survived ? 0 : -1;
 }
 
-/* Makes GROUP, or skips the test with a reason. */
+/* Creates GROUP, or skips the test with a reason. */
 static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
 {
     struct err err;
@@ -562,8 +563,8 @@ static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
     skip();
 }
 
-/* Starts a process in GROUP that runs FN, then sleeps. Returns when FN is done or the process has
- * exited. */
+/* Starts a process in GROUP that runs FN and then sleeps. Returns when FN has finished or the
+ * process has exited. */
 static pid_t start_in_group(void (*fn)(int fd), int *ret_fd)
 {
     int ends[2];
@@ -735,7 +736,7 @@ static void cgroup_limit_can_be_raised_and_lowered(void **state)
     }
 }
 
-/* Makes seven processes, some of them orphans and some in another session; each keeps FD open. */
+/* Starts seven processes that keep FD open; some are orphans, some are in another session. */
 static void fork_a_tree(int fd)
 {
     for (int i = 0; i < 3; i++)
@@ -743,7 +744,7 @@ static void fork_a_tree(int fd)
             setsid();
             if (fork() == 0) {
                 tell(fd);
-                alarm(300); /* in case the kill fails */
+                alarm(300); /* The alarm ends the process if the kill fails. */
                 stay();
             }
             if (i == 0)
@@ -753,8 +754,7 @@ static void fork_a_tree(int fd)
         }
 }
 
-/* Waits for two more of three messages (the first has been read), kills, and waits for the end of
- * the pipe, which comes when all processes have exited. */
+/* Reads two more messages, kills the group, and waits until all processes have closed the pipe. */
 static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
 {
     char byte;
@@ -781,7 +781,7 @@ static void cgroup_kill_ends_a_whole_tree(void **state)
     assert_int_equal(waitpid(bystander, NULL, WNOHANG), 0);
 }
 
-/* The v2 hierarchy of a hybrid machine alone, which does not count memory. */
+/* On a hybrid machine the v2 hierarchy has no memory controller. */
 static void cgroup_without_memory_controller_can_be_killed(void **state)
 {
     struct err err;
@@ -844,7 +844,7 @@ static void leftover_cgroup_of_the_same_process_is_replaced(void **state)
     forgotten = group;
     need_group(0, false, false);
     assert_string_equal(forgotten.memory_dir, group.memory_dir);
-    /* the files of the removed group are dead, but those of the new one work */
+    /* Descriptors of the removed group fail, and those of the new group work. */
     pid_t pid = start_in_group(tell, NULL);
     assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
     end_and_reap(pid);
@@ -879,7 +879,7 @@ static void cgroups_nested_by_a_job_are_removed(void **state)
     assert_false(is_there(&root, dir));
 }
 
-/* True if no folder with our name exists in any place where it could be. */
+/* Returns whether no folder with our name exists in any place where ebb could create it. */
 static bool nothing_left(void)
 {
     struct guard_place p;
@@ -931,7 +931,8 @@ static void cgroup_name_has_pid_and_start_time(void **state)
         assert_int_equal(id.pid, getpid());
 }
 
-/* The path next to GROUP of the folder that a process with PID and START_TICKS would have made. */
+/* Returns the path, next to GROUP, of the folder that a process with PID and START_TICKS would
+ * create. */
 static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
 {
     const char *dir = group.memory_dir[0] ? group.memory_dir : group.kill_dir;
@@ -950,11 +951,11 @@ static uint64_t start_of(pid_t pid)
     return stat.start_ticks;
 }
 
-/* Every ebb on the machine removes empty groups of dead processes at any moment: our folder may be
- * removed as soon as it is made. Then we make it again. */
+/* Another ebb on this machine may remove an empty group of a dead process at any time, so the test
+ * creates it again. */
 enum { TRIES = 1000 };
 
-/* Makes the folder DIR with PID in it; returns its cgroup.procs. */
+/* Creates the folder DIR for PID and returns its cgroup.procs. */
 static int make_busy(const char *dir, pid_t pid)
 {
     char procs[GUARD_CGROUP_PATH + 80];
@@ -969,8 +970,7 @@ static int make_busy(const char *dir, pid_t pid)
     return -1;
 }
 
-/* True if guard_cgroup_tidy removes DIR, which is made for this with a folder in it, and no other
- * ebb does so before. */
+/* Returns whether guard_cgroup_tidy removed DIR, and not another ebb on this machine. */
 static bool tidy_takes(const char *dir)
 {
     char nested[GUARD_CGROUP_PATH + 80];
@@ -1017,7 +1017,8 @@ static void tidy_removes_only_empty_cgroups_of_dead_processes(void **state)
         assert_int_equal(guard_cgroup_remove(&root, &other, clock_mono_ns() + 30 * NS_PER_S), 0);
     }
     end_and_reap(bystander);
-    bystander = fork_tied(); /* outside of the group, for tear_down */
+    /* The bystander is outside the group, and tear_down checks that it survived. */
+    bystander = fork_tied();
     if (bystander == 0)
         stay();
 }

@@ -1,5 +1,4 @@
-/* Checkpoint requests: a real receiver of marks, real processes that are signalled, real commands
- * and files. */
+/* Tests checkpoint requests with real sockets, processes, signals, commands and files. */
 #include "guard/checkpoint.h"
 
 #include <setjmp.h>
@@ -35,11 +34,11 @@ struct fixture {
     struct checkpoint checkpoint;
     char folder[32], done[64], why[CHECKPOINT_TEXT_MAX];
     unsigned seen;
-    bool has_changed; /* result of the last checkpoint_mark */
+    bool has_changed; /* Result of the last call of checkpoint_mark. */
     int rank_fd[RANKS];
     int32_t rank_pid[RANKS];
     size_t ranks;
-    /* [0]: number of children that are ready; [1]: number of signals they got */
+    /* [0] counts children that are ready, [1] counts the signals they received. */
     volatile int *shared;
 };
 
@@ -99,7 +98,7 @@ static int tear_down(void **state)
 
 /* ---- ranks on the socket ---- */
 
-/* Sends TEXT from another process; it is received before that process is reaped. */
+/* Sends TEXT from another process and receives it before that process is reaped. */
 static int32_t say_from_child(struct fixture *f, const char *text)
 {
     unsigned seen = f->seen;
@@ -115,7 +114,8 @@ static int32_t say_from_child(struct fixture *f, const char *text)
     return (int32_t)pid;
 }
 
-/* Adds a rank with its own socket. Its process may exit: the test decides which ranks are dead. */
+/* Adds a rank with its own socket. The process may have exited, because the test defines which
+ * ranks are dead. */
 static void add_rank(struct fixture *f, const char *role)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -130,7 +130,7 @@ static void add_rank(struct fixture *f, const char *role)
     f->rank_pid[f->ranks++] = say_from_child(f, text);
 }
 
-/* Returns the request that rank I received; "": none. */
+/* Returns the request that rank I received, or "". */
 static const char *request_to(struct fixture *f, size_t i)
 {
     static char text[64];
@@ -145,7 +145,7 @@ static int now(struct fixture *f)
     return checkpoint_request(&f->checkpoint, NOW, f->marks, f->tree, f->why);
 }
 
-/* Passes a mark from process PID to the checkpoint, like the receiver does. */
+/* Passes a mark from process PID to the checkpoint, as the receiver does. */
 static bool receive(struct fixture *f, int32_t pid, const char *text)
 {
     struct mark m;
@@ -219,7 +219,7 @@ static void ack_mark_on_the_socket_completes_the_checkpoint_request(void **state
 
     add_rank(f, "rank");
     assert_int_equal(now(f), 1);
-    /* sent by a helper process of the only rank */
+    /* The answer comes from a helper process of the only rank. */
     say_from_child(f, "KIND=ack\nID=1\nSTATUS=started\n");
     assert_true(f->has_changed);
     say_from_child(f, "KIND=ack\nID=1\nSTATUS=done\n");
@@ -245,12 +245,12 @@ static void stale_duplicate_and_invalid_acks_are_ignored(void **state)
     assert_false(receive(f, pid[0], "KIND=ack\nSTATUS=done"));
     assert_false(receive(f, pid[0], "KIND=ack\nID=2"));
     assert_false(receive(f, pid[0], "KIND=save"));
-    /* from one of two ranks, but unclear from which */
+    /* The answer comes from one of two ranks, but it is unknown which one. */
     assert_false(answer(f, 999999999, 2, "done"));
     assert_int_equal(f->checkpoint.ack, LADDER_NO_ACK);
     for (int i = 0; i < 3; i++)
         assert_false(answer(f, pid[0], 2, "done"));
-    assert_false(answer(f, pid[0], 2, "failed")); /* the first answer counts */
+    assert_false(answer(f, pid[0], 2, "failed")); /* Only the first answer of a rank counts. */
     assert_true(answer(f, pid[1], 2, "done"));
     assert_false(answer(f, pid[1], 2, "failed"));
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
@@ -285,7 +285,8 @@ static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
     now(f);
     assert_int_equal(f->checkpoint.ack, LADDER_NO_ACK);
     assert_false(checkpoint_process_died(&f->checkpoint, f->rank_pid[0], LATER));
-    assert_false(answer(f, f->rank_pid[0], 2, "done")); /* an answer from a dead rank */
+    /* This answer comes from a rank that is already dead. */
+    assert_false(answer(f, f->rank_pid[0], 2, "done"));
     assert_true(checkpoint_process_died(&f->checkpoint, f->rank_pid[1], LATER));
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
@@ -298,7 +299,7 @@ static void acks_of_ranks_without_pid_are_counted(void **state)
     add_rank(f, "rank");
     now(f);
     for (size_t i = 0; i < f->checkpoint.peers; i++)
-        f->checkpoint.peer[i].pid = 0; /* as if in another pid namespace */
+        f->checkpoint.peer[i].pid = 0; /* A rank in another pid namespace has no known pid. */
     assert_false(checkpoint_process_died(&f->checkpoint, 0, LATER));
     assert_true(answer(f, 0, 1, "started"));
     assert_false(answer(f, 0, 1, "done"));
@@ -355,7 +356,7 @@ static void stop_request_has_an_id_of_its_own(void **state)
 
 /* ---- signals ---- */
 
-static volatile int *signals; /* in a child: where signals are counted */
+static volatile int *signals; /* In a child process, this is the shared counter of signals. */
 
 static void count_signal(int signo)
 {
@@ -372,7 +373,7 @@ static void wait_for(volatile int *what, int count)
     assert_int_equal(__atomic_load_n(what, __ATOMIC_SEQ_CST), count);
 }
 
-/* Starts a process that sleeps until it is killed, or until a failed test exits. */
+/* Starts a process that sleeps until it is killed or the test program exits. */
 static pid_t start_process(struct fixture *f, bool has_handler)
 {
     int before = f->shared[0];
@@ -402,7 +403,7 @@ static void set_parent(struct fixture *f, pid_t pid, pid_t parent)
     proc_tree_find(f->tree, (int32_t)pid)->info.ppid = (int32_t)parent;
 }
 
-/* Ends PID, which must still be alive. */
+/* Kills PID, which must still be alive. */
 static void end_process(pid_t pid)
 {
     int status;
@@ -419,7 +420,7 @@ static void use(struct fixture *f, int signo, const char *command, const char *d
                     &(struct checkpoint_options){.signo = signo, .command = command, .done = done});
 }
 
-/* Checks that the last request signalled exactly these processes, in order. */
+/* Checks that the last request signalled exactly these processes in this order. */
 static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
 {
     assert_int_equal(f->checkpoint.by_signal, (int)count);
@@ -455,7 +456,8 @@ static void save_mark_of_a_signalled_process_completes_the_request(void **state)
     set_role(f, with, ROLE_MAIN);
     set_role(f, without, ROLE_MAIN);
     use(f, SIGUSR1, NULL, NULL);
-    assert_false(receive(f, (int32_t)with, "KIND=save")); /* no request is open */
+    /* The mark is ignored because no request is open. */
+    assert_false(receive(f, (int32_t)with, "KIND=save"));
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &with);
     assert_non_null(strstr(f->why, "has no handler for SIGUSR1"));
@@ -489,11 +491,11 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &main_pid);
 
-    set_role(f, main_pid, ROLE_OTHER); /* the job's first process, of unknown role */
+    set_role(f, main_pid, ROLE_OTHER); /* The first process of the job has no known role. */
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &main_pid);
 
-    set_parent(f, child, bad[0]); /* a process that a launcher started */
+    set_parent(f, child, bad[0]); /* This process was started by a launcher. */
     assert_int_equal(now(f), 1);
     expected[0] = main_pid;
     expected[1] = child;
@@ -523,7 +525,7 @@ static void only_connected_ranks_get_the_checkpoint_signal(void **state)
     set_role(f, other, ROLE_MAIN);
     set_role(f, rank, ROLE_OTHER);
     use(f, SIGUSR1, NULL, NULL);
-    add_rank(f, "rank"); /* a rank whose process is not in the tree */
+    add_rank(f, "rank"); /* The process of this rank is not in the tree. */
     assert_int_equal(now(f), 2);
     assert_signalled(f, 1, &other);
     mark_receiver_peers(f->marks, &peers);
@@ -605,7 +607,8 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
 
     set_done_time(f, 1000);
     now(f);
-    assert_false(checkpoint_check_file(&f->checkpoint, LATER)); /* the file existed before */
+    /* The file existed before the request. */
+    assert_false(checkpoint_check_file(&f->checkpoint, LATER));
     set_done_time(f, 1001);
     assert_true(checkpoint_check_file(&f->checkpoint, LATER));
     now(f);
@@ -677,9 +680,9 @@ static void exit_of_the_checkpoint_command_completes_the_request(void **state)
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
 }
 
-/* The shell reads its own status without a fork, for which it would block signals. In SigIgn only
- * the lower 28 bits count: glibc's posix_spawn leaves its own signals, 32 and 33, ignored. The
- * process group is field 5 of stat; field 2, the name, is "sh" here. */
+/* The shell reads its status without a fork, which would block signals. Only the lower 28 bits of
+ * SigIgn count, because posix_spawn of glibc leaves signals 32 and 33 ignored. The process group is
+ * field 5 of stat. */
 static const char clean_start[] =
     "[ \"$EBB_CHECKPOINT_ID\" = 1 ] || exit 2\n"
     "[ \"$(env | grep -c ^EBB_CHECKPOINT_ID=)\" = 1 ] || exit 3\n"
@@ -741,10 +744,11 @@ static void checkpoint_command_may_send_the_ack(void **state)
     now(f);
     assert_false(answer(f, 5, 2, "started"));
     assert_true(answer(f, 5, 1, "started"));
-    assert_false(answer(f, 5, 1, "failed")); /* the command's exit status decides */
+    /* The exit status of the command decides, not this answer. */
+    assert_false(answer(f, 5, 1, "failed"));
     assert_true(receive(f, 5, "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck"));
     assert_string_equal(f->checkpoint.path, "/ck");
-    assert_false(reap_command(f)); /* the checkpoint is done already */
+    assert_false(reap_command(f)); /* The checkpoint is already done. */
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
@@ -791,9 +795,9 @@ static void checkpoint_request_that_fails_one_way_awaits_the_others(void **state
 
 /* ---- random events ---- */
 
-/* Computes the result of the ranks' answers in another way than checkpoint.c. */
+/* Computes the result of the ranks' answers independently of checkpoint.c. */
 struct model {
-    char word[RANKS]; /* '-' none yet, 'd'one, 'f'ailed, 'x' exited without an answer */
+    char word[RANKS]; /* '-' means not answered, 'd' done, 'f' failed, 'x' exited without an answer. */
 };
 
 static enum ladder_ack expected_of(const struct model *m, bool has_started)
@@ -869,7 +873,7 @@ static void random_event_order_keeps_checkpoint_state_consistent(void **state)
         ends[f->checkpoint.ack]++;
     }
     for (size_t i = 0; i <= LADDER_ACK_FAILED; i++)
-        assert_true(ends[i] > 0); /* otherwise the test did not cover this end */
+        assert_true(ends[i] > 0); /* Every way to end a request must have occurred. */
 }
 
 static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
@@ -930,7 +934,7 @@ static void checkpoint_requested_in_all_ways_completes_once(void **state)
         assert_true(changes <= 2);
         if (f->checkpoint.command_pid != 0)
             reap_command(f);
-        /* only a file that the command may have written is left to wait for */
+        /* The request may stay open only for a file that the command may have written. */
         assert_false(is_dead && f->checkpoint.is_open && !f->checkpoint.awaits_file);
         ends[f->checkpoint.ack]++;
     }

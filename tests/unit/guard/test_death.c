@@ -1,5 +1,4 @@
-/* Causes of death: the ends of real logs, and the cause that follows from them together with other
- * facts. */
+/* Tests that the cause of a job's end is found in log output and other facts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +17,7 @@
 #include "base/err.h"
 #include "guard/death.h"
 
-/* Counters of a fake cgroup, because cgroup.c has its own tests. */
+/* The counters of this cgroup are fake, because cgroup.c has its own tests. */
 static int group_result;
 static uint64_t group_count;
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
@@ -112,7 +111,8 @@ static void last_exception_of_a_traceback_is_the_cause_of_the_end(void **state)
         {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
         {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
          "ValueError: shape mismatch: (3,) and (4,)"},
-        /* no newline at the end, no message, names of modules, classes defined in functions */
+        /* These exceptions have no newline, no message, a module name, or a class defined in a
+         * function. */
         {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
         {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
         {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},
@@ -121,7 +121,7 @@ static void last_exception_of_a_traceback_is_the_cause_of_the_end(void **state)
         {HEAD BODY "  [Previous line repeated 996 more times]\n"
                    "RecursionError: maximum recursion depth exceeded\n",
          DEATH_PYTHON, "RecursionError: maximum recursion depth exceeded"},
-        /* a message of several lines */
+        /* The exception's message has several lines. */
         {HEAD BODY "RuntimeError: Error(s) in loading state_dict for Net:\n"
                    "\tMissing key(s) in state_dict: \"a\".\n\tUnexpected key(s): \"b\".\n",
          DEATH_PYTHON, "RuntimeError: Error(s) in loading state_dict for Net"},
@@ -129,28 +129,28 @@ static void last_exception_of_a_traceback_is_the_cause_of_the_end(void **state)
                    "status 1.\n",
          DEATH_PYTHON,
          "subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1."},
-        /* chained in both ways */
+        /* Exceptions are chained in both ways that Python supports. */
         {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
          "ValueError: no a"},
         {HEAD BODY "KeyError: 'a'\n" CAUSED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
          "ValueError: no a"},
         {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "SystemExit: 1\n", DEATH_PYTHON,
          "KeyError: 'a'"},
-        /* the main script does not compile, so there is no head */
+        /* The main script does not compile, so its traceback has no first line. */
         {"  File \"/home/u/train.py\", line 3\n    def f(:\n          ^\n"
          "SyntaxError: invalid syntax\n",
          DEATH_PYTHON, "SyntaxError: invalid syntax"},
         {HEAD BODY "  File \"/home/u/net.py\", line 3\n    def f(:\n          ^\n"
                    "IndentationError: unexpected indent\n",
          DEATH_PYTHON, "IndentationError: unexpected indent"},
-        /* truncated at the start of the ring buffer */
+        /* The ring buffer truncated the start of the traceback. */
         {"ain.py\", line 41, in <module>\n    main()\n  File \"/home/u/t.py\", line 12, in main\n"
          "    x()\nIndexError: list index out of range\n",
          DEATH_PYTHON, "IndexError: list index out of range"},
         {"Error executing job with overrides: ['lr=1']\n" HEAD BODY "ValueError: lr\n\n"
          "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
          DEATH_PYTHON, "ValueError: lr"},
-        /* another process writes in between */
+        /* Another process writes between the lines of the traceback. */
         {HEAD BODY "epoch 3 of 10\nINFO: saved\nValueError: x\n", DEATH_PYTHON, "ValueError: x"},
     };
     CHECK(table);
@@ -193,7 +193,7 @@ static void worker_and_chained_errors_lead_to_the_root_exception(void **state)
                    "fault. \n",
          DEATH_WORKER,
          "RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault."},
-        /* the loader's thread fails because the main thread does, not vice versa */
+        /* The loader's thread fails as a consequence of the failure in the main thread. */
         {HEAD BODY "ValueError: real\nException in thread Thread-4 (_pin_memory_loop):\n" HEAD BODY
                    "ConnectionResetError: [Errno 104] Connection reset by peer\n",
          DEATH_PYTHON, "ValueError: real"},
@@ -225,14 +225,14 @@ static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
         {"[rank0]:   File \"/home/u/t.py\", line 2, in f\n[rank0]:     g()\n" R0
          "ValueError: cut\n",
          DEATH_PYTHON, "ValueError: cut"},
-        /* two ranks print at the same time; the first one counts */
+        /* Two ranks print at the same time, and the first one is the cause. */
         {R0 "Traceback (most recent call last):\n" R3 "Traceback (most recent call last):\n" R0
             "  File \"/home/u/t.py\", line 2, in f\n" R3
             "  File \"/home/u/t.py\", line 9, in f\n" R3 "OSError: three\n" R0 "ValueError: zero\n",
          DEATH_PYTHON, "ValueError: zero"},
         {HEAD BODY "ValueError: child\n" TORCHRUN("0", "1", SEE), DEATH_PYTHON,
          "ValueError: child"},
-        /* torchrun names the rank that failed first */
+        /* torchrun reports which rank failed first. */
         {RANK_BODY(R0) R0 "torch.distributed.DistBackendError: NCCL error\n" RANK_BODY(R3) R3
          "ValueError: three\n" TORCHRUN("3", "1", SEE),
          DEATH_PYTHON, "ValueError: three"},
@@ -247,7 +247,7 @@ static void failing_rank_is_the_cause_and_not_its_launcher(void **state)
         {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
          "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its error is not in the "
          "kept output"},
-        /* with @record, torchrun's table contains the rank's traceback */
+        /* With @record, torchrun's table contains the traceback of the rank. */
         {TORCHRUN("0", "1",
                   "Traceback (most recent call last):\n"
                   "    File \"/home/u/t.py\", line 2, in main\n      f()\n  ValueError: recorded"),
@@ -329,7 +329,7 @@ static void out_of_memory_output_is_classified_by_kind(void **state)
          DEATH_PYTHON, "c10::Error: CUDA error: an illegal memory access was encountered"},
         {"./train: fork: Cannot allocate memory\n", DEATH_MEMORY,
          "./train: fork: Cannot allocate memory"},
-        /* this exception was caught, and another one ended the job */
+        /* This exception was caught; another one ended the job. */
         {"skipping a batch: CUDA out of memory\n" HEAD BODY "KeyError: 'x'\n", DEATH_PYTHON,
          "KeyError: 'x'"},
     };
@@ -467,8 +467,8 @@ static void cause_line_is_printable_and_truncated(void **state)
     assert_non_null(strstr(line, "éé…"));
 }
 
-/* With every byte, broken tracebacks and escapes, nothing is read out of bounds, and the line is
- * valid text. */
+/* Any bytes, broken tracebacks and escapes are parsed within bounds, and the result is valid
+ * text. */
 static void random_job_output_is_parsed_safely(void **state)
 {
     (void)state;
@@ -618,12 +618,12 @@ static void kernel_oom_kill_is_found_by_its_counters(void **state)
           .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
     CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
           .status = EXIT_137, .before = &none, .after = &in_host);
-    /* another process was killed, not one of ours */
+    /* The killed process does not belong to the job. */
     CAUSE(CAUSE_SIGNAL, "killed by SIGTERM (sender unknown)", .status = SIGTERM, .before = &none,
           .after = &in_host);
     CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
           .tail = &exception);
-    /* unknown or decreased counters are ignored */
+    /* Counters that are unknown or have decreased are ignored. */
     CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL, .before = &none,
           .after = &unknown);
     CAUSE(CAUSE_SIGNAL, "killed by SIGKILL (sender unknown)", .status = SIGKILL,
@@ -689,7 +689,8 @@ static void unexplained_end_is_reported_with_the_exit_status(void **state)
     CAUSE(CAUSE_STATUS, "exit status 255", .status = 255 << 8);
     CAUSE(CAUSE_STATUS, "exit status 137 (as shells report SIGKILL)", .status = EXIT_137);
     CAUSE(CAUSE_SIGNAL, "killed by SIGHUP (sender unknown)", .status = SIGHUP);
-    CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core dump */);
+    /* The process left a core dump. */
+    CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80);
     CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }
 
@@ -764,7 +765,7 @@ static void oom_counter_of_this_machine_is_read(void **state)
     struct proc_root root;
     struct death_ooms o;
     assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL), 0);
-    /* some kernels, and gVisor, do not have it */
+    /* gVisor and some kernels do not have this counter. */
     FILE *f = fopen("/proc/vmstat", "re");
     char line[256];
     bool is_there = false;

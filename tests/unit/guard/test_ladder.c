@@ -1,4 +1,4 @@
-/* When and how the guard acts: single readings, and simulated jobs. */
+/* Tests the guard's decisions on single readings and in simulated jobs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,21 +17,22 @@
 
 enum { ACTS = LADDER_DO_STAND_DOWN + 1, MOST_ACTS = 5 };
 
-/* A simulated job, and the actions of its guard. */
+/* A simulated job and the actions of its guard. */
 struct world {
     struct ladder ladder;
     struct timing timing;
     struct ladder_input in;
-    double t;       /* present time in seconds */
-    double start_s; /* time from the request until the job starts to save */
-    double save_s;  /* duration of the save; < 0: it never ends */
-    bool fails;     /* the job reports a failure instead */
+    double t;       /* Current time in seconds. */
+    double start_s; /* Seconds from the request until the job starts to save. */
+    double save_s;  /* Duration of the save in seconds; negative if it never ends. */
+    bool fails;     /* The job reports that its save failed. */
     double asked_t; /* < 0: not requested */
     int count[ACTS];
-    double first[ACTS];        /* time of the first; < 0: never */
-    uint64_t first_room[ACTS]; /* headroom at that time */
+    /* Time of the first action of each kind; negative if it never happened. */
+    double first[ACTS];
+    uint64_t first_room[ACTS]; /* Headroom at the time of the first action. */
     struct ladder_decision last;
-    bool is_done; /* whether a checkpoint was acknowledged */
+    bool is_done; /* Whether a checkpoint was acknowledged. */
     uint64_t done_room;
 };
 
@@ -76,7 +77,7 @@ static void take(struct world *w, enum ladder_act act)
     }
 }
 
-/* Calls the ladder until it does nothing, like the supervisor. Returns the last act. */
+/* Calls the ladder as the supervisor does, until it returns no action. Returns the last action. */
 static enum ladder_act step_ladder(struct world *w)
 {
     enum ladder_act last = LADDER_DO_NOTHING;
@@ -115,11 +116,11 @@ static enum ladder_act look_at(struct world *w, double after_s, uint64_t room)
     return step_ladder(w);
 }
 
-/* Memory in bytes, S seconds after the start. */
+/* Returns the memory in bytes, S seconds after the start. */
 typedef double shape_fn(double s, const void *user);
 
-/* Ticks every second and, within the reserve, every 20 ms, as when the reflex wakes the loop. Ends
- * early at SIGTERM or the kill. */
+/* Ticks once per second, and every 20 ms within the reserve, as the reflex does. Stops at SIGTERM
+ * or SIGKILL. */
 static void simulate(struct world *w, double seconds, shape_fn *shape, const void *user)
 {
     const double begin = w->t, fine = 0.02;
@@ -199,13 +200,13 @@ static void every_guard_trigger_and_action_has_a_name(void **state)
 
 struct single {
     const char *name;
-    uint64_t room; /* of 2 GiB; the reserve is 102.4 MiB, a half of it 51.2, an eighth 12.8 */
+    uint64_t room; /* Headroom of a 2 GiB limit; the reserve is 102.4 MiB. */
     struct ladder_rules rules;
     bool cannot_ask, plan, gpu_full;
     double forecast, gpu_forecast; /* 0: unknown */
     double pace;
     /* expected: */
-    enum ladder_act act; /* the last one */
+    enum ladder_act act; /* The last action for this reading. */
     enum ladder_rung rung;
     enum ladder_trigger trigger;
     int acts;
@@ -421,7 +422,7 @@ static void growing_job_is_stopped_after_its_checkpoint(void **state)
     world_init(&w, NULL, 2 * GIB);
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 1, 90 * MIB), LADDER_DO_NOTHING);
-    /* the checkpoint was written just now */
+    /* The checkpoint has just been written. */
     assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_TERM);
     assert_non_null(strstr(w.last.why, "the checkpoint is written"));
@@ -441,7 +442,7 @@ static void steady_job_within_the_reserve_is_not_stopped(void **state)
     assert_never_stopped(&w);
     assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
     assert_int_equal(w.count[LADDER_DO_STAND_DOWN], 1);
-    /* Closer to the limit: the next request comes when the headroom has shrunk. */
+    /* Near the limit, the next request is made only when the headroom has shrunk. */
     assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
 }
@@ -478,7 +479,7 @@ static void forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
         w.in.forecast_known = true;
         w.in.forecast_s = 5;
         assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
-        /* 15 s is still too short: the trigger ends above 1.5 times 12 s */
+        /* The trigger ends above 1.5 times 12 s, so a forecast of 15 s is too short. */
         w.in.forecast_s = is_over ? 60 : 15;
         look_at(&w, 3, GIB);
         for (int i = 0; i < 15; i++)
@@ -610,7 +611,7 @@ static void memory_pressure_triggers_only_if_lasting_near_the_limit(void **state
         struct world w;
         world_init(&w, NULL, 2 * GIB);
         w.in.pressure_known = true;
-        for (int i = 0; i <= 120; i++) { /* never for five seconds in a row */
+        for (int i = 0; i <= 120; i++) { /* The condition never holds for five seconds in a row. */
             w.in.pressure = i % 5 == 0 ? 0.1 : 0.9;
             look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
         }
@@ -643,7 +644,7 @@ static void memory_pressure_that_ends_does_not_stop_the_job(void **state)
 
 /* --- hysteresis --- */
 
-/* While a gauge is being changed, it cannot be read for a moment. */
+/* A gauge cannot be read for a moment while it is replaced. */
 static void gauge_unreadable_during_a_checkpoint_is_not_growth_later(void **state)
 {
     (void)state;
@@ -675,7 +676,8 @@ static void level_trigger_ends_after_10_s_above_the_reserve(void **state)
         assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 130 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 9, 130 * MIB), LADDER_DO_NOTHING);
-    assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN); /* still above the reserve */
+    /* The headroom is still above the reserve. */
+    assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
 static void trigger_is_ignored_for_a_while_after_a_stand_down(void **state)
@@ -688,7 +690,7 @@ static void trigger_is_ignored_for_a_while_after_a_stand_down(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 10, GIB), LADDER_DO_STAND_DOWN);
     assert_int_equal(look_at(&w, 5, 100 * MIB), LADDER_DO_NOTHING);
-    /* the SIGTERM line is never ignored */
+    /* The SIGTERM line applies even while the trigger is ignored. */
     assert_int_equal(look_at(&w, 0.1, 40 * MIB), LADDER_DO_TERM);
     world_init(&w, NULL, 2 * GIB);
     w.in.can_request = false;
@@ -846,7 +848,7 @@ static void fast_growth_below_half_the_limit_is_ignored(void **state)
     assert_calm(&w);
 }
 
-/* Grows to 65 % at 400 MiB/s, then slowly: only the newest seconds count. */
+/* Memory grows to 65 % at 400 MiB/s and then slowly; only the newest seconds count. */
 static double slowing(double s, const void *user)
 {
     (void)user;
@@ -859,7 +861,8 @@ static void slowing_growth_is_judged_by_its_present_rate(void **state)
     (void)state;
     struct world w;
     world_init(&w, NULL, 16 * GIB);
-    simulate(&w, 31, slowing, NULL); /* more than three seconds after the rate has changed */
+    /* The simulation ends more than three seconds after the rate changed. */
+    simulate(&w, 31, slowing, NULL);
     assert_calm(&w);
     assert_true(w.ladder.slow_pace[0] > 4.0 * MIB && w.ladder.slow_pace[0] < 6.0 * MIB);
 }
@@ -887,7 +890,7 @@ static void short_spikes_to_90_percent_are_ignored(void **state)
     }
 }
 
-/* Sampled once per second, short spikes can look like lasting growth. */
+/* Sampled once per second, short spikes can look like steady growth. */
 static void spikes_between_readings_never_stop_a_job(void **state)
 {
     (void)state;
@@ -897,7 +900,7 @@ static void spikes_between_readings_never_stop_a_job(void **state)
         world_init(&w, NULL, 8 * GIB);
         simulate(&w, 600, saw, &teeth);
         assert_never_stopped(&w);
-        /* after 10 s, then after twice as long each time */
+        /* Requests are repeated after 10 s, and then after twice as long each time. */
         assert_in_range(w.count[LADDER_DO_REQUEST], 0, 6);
     }
 }
@@ -942,7 +945,7 @@ static void slow_leak_requests_checkpoint_by_forecast(void **state)
         set_used(&w, (uint64_t)leaking(i, &leak), leak.rate);
         w.in.forecast_known = i > 120;
         w.in.forecast_s = (double)w.in.gauge[0].room_bytes / leak.rate;
-        w.ladder.n_past[0] = 0; /* as if the growth were too uneven to have a rate */
+        w.ladder.n_past[0] = 0; /* The growth is treated as too uneven to have a rate. */
         answer(&w);
         step_ladder(&w);
     }
@@ -1010,7 +1013,7 @@ static void random_walk(struct world *w, double *used)
     w->in.ack = (enum ladder_ack)pick(4);
 }
 
-/* Whether the rules permit SIGTERM for this decision. */
+/* Returns whether the rules permit SIGTERM for this decision. */
 static bool may_stop(const struct world *w, const struct ladder_decision *d, bool was_asked,
                      enum ladder_ack ack, uint64_t base)
 {
@@ -1075,7 +1078,7 @@ static void random_input_keeps_the_guard_rules_and_ends_calm(void **state)
                 ladder_segment(&w.ladder);
         }
     }
-    for (int i = 0; i < ACTS; i++) /* otherwise the test did not cover this act */
+    for (int i = 0; i < ACTS; i++) /* Every action must have occurred. */
         assert_in_range(acts[i], 50, 1000000);
 }
 

@@ -1,5 +1,5 @@
-/* Files that a job leaves in /dev/shm. The test itself is a bystander, whose files must survive;
- * the job's processes are its children. */
+/* Tests the list of files that a job leaves in /dev/shm. Child processes act as the job; the test
+ * itself is a bystander whose files must survive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,12 +29,12 @@
 
 static struct proc_root root;
 static char folder[64];
-static int at; /* fd of the folder */
+static int at; /* Descriptor of the folder. */
 static struct leftovers *l;
 static struct proc_tree *tree;
-static struct outcome left; /* result of the last end() */
+static struct outcome left; /* Result of the last call of end(). */
 
-/* Waits up to 30 s for COND, and samples meanwhile. The limit is reached only by broken code. */
+/* Waits up to 30 s for COND and samples meanwhile. Only broken code reaches the limit. */
 #define EVENTUALLY(cond)                                                                           \
     do {                                                                                           \
         for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
@@ -114,7 +114,7 @@ static bool exists(const char *name)
     return faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* A process of the job: calls FN, reports that, and waits to be released. */
+/* Runs FN in a process of the job, reports completion, and waits for its release. */
 struct kid {
     pid_t pid;
     int from_kid, to_kid;
@@ -125,7 +125,7 @@ static void close_all_but(int a, int b)
 {
     for (int fd = 3; fd < 256; fd++)
         if (fd != a && fd != b && fd != at)
-            close(fd); /* a file that the bystander has open must not be the job's */
+            close(fd); /* A file that the bystander has open would not count as the job's file. */
 }
 
 static struct kid kid_start_outside(kid_fn *fn)
@@ -189,7 +189,7 @@ static size_t end(bool clean)
     return left.left.shm_count;
 }
 
-/* The entry of NAME in the list of leftovers; NULL: not listed. */
+/* Returns the leftover called NAME, or NULL if it is not listed. */
 static const struct outcome_left *listed(const char *name)
 {
     for (size_t i = 0; i < left.left.shm_count; i++)
@@ -209,7 +209,7 @@ static bool is_listed(const char *name)
     return end(false) > 0 && listed(name);
 }
 
-/* Files of the job. */
+/* These functions create files as a job would. */
 
 static void open_psm(void)
 {
@@ -233,7 +233,7 @@ static void file_open_in_a_process_of_the_job_is_listed_and_removed(void **state
     assert_true(bytes > 0 && bytes <= 1 << 20);
 }
 
-/* Maps a file like sem_open() does. */
+/* Maps a file as sem_open() does. */
 static void map_sem(void)
 {
     int fd = make("tmp.sem");
@@ -269,7 +269,7 @@ static void file_never_seen_in_a_process_of_the_job_is_not_listed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(make_brief);
-    kid_end(&kid); /* exits before any sample */
+    kid_end(&kid); /* The process exits before any sample. */
     leftovers_sample(l, tree, clock_mono_ns());
     assert_int_equal(end(true), 0);
     assert_null(listed("brief"));
@@ -361,7 +361,7 @@ static void new_file_under_the_name_of_a_leftover_is_not_removed(void **state)
     struct kid kid = kid_start(open_psm);
     EVENTUALLY(is_listed("psm_1"));
     kid_end(&kid);
-    /* A link keeps the inode of the job's file, so that the new file cannot get the same number. */
+    /* A hard link keeps the inode of the job's file in use, so the new file gets another number. */
     assert_int_equal(linkat(at, "psm_1", at, "kept", 0), 0);
     assert_int_equal(unlinkat(at, "psm_1", 0), 0);
     make_closed("psm_1");
@@ -424,7 +424,7 @@ static void leftover_of_another_user_is_not_removed(void **state)
     assert_true(exists("psm_1"));
 }
 
-/* File names that torch makes. */
+/* These are file names that torch creates. */
 
 static void make_torch(void)
 {
@@ -453,7 +453,8 @@ static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
     begin();
     struct kid stranger = kid_start_outside(make_torch);
     kid_go(&stranger);
-    leftovers_process(l, (int32_t)getpid()); /* a pid of the job that now belongs to a bystander */
+    /* This pid belonged to the job and now belongs to a bystander. */
+    leftovers_process(l, (int32_t)getpid());
     make_torch();
     make_closed("torch_x_1");
     make_closed("torch_99999999999_1");
@@ -468,7 +469,7 @@ static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
     kid_end(&stranger);
 }
 
-/* The folder itself. */
+/* These tests concern the folder itself. */
 
 static void missing_shared_memory_folder_has_no_leftovers(void **state)
 {

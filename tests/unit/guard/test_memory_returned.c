@@ -1,4 +1,4 @@
-/* Memory before a job, at its peak and after it, on a fake machine. */
+/* Tests the memory figures before, during and after a job on a fake machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -117,8 +117,7 @@ static void returned_memory_is_unknown_without_meminfo(void **state)
     assert_false(g.has_shm);
 }
 
-/* Serves one reading after another, each through its own pipe, so that they arrive in this order
- * regardless of timing. */
+/* Serves each reading through its own pipe, so that the order does not depend on timing. */
 static const unsigned falling[] = {3000, 2000, 1500, 1400, 1400};
 enum { READINGS = sizeof(falling) / sizeof(*falling) };
 static unsigned served;
@@ -182,7 +181,7 @@ static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
     memory_returned_begin(&g, &root);
     s = (struct gpu_snapshot){.devices = 1};
     s.device[0].memory_known = true;
-    memory_returned_gpus(&g, &s); /* no reading yet */
+    memory_returned_gpus(&g, &s); /* The GPU has no reading yet. */
     assert_int_equal(g.gpu_count, 0);
     static const unsigned used[] = {300, 9000, 400};
     for (unsigned i = 0; i < 3; i++) {

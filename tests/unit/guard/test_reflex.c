@@ -1,5 +1,5 @@
-/* The reflex kills the added processes at the kill line, and no others. Gauges are plain files that
- * the tests rewrite; only one digit changes, so that no sample reads half of a number. */
+/* Tests that the reflex kills the added processes at the kill line, and no others. Gauges are files
+ * in which the tests change a single digit, so that a sample never reads half of a number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@
 #define LIMIT_BYTES UINT64_C(10000000000)
 enum { WAIT_S = 60 };
 
-static pid_t bystander; /* never added, so it must survive every test */
+static pid_t bystander; /* The bystander is never added, so it must survive every test. */
 
 static pid_t child(void)
 {
@@ -66,7 +66,7 @@ static int file_of(const char *text)
     return fd;
 }
 
-/* Changes one digit of the file to D (GB). */
+/* Changes one digit of the file to D gigabytes. */
 static void set_gb(int fd, off_t at, int d)
 {
     char c = (char)('0' + d);
@@ -88,8 +88,8 @@ static struct reflex *reflex_of(bool may_kill)
     return r;
 }
 
-/* Limit 10 GB, alarm at 3 GB of headroom, kill at 1.5 GB: usage in whole GB never equals a line.
- * The growth rate has no effect: it would raise the kill line only at 60 GB/s. */
+/* The limit is 10 GB, the alarm line 3 GB of headroom, the kill line 1.5 GB. Usage in whole GB
+ * never equals a line, and the growth rate would raise the kill line only at 60 GB/s. */
 static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
 {
     return (struct reflex_gauge){.source = source,
@@ -133,7 +133,7 @@ static uint64_t samples_of(const struct reflex *r)
     return __atomic_load_n(&r->samples, __ATOMIC_RELAXED);
 }
 
-/* Waits for COUNT complete samples that start after the call. */
+/* Waits for COUNT complete samples that start after this call. */
 static void wait_for_samples(const struct reflex *r, uint64_t count)
 {
     uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = samples_of(r) + count + 1;
@@ -220,7 +220,7 @@ static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
     wait_for_samples(r, 3);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    assert_int_equal(reflex_kill(r), 1); /* the loop may still kill */
+    assert_int_equal(reflex_kill(r), 1); /* The event loop may still kill. */
     assert_killed(pid);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     reflex_free(r);
@@ -259,8 +259,7 @@ static int fixture_open(const char *name)
     return fd;
 }
 
-/* The same figures as in the tests of proc/limit.c, from the same recordings: 10.5 of 148 MiB in
- * use. */
+/* The recording is the one used in the tests of proc/limit.c: 10.5 of 148 MiB is in use. */
 static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
 {
     static const struct {
@@ -292,7 +291,7 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
         assert_false(has_event(r, 0));
         assert_int_equal(reflex_killed_ns(r, NULL), 0);
         assert_alive(pid);
-        g.limit_bytes = 24 << 20; /* only memory in use counts */
+        g.limit_bytes = 24 << 20; /* Only memory in use counts toward the limit. */
         reflex_gauge(r, 0, &g);
         assert_killed(pid);
         reflex_free(r);
@@ -300,7 +299,7 @@ static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
     }
 }
 
-/* Usage grows by as much as the cache: with the cache's old figure the reflex would kill. */
+/* Usage grows with the cache, so the reflex would kill if it used an old value of the cache. */
 static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -311,7 +310,7 @@ static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
     assert_int_equal(add_pid(r, 0, pid), 0);
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 5000000000, 5000000000);
-    for (int i = 0; i < 6; i++) { /* with readings of every age */
+    for (int i = 0; i < 6; i++) { /* The loop covers cache readings of every age. */
         set_gb(stat_fd, 14, 4);
         set_gb(fd, 0, 9);
         wait_for_samples(r, 1);
@@ -322,7 +321,7 @@ static void reflex_does_not_kill_on_an_outdated_cache_reading(void **state)
     }
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    set_gb(fd, 0, 9); /* the same usage without cache does kill */
+    set_gb(fd, 0, 9); /* The same usage without file cache causes a kill. */
     assert_killed(pid);
     reflex_free(r);
     close(fd);
@@ -356,13 +355,13 @@ static void reflex_alarm_is_raised_once_until_headroom_returns(void **state)
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 6000000000, 6000000000);
     assert_false(has_event(r, 0));
-    set_gb(fd, 0, 7); /* headroom 3.0 GB, alarm line 3.5 GB */
+    set_gb(fd, 0, 7); /* The headroom is 3.0 GB and the alarm line 3.5 GB. */
     assert_true(has_event(r, WAIT_S * 1000));
     set_gb(fd, 1, 1);
     wait_for_used(r, 0, 7100000000, 7100000000);
     assert_false(has_event(r, 0));
     set_gb(fd, 1, 4);
-    set_gb(fd, 0, 6); /* headroom 3.6 GB is above the line, but by less than a tenth */
+    set_gb(fd, 0, 6); /* A headroom of 3.6 GB is above the alarm line by less than a tenth. */
     wait_for_used(r, 0, 6400000000, 6400000000);
     set_gb(fd, 0, 7);
     wait_for_used(r, 0, 7400000000, 7400000000);
@@ -391,14 +390,15 @@ static void changed_reflex_lines_keep_the_last_reading(void **state)
         reflex_read(r, 0, &reading);
         assert_true(reading.known);
     }
-    g.alarm_bytes = 5000000000; /* an alarm line that moves past the reading raises the alarm */
+    /* Moving the alarm line past the current reading raises the alarm. */
+    g.alarm_bytes = 5000000000;
     reflex_gauge(r, 0, &g);
     assert_true(has_event(r, WAIT_S * 1000));
     reflex_free(r);
     close(fd);
 }
 
-/* The kill line alone would require only two samples per second. */
+/* The kill line alone would need only two samples per second. */
 static void reflex_samples_often_just_above_the_alarm_line(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -406,7 +406,8 @@ static void reflex_samples_often_just_above_the_alarm_line(void **state)
     struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
     (void)state;
     g.limit_bytes = UINT64_C(10000000000000);
-    g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001); /* one byte less than the headroom */
+    /* The alarm line is one byte below the headroom. */
+    g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001);
     reflex_gauge(r, 0, &g);
     wait_for_samples(r, 4 * WAIT_S);
     assert_false(has_event(r, 0));
@@ -427,7 +428,7 @@ static void host_usage_is_total_minus_available_memory(void **state)
     close(fd);
 }
 
-/* Touches MIB of anonymous memory (or of FD) for each byte received, and answers. */
+/* Touches MIB of anonymous memory, or of FD, for each byte received, and answers. */
 struct grower {
     pid_t pid;
     int to, from;
@@ -455,7 +456,7 @@ static struct grower grower_of(int fd, size_t bytes)
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        close(there[1]); /* otherwise it would never see the end of the pipe */
+        close(there[1]); /* An open copy would keep the pipe from ending. */
         grow(there[0], back[1], fd, bytes);
     }
     assert_true(pid > 0);
@@ -477,7 +478,7 @@ static void grower_close(const struct grower *g)
     close(g->from);
 }
 
-/* Sets the overlap from a full sample that contains only PID. */
+/* Sets the shared memory from a full sample that contains only PID. */
 static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
 {
     char path[64], text[128];
@@ -508,7 +509,7 @@ static void process_growing_past_the_tree_limit_is_killed(void **state)
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(grower.pid);
     char c = 'x';
-    assert_int_equal(write(grower.to, &c, 1), 1); /* it may be killed before it answers */
+    assert_int_equal(write(grower.to, &c, 1), 1); /* The process may be killed before it answers. */
     assert_killed(grower.pid);
     assert_true(reflex_killed_ns(r, NULL) > 0);
     grower_close(&grower);
@@ -537,7 +538,7 @@ static void shared_memory_is_subtracted_from_the_tree_usage(void **state)
     reflex_free(r);
 }
 
-/* A fork has all its parent's pages: they count once, although statm shows them twice. */
+/* A forked child has all pages of its parent; they count once although statm shows them twice. */
 static void new_process_counts_by_its_growth_until_a_full_sample(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -597,7 +598,7 @@ static void reflex_growth_rate_is_zero_while_memory_falls(void **state)
     set_gb(fd, 0, 2);
     while (reading_of(r, 0).pace_bytes_per_s <= 0 && clock_mono_ns() < until)
         usleep(1000);
-    /* 1 GB within half a second or more */
+    /* Usage grew by 1 GB in at least half a second. */
     assert_true(reading_of(r, 0).pace_bytes_per_s > 0);
     assert_true(reading_of(r, 0).pace_bytes_per_s <= 2e9);
     set_gb(fd, 0, 1);
@@ -648,9 +649,9 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     assert_int_equal(reflex_add(r, 1, pidfd, statm_fd), 0);
     assert_int_equal(add_pid(r, 2, kept), 0);
     reflex_remove(r, 1);
-    reflex_remove(r, 99); /* was never added */
+    reflex_remove(r, 99); /* This process was never added. */
     while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
-        reading_of(r, 0); /* any call closes unused fds */
+        reading_of(r, 0); /* Any call closes unused descriptors. */
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
     set_gb(fd, 0, 9);
@@ -673,7 +674,7 @@ static void reused_reflex_slot_holds_only_the_new_process(void **state)
     reflex_free(r);
 }
 
-/* Uses one open file for all entries to save descriptors: the table does not check them. */
+/* All entries share one open file to save descriptors, which the table does not check. */
 static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
 {
     struct rlimit before, raised;
@@ -697,16 +698,17 @@ static void full_reflex_table_refuses_a_process_and_closes_its_fds(void **state)
     assert_int_equal(reflex_add(r, REFLEX_PROCESSES, pidfd, statm_fd), -ENOSPC);
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
-    /* A process added to a full table after a kill is killed nevertheless. */
+    /* A process added to a full table after a kill is killed as well. */
     assert_int_equal(reflex_kill(r), 0);
     pid_t pid = child();
     assert_int_equal(add_pid(r, REFLEX_PROCESSES, pid), -ENOSPC);
     assert_killed(pid);
     reflex_remove(r, 17);
-    wait_for_samples(r, 0); /* the slot is free after the sample in progress */
+    wait_for_samples(r, 0); /* The slot becomes free after the sample in progress. */
     assert_int_equal(reflex_add(r, 5000, fcntl(fd, F_DUPFD_CLOEXEC, 3), -1), 0);
     reflex_free(r);
-    int again = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* all fds are closed, so a low number is free */
+    /* All descriptors are closed, so a low number is free. */
+    int again = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     assert_in_range(again, 3, 64);
     close(again);
     close(fd);
@@ -727,7 +729,7 @@ static void reflex_kills_the_cgroup_by_one_write(void **state)
     assert_true(has_event(r, WAIT_S * 1000));
     wait_for_samples(r, 3);
     assert_true(reflex_killed_ns(r, NULL) > 0);
-    /* written once, although usage is still above the line */
+    /* The kill file is written once, although usage is still above the line. */
     assert_int_equal(pread(kill_fd, text, sizeof text, 0), 1);
     assert_string_equal(text, "1");
     assert_int_equal(reflex_kill(r), 1);
@@ -737,7 +739,7 @@ static void reflex_kills_the_cgroup_by_one_write(void **state)
     close(fd);
 }
 
-/* Locked KiB of the mapping that contains P. */
+/* Returns the locked KiB of the mapping that contains P. */
 static long locked_kib(const void *p)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -767,7 +769,7 @@ static void reflex_memory_is_locked(void **state)
     }
     assert_true(locked_kib(r) >= (long)(sizeof *r / 1024));
     assert_true(locked_kib((const void *)(uintptr_t)reflex_thread) >= 4);
-    /* in two parts, because one of them is zeroed in a fork */
+    /* The stack is locked in two parts, because one of them is zeroed in a fork. */
     const char *stack = (const char *)r->stack + r->page_bytes;
     long stack_kib = locked_kib(stack) + locked_kib(stack + 64 * 1024 - 1);
     reflex_free(r);
@@ -809,7 +811,7 @@ static void reflex_kills_even_if_memory_cannot_be_locked(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* A fork zeroes the thread's stack; libc must cope with that. */
+/* A fork zeroes the thread's stack, which libc must tolerate. */
 static void process_with_a_reflex_can_fork_twice(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -827,12 +829,12 @@ static void process_with_a_reflex_can_fork_twice(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 3);
-    wait_for_samples(r, 1); /* the parent's thread continues */
+    wait_for_samples(r, 1); /* The thread of the parent continues. */
     reflex_free(r);
     close(fd);
 }
 
-/* The blocked signals of our thread called NAME; 0: no such thread. */
+/* Returns the blocked signals of our thread called NAME, or 0 if there is no such thread. */
 static uint64_t blocked_in(const char *name)
 {
     glob_t found;
@@ -879,7 +881,7 @@ static void reflex_parses_kernel_numbers(void **state)
     assert_int_equal(three[2], 5);
     assert_int_equal(reflex_keyed(twice, strlen(twice), keys, 4, three), 8);
     assert_int_equal(three[3], 1);
-    /* truncated within the number */
+    /* The text is truncated within the number. */
     assert_int_equal(reflex_keyed(text, strlen(text) - 2, keys, 1, &v), 1);
     assert_int_equal(v, 7);
     assert_int_equal(reflex_keyed(text, strlen(text) - 3, keys, 1, &v), 0);

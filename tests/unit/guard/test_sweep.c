@@ -1,4 +1,5 @@
-/* Ends processes of the job and no others. Each test runs its subreaper in a child process. */
+/* Tests that only processes of the job are ended. Each test runs its subreaper in a child
+ * process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,7 @@
 #include "proc/procfs.h"
 
 static struct proc_root root;
-static volatile int *ready; /* shared: number of processes that are ready */
+static volatile int *ready; /* Shared counter of processes that are ready. */
 static pid_t bystander;
 
 static int set_up(void **state)
@@ -47,7 +48,7 @@ static int tear_down(void **state)
 {
     int status;
     (void)state;
-    /* the bystander must have survived every test */
+    /* The bystander must survive every test. */
     int alive = waitpid(bystander, &status, WNOHANG) == 0;
     kill(bystander, SIGKILL);
     waitpid(bystander, &status, 0);
@@ -74,7 +75,7 @@ static _Noreturn void stay(void)
         pause();
 }
 
-/* Runs FN as a subreaper in its own process; returns its exit status. */
+/* Runs FN as a subreaper in a separate process and returns its exit status. */
 static int in_subreaper(int (*fn)(void))
 {
     int status;
@@ -101,7 +102,7 @@ static int double_fork_with_setsid(void)
         _exit(0);
     }
     wait_for_ready(1);
-    waitpid(middle, NULL, 0); /* it must not be counted */
+    waitpid(middle, NULL, 0); /* The intermediate process must not be counted. */
     int ended = guard_end_all(&root, 50 * NS_PER_MS);
     return ended == 1 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
@@ -119,7 +120,7 @@ static int many_grandchildren(void)
             for (int j = 0; j < 100; j++)
                 if (fork() == 0)
                     stay();
-            _exit(0); /* leaves a hundred orphans */
+            _exit(0); /* A hundred orphans remain. */
         }
     wait_for_ready(500);
     guard_end_all(&root, PATIENCE_S * NS_PER_S);
@@ -132,9 +133,8 @@ static void hundreds_of_orphans_are_killed(void **state)
     assert_int_equal(in_subreaper(many_grandchildren), 0);
 }
 
-/* Four chains of processes, each of which forks the next and exits. They end by themselves after a
- * while, so that a failing guard does not fill the machine: the test then fails by its time limit.
- */
+/* Four chains of processes fork and exit in turn. They end after a while, so that a broken guard
+ * fails the test without filling the machine. */
 static int a_storm(void)
 {
     enum { STORM_S = 120 };
@@ -174,8 +174,8 @@ static rlim_t count_of_user(uid_t uid)
     return count;
 }
 
-/* Every process forks without end: a killed one is replaced at once, up to the process limit. They
- * end by themselves after a while, like the storm above. */
+/* Every process forks without end, up to the process limit. They end after a while, so that a
+ * broken guard does not fill the machine. */
 static int a_bomb(void)
 {
     enum { BOMB_S = 120, BOMB = 150, NOBODYS_UID = 64999 };
@@ -193,7 +193,7 @@ static int a_bomb(void)
                 __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
         _exit(0);
     }
-    wait_for_ready(1); /* the process limit is reached */
+    wait_for_ready(1); /* The process limit is reached. */
     guard_end_all(&root, 20 * NS_PER_MS);
     if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
         return 1;
@@ -206,7 +206,7 @@ static void fork_bomb_at_its_process_limit_is_killed(void **state)
     assert_int_equal(in_subreaper(a_bomb), 0);
 }
 
-/* A /proc with one process below us that no signal reaches, like one in uninterruptible sleep. */
+/* Creates a /proc with one child that no signal reaches, as in uninterruptible sleep. */
 struct undead {
     char path[64], folder[32], stat[48];
     struct proc_root root;
@@ -250,7 +250,7 @@ static void process_that_survives_sigkill_is_scanned_less_often(void **state)
     int32_t pid;
     (void)state;
     undead_make(&u);
-    /* returns although the time limit is infinite */
+    /* The call returns although its time limit is infinite. */
     assert_int_equal(guard_kill_below(&k, &u.root, UINT64_MAX, one_is_left, NULL), 0);
     assert_true(k.wait_ns >= NS_PER_MS);
     assert_false(guard_kill_stuck(&k, &u.root, k.changed_ns, &stat, &pid));
@@ -379,7 +379,8 @@ static void sentinel_does_nothing_after_a_normal_exit(void **state)
     assert_int_equal(in_subreaper(supervisor_done), 0);
 }
 
-/* Signals nothing by the pids of ROOT, which belong to another namespace, and does not wait. */
+/* Checks that pids of ROOT, which belong to another namespace, are neither signalled nor waited
+ * for. */
 static int check_does_nothing(const struct proc_root *foreign, const struct process_id *id)
 {
     int32_t self = (int32_t)getpid();
@@ -395,10 +396,10 @@ static int check_does_nothing(const struct proc_root *foreign, const struct proc
 static bool count_calls(void *user)
 {
     ++*(int *)user;
-    return true; /* a child is always left */
+    return true; /* One child always remains. */
 }
 
-/* A /proc in which our own pid is 999999999 and our child has the pid of another process. */
+/* Creates a /proc in which our pid is 999999999 and our child has the pid of another process. */
 static int with_another_self(void)
 {
     char path[] = "/tmp/ebb-test-sweep.XXXXXX", name[32];
@@ -444,7 +445,7 @@ static void sweep_signals_nothing_if_proc_belongs_to_another_namespace(void **st
 static int in_new_namespace(void)
 {
     int status;
-    /* requires root, or user namespaces for all users; otherwise only the test above runs */
+    /* This requires root or unprivileged user namespaces; otherwise only the previous test runs. */
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
         return 0;
     pid_t first = fork();
@@ -453,7 +454,7 @@ static int in_new_namespace(void)
         if (id.pid == 0)
             stay();
         wait_for_ready(1);
-        _exit(check_does_nothing(&root, &id)); /* the kernel ends all processes of the namespace */
+        _exit(check_does_nothing(&root, &id)); /* The kernel ends all processes of the namespace. */
     }
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
@@ -471,14 +472,14 @@ static bool are_rounds_left(void *user)
     return ++*(int *)user <= ROUNDS;
 }
 
-/* Writes a children file so long that one read ends within the number after PID. */
+/* Writes a children file so long that one read ends in the middle of the number after PID. */
 static void write_long_children(int fd, pid_t pid)
 {
     enum { ONE_READ = 16383 };
     char text[ONE_READ + 64], digits[16];
     size_t len = (size_t)snprintf(digits, sizeof digits, "%d", pid), at = 0;
     while (at + 11 <= ONE_READ - len)
-        at += (size_t)sprintf(text + at, "2147483646 "); /* not the pid of any process */
+        at += (size_t)sprintf(text + at, "2147483646 "); /* No process has this pid. */
     while (at < ONE_READ - len)
         text[at++] = ' ';
     at += (size_t)sprintf(text + at, "%s99 ", digits);
@@ -514,7 +515,7 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
         assert_true(k.wait_ns > 0);
     }
     guard_kill_fini(&k);
-    kill(victim, SIGTERM); /* before a SIGKILL, which would hide it */
+    kill(victim, SIGTERM); /* SIGTERM comes first, because SIGKILL would hide its effect. */
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
     unlinkat(mock.proc_fd, name, 0);
@@ -524,7 +525,8 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
     rmdir(path);
 }
 
-/* Otherwise a job of many segments would fill the queue with pipes that are no longer read. */
+/* Otherwise the pipes of earlier segments, which nobody reads, would fill the queue of a long
+ * job. */
 static void sentinel_closes_streams_of_earlier_segments(void **state)
 {
     (void)state;
@@ -536,7 +538,7 @@ static void sentinel_closes_streams_of_earlier_segments(void **state)
     signal(SIGPIPE, SIG_IGN);
     sentinel_keep_streams(note, &old[0], 1);
     close(old[0]);
-    assert_int_equal(write(old[1], "x", 1), 1); /* the bytes stay in the pipe for the sentinel */
+    assert_int_equal(write(old[1], "x", 1), 1); /* The byte stays in the pipe for the sentinel. */
     sentinel_keep_streams(note, &now[0], 1);
     close(now[0]);
     assert_int_equal(write(old[1], "x", 1), -1);
@@ -554,8 +556,8 @@ static void sentinel_closes_streams_of_earlier_segments(void **state)
 
 /* ---- strays ---- */
 
-/* NAME=/no/OUR PID/7-END, which does not match other runs of these tests; without NAME, the folder
- * alone. */
+/* Returns NAME=/no/OUR_PID/7-END, which differs from other runs of this test, or only the folder if
+ * NAME is empty. */
 static const char *sign_of(const char *name, const char *end, char ret[64])
 {
     snprintf(ret, 64, "%s=/no/%d/7-%s", name, (int)getpid(), end);

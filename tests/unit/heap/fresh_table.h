@@ -1,4 +1,4 @@
-/* A new table for each test, in zeroed memory, with all related state reset. */
+/* Provides a new, zeroed table for each test and resets all related state. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Call frame information: rules of hand-made functions, of this program, and of invalid bytes. */
+/* Tests unwind rules from hand-made functions, from this program, and from invalid bytes. */
 #include "heap/cfi.h"
 
 #include <errno.h>
@@ -46,12 +46,12 @@ static uint32_t here(const struct image *m)
     return ADDRESS + (uint32_t)m->len;
 }
 
-/* A program is passed as a string literal, which may contain NUL. */
+/* CFI programs are string literals, which may contain NUL. */
 #define PROGRAM(s) s, sizeof(s) - 1
-/* The usual start: CFA is rsp + 8, the return address at CFA - 8. */
+/* At the start of a function the CFA is rsp + 8 and the return address is at CFA - 8. */
 #define USUAL "\x0c\x07\x08\x90\x01"
 
-/* One function at CODE, whose CIE has AUGMENTATION ("zR" and the like) with its DATA. */
+/* Creates one function at CODE whose CIE has the given augmentation string and data. */
 static void make(struct image *m, const char *augmentation, const void *data, size_t data_len,
                  const void *common, size_t common_len, const void *program, size_t program_len)
 {
@@ -68,7 +68,7 @@ static void make(struct image *m, const char *augmentation, const void *data, si
     put_u8(m, 1);
     put(m, augmentation, strlen(augmentation) + 1);
     put(m, "\x01\x78\x10",
-        3); /* code alignment 1, data alignment -8, return address in column 16 */
+        3); /* Code alignment is 1, data alignment -8, and the return address is in column 16. */
     put_u8(m, (unsigned)data_len);
     put(m, data, data_len);
     put(m, common, common_len);
@@ -130,7 +130,7 @@ static void function_with_frame_pointer_has_a_rule_at_each_instruction(void **st
     struct image m;
 
     (void)state;
-    /* push rbp; mov rsp, rbp; … pop rbp; ret */
+    /* The function is: push rbp; mov rsp, rbp; … pop rbp; ret. */
     usual(&m, PROGRAM("\x41\x0e\x10\x86\x02\x43\x0d\x06\x02\x80\x0c\x07\x08\xc6"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 8, CFI_FP_SAME, 0});
     assert_rule(&m, CODE + 1, (struct cfi_rule){CFI_CFA_SP, 16, CFI_FP_AT_CFA, -16});
@@ -168,7 +168,8 @@ static void large_and_signed_cfi_offsets_are_read(void **state)
     struct image m;
 
     (void)state;
-    /* def_cfa_offset 0x12345 × 8; rbp by offset_extended_sf; def_cfa_sf rbp, -2 × -8 */
+    /* The program uses def_cfa_offset 0x12345 × 8, offset_extended_sf for rbp, and def_cfa_sf rbp,
+     * -2 × -8. */
     usual(&m, PROGRAM("\x0e\xa8\xb4\x24\x11\x06\x04\x04\x01\x00\x00\x00\x12\x06\x7e"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 0x12345 * 8, CFI_FP_AT_CFA, -32});
     assert_rule(&m, CODE + 1, (struct cfi_rule){CFI_CFA_FP, 16, CFI_FP_AT_CFA, -32});
@@ -179,8 +180,7 @@ static void cfi_rules_of_other_registers_are_skipped(void **state)
     struct image m;
 
     (void)state;
-    /* saves rbx and r12; r13 in r14; r15 by a value expression; args_size; rbx undefined, then
-     * same */
+    /* The program has rules for rbx, r12, r13 and r15, which the unwinder does not need. */
     usual(&m, PROGRAM("\x83\x03\x8c\x04\x09\x0d\x0e\x16\x0f\x02\x77\x00\x2e\x10\x07\x03\x08\x03"
                       "\x0e\x30"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 48, CFI_FP_SAME, 0});
@@ -191,7 +191,7 @@ static void realigned_stack_is_found_through_a_saved_pointer(void **state)
     struct image m;
 
     (void)state;
-    /* CFA: breg6 -8, deref; rbp at breg6 0 */
+    /* The CFA is breg6 -8, deref; rbp is at breg6 0. */
     usual(&m, PROGRAM("\x0f\x03\x76\x78\x06\x10\x06\x02\x76\x00"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_FP_POINTER, -8, CFI_FP_AT_FP, 0});
 }
@@ -243,10 +243,11 @@ static void rare_unwind_rules_are_reported_as_unsupported(void **state)
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m, PROGRAM("\x0f\x03\x77\x08\x1f")); /* breg7 8, neg */
     assert_error(&m, CODE, -EOPNOTSUPP);
-    usual(&m, PROGRAM("\x90\x02")); /* the return address at CFA - 16 */
+    usual(&m, PROGRAM("\x90\x02")); /* The return address is at CFA - 16. */
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m,
-          PROGRAM("\x09\x06\x03")); /* rbp is saved in rbx: it is lost, but this frame is known */
+          /* rbp is saved in rbx, so its value is lost, but this frame can be unwound. */
+          PROGRAM("\x09\x06\x03"));
     assert_rule(&m, CODE, (struct cfi_rule){CFI_CFA_SP, 8, CFI_FP_LOST, 0});
 }
 
@@ -257,17 +258,18 @@ static void invalid_cfi_programs_are_refused(void **state)
     struct image m;
 
     (void)state;
-    usual(&m, PROGRAM("\x3f")); /* no such operation */
+    usual(&m, PROGRAM("\x3f")); /* This operation does not exist. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0b")); /* restores a state that was not remembered */
+    usual(&m, PROGRAM("\x0b")); /* This restores a state that was never remembered. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0f\x7f\x77")); /* an expression that leaves the entry */
+    usual(&m, PROGRAM("\x0f\x7f\x77")); /* The expression extends beyond the entry. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0e\xff\xff")); /* a number that leaves the entry */
+    usual(&m, PROGRAM("\x0e\xff\xff")); /* The number extends beyond the entry. */
     assert_error(&m, CODE, -EBADMSG);
     usual(&m, deep, sizeof(deep) - 1);
     assert_error(&m, CODE, -EBADMSG);
-    make(&m, "zX", PROGRAM("\x1b"), PROGRAM(USUAL), PROGRAM("")); /* an unknown letter */
+    /* The augmentation has an unknown letter. */
+    make(&m, "zX", PROGRAM("\x1b"), PROGRAM(USUAL), PROGRAM(""));
     assert_error(&m, CODE, -EBADMSG);
     make(&m, "eh", PROGRAM(""), PROGRAM(USUAL), PROGRAM(""));
     assert_error(&m, CODE, -EBADMSG);

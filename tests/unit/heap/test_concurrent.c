@@ -1,5 +1,4 @@
-/* Threads that access the same buckets, nodes and windows. Also built as a separate program under
- * ThreadSanitizer. */
+/* Tests threads that access the same buckets, nodes and windows; also built for ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -31,7 +30,7 @@ static pthread_barrier_t gate;
 static void *(*work)(void *);
 static _Atomic(uint32_t) arrived;
 
-/* Starts all threads at once; otherwise the first would finish before the last starts. */
+/* All threads start at once; otherwise the first would finish before the last starts. */
 static void *through_the_gate(void *argument)
 {
     pthread_barrier_wait(&gate);
@@ -61,7 +60,7 @@ static void join_workers(void)
             fail_msg("thread %d: %s", i, workers[i].wrong);
 }
 
-/* A barrier for operations that must collide within nanoseconds: the last thread to arrive releases
+/* This barrier makes operations collide within nanoseconds: the last thread to arrive releases
  * all. */
 static void meet(void)
 {
@@ -78,7 +77,7 @@ static const void *at(uint64_t address)
 
 /* ---- live samples ---- */
 
-/* All fields of a sample follow from its address, so that a mixture of two samples is detected. */
+/* All fields of a sample are derived from its address, so a mixture of two samples is detected. */
 static struct live_sample sample_of(uint64_t p)
 {
     uint32_t word = (uint32_t)(p * UINT64_C(0x9e3779b97f4a7c15) >> 40);
@@ -98,7 +97,7 @@ static bool is_sample_of(uint64_t p, const struct live_sample *s)
 
 static uint64_t shared_bit[THREADS * KEPT];
 
-/* Chooses addresses that share one bit of the filter; each thread has its own. */
+/* Chooses addresses that share one filter bit; each thread has its own addresses. */
 static void choose_addresses(void)
 {
     uint64_t p = ARENA;
@@ -110,7 +109,7 @@ static void choose_addresses(void)
     }
 }
 
-/* Two samples at a time per thread: those of four threads fit into the bucket. */
+/* Each of four threads has two samples at a time, which fit into the bucket. */
 static void *churn_one_bit(void *argument)
 {
     struct worker *w = argument;
@@ -127,7 +126,7 @@ static void *churn_one_bit(void *argument)
         else if (!live_end(at(p[1]), &ret) || live_end(at(p[1]), &ret))
             w->wrong = "a sample did not end once";
     }
-    /* The last sample stays. */
+    /* The last sample stays live. */
     uint64_t last = shared_bit[w->number * KEPT];
     struct live_sample s = sample_of(last);
     if (!w->wrong && !live_add(at(last), &s))
@@ -135,7 +134,7 @@ static void *churn_one_bit(void *argument)
     return NULL;
 }
 
-/* Reads an entry as src/profile does, from outside. */
+/* Reads an entry from outside, as src/profile does. */
 static const char *read_live(const struct heap_table *t, uint32_t i)
 {
     const struct heap_live *e = &t->live[i];
@@ -191,8 +190,8 @@ static void concurrent_samples_that_share_a_filter_bit_are_all_found(void **stat
     assert_int_equal(drops(HEAP_DROP_STALE), 0);
 }
 
-/* In even rounds half of the threads add while the others end, in odd rounds the reverse: all with
- * the same bit, which must be set for the live samples once all are done. */
+/* In each round half of the threads add samples while the others end theirs. All share one filter
+ * bit, which must be set at the end for the live samples. */
 static void *add_against_end(void *argument)
 {
     struct worker *w = argument;
@@ -221,7 +220,7 @@ static void filter_bit_cleared_and_set_concurrently_stays_set(void **state)
     join_workers();
 }
 
-/* Adds more samples than fit, thinning in between: the remaining ones must be complete. */
+/* Adds more samples than fit and thins the table; the remaining samples must be complete. */
 static void *fill_and_thin(void *argument)
 {
     struct worker *w = argument;
@@ -314,7 +313,7 @@ static void *add_stacks(void *argument)
     return NULL;
 }
 
-/* The newest stacks may be incomplete. */
+/* The newest stacks may still be incomplete. */
 static void *read_stacks(void *argument)
 {
     const char **ret_wrong = argument;
@@ -355,7 +354,7 @@ static void threads_with_equal_stacks_get_the_same_site(void **state)
         assert_int_equal(t->sites[site].allocated_bytes, 8 * THREADS);
         assert_int_equal(t->nodes[t->sites[site].node].frame, 1000 + i);
     }
-    /* All reserved nodes are published: the last thread to finish left none behind. */
+    /* All reserved nodes are published once the last thread has finished. */
     uint64_t extra = 1;
     for (uint32_t n = t->header.nodes; n < HEAP_NODES; n++)
         assert_int_equal(t->nodes[n].frame, 0);

@@ -1,4 +1,4 @@
-/* The settings of a profiled process. */
+/* Tests the settings of a profiled process. */
 #include "heap/life.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Live samples: adding, finding, ending, full buckets, thinning and cutting; the filter never hides
- * a sample. */
+/* Tests adding, finding and ending live samples, full buckets, thinning and cutting. The filter
+ * must never hide a sample. */
 #include "heap/live.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static uint32_t count_entries(void)
     return n;
 }
 
-/* Returns the next address after P whose bit is BIT under MASK. */
+/* Returns the next address after P whose bit under MASK is BIT. */
 static uint64_t next_with(uint64_t p, uint32_t bit, uint32_t mask)
 {
     do
@@ -183,7 +183,7 @@ static void reused_live_entry_gets_a_new_generation(void **state)
     assert_int_equal(heap_process.table->header.live_high, 1);
 }
 
-/* Sparse, like the samples of a real heap. */
+/* The addresses are sparse, like the samples of a real heap. */
 static uint64_t address_of(uint64_t i)
 {
     uint64_t random = i;
@@ -221,7 +221,7 @@ static void nearly_all_live_table_entries_can_be_used(void **state)
     assert_int_equal(count_entries(), 0);
 }
 
-/* Ignores rare refusals: a bucket may be full long before the table is. */
+/* Rare refusals are ignored, because a bucket may be full long before the table is. */
 static void fill_to_the_last(void)
 {
     struct live_sample sample = small;

@@ -1,4 +1,5 @@
-/* Modules in the table: added once, with their properties, and unloaded. */
+/* Tests that modules are added to the table once, with their properties, and removed when
+ * unloaded. */
 #include "heap/modules.h"
 
 #include <dlfcn.h>
@@ -169,7 +170,7 @@ static void frame_word_holds_module_number_and_offset(void **state)
 
 /* ---- loading and unloading ---- */
 
-/* A library that this program does not link, and that every glibc installation has. */
+/* Every glibc installation has this library, and this program does not link it. */
 static const char *const spare[] = {"libBrokenLocale.so.1", "libnsl.so.1", "libthread_db.so.1"};
 
 static void *open_spare(const char *name)
@@ -177,7 +178,7 @@ static void *open_spare(const char *name)
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Returns an address in HANDLE's library: that of its dynamic section. */
+/* Returns an address in the library of HANDLE, that of its dynamic section. */
 static uintptr_t inside(void *handle)
 {
     struct link_map *map;
@@ -214,7 +215,7 @@ static void reloaded_library_keeps_its_number(void **state)
         print_message("fewer than two libraries to load and unload here\n");
         skip();
     }
-    /* Any look-up now detects the unloaded modules. */
+    /* The next look-up detects that modules were unloaded. */
     modules_find((uintptr_t)make_table, &base);
     for (int i = 0; i < 3; i++)
         if (number[i])
@@ -232,7 +233,7 @@ static void module_generation_increases_with_each_change(void **state)
     assert_int_not_equal(modules_generation(), before + 1);
 }
 
-/* The cache of rules contains module numbers, which must not outlive the table. */
+/* The cache of unwind rules contains module numbers, which must not outlive the table. */
 static void frames_have_module_numbers_of_the_current_table(void **state)
 {
     struct unwind_frame frames[8];

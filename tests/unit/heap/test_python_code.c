@@ -1,5 +1,5 @@
-/* Code objects in the table: their strings, their line tables, and a code object that replaces
- * another. The objects are built by hand with the layout of 3.11. */
+/* Tests strings and line tables of code objects, and code replaced by other code at the same
+ * address. The objects are built by hand with the layout of Python 3.11. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static const struct python_symbols symbols = {
     .code_type = &code_type, .text_type = &text_type, .bytes_type = &bytes_type};
 static struct python_layout layout;
 
-/* Stand-ins: the tests need only the table. */
+/* These stand-ins suffice, because the tests need only the table. */
 struct heap_process heap_process;
 static _Atomic(uint32_t) text_limit;
 
@@ -179,7 +179,8 @@ static void python_string_of_unknown_form_is_omitted(void **state)
     i = note();
     assert_int_equal(heap_process.table->codes[i].name.len, 0);
     text_is(heap_process.table->codes[i].file, "/srv/train.py");
-    set_word(&code, layout.code_lines, (uintptr_t)&name); /* a string, not bytes */
+    /* The line table is a string object instead of bytes. */
+    set_word(&code, layout.code_lines, (uintptr_t)&name);
     assert_int_equal(heap_process.table->codes[note()].lines.len, 0);
 }
 
@@ -209,7 +210,7 @@ static void new_code_at_the_same_address_gets_a_new_entry(void **state)
     set_int(&code, layout.code_first_line, 18);
     uint32_t second = note();
     assert_int_not_equal(first, second);
-    make_ascii(&name, "Model.backwrd"); /* of the same length, at the same address */
+    make_ascii(&name, "Model.backwrd"); /* The new name has the same length and address. */
     uint32_t third = note();
     assert_int_not_equal(third, second);
     text_is(heap_process.table->codes[third].name, "Model.backwrd");
@@ -261,7 +262,7 @@ static void python_code_is_added_again_to_a_new_table(void **state)
     assert_int_equal(heap_process.table->header.codes, first + 1);
 }
 
-/* First lines of one thread's codes differ from those of other threads. */
+/* The first line numbers of one thread's code differ from those of other threads. */
 struct worker {
     uint32_t first_line;
     uint8_t codes[THREAD_CODES][256] __attribute__((aligned(16)));
@@ -298,7 +299,7 @@ static void threads_can_add_code_concurrently(void **state)
         for (uint32_t i = 0; i < THREAD_CODES; i++) {
             uint32_t index = workers[t].indices[i];
             if (index ==
-                0) /* failed three times, because another thread was adding all the while */
+                0) /* Adding failed three times, because another thread was adding all the time. */
                 index = python_code_index((uintptr_t)workers[t].codes[i], &layout, &symbols);
             assert_int_not_equal(index, PYTHON_CODE_UNKNOWN);
             const struct heap_code *noted = &heap_process.table->codes[index];

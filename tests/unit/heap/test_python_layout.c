@@ -1,4 +1,4 @@
-/* The layout for each interpreter version, and the offsets published from 3.13 on. */
+/* Tests the layout of each interpreter version, and the offsets published since Python 3.13. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 
 #include "heap/python_layout.h"
 
-/* _Py_DebugOffsets as words whose values encode their positions, so that an offset read from the
- * wrong position is detected. */
+/* Each word of _Py_DebugOffsets encodes its position, so that an offset read from the wrong
+ * position is detected. */
 enum { WORDS = 128 };
 struct runtime {
     uint64_t words[WORDS];
@@ -91,7 +91,7 @@ static void debug_offsets_of_3_13_are_read(void **state)
     assert_int_equal(l.code_instrs, 8 * (code + 9));
     assert_int_equal(l.code_first_traceable, 8 * (code + 9) - 16);
     assert_int_equal(l.object_type, 8 * (object + 1));
-    /* type 4, tuple 3, list 3, dict 3, float 2, long 3 */
+    /* Number of words by object type: type 4, tuple 3, list 3, dict 3, float 2, long 3. */
     const uint16_t bytes = object + 2 + 4 + 3 + 3 + 3 + 2 + 3, text = bytes + 3;
     assert_int_equal(l.bytes_size, 8 * (bytes + 1));
     assert_int_equal(l.bytes_data, 8 * (bytes + 2));
@@ -116,7 +116,7 @@ static void debug_offsets_of_3_14_are_read(void **state)
     assert_int_equal(l.code_file, 8 * (code + 1));
     assert_int_equal(l.code_instrs, 8 * (code + 9));
     assert_int_equal(l.object_type, 8 * (object + 1));
-    /* type 4, tuple 3, list 3, set 4, dict 3, float 2, long 3 */
+    /* Number of words by object type: type 4, tuple 3, list 3, set 4, dict 3, float 2, long 3. */
     const uint16_t bytes = object + 2 + 4 + 3 + 3 + 4 + 3 + 2 + 3, text = bytes + 3;
     assert_int_equal(l.bytes_data, 8 * (bytes + 2));
     assert_int_equal(l.text_state, 8 * (text + 1));

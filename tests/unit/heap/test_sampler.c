@@ -1,5 +1,5 @@
-/* The sampler: probabilities and weights compared with theory, and the interval under a simulated
- * clock. Bounds are five standard deviations wide, with fixed seeds. */
+/* Tests sample probabilities and weights against theory, and the interval under a simulated clock.
+ * Bounds are five standard deviations wide, with fixed seeds. */
 #include "heap/sampler.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static void sampling_draws_have_exponential_mean_and_variance(void **state)
     assert_near(above / n, tail, 5 * sqrt(tail * (1 - tail) / n));
 }
 
-/* The hot path, as in the hooks. */
+/* This repeats the hot path of the hooks. */
 static bool allocate(struct heap_thread *t, size_t size, uint64_t *ret_interval)
 {
     t->countdown -= (int64_t)size;
@@ -97,7 +97,7 @@ static void check_weights(size_t size, uint64_t interval)
         bytes += (double)size / sampler_probability(size, drawn_under);
         objects += 1 / sampler_probability(size, drawn_under);
     }
-    /* A certain sample has no variance except rounding. */
+    /* A sample that is certain has no variance except rounding. */
     double margin = 5 * sqrt(times * (1 - p) / p) + 1e-9 * times;
     assert_near(objects, times, margin);
     assert_near(bytes / (double)size, times, margin);
@@ -152,7 +152,7 @@ static void first_allocation_of_a_thread_is_sampled_as_often_as_others(void **st
         assert_true(t.countdown >= 0);
         assert_int_equal(t.interval, BASE);
     }
-    /* These seeds differ on every run, so the bound is wider. */
+    /* These seeds differ in every run, so the bound is wider. */
     assert_near(hits, p * TIMES, 7 * sqrt(TIMES * p * (1 - p)));
 }
 
@@ -180,7 +180,7 @@ static void skipped_sample_does_not_bias_the_next_sample(void **state)
     sampler_reset();
     for (int i = 0; i < TIMES; i++) {
         uint64_t interval;
-        t.countdown = -100; /* as after an allocation inside the library */
+        t.countdown = -100; /* An allocation inside the library leaves a negative countdown. */
         hits += allocate(&t, SIZE, &interval);
     }
     assert_near(hits, p * TIMES, 5 * sqrt(TIMES * p * (1 - p)));
@@ -322,7 +322,7 @@ static void bursts_with_a_low_mean_rate_keep_the_interval(void **state)
 
     (void)state;
     for (int step = 0; step < 1000; step++, now += 500 * MS)
-        for (int i = 0; i < SAMPLER_RATE / 4; i++) /* 100 per second, all at once */
+        for (int i = 0; i < SAMPLER_RATE / 4; i++) /* This burst averages 100 samples per second. */
             sampler_adapt(now + (uint64_t)i * 20000);
     assert_int_equal(sampler_interval(), BASE);
 }

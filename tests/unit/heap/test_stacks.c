@@ -1,5 +1,5 @@
-/* The tree of stacks: each stack is stored once and read back, and is truncated and counted when
- * the tree is full. */
+/* Tests that each stack is stored once, can be read back, and is truncated and counted when the
+ * tree is full. */
 #include "heap/stacks.h"
 
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void empty_stack_is_site_0_but_a_zero_frame_is_not(void **state)
     assert_true(heap_process.table->nodes[1].frame != 0);
 }
 
-/* Addresses that differ in few bits, like those of real frames. */
+/* The addresses differ in few bits, like those of real frames. */
 static void stack_number(uint32_t i, uint64_t frames[4])
 {
     frames[0] = UINT64_C(1) << 48 | 0x1000;
@@ -122,7 +122,7 @@ static void stacks_beyond_the_maximum_are_counted_without_a_site(void **state)
     assert_int_equal(stacks_site(&known, 1), 5);
 }
 
-/* Adds stacks of 100 frames, so that nodes run out before sites, until ENOUGH nodes are used. */
+/* Adds stacks of 100 frames until ENOUGH nodes are used, so that nodes run out before sites. */
 static void fill_tree(uint32_t enough)
 {
     for (uint64_t k = 1; heap_process.table->header.nodes < enough; k++) {
@@ -152,7 +152,7 @@ static void nearly_full_tree_keeps_the_allocating_python_frames(void **state)
     assert_true(site != 0 && site != known);
     assert_int_equal(drops(HEAP_DROP_NODES), dropped + 1);
     assert_int_equal(frames_of(site, back, 60),
-                     30); /* starts at the third innermost Python frame */
+                     30); /* The stored stack starts at the third innermost Python frame. */
     assert_memory_equal(back, other + 30, 30 * sizeof(*back));
     assert_int_equal(stacks_site(other, 60), site);
 }

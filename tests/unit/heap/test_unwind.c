@@ -1,5 +1,5 @@
-/* Unwinds real stacks and compares with glibc's backtrace(): recursion, callbacks, signals,
- * threads, and stacks that the program creates. */
+/* Compares unwound stacks with backtrace() of glibc: recursion, callbacks, signals, threads, and
+ * stacks created by the program. */
 #include "heap/unwind.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@
 enum { FRAMES_MAX = HEAP_STACK_MAX, CORO_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum { SANITIZER_FRAMES = 2 };
 
-/* Keeps the preceding call from becoming a tail call. */
+/* This keeps the preceding call from becoming a tail call. */
 #define STAYS() __asm__ volatile("" ::: "memory")
 
 static struct heap_table *table;
@@ -37,7 +37,7 @@ static int make_table(void **state)
     table = heap_process.table;
     modules_reset();
     unwind_reset();
-    backtrace(unused, 4); /* the first call loads a library */
+    backtrace(unused, 4); /* The first call of backtrace() loads a library. */
     return 0;
 }
 
@@ -61,8 +61,8 @@ static bool is_same_frame(const struct stacks *s, size_t i)
     return s->ours[i].ip == theirs - 1 || s->ours[i].ip == theirs;
 }
 
-/* Takes both stacks at one place. They differ only in their innermost frame, this function, and in
- * a sanitizer's frame above backtrace(). */
+/* Takes both stacks in one place. They differ only in the innermost frame and in a sanitizer's
+ * frame above backtrace(). */
 __attribute__((noinline)) static void take(struct stacks *ret)
 {
     ret->our_count = unwind_here(ret->ours, FRAMES_MAX, &ret->is_whole);
@@ -110,7 +110,7 @@ static void plain_stack_is_unwound_to_its_start(void **state)
     }
 }
 
-/* Functions with frames of several shapes: of growing size, with or without a frame pointer. */
+/* These functions have frames of several sizes, with and without a frame pointer. */
 __attribute__((noinline)) static void by_array(int depth, struct stacks *ret);
 __attribute__((noinline)) static void by_sp(int depth, struct stacks *ret)
 {
@@ -178,7 +178,7 @@ static void callback_from_libc_is_unwound_through_it(void **state)
     assert_true(in_callback.our_count >= outer.our_count + 2);
 }
 
-/* A second libc, in a separate namespace, serves as a library that is loaded, calls back, and is
+/* A second libc in a separate namespace serves as a library that is loaded, calls back, and is
  * unloaded. */
 static void reloaded_library_is_unwound_each_time(void **state)
 {
@@ -211,7 +211,7 @@ static void reloaded_library_is_unwound_each_time(void **state)
     }
 }
 
-/* The frame of a realigned stack is found through a pointer in it. */
+/* The frame of a realigned stack is found through a pointer stored in it. */
 __attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
 {
     _Alignas(128) volatile char room[256];
@@ -282,7 +282,7 @@ static void handler_on_alternate_stack_includes_interrupted_code(void **state)
 }
 
 /* A signal may interrupt the first instruction of a function that follows a call which never
- * returns: the interrupted address must be looked up as it is, not one byte before. */
+ * returns. The interrupted address must be looked up as it is, not one byte before. */
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -298,7 +298,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 }
 
 #ifdef __x86_64__
-/* In assembly, because the compiler may start the function with an endbr64. */
+/* This is written in assembly, because a compiler may start the function with an endbr64. */
 __asm__(".text\n"
         ".type faults_at_once, @function\n"
         "faults_at_once:\n"
@@ -557,7 +557,7 @@ static void stack_extent_grows_over_readable_pages_only(void **state)
 /* ---- where the walk ends ---- */
 
 #ifdef __x86_64__
-/* A function without any CFI, as hand-written code may be. */
+/* This function has no CFI, like some hand-written code. */
 __asm__(".pushsection .text\n"
         ".type test_without_cfi, @function\n"
         "test_without_cfi:\n"

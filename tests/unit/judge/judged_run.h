@@ -1,4 +1,4 @@
-/* A judge with the run that it observes. */
+/* A judge together with the run that it observes. */
 #pragma once
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
-/* The run starts at one second. OPTIONS may be NULL. */
+/* Starts a run at time one second. OPTIONS may be NULL. */
 static inline struct judge *judge_with_run(const struct judge_options *options)
 {
     const struct judge_options none = {.no_marks = false};
@@ -28,14 +28,14 @@ static inline void judge_take_note(struct judge *j, const char *kind, const char
     run_add_note(j->run, j->run->start_mono_ns + j->run->now_ns, kind, text, strlen(text));
 }
 
-/* The verdict on the I-th listed process, largest first. */
+/* Returns the verdict on the I-th process of the list, largest first. */
 static inline const struct verdict_result *result_at(const struct judge *j, size_t i)
 {
     assert_true(i < j->listed_count);
     return judge_result(j->listed[i]);
 }
 
-/* The next figure or GPU that has a verdict; NULL at the end. */
+/* Returns the next figure or GPU that has a verdict, or NULL at the end. */
 static inline const struct run_entity *next_judged(const struct judge *j, enum run_kind kind,
                                                    size_t *at)
 {

@@ -1,5 +1,5 @@
-/* From ticks and marks to judged series: which readings count, which process decides, and that a
- * recording gives the same verdict as the live run. */
+/* Tests which readings and processes decide a verdict, and that a recording gives the verdict of
+ * the live run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,14 +21,14 @@
 
 static const uint64_t MIB = 1 << 20;
 
-/* One job, also written to a recording if it has one. */
+/* One job, which is also written to a recording if there is one. */
 struct job {
     struct judge *judge;
     struct trace_writer *writer;
     uint64_t t_ns;
-    bool has_figures;      /* the trainer reports its heap and two other figures */
-    uint64_t figures_from; /* the step after which it reports them */
-    bool is_spare;         /* memory that the job kept was freed and is retained by malloc */
+    bool has_figures;      /* Whether the trainer reports its heap and two other figures. */
+    uint64_t figures_from; /* Step after which the trainer reports figures. */
+    bool is_spare;         /* Whether malloc retains all memory that the job kept and then freed. */
 };
 
 static struct job job_begin(const struct judge_options *options)
@@ -160,8 +160,8 @@ static enum verdict_word word_of(const struct judge *j, int32_t pid)
     return result_of(j, pid).word;
 }
 
-/* A trainer in slot 0 with epochs of 40 steps, and a large flat worker in slot 1. The trainer keeps
- * GROWTH bytes of each step, up to step LAST. */
+/* Runs a trainer in slot 0 with epochs of 40 steps and a large flat worker in slot 1. The trainer
+ * retains GROWTH bytes per step up to step LAST. */
 static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -226,7 +226,7 @@ static void job_whose_growth_ends_with_the_first_epoch_has_plateaued(void **stat
     judge_free_with_run(job.judge);
 }
 
-/* Reads DOC and writes it again: both documents must be equal. */
+/* Reads DOC, writes it again, and checks that both documents are equal. */
 static void assert_reads_back(const json_t *doc)
 {
     struct verdicts v;
@@ -281,8 +281,7 @@ static void recording_gives_the_same_verdict_as_the_live_run(void **state)
     rmdir(folder);
 }
 
-/* A leak of 20 min without marks, in a process whose memory falls for two seconds while it
- * exits. */
+/* Leaks for 20 min without marks; memory falls for two seconds while the process exits. */
 static void memory_drop_of_an_exiting_process_is_not_judged(void **state)
 {
     struct job job = job_begin(NULL);
@@ -298,7 +297,8 @@ static void memory_drop_of_an_exiting_process_is_not_judged(void **state)
         tick_end(&job, NS_PER_S / 2);
     }
     judge_update(job.judge);
-    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING); /* even before its exit is known */
+    /* The verdict is leaking even before the exit is known. */
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     judge_update(job.judge);
     assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
@@ -357,8 +357,8 @@ static void mapped_page_cache_is_not_growth(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Files are mapped at 40 MiB/s until reading LAST. The status of the process is read at every third
- * reading, and training begins after the first. */
+/* Maps files at 40 MiB/s until reading LAST. The status is read at every third reading, and
+ * training begins after the first. */
 static void map_files(struct job *job, uint64_t last)
 {
     event(job, PROCESS_BORN, 0, ROLE_MAIN);
@@ -410,7 +410,7 @@ static void leak_that_is_swapped_out_is_still_leaking(void **state)
     event(&job, PROCESS_BORN, 0, ROLE_MAIN);
     for (uint64_t i = 0; i < 3000; i++) {
         tick_begin(&job);
-        put_process(&job, 0, 500 * MIB, 0, i * MIB); /* resident memory is flat */
+        put_process(&job, 0, 500 * MIB, 0, i * MIB); /* Resident memory is flat while swap grows. */
         tick_end(&job, NS_PER_S);
     }
     judge_update(job.judge);
@@ -438,7 +438,7 @@ static void process_is_not_judged_before_its_status_is_known(void **state)
     judge_update(job.judge);
     assert_true(result_of(job.judge, 1000).peak_bytes < 301 * (double)MIB);
     assert_int_equal(result_of(job.judge, 1000).samples,
-                     60 - TAIL_S); /* the newest readings are held back */
+                     60 - TAIL_S); /* The newest readings are held back. */
     judge_free_with_run(job.judge);
 }
 
@@ -497,7 +497,8 @@ static void verdict_list_survives_the_exit_of_its_processes(void **state)
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
     event(&job, PROCESS_BORN, 2, ROLE_OTHER);
     event(&job, PROCESS_DIED, 2, ROLE_OTHER);
-    json_t *doc = judge_json(job.judge); /* of the last update, before the processes exited */
+    /* The list is that of the last update, before the processes exited. */
+    json_t *doc = judge_json(job.judge);
     assert_string_equal(json_string_value(json_object_get(json_object_get(doc, "tree"), "verdict")),
                         "leaking");
     json_decref(doc);
@@ -512,7 +513,7 @@ static void job_is_judged_by_its_largest_process_after_that_exits(void **state)
     train(&job, 120, 10 * MIB, 200);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
-    for (int i = 0; i < 40; i++) { /* its shell continues */
+    for (int i = 0; i < 40; i++) { /* The shell of the job continues. */
         tick_begin(&job);
         put_machine(&job, 2 * MIB, 400 * MIB);
         put_process(&job, 2, 2 * MIB, MIB, 0);
@@ -536,7 +537,7 @@ static void steps_of_another_rank_do_not_advance_the_job(void **state)
         put_process(&job, 1, 300 * MIB, 0, 0);
         tick_end(&job, NS_PER_S);
         mark_step(&job, 1000, step);
-        mark_step(&job, 1001, 1000 + 7 * step); /* other step numbers */
+        mark_step(&job, 1001, 1000 + 7 * step); /* The other rank has different step numbers. */
     }
     judge_update(job.judge);
     double rate = result_of(job.judge, 1000).rate_bytes_per_step.value;
@@ -620,7 +621,8 @@ static void figures_in_bytes_have_their_own_verdicts(void **state)
     const struct run_entity *cuda = next_judged(job.judge, RUN_FIGURE, &at);
     assert_non_null(heap);
     assert_non_null(cuda);
-    assert_null(next_judged(job.judge, RUN_FIGURE, &at)); /* neither a count nor an unused figure */
+    /* A figure that is a count or is unused gets no verdict. */
+    assert_null(next_judged(job.judge, RUN_FIGURE, &at));
     assert_string_equal(heap->name, "heap_live_bytes");
     assert_string_equal(judge_figure_label(heap), "heap (live)");
     assert_int_equal(heap->info.id.pid, 1000);
@@ -744,7 +746,7 @@ static void figure_keeps_its_verdict_after_its_process_exits(void **state)
     judge_update(job.judge);
     const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
     if (heap &&
-        strcmp(heap->name, "heap_live_bytes") != 0) /* exited figures are in no particular order */
+        strcmp(heap->name, "heap_live_bytes") != 0) /* Exited figures are in no particular order. */
         heap = next_judged(job.judge, RUN_FIGURE, &at);
     assert_true(heap && heap->is_dead);
     assert_int_equal(judge_result(heap)->word, VERDICT_LEAKING);
@@ -808,7 +810,7 @@ static void changed_verdict_word_is_reported_once(void **state)
     judge_update(job.judge);
     changes_seen = 0;
     judge_changes(job.judge, on_change, NULL);
-    assert_int_equal(changes_seen, 3); /* the tree, the trainer, the worker */
+    assert_int_equal(changes_seen, 3); /* The tree, the trainer and the worker each changed once. */
     judge_update(job.judge);
     judge_changes(job.judge, on_change, NULL);
     assert_int_equal(changes_seen, 3);

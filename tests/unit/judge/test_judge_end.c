@@ -1,4 +1,4 @@
-/* How a job ended decides its verdict, live and from a recording alike. */
+/* Tests how the end of a job affects its verdict, live and from a recording. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,13 +21,14 @@
 static const uint64_t MIB = 1 << 20;
 enum { SECONDS = 60, A_SECOND = 4 };
 
-static uint64_t grows_for_s = SECONDS; /* seconds for which the process of run_minute() grows */
+/* Number of seconds for which the process of run_minute() grows. */
+static uint64_t grows_for_s = SECONDS;
 
 static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
-/* A process in slot 0 grows evenly for a minute without marks and exits; with HELPER a second
- * process grows from the middle on. Written to WRITER too, if it is not NULL. */
+/* Runs a process that grows steadily for a minute without marks and exits. With HELPER, a second
+ * process grows from the middle on. WRITER may be NULL. */
 static void run_minute(struct judge *j, struct trace_writer *writer, bool has_helper)
 {
     struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
@@ -109,7 +110,7 @@ static void growth_of_a_stopped_job_stays_undecided(void **state)
         judge_update(j);
         assert_true(judge_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
-        /* Only running jobs have a time at which the verdict will be decided. */
+        /* Only the verdict on a running job names a time of decision. */
         assert_int_equal(judge_tree(j)->result.forecast.known, i >= 4);
         judge_free_with_run(j);
     }
@@ -127,12 +128,12 @@ static void growth_of_a_job_that_exits_after_a_signal_stays_undecided(void **sta
     j = a_judge();
     run_minute(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":10,\"by\":\"operator\"}"),
-                     VERDICT_UNDECIDED); /* SIGUSR1 does not request termination */
+                     VERDICT_UNDECIDED); /* SIGUSR1 is not a request to terminate. */
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
     judge_free_with_run(j);
 }
 
-/* The call sites of process PID gained 100 MiB evenly up to its end. */
+/* The call sites of process PID grew by 100 MiB, steadily until the process ended. */
 static struct held grown(int32_t pid)
 {
     struct trend t = {.known = true,
@@ -161,7 +162,7 @@ static void growth_at_call_sites_counts_for_their_process_only(void **state)
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
     (void)state;
-    others[1].start_ns = 90 * NS_PER_S; /* the pid was reused */
+    others[1].start_ns = 90 * NS_PER_S; /* The pid was reused by another process. */
     run_minute(j, NULL, true);
     (void)word_after(j, "end", by_itself);
     assert_int_equal(result_at(j, 0)->leak, VERDICT_LEAK_NO);
@@ -195,7 +196,7 @@ static void readings_after_a_process_finished_its_work_do_not_count(void **state
     judge_free_with_run(j);
 }
 
-/* Growth may have been about to end, so only a nearly certain leak counts. */
+/* The growth may have been about to stop, so only a nearly certain leak counts. */
 static void killed_job_keeps_its_word_unless_a_leak_is_nearly_certain(void **state)
 {
     struct held own = grown(1000);
@@ -259,7 +260,8 @@ static void recording_of_an_ended_job_gives_the_same_verdict(void **state)
     rmdir(folder);
 }
 
-/* Whether it was judged while it lived depends on timing that a recording does not contain. */
+/* Whether the process was judged while it was alive depends on timing that a recording does not
+ * contain. */
 static void short_lived_process_is_left_out_of_the_verdicts(void **state)
 {
     struct judge *j = a_judge();

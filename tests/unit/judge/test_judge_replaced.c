@@ -1,5 +1,5 @@
-/* Workers that exit with each epoch and are replaced: their memory is released, so the tree is
- * judged by the processes that stay and by the sum. */
+/* Tests workers that exit with each epoch and are replaced. Their memory is released, so the tree
+ * is judged by the processes that stay and by the sum. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,15 +15,16 @@
 static const uint64_t MIB = 1 << 20;
 enum { MAIN = 1000, EPOCH_STEPS = 32, A_SECOND = 4 };
 
-/* A parent in slot 0, and two of its workers for each epoch of eight seconds. */
+/* A parent in slot 0, with two new workers for each epoch of eight seconds. */
 struct job {
     struct judge *judge;
     uint64_t t_ns;
     enum process_role parent, child;
-    uint64_t load_s;        /* seconds until the parent reaches its size */
-    uint64_t higher;        /* growth from one pair of workers to the next */
-    uint64_t first;         /* extra memory of the first pair */
-    uint64_t last_epochs;   /* epochs that the last pair lives; 0: one */
+    uint64_t load_s; /* Seconds until the parent reaches its final size. */
+    /* Additional memory of each pair of workers compared with the previous pair. */
+    uint64_t higher;
+    uint64_t first;         /* Additional memory of the first pair of workers. */
+    uint64_t last_epochs;   /* Number of epochs that the last pair lives; 0 means one. */
     uint64_t parent_growth; /* per reading */
     bool has_marks;
     uint64_t step, parent_bytes;
@@ -49,8 +50,8 @@ static void mark(struct job *job, const char *text)
         run_add_mark(job->judge->run, &m);
 }
 
-/* A reading of the parent and, if SLOT is not 0, of the workers in SLOT and SLOT + 1, each with
- * GROWN bytes of its own. */
+/* Adds a reading of the parent and, if SLOT is not 0, of the workers in SLOT and SLOT + 1, each
+ * with GROWN bytes of its own. */
 static void reading(struct job *job, uint32_t slot, uint64_t begun, uint64_t grown)
 {
     struct sample machine = {0};
@@ -96,7 +97,7 @@ static void epoch(struct job *job, uint32_t slot, uint64_t begun, uint64_t grown
     mark(job, "KIND=epoch\n");
 }
 
-/* Runs EPOCHS pairs one after another; the last pair is still alive. */
+/* Runs EPOCHS pairs of workers one after another; the last pair stays alive. */
 static void train(struct job *job, uint64_t epochs)
 {
     begin(job);
@@ -167,7 +168,7 @@ static void replaced_workers_of_equal_size_do_not_decide_the_verdict(void **stat
     assert_int_not_equal(word(&job), VERDICT_FILLING);
     assert_int_equal(judge_tree(job.judge)->result.leak, VERDICT_LEAK_NO);
     assert_null(judge_tree(job.judge)->grower);
-    /* Replaced workers have exited and cost nothing. */
+    /* Replaced workers have exited and use no memory. */
     assert_int_equal(judge_tree(job.judge)->of.n_flat, 2);
     for (size_t i = 0; i < 2; i++)
         if (judge_tree(job.judge)->of.flat[i].role == ROLE_DATA_WORKER)
@@ -190,7 +191,7 @@ static void long_lived_replacement_workers_decide_the_verdict(void **state)
 {
     struct job job = usual(true);
     (void)state;
-    job.first = 200 * MIB; /* of another data loader that is no longer used */
+    job.first = 200 * MIB; /* The first workers belong to a data loader that is no longer used. */
     job.last_epochs = 4;
     train(&job, 2);
     assert_int_equal(word(&job), VERDICT_LEAKING);
@@ -208,8 +209,8 @@ static void process_restarted_by_a_launcher_counts_as_the_job(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* Workers share their parent's pages and look as large; the series of the sum must continue when
- * they exit. */
+/* Workers share the pages of their parent and look as large; the series of the sum must continue
+ * when they exit. */
 static void series_of_the_tree_continues_when_large_workers_exit(void **state)
 {
     struct job job = usual(false);
@@ -217,7 +218,8 @@ static void series_of_the_tree_continues_when_large_workers_exit(void **state)
     train(&job, 4);
     end(&job, 7);
     assert_int_equal(judge_tree(job.judge)->result.leak, VERDICT_LEAK_NO);
-    assert_true(judge_tree(job.judge)->result.samples > 5 * EPOCH_STEPS); /* samples of the sum */
+    /* The series of the sum has these samples. */
+    assert_true(judge_tree(job.judge)->result.samples > 5 * EPOCH_STEPS);
     judge_free_with_run(job.judge);
 }
 
@@ -234,8 +236,8 @@ static void leak_of_the_parent_is_found_beside_replaced_workers(void **state)
     judge_free_with_run(job.judge);
 }
 
-/* The only process exits, and later memory of the launcher is not added to the sum: the later end
- * of the job is not evidence about growth that ended before. */
+/* The only process exits, and memory that the launcher allocates later is not added to the sum. The
+ * end of the job is therefore not evidence about earlier growth. */
 static void growth_that_ended_with_its_process_is_not_a_leak(void **state)
 {
     struct job job = usual(false);

@@ -1,4 +1,4 @@
-/* Parsing one datagram: which are marks, which are refused, and how numbers are decoded. */
+/* Tests which datagrams are parsed as marks, which are refused, and how numbers are decoded. */
 #include "mark/mark.h"
 
 #include <errno.h>
@@ -207,13 +207,13 @@ static void mark_epoch_must_be_a_finite_number(void **state)
 static void mark_with_nul_or_invalid_utf8_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "KIND=step\nA=\xff\n",             /* a byte that never occurs in UTF-8 */
+        "KIND=step\nA=\xff\n",             /* This byte never occurs in UTF-8. */
         "KIND=step\nA=\xc0\xaf\n",         /* overlong slash */
-        "KIND=step\nA=\xe0\x80\xaf\n",     /* overlong slash of three bytes */
+        "KIND=step\nA=\xe0\x80\xaf\n",     /* This is an overlong encoding of "/" in three bytes. */
         "KIND=step\nA=\xed\xa0\x80\n",     /* a surrogate */
         "KIND=step\nA=\xf4\x90\x80\x80\n", /* beyond U+10FFFF */
         "KIND=step\nA=\xc3",               /* truncated */
-        "KIND=step\nA=\x80\n",             /* a continuation byte without a start */
+        "KIND=step\nA=\x80\n",             /* This is a continuation byte without a start byte. */
     };
     struct mark m;
 
@@ -244,7 +244,7 @@ static void truncated_marks_are_parsed_or_refused(void **state)
 
     (void)state;
     for (size_t len = 0; len < sizeof(s); len++) {
-        /* allocated at exactly this size, so that the sanitizer detects a read beyond it */
+        /* The copy has no spare byte, so the sanitizer detects a read past its end. */
         char *copy = malloc(len + 1);
         int r;
 
@@ -299,7 +299,8 @@ static void figure_name_contains_the_pid_of_its_sender(void **state)
     assert_true(mark_figure_parse("heap@4711", name, sizeof name, &pid));
     assert_string_equal(name, "heap");
     assert_int_equal(pid, 4711);
-    assert_true(mark_figure_parse("a@b@7", name, sizeof name, &pid)); /* the last "@" counts */
+    /* The last "@" separates the name from the pid. */
+    assert_true(mark_figure_parse("a@b@7", name, sizeof name, &pid));
     assert_string_equal(name, "a@b");
     assert_true(mark_figure_parse("alone", name, sizeof name, &pid));
     assert_int_equal(pid, 0);

@@ -1,4 +1,5 @@
-/* The receiver of marks from real sockets and processes, and the requests sent back to them. */
+/* Tests the receiver of marks with real sockets and processes, and the requests it sends to
+ * them. */
 #include "mark/receiver.h"
 
 #include <dirent.h>
@@ -24,7 +25,7 @@
 struct fixture {
     struct loop *loop;
     struct mark_receiver *receiver;
-    char folder[32]; /* for the sockets of the peers */
+    char folder[32]; /* Folder for the sockets of the peers. */
     unsigned seen;
     struct mark last;
     char last_text[MARK_TEXT_MAX];
@@ -77,7 +78,7 @@ static struct mark_receiver_stats stats_of(const struct fixture *f)
     return s;
 }
 
-/* Opens a socket at FOLDER/NAME on which a job would listen. */
+/* Opens a socket at FOLDER/NAME, on which a job would listen. */
 static int listen_at(const struct fixture *f, const char *name, char path[108])
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -89,7 +90,7 @@ static int listen_at(const struct fixture *f, const char *name, char path[108])
     return fd;
 }
 
-/* Sends S from another process. The receiver reads it before that process is reaped. */
+/* Sends S from another process; the receiver reads it before that process is reaped. */
 static pid_t send_from_child(struct fixture *f, const char *s)
 {
     unsigned seen = f->seen;
@@ -176,7 +177,7 @@ static void burst_of_marks_from_a_waiting_sender_loses_nothing(void **state)
     }
     while (f->seen < COUNT) {
         loop_once(f->loop, 10000);
-        /* marks arrive in order */
+        /* Marks arrive in order. */
         assert_true(f->seen == 0 || f->last.step == (int64_t)f->seen - 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -250,7 +251,7 @@ static void socket_folder_is_private_and_removed(void **state)
     assert_int_equal(symlink(f->folder, link), 0);
     mark_receiver_free(r);
     assert_int_equal(stat(folder, &st), -1);
-    assert_int_equal(stat(f->folder, &st), 0); /* the target of a link is not removed */
+    assert_int_equal(stat(f->folder, &st), 0); /* The target of the link is not removed. */
     mark_receiver_free(NULL);
 }
 
@@ -291,7 +292,7 @@ static void socket_folder_is_removed_even_if_the_job_added_files(void **state)
     assert_int_equal(symlink(f->folder, path), 0);
     mark_receiver_free(r);
     assert_false(exists(folder, ""));
-    assert_true(exists(f->folder, "other")); /* links are not followed */
+    assert_true(exists(f->folder, "other")); /* Links are not followed. */
     snprintf(path, sizeof(path), "%s/other", f->folder);
     assert_int_equal(unlink(path), 0);
 }
@@ -308,7 +309,7 @@ static void files_in_a_folder_that_ebb_did_not_create_are_kept(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Creates a receiver below FOLDER in a process that is killed, so that its folder is left over. */
+/* Creates a receiver below FOLDER in a process that is killed, so that its folder remains. */
 static void make_abandoned(struct fixture *f, const char *folder, char ret[108])
 {
     int pair[2], status;
@@ -349,10 +350,11 @@ static void socket_folders_of_killed_receivers_are_removed_later(void **state)
 
     make_abandoned(f, f->folder, dead);
     make_abandoned(f, f->folder, elsewhere);
-    /* as if made on another machine */
+    /* This folder seems to come from another machine. */
     change_boot(elsewhere, "00000000-0000-0000-0000-000000000000");
     make_abandoned(f, f->folder, old);
-    change_boot(old, NULL); /* as if made by a version of ebb that did not mark its folders */
+    /* This folder seems to come from a version of ebb that did not sign its folders. */
+    change_boot(old, NULL);
     setenv("XDG_RUNTIME_DIR", f->folder, 1);
     assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &living, &err), 0);
     snprintf(alive, sizeof(alive), "%s", mark_receiver_folder(living));
@@ -398,7 +400,7 @@ static void unusable_runtime_folder_is_skipped(void **state)
     unsetenv("TMPDIR");
 }
 
-/* Runs as nobody in a process of its own, because root may do everything. */
+/* The test runs as nobody in a separate process, because root may access everything. */
 static void marks_of_another_user_are_refused(void **state)
 {
     struct fixture *f = *state;
@@ -406,7 +408,7 @@ static void marks_of_another_user_are_refused(void **state)
     int status = -1;
     pid_t pid;
 
-    /* there is no other user to test with, so only the folder's mode is checked */
+    /* Without a second user, only the mode of the folder can be checked. */
     if (geteuid() != 0) {
         struct stat st;
 
@@ -427,7 +429,7 @@ static void marks_of_another_user_are_refused(void **state)
     }
     assert_int_equal(status, 0);
 
-    /* A receiver of another user than root, whose folder has been opened to everyone. */
+    /* Starts a receiver of a user other than root, whose folder is open to everyone. */
     pid = fork();
     if (pid == 0) {
         struct mark_receiver *r;
@@ -548,15 +550,15 @@ static void hello_with_an_unusable_reply_address_adds_no_peer(void **state)
 
     memset(deep, 'd', sizeof(deep));
     deep[0] = '/';
-    deep[108] = '\0'; /* one byte too long */
+    deep[108] = '\0'; /* The path is one byte too long. */
     say_hello(f, deep, "");
     say_hello(f, "relative", "");
     say_hello(f, "", "");
-    /* the receiver would send requests to itself */
+    /* The receiver would send requests to itself. */
     say_hello(f, mark_receiver_path(f->receiver), "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 0);
     assert_int_equal(f->seen, 4);
-    deep[107] = '\0'; /* the longest valid path */
+    deep[107] = '\0'; /* This is the longest valid path. */
     say_hello(f, deep, "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }
@@ -571,7 +573,8 @@ static void dead_peer_is_forgotten_and_a_busy_peer_kept(void **state)
 
     snprintf(file, sizeof(file), "%s/file", f->folder);
     close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    close(gone); /* ECONNREFUSED; ENOENT and a file that is not a socket follow below */
+    /* This address fails with ECONNREFUSED; ENOENT and a file that is not a socket follow below. */
+    close(gone);
     say_hello(f, busy, "");
     snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", dead);
     send_from_child(f, s);
@@ -585,7 +588,7 @@ static void dead_peer_is_forgotten_and_a_busy_peer_kept(void **state)
         ;
     assert_int_equal(r, 0);
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
-    /* a reply path is only used as an address, so the file is untouched */
+    /* A reply path is used only as an address, so the file is unchanged. */
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_size, 0);
     close(fd);

@@ -1,4 +1,4 @@
-/* A mark that stands for several steps is split into single marks. */
+/* Tests how a mark for several steps is split into single marks. */
 #include "mark/row.h"
 
 #include <setjmp.h>

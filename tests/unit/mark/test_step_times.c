@@ -1,4 +1,4 @@
-/* How long steps take. */
+/* Tests the measurement of step times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void slow_evaluation_does_not_change_the_median_step_time(void **state)
     (void)state;
     struct step_times t = {0};
     for (int i = 0; i < 200; i++)
-        add_steps(&t, i, i + 1, i % 8 == 0 ? 300 : 1); /* four of the newest 32 are slow */
+        add_steps(&t, i, i + 1, i % 8 == 0 ? 300 : 1); /* Four of the newest 32 steps are slow. */
     assert_int_equal(median_ns(&t), NS_PER_S);
     assert_int_equal(slow_ns(&t), 300 * NS_PER_S);
 }

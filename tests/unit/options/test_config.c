@@ -1,4 +1,4 @@
-/* Config files: accepted lines, lines that the command line overrides, and refused lines. */
+/* Tests config files: accepted lines, lines that the command line overrides, and refused lines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static const struct option_desc table[] = {
     [THINGS] = {.name = NULL},
 };
 
-/* The state of a test. */
+/* State of one test. */
 struct file {
     struct things things;
     struct options_given given;
@@ -81,7 +81,7 @@ static int parse_bytes(struct file *f, const char *text, size_t len)
     return options_config_parse(&c, f->text, len, &f->err);
 }
 
-/* The line that sets option I; 0: it is not given. */
+/* Returns the line that sets option I, or 0 if none does. */
 static int line_of(const struct file *f, int i)
 {
     const struct option_given *g = options_find(&f->given, table[i].name);

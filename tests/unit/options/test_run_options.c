@@ -1,4 +1,5 @@
-/* Options of a run from a command line, a config file or a request, and back. */
+/* Tests options of a run that come from a command line, a config file or a request, and their
+ * conversion back. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -35,7 +36,7 @@ static const struct option_desc *row_of(const char *name)
     return o;
 }
 
-/* Parses LINE, whose arguments are separated by |: "--name", "--name=value" or "--name|value". */
+/* Parses LINE, in which "|" separates arguments: "--name", "--name=value" or "--name|value". */
 static int give(struct given *g, const char *line)
 {
     char words[LINE_MAX_BYTES], what[64];
@@ -195,7 +196,7 @@ static void resume_args_option_is_split_into_words(void **state)
     take_back(&g);
 }
 
-/* Writes a config file with TEXT; PATH is its name. */
+/* Writes a config file with content TEXT at PATH. */
 static void write_config(char path[64], const char *text)
 {
     snprintf(path, 64, "/tmp/ebb-test-XXXXXX");
@@ -268,7 +269,7 @@ static int read_request(struct given *g, const char *text)
     return r;
 }
 
-/* From the command line to a request to argv, values arrive as they were written. */
+/* Values that pass from a command line through a request to argv arrive unchanged. */
 static void run_options_survive_the_round_trip_to_the_server(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The summary of a run.json, with all parts read from it. */
+/* Reads all parts of the summary from a run.json. */
 #include "present/summary_json.h"
 
 #include <errno.h>

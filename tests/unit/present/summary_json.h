@@ -1,4 +1,4 @@
-/* The summary of a run.json. */
+/* Reads the summary of a run.json. */
 #pragma once
 
 #include <jansson.h>

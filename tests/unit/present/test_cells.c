@@ -1,4 +1,4 @@
-/* Short numbers, columns by priority, and sparklines. */
+/* Tests short numbers, the priority of columns, and sparklines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* One document in a terminal, as HTML and as Markdown. */
+/* Tests one document as terminal text, HTML and Markdown. */
 #include "present/document.h"
 
 #include <stdarg.h>
@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 
-/* Markup, a mention, code, a colour, a terminal title, right-to-left text. */
+/* Contains markup, a mention, code, a colour, a terminal title and right-to-left text. */
 static const char hostile[] = "<b>@x|`\x1b[7m\x1b]0;t\x07\xe2\x80\xaeqq\xff\n</td>";
 
 enum output { TERMINAL, HTML, MARKDOWN };
 
-/* Writes D and frees it. */
+/* Writes document D and frees it. */
 static struct buf output_of(struct doc *d, enum output how, size_t width)
 {
     struct buf out = {0};
@@ -225,7 +225,7 @@ static void colours_are_used_only_on_a_colour_terminal(void **state)
     check(&d, HTML, 0, "<p class=quiet>a b<b class=bad>c</b></p>\n");
 }
 
-/* Puts hostile text into every place that takes text. */
+/* Puts hostile text into every place that accepts text. */
 static struct doc hostile_everywhere(void)
 {
     static const struct series_point points[] = {{0, 1}, {1, 2}};

@@ -1,4 +1,5 @@
-/* The heap as a table, a tree and a fact: widths, hostile names, missing values. */
+/* Tests the heap shown as a table, a tree and a fact, with narrow widths, hostile names and missing
+ * values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +50,7 @@ static json_t *parse(const char *text)
     "'verdict':{'verdict':'stable','rate_bytes_per_step':null,'rate_bytes_per_min':null}}"
 #define LIST(rows) "[" rows "]"
 
-/* Parses JSON written with ' for ", which is easier to read here. */
+/* Parses JSON written with ' instead of ", which is easier to read in C. */
 static json_t *doc_of(const char *text)
 {
     char *copy = strdup(text);
@@ -69,7 +70,7 @@ static const struct profile_cost cost = {.samples = 1234,
                                          .python_version = 3 << 24 | 11 << 16 | 2 << 8,
                                          .python_small = 1};
 
-/* Renders a heap with the rows of TEXT. */
+/* Renders a heap with the rows in TEXT. */
 static char *heap_table(const char *text, const char *meaning, bool has_steps, size_t width)
 {
     struct buf out = {0};
@@ -305,7 +306,8 @@ static void hostile_names_in_the_heap_are_escaped(void **state)
     for (size_t width = 60; width <= 120; width += 20) {
         char *printed = heap_table(LIST(HOSTILE), "growth", true, width);
         assert_fits(printed, width);
-        assert_hides(printed, "\xc2\x9b");     /* CSI as one character */
+        /* This is the control character CSI encoded as one code point. */
+        assert_hides(printed, "\xc2\x9b");
         assert_hides(printed, "\xe2\x80\xae"); /* right-to-left override */
         free(printed);
     }

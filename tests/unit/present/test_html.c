@@ -1,4 +1,4 @@
-/* Text of other programs in a page, and a braille plot. */
+/* Tests text of other programs in a page, and plots of braille characters. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

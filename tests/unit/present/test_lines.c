@@ -1,4 +1,4 @@
-/* One tick as a line of text and as a line of JSON. */
+/* Tests one tick written as a line of text and as a line of JSON. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

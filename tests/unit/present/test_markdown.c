@@ -1,4 +1,4 @@
-/* Text of other programs in Markdown stays text and hides private paths. */
+/* Tests that text of other programs is escaped in Markdown and that private paths are hidden. */
 #include "present/markdown.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Whether a change helped, judged by the confidence intervals of two verdicts. */
+/* Tests the comparison of two runs by the confidence intervals of their verdicts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 enum unit { step, minute };
 
-/* LEAK: 1 yes, 0 no, -1 unknown. If HIGH is below LOW there is no rate. */
+/* LEAK is 1 for yes, 0 for no, -1 for unknown. HIGH below LOW means that there is no rate. */
 static struct report run(enum verdict_word word, int leak, double low, double high, enum unit unit)
 {
     struct report r = {.has_verdicts = true, .recorded.verdicts = {.has_job = true}};
@@ -56,7 +56,8 @@ static void overlapping_rate_intervals_compare_as_same(void **state)
     (void)state;
     check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
           ANSWER_SAME, "No measurable difference");
-    /* not even if the words differ, as the first was only just certain */
+    /* The runs compare as equal even if their words differ, because the first was only just
+     * certain. */
     check(run(VERDICT_LEAKING, 1, 5, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
           ANSWER_SAME, "No measurable difference");
 }
@@ -88,7 +89,7 @@ static void undecided_run_is_not_called_fixed(void **state)
           ANSWER_UNKNOWN, "first run is filling");
 }
 
-/* The growth may be a cache: the first run had a first epoch, too. */
+/* The growth may be a cache, which the first run filled in its first epoch as well. */
 static void faster_growth_in_first_epoch_is_not_called_worse(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The summary of a run: complete, with missing facts, with hostile names, narrow. */
+/* Tests the summary of a run: complete, with missing facts, with hostile names, and narrow. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static const char whole[] =
     "'marks':{'received':7,'last_step':1200},"
     "'cost':{'cpu_s':0.42,'cpu_permyriad':6,'rss_bytes':6396313,'longest_unique_call_ms':0.8}}";
 
-/* Parses JSON written with ' for ", which is easier to read here. */
+/* Parses JSON written with ' instead of ", which is easier to read in C. */
 static json_t *doc_of(const char *text)
 {
     char copy[8192];
@@ -95,7 +95,7 @@ static void read_file(const char *path, struct buf *ret)
     assert_int_equal(io_read_all(AT_FDCWD, path, 1 << 20, ret), 0);
 }
 
-/* Reads the fixture NAME, in which @SRC@ is the source tree and @DIR@ the folder of ebb-runs. */
+/* Reads the fixture NAME; @SRC@ stands for the source tree and @DIR@ for the folder of ebb-runs. */
 static json_t *golden_doc(const char *name)
 {
     char path[PATH_MAX + 64];
@@ -131,7 +131,7 @@ static size_t count_lines(const char *text, size_t width)
     return lines;
 }
 
-/* EBB_UPDATE_GOLDEN=1 writes the files anew. */
+/* EBB_UPDATE_GOLDEN=1 rewrites the expected files. */
 static void summary_matches_expected_text(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static bool begins_with_unit(const char *s)
     return false;
 }
 
-/* Fails if a line is wider than WIDTH, or ends between a number and its unit. */
+/* Fails if a line is wider than WIDTH or ends between a number and its unit. */
 static void assert_fits(const char *text, size_t width)
 {
     count_lines(text, width);
@@ -338,7 +338,7 @@ static void every_way_a_run_can_end_has_a_text_in_the_summary(void **state)
                  "undecided: there are no samples\n\nrun        watched for 2 s\n");
 }
 
-/* All of these may be in a run.json that another program wrote. */
+/* A run.json written by another program may contain all of these values. */
 static void summary_omits_run_json_values_of_wrong_types(void **state)
 {
     static const char *const docs[] = {

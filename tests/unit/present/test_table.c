@@ -1,4 +1,4 @@
-/* The order of the rows on the screen: trees, cycles, sorting, folding. */
+/* Tests the order of process rows on the screen: trees, cycles, sorting and folding. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static struct frame_row row(int32_t pid, int32_t ppid, uint64_t rss)
     return r;
 }
 
-/* "1 -2 --3": pids with a dash for each level. */
+/* Returns the shape as text such as "1 -2 --3": pids with one dash per level. */
 static const char *shape(const struct table *t, const struct frame_row *rows)
 {
     static char out[512];

@@ -1,4 +1,4 @@
-/* The text of verdicts: each word, with missing values, with hostile names, narrow. */
+/* Tests the text of verdicts: each word, missing values, hostile names and narrow terminals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #define RATE(v, l, h) "{'value':" #v ",'low':" #l ",'high':" #h "}"
 #define FLOOR "'floor_bytes':{'first':1073741824,'last':2147483648},'peak_bytes':3221225472"
 
-/* Parses JSON written with ' for ", which is easier to read here. */
+/* Parses JSON written with ' instead of ", which is easier to read in C. */
 static json_t *parse(const char *text)
 {
     char copy[8192];
@@ -34,7 +34,7 @@ static json_t *parse(const char *text)
     return doc;
 }
 
-/* The output of `ebb verdict` for DOC, which is freed. */
+/* Returns the output of `ebb verdict` for DOC, which is freed. */
 static void text_of(struct buf *out, json_t *doc, size_t width)
 {
     struct verdicts v = {0};
@@ -230,13 +230,13 @@ static void narrow_terminal_wraps_verdict_sentences_at_spaces(void **state)
     const char *at = buf_str(&out);
     while (*at) {
         size_t len = strcspn(at, "\n");
-        assert_true(len <= 44); /* "·" has two bytes */
+        assert_true(len <= 44); /* The character "·" has two bytes. */
         at += len + (at[len] == '\n');
     }
     buf_fini(&out);
 }
 
-/* Renders the table of a job with two data workers, and checks that all lines fit WIDTH. */
+/* Renders the table of a job with two data workers and checks that all lines fit WIDTH. */
 static void table_at(int width, bool is_over, struct buf *ret)
 {
     char json[2048];

@@ -44,7 +44,7 @@ pid_t fork_tied(void)
     or_die(pid >= 0, "fork");
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) /* the parent died before prctl took effect */
+        if (getppid() != parent) /* The parent died before prctl took effect. */
             _exit(0);
     }
     return pid;
@@ -207,7 +207,7 @@ void mock_put(const struct mock *m, const struct mock_process *p)
 void mock_remove(const struct mock *m, int32_t pid)
 {
     char path[256];
-    /* when a process dies, its files become empty for processes that have them open */
+    /* When a process dies, reads from its open /proc files return nothing. */
     mock_write(m, pid, "stat", "", 0);
     mock_write(m, pid, "statm", "", 0);
     snprintf(path, sizeof(path), "%s/%d", m->path, pid);

@@ -1,4 +1,4 @@
-/* Shared by the tests of trees: live child processes that follow commands, mock-ups of /proc, and
+/* Helpers for tests of process trees: child processes that follow commands, mock-ups of /proc, and
  * a log of events. */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "proc/tree.h"
 
-/* A log of events: the count of each kind, and the last event of each kind. */
+/* Counts events of each kind and keeps the last one of each kind. */
 struct notebook {
     size_t count[8];
     int32_t pid[8];
@@ -19,7 +19,7 @@ struct notebook {
 };
 void notebook_write(void *user, const struct proc_event *event);
 
-/* Waits for COND for up to 30 s and runs STEP in between. Only broken code waits that long. */
+/* Waits up to 30 s for COND and runs STEP repeatedly. Only broken code reaches the limit. */
 #define EVENTUALLY(cond, step)                                                                     \
     do {                                                                                           \
         for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
@@ -29,27 +29,26 @@ void notebook_write(void *user, const struct proc_event *event);
         assert_true(cond);                                                                         \
     } while (0)
 
-/* Forks a child that calls FN and then sleeps until it is killed. The child dies with this
- * process. */
+/* Forks a child that calls FN and then sleeps until it is killed; it dies with this process. */
 typedef void kid_fn(void *arg);
-pid_t kid_start(kid_fn *fn, void *arg); /* returns when FN has returned */
-pid_t kid_spawn(kid_fn *fn, void *arg); /* returns at once */
+pid_t kid_start(kid_fn *fn, void *arg); /* Returns when FN has returned. */
+pid_t kid_spawn(kid_fn *fn, void *arg); /* Returns at once. */
 void kid_end(pid_t pid);                /* SIGKILL and reap */
-/* Forks a child that never outlives its parent, however early the parent dies. A stray child would
- * hold the test's output open for ever. */
+/* Forks a child that dies with its parent, however early that is. A stray child would keep the
+ * test's output open. */
 pid_t fork_tied(void);
-/* Forks a child that outlives its parent, but not by long. */
+/* Forks a child that outlives its parent for a short time. */
 pid_t fork_loose(void);
 _Noreturn void sleep_for_ever(void);
 
-/* Runs FN in a child process, as another user if this process is root. Returns the result of FN (0
- * to 99), or 100 if FN crashed. FN must not use cmocka's assertions. */
+/* Runs FN in a child process, as another user if this process is root. Returns FN's result (0 to
+ * 99), or 100 if it crashed. FN must not use cmocka's assertions. */
 typedef int strange_fn(void *arg);
 int as_nobody(strange_fn *fn, void *arg);
 int in_child(strange_fn *fn, void *arg);
-/* False in a user namespace with no user besides root: then the test must be skipped. */
+/* Returns false in a user namespace without a second user; the test must then be skipped. */
 bool can_be_nobody(void);
-/* True if there is a process of another user, either a child or init. */
+/* Returns whether there is a process of another user, either a child or init. */
 bool has_strangers(void);
 
 /* A folder that looks like /proc. */
@@ -67,11 +66,12 @@ struct mock_process {
     uint64_t start_stack;
     int threads; /* 0: 1 */
     const char *comm;
-    const char *children; /* NULL: no such file */
+    const char *children; /* NULL means that the file does not exist. */
 };
 void mock_begin(struct mock *m);
 void mock_end(struct mock *m);
-/* Writes DIR/NAME in place, so that open fds see the change. Creates missing folders. */
+/* Writes DIR/NAME in place, so that open descriptors see the change, and creates missing
+ * folders. */
 void mock_write(const struct mock *m, int32_t pid, const char *name, const void *data, size_t len);
 void mock_put(const struct mock *m, const struct mock_process *p);
 void mock_remove(const struct mock *m, int32_t pid);

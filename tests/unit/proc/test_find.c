@@ -1,4 +1,4 @@
-/* Which process is found to train, on recorded machines and among processes started here. */
+/* Tests the search for training processes, on recorded machines and among child processes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -55,7 +55,7 @@ static void training_processes_are_listed_best_first_with_reasons(void **state)
     assert_int_equal(c[0].rss_bytes, UINT64_C(9000) << 20);
     assert_string_equal(c[0].reasons, "libtorch mapped; /dev/nvidia0 open; libcuda mapped");
     assert_int_equal(c[1].process.id.pid, 600);
-    /* the shell is also an ancestor of ours, so it is not evidence */
+    /* The shell is also an ancestor of the test, so it is not evidence. */
     assert_int_equal(c[1].launcher, 0);
     assert_string_equal(c[1].reasons, "training script on its command line");
     assert_true(c[0].score > c[1].score);
@@ -67,7 +67,7 @@ static void own_process_and_its_ancestors_are_never_candidates(void **state)
     (void)state;
     struct proc_root root = recorded("find");
     static struct find_candidate c[MAX];
-    /* as if this process were a worker */
+    /* The search starts as if from a worker of the job. */
     assert_int_equal(find_training(&root, 141658, c, MAX, NULL), 1);
     assert_int_equal(c[0].process.id.pid, 600);
     proc_root_close(&root);
@@ -181,7 +181,7 @@ static void *tell_tid(void *arg)
     return NULL;
 }
 
-/* Runs in a process of its own, because the thread never exits. */
+/* This runs in a separate process, because the thread never exits. */
 static int check_own_thread_is_refused(void)
 {
     _Atomic pid_t tid = 0;
@@ -216,7 +216,7 @@ static void thread_id_is_refused_and_its_process_named(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Starts a process that executes ARGS and dies with this one. */
+/* Starts a process that executes ARGS and dies with this process. */
 static pid_t start(char *const args[])
 {
     int done[2];
@@ -230,7 +230,7 @@ static pid_t start(char *const args[])
     }
     close(done[1]);
     char c;
-    (void)!read(done[0], &c, 1); /* returns when exec has closed the other end */
+    (void)!read(done[0], &c, 1); /* The read returns when exec has closed the other end. */
     close(done[0]);
     return pid;
 }
@@ -249,8 +249,8 @@ static const struct find_candidate *candidate(const struct find_candidate *c, in
     return NULL;
 }
 
-/* A real python3 that runs a file train.py, after find_training has found it. With pyenv, python3
- * is a shell script that executes the real interpreter after a while. */
+/* Waits until find_training has found a real python3 that runs train.py. With pyenv, python3 is a
+ * shell script that starts the interpreter after a while. */
 struct trainer {
     char dir[32], script[48];
     pid_t pid;
@@ -280,13 +280,14 @@ static void trainer_start(struct trainer *t)
         assert_null(candidate(c, n, getppid()));
         found = candidate(c, n, t->pid);
         if (found != NULL && found->rss_bytes == 0)
-            /* just after exec RSS may still be 0, as the kernel counts per CPU and in batches */
+            /* Just after exec, RSS may still be 0, because the kernel counts it per CPU in
+             * batches. */
             found = NULL;
         if (found == NULL)
             nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     assert_non_null(found);
-    if (found != NULL) /* gcc does not know that the assertion ends the test */
+    if (found != NULL) /* gcc does not know that a failed assertion ends the test. */
         t->found = *found;
     proc_root_close(&root);
 }
@@ -317,7 +318,7 @@ static void live_shell_is_followed_to_its_command(void **state)
     struct proc_root root = live();
     int32_t real = pid;
     char why[256] = "";
-    /* between fork and exec the child is a shell, too */
+    /* Between fork and exec the child is still a shell. */
     for (int tries = 0; strstr(why, "(sleep)") == NULL && tries < 6000; tries++) {
         assert_int_equal(find_real_process(&root, pid, &real, why, NULL), 0);
         nanosleep(&(struct timespec){0, 5000000}, NULL);
@@ -329,7 +330,7 @@ static void live_shell_is_followed_to_its_command(void **state)
     proc_root_close(&root);
 }
 
-/* Runs under a uid that may not read our memory. Exits with 0 if the error is the expected one. */
+/* Runs under a uid that may not read our memory. Exits with 0 if the error is as expected. */
 static int check_other_users_process_is_refused(pid_t other)
 {
     struct proc_root root;
@@ -359,7 +360,7 @@ static void process_of_another_user_is_refused_and_not_listed(void **state)
         print_message("skipped: there is no process of another user\n");
         skip();
     }
-    if (geteuid() != 0) { /* init then belongs to another user */
+    if (geteuid() != 0) { /* In this case init belongs to another user. */
         struct proc_root root = live();
         int32_t real = -1;
         char why[256];

@@ -1,4 +1,4 @@
-/* The GPU thread with drivers that answer, fail and hang. */
+/* Tests the GPU thread with drivers that answer, fail or hang. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Waits for CONDITION for up to 30 s. Only a bug waits that long. */
+/* Waits up to 30 s for CONDITION. Only broken code reaches the limit. */
 #define WAIT_FOR(condition)                                                                        \
     do {                                                                                           \
         bool ok_ = false;                                                                          \
@@ -48,7 +48,7 @@ static int good_open(void **ret_state)
 static int good_read(void *state, struct gpu_snapshot *ret)
 {
     assert_ptr_equal(state, &good_reads);
-    assert_int_equal(ret->devices, 0); /* the caller zeroes it */
+    assert_int_equal(ret->devices, 0); /* The caller zeroes the snapshot. */
     int n = atomic_fetch_add(&good_reads, 1) + 1;
     ret->devices = 1;
     strcpy(ret->device[0].name, "fake");
@@ -86,7 +86,7 @@ static void each_gpu_snapshot_is_delivered_once_in_order(void **state)
     assert_int_equal(gpu_status(g), 0);
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
-    WAIT_FOR(atomic_load(&good_closed) == 1); /* a driver that answers is closed */
+    WAIT_FOR(atomic_load(&good_closed) == 1); /* The driver that answered is closed. */
 }
 
 static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
@@ -99,7 +99,7 @@ static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
     atomic_store(&good_closed, 0);
     assert_int_equal(gpu_new(&good, 3600 * NS_PER_S, &g), 0);
     WAIT_FOR(gpu_latest(g, &s) == 1);
-    assert_int_equal(gpu_latest(g, &s), 0); /* the same snapshot is not returned twice */
+    assert_int_equal(gpu_latest(g, &s), 0); /* A snapshot is not returned twice. */
     gpu_free(g);
     WAIT_FOR(atomic_load(&good_closed) == 1);
     gpu_free(NULL);
@@ -217,13 +217,13 @@ static void free_of_a_hanging_driver_returns(const struct gpu_vendor *vendor)
     pthread_mutex_lock(&hang);
     assert_int_equal(gpu_new(vendor, NS_PER_MS, &g), 0);
     WAIT_FOR(atomic_load(&hanging) == 1);
-    assert_int_equal(gpu_latest(g, &s), 0); /* does not wait either */
+    assert_int_equal(gpu_latest(g, &s), 0); /* gpu_latest does not wait for the driver. */
     assert_int_equal(gpu_status(g), -EINPROGRESS);
     gpu_free(g);
-    assert_int_equal(atomic_load(&released), 0); /* gpu_free did not wait for the driver */
+    assert_int_equal(atomic_load(&released), 0); /* gpu_free did not wait for the driver. */
     pthread_mutex_unlock(&hang);
     WAIT_FOR(atomic_load(&released) == 1);
-    nap(50); /* lets the thread free its memory, which the leak checker would report */
+    nap(50); /* The thread gets time to free its memory, which the leak checker would report. */
 }
 
 static void hanging_gpu_driver_does_not_block_the_caller(void **state)
@@ -243,7 +243,7 @@ static void nvml_is_absent_without_nvidia_hardware(void **state)
     int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
     if (r == -ENOENT)
         return;
-    /* on a machine with NVIDIA hardware: devices with names and memory, or an error */
+    /* NVIDIA hardware gives devices with names and memory, or an error. */
     assert_int_equal(r, 0);
     WAIT_FOR(gpu_status(g) != -EINPROGRESS);
     if (gpu_status(g) == 0) {

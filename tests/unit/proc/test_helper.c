@@ -1,4 +1,4 @@
-/* A helper thread that makes calls which may block. */
+/* Tests the helper thread that makes calls which may block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void helper_thread_call_returns_its_result(void **state)
 
 static void blocked_helper_call_is_left_running_and_others_refused(void **state)
 {
-    static int ends[2]; /* static, because the helper outlives this function */
+    static int ends[2]; /* The array is static because the helper thread outlives this function. */
     struct proc_helper *h;
     int calls = 0;
     (void)state;

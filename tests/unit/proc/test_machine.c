@@ -1,4 +1,4 @@
-/* Which limit is effective, in recorded cgroup trees of every kind and on this machine. */
+/* Tests which limit is effective, in recorded cgroup trees of every kind and on this machine. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 
 static const uint64_t GiB = UINT64_C(1) << 30;
 
-/* A recorded machine from tests/proc-fixtures; its job is process 100. */
+/* Opens a recorded machine from tests/proc-fixtures, whose job is process 100. */
 static struct proc_root recorded(const char *name)
 {
     char proc[128], cgroup[128];
@@ -85,11 +85,11 @@ static void used_memory_excludes_reclaimable_memory(void **state)
 {
     (void)state;
     expect("v1-reclaimable", LIMIT_CGROUP_V1, "/job", 160 << 20, 11698176);
-    /* the same with v2's keys, which include 0.97 MiB of kernel memory that cannot be reclaimed */
+    /* The v2 keys include 0.97 MiB of kernel memory that cannot be reclaimed. */
     expect("v2-reclaimable", LIMIT_CGROUP_V2, "/job", 160 << 20, 12714560);
 }
 
-/* Unused pages of huge pages can only be computed if all keys are present. */
+/* The unused part of huge pages can be computed only if all keys are present. */
 static void missing_key_of_memory_stat_is_not_read_as_zero(void **state)
 {
     static const char text[] = "inactive_anon 7000\nactive_anon 0\nunevictable 0\n"
@@ -195,7 +195,7 @@ static void tick_reads_memory_pressure_and_the_limit(void **state)
     assert_int_equal(s.v[MACHINE_LIMIT], 4 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_USED], 2 * GiB);
     assert_int_equal(s.v[MACHINE_LIMIT_PEAK], 3 * GiB + 5);
-    /* machine_tick leaves the fields of the tree alone */
+    /* machine_tick does not change the fields of the tree. */
     assert_true(s.read >> MACHINE_TREE_LOW & 1u);
     machine_free(m);
     proc_root_close(&root);
@@ -237,7 +237,7 @@ static void missing_machine_files_leave_fields_unknown(void **state)
     proc_root_close(&root);
 }
 
-/* A writable copy of a recorded machine, in TMP. */
+/* Creates a writable copy of a recorded machine in TMP. */
 static struct proc_root copied(const char *name, char tmp[64])
 {
     char command[256], proc[96], cgroup[96];
@@ -302,7 +302,7 @@ static void headroom_of_this_machine_is_at_most_its_memory(void **state)
     proc_root_close(&root);
 }
 
-/* Starts a child that waits, with RLIMIT_AS set and, if we are root, as another user. */
+/* Starts a waiting child with RLIMIT_AS set, as another user if this process is root. */
 static pid_t limited_child(void)
 {
     pid_t pid = fork();
@@ -338,7 +338,7 @@ static void memory_limit_is_found_after_dropping_root_privileges(void **state)
             machine_new(&root, 0, &m) < 0 || machine_limit(m, &l) < 0 || machine_tick(m, &s) < 0)
             _exit(2);
         machine_free(m);
-        /* another user's job: all files needed are readable by everyone */
+        /* The limits of another user's job are in files that everyone may read. */
         if (machine_new(&root, other, &m) < 0 || machine_limit(m, &l) < 0 ||
             machine_tick(m, &s) < 0 || !sample_has(&s, MACHINE_LIMIT))
             _exit(3);
@@ -370,7 +370,7 @@ static void psi_trigger_with_2_s_windows_needs_no_privilege(void **state)
         if (proc_root_open("/proc", NULL, &root, NULL) < 0)
             _exit(2);
         int fd = machine_psi_trigger(&root, 150000, 2000000);
-        if (fd < 0) /* kernels without PSI, or before 6.4, return the matching errno */
+        if (fd < 0) /* Kernels without PSI, and kernels before 6.4, return the expected errno. */
             _exit(fd == -ENOENT || fd == -EOPNOTSUPP || fd == -EACCES || fd == -EPERM ||
                           fd == -EROFS
                       ? 0
@@ -417,7 +417,7 @@ static void random_bytes_in_cgroup_files_are_survived(void **state)
     for (int round = 0; round < 40000; round++) {
         const char *from = seeds[round % 4];
         size_t len = strlen(from);
-        /* allocated at exactly this size, so that the sanitizer detects an overrun */
+        /* The copy has no spare byte, so the sanitizer detects an overrun. */
         char *text = malloc(len);
         char path[32];
         bool unlimited;

@@ -1,4 +1,4 @@
-/* The parsers of /proc and cgroupfs files, with valid and malformed content. */
+/* Tests the parsers of /proc and cgroupfs files with valid and malformed content. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -250,7 +250,7 @@ static void environ_lookup_returns_the_first_non_empty_value(void **state)
     assert_non_null(value);
     assert_int_equal(len, 3);
     assert_memory_equal(value, "x=y", 3);
-    /* a value may be truncated at the end of the file */
+    /* A value may be truncated at the end of the file. */
     assert_non_null(proc_environ_find(TEXT("A=long"), "A", &len));
     assert_int_equal(len, 4);
     assert_null(proc_environ_find(TEXT("A="), "A", &len));
@@ -320,14 +320,14 @@ static void proc_with_another_self_link_is_foreign(void **state)
     struct proc_root root;
     assert_non_null(mkdtemp(path));
     assert_int_equal(proc_root_open(path, NULL, &root, NULL), 0);
-    assert_false(proc_root_is_foreign(&root)); /* recorded files have no "self" */
+    assert_false(proc_root_is_foreign(&root)); /* A recorded /proc has no "self" link. */
     assert_int_equal(symlinkat("999999999", root.proc_fd, "self"), 0);
     assert_true(proc_root_is_foreign(&root));
     assert_int_equal(unlinkat(root.proc_fd, "self", 0), 0);
     snprintf(self, sizeof(self), "%d", (int)getpid());
     assert_int_equal(symlinkat(self, root.proc_fd, "self"), 0);
     assert_false(proc_root_is_foreign(&root));
-    /* both namespaces have the same number by chance */
+    /* Both namespaces have the same pid by coincidence. */
     assert_int_equal(mkdirat(root.proc_fd, self, 0777), 0);
     int fd = openat(root.proc_fd, "self/status", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     assert_int_equal(dprintf(fd, "Name:\tx\nNSpid:\t%s\t%s\nVmPeak:\t1 kB\n", self, self) > 0, 1);
@@ -356,7 +356,7 @@ static void own_proc_is_not_foreign_even_after_fork(void **state)
     proc_root_close(&root);
 }
 
-/* The files of this process, as this kernel writes them. */
+/* The remaining tests read files of this process, written by the running kernel. */
 static void proc_files_of_this_process_are_readable(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Roles of processes, from real command lines and hostile ones. */
+/* Tests roles of processes, from real and hostile command lines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include "proc/procfs.h"
 #include "proc/role.h"
 
-/* Arguments are written with '|' between them. */
+/* Arguments are separated by "|". */
 static struct process_info process(const char *comm, const char *args)
 {
     struct process_info p = {.id = {100, 1}, .ppid = 50};
@@ -144,10 +144,11 @@ static void every_rank_under_torchrun_is_main(void **state)
     struct role_input in = {
         .parent = &parent, .siblings = 3, .maps = {.known = true, .torch = true}};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    /* maps are unreadable, but torch's name for the process is enough */
+    /* The maps are unreadable, but the process name that torch sets is enough. */
     in.maps = (struct role_maps){0};
     assert_int_equal(guess(in, &p), ROLE_MAIN);
-    in.maps.known = true; /* nothing is mapped, and it has siblings: not known to train */
+    /* Nothing is mapped and the process has siblings, so it is not known to train. */
+    in.maps.known = true;
     assert_int_equal(guess(in, &p), ROLE_OTHER);
 }
 
@@ -201,7 +202,7 @@ static void data_worker_is_recognised_by_name_fork_or_spawn(void **state)
                           "spawn_main(tracker_fd=7, pipe_handle=9)|--multiprocessing-fork");
     assert_int_equal(guess(in, &named), ROLE_DATA_WORKER);
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
-    /* CUDA is initialised, so it is a rank of mp.spawn */
+    /* CUDA is initialised, so the process is a rank of mp.spawn. */
     assert_int_equal(guess(in, &spawned), ROLE_MAIN);
     in.maps.cuda = false;
     assert_int_equal(guess(in, &spawned), ROLE_DATA_WORKER);
@@ -294,7 +295,7 @@ static void program_started_by_ebb_always_has_the_role_main(void **state)
     shell.role = ROLE_LAUNCHER;
     in.parent = &shell;
     assert_int_equal(guess(in, &program), ROLE_MAIN);
-    in.siblings = 1; /* with a sibling, it is unclear which of the two is main */
+    in.siblings = 1; /* With a sibling, it is unknown which of the two is main. */
     assert_int_equal(guess(in, &program), ROLE_OTHER);
     shell.role = ROLE_MAIN;
     in.siblings = 0;

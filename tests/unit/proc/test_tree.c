@@ -1,6 +1,6 @@
-/* The tree of a job: which processes are found, which are not, and how a reused pid is recognised.
- * Uses live child processes, and mock-ups of /proc for states that the kernel cannot be made to
- * produce. */
+/* Tests the process tree of a job: which processes belong to it, and how a reused pid is
+ * recognised. Uses child processes, and mock-ups of /proc for states that the kernel cannot be made
+ * to produce. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -113,14 +113,14 @@ static void root_process_and_its_descendants_are_found(void **state)
 }
 
 struct remote {
-    int fork_now; /* a first byte makes the child fork, a second makes the grandchild exit */
+    int fork_now; /* The first byte makes the child fork, the second makes the grandchild exit. */
 };
 
 static void fork_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork_tied() != 0) /* the grandchild follows the commands; this process does nothing */
+    if (fork_tied() != 0) /* Only the grandchild follows the commands. */
         return;
     if (read(r->fork_now, &byte, 1) != 1)
         _exit(1);
@@ -173,7 +173,7 @@ static void zombie_counts_as_dead_and_is_not_born_again(void **state)
     pid_t pid = kid_start(NULL, NULL);
     walk(&w);
     assert_int_equal(w.seen.count[PROCESS_BORN], 1);
-    kill(pid, SIGKILL); /* not reaped, so it is still listed among our children */
+    kill(pid, SIGKILL); /* The process is not reaped, so it is still among our children. */
     EVENTUALLY(w.seen.count[PROCESS_DIED] == 1, tick(&w));
     for (int i = 0; i < 3; i++)
         walk(&w);
@@ -219,7 +219,7 @@ static void child_processes_of_every_thread_are_found(void **state)
     watch_end(&w);
 }
 
-/* The kernel counts resident pages per CPU and adds them up only roughly. */
+/* The kernel counts resident pages per CPU, so the sum is only approximate. */
 enum { HELD_BYTES = 16 << 20, REPORTED_BYTES = HELD_BYTES - (1 << 20) };
 
 static void *hold_memory(void *arg)
@@ -233,8 +233,8 @@ static void *hold_memory(void *arg)
     sleep_for_ever();
 }
 
-/* Exits the main thread alone. ASan does not support pthread_exit followed by the raw system call.
- */
+/* Exits only the main thread. ASan does not support pthread_exit followed by the raw system
+ * call. */
 static void leave_a_thread_behind(void *arg)
 {
     pthread_t thread;
@@ -312,7 +312,7 @@ static void exec_is_an_event_with_new_names(void **state)
     const struct process_info *info = &proc_tree_at(w.tree, 1)->info;
     assert_int_equal(info->comm_len, 5);
     assert_memory_equal(info->comm, "sleep", 5);
-    /* a sample may be taken in the middle of the exec */
+    /* A sample may be taken in the middle of the exec. */
     EVENTUALLY(info->cmdline_len == 10, walk(&w));
     assert_memory_equal(info->cmdline, "sleep\0001000", 10);
     kid_end(pid);
@@ -405,7 +405,7 @@ static void orphan_stays_in_the_tree_and_is_reparented(void **state)
     int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
     int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
     assert_int_equal(write(fds[1], "x", 1), 1);
-    /* a walk in the middle of the exit sees only one of the two events */
+    /* A scan in the middle of the exit sees only one of the two events. */
     EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1 && w.seen.count[PROCESS_DIED] == 1, walk(&w));
     assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
     assert_int_equal(w.seen.old_ppid, parent);
@@ -488,7 +488,7 @@ static void expect_pid_reuse(size_t fd_budget)
     assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
     assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
 
-    /* once more, noticed by a tick alone: it must not read the memory of the new process */
+    /* This time a tick notices the reuse, and must not read the memory of the new process. */
     mock_remove(&m, 60);
     mock_put(&m, &(struct mock_process){
                      .pid = 60, .ppid = 1, .start = 12, .rss_pages = 9, .children = ""});
@@ -511,8 +511,7 @@ static void reused_pid_is_noticed_without_open_descriptors(void **state)
     expect_pid_reuse(0);
 }
 
-/* Simulates a process that holds the lock of its memory, so that reading its command line blocks.
- */
+/* Simulates a process that holds its memory lock, so that reading its command line blocks. */
 static void blocked_command_line_read_does_not_block_the_tree(void **state)
 {
     (void)state;
@@ -531,7 +530,7 @@ static void blocked_command_line_read_does_not_block_the_tree(void **state)
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 2);
     assert_int_equal(proc_tree_find(tree, 60)->info.cmdline_len, 0);
-    /* no call that could block is tried again, and everything else continues */
+    /* Calls that could block are not repeated, and everything else continues. */
     mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 70 "});
     mock_put(&m, &(struct mock_process){.pid = 70, .ppid = 50, .start = 11, .children = ""});
     for (uint64_t now = 2; now < 100; now++)
@@ -544,7 +543,7 @@ static void blocked_command_line_read_does_not_block_the_tree(void **state)
     mock_end(&m);
 }
 
-/* Forks a child with exactly that pid, which only root may request. -1 if the pid is taken. */
+/* Forks a child with the given pid, which only root may do. Returns -1 if the pid is taken. */
 static pid_t fork_as(pid_t wanted)
 {
     struct clone_args args = {
@@ -569,10 +568,10 @@ static void pid_reused_by_the_kernel_is_a_different_process(void **state)
     watch_pid(&w, old);
     struct process_id id = proc_tree_at(w.tree, 0)->info.id;
     kid_end(old);
-    /* start times have a resolution of 10 ms */
+    /* Start times have a resolution of 10 ms. */
     nanosleep(&(struct timespec){0, 50000000}, NULL);
     pid_t pid = fork_as(old);
-    /* not root, or another process has the pid: then check only that the old process is dead */
+    /* Without root, or if the pid is taken, the test checks only that the old process is dead. */
     if (pid < 0)
         pid = kid_start(NULL, NULL);
     tick(&w);
@@ -587,13 +586,13 @@ static void pid_reused_by_the_kernel_is_a_different_process(void **state)
 /* ---- many processes ---- */
 
 #ifdef __SANITIZE_ADDRESS__
-/* under a sanitizer a fork takes ten times as long, and 400 processes test the same */
+/* Under a sanitizer a fork takes ten times as long, and 400 processes are enough. */
 enum { MANY = 400 };
 #else
 enum { MANY = 2000 };
 #endif
 
-/* Forks as many processes as possible: a container may have a limit. */
+/* Forks as many processes as possible, because a container may have a limit. */
 static void fork_many(void *made)
 {
     for (int i = 0; i < MANY; i++) {
@@ -622,7 +621,7 @@ static void thousands_of_processes_are_each_found_once(void **state)
     if (*made < MANY) {
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
         kid_end(pid);
-        while (wait(NULL) > 0) /* later tests need the process slots */
+        while (wait(NULL) > 0) /* Later tests need the process slots. */
             ;
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
         print_message("skipped: only %d processes are allowed here\n", *made);
@@ -659,7 +658,8 @@ static int watch_with_few_fds(void *arg)
     struct proc_tree *tree;
     struct notebook seen = {0};
     int count = KIDS;
-    syscall(SYS_close_range, 3, ~0U, 0); /* closes files that the caller of the tests left open */
+    /* This closes files that the caller of the tests left open. */
+    syscall(SYS_close_range, 3, ~0U, 0);
     pid_t pid = kid_start(fork_children, &count);
     struct rlimit few;
     if (getrlimit(RLIMIT_NOFILE, &few) < 0)
@@ -783,7 +783,7 @@ static void kernel_without_children_files_is_scanned_by_ppid(void **state)
     mock_put(&m, &(struct mock_process){.pid = 40, .ppid = 50, .start = 10});
     mock_put(&m, &(struct mock_process){.pid = 30, .ppid = 40, .start = 11, .threads = 4});
     mock_put(&m, &(struct mock_process){.pid = 20, .ppid = 30, .start = 12});
-    mock_write(&m, 0, "12monkeys/stat", "", 0); /* not a pid */
+    mock_write(&m, 0, "12monkeys/stat", "", 0); /* This name is not a pid. */
     assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 4);
@@ -908,7 +908,7 @@ static int look_at_strangers(void *arg)
         return 3;
     if (proc_tree_count(tree) != 0 || seen.count[PROCESS_BORN] != 0)
         return 4;
-    /* a descendant of another user (sudo) is not an error, but less is known about it */
+    /* A descendant of another user (sudo) is not an error, but less is known about it. */
     if (proc_tree_add_all(tree, 1, &err) < 0)
         return 5;
     struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
@@ -979,7 +979,7 @@ static void kernel_thread_is_refused(void **state)
     assert_int_equal(proc_tree_new(&m.root, NULL, NULL, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 2, 1, &err), -EINVAL);
     assert_non_null(strstr(err.text, "kernel"));
-    /* a process whose main thread is exiting shows no memory, but is not a kernel thread */
+    /* A process whose main thread is exiting shows no memory, but is not a kernel thread. */
     mock_put(&m, &(struct mock_process){
                      .pid = 3, .start = 1, .no_memory = true, .threads = 2, .children = ""});
     assert_int_equal(proc_tree_add(tree, 3, 1, &err), 0);
@@ -1002,7 +1002,7 @@ static void status_and_pss_readings_agree(void **state)
     assert_int_equal(proc_node_read_pss(w.tree, n), 0);
     const uint64_t *v = n->sample.v;
     uint64_t sum = v[SAMPLE_ANON] + v[SAMPLE_FILE] + v[SAMPLE_SHMEM];
-    /* the kernel counts both per CPU and adds them up only roughly */
+    /* The kernel counts both values per CPU, so the sums are only approximate. */
     assert_in_range(sum, v[SAMPLE_RSS] / 2, v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PSS] > 0 && v[SAMPLE_PSS] <= v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PEAK] > 0);
@@ -1100,13 +1100,13 @@ static void bound_without_files_excludes_file_pages(void **state)
     put(&f, 0, SAMPLE_RSS, 1000);
     put(&f, 0, SAMPLE_SHMEM, 200);
     put(&f, 0, SAMPLE_UNIQUE, 700);
-    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300; /* so 500 bytes are file pages */
-    /* of which at least 250 are unique */
+    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300; /* The other 500 bytes are file pages. */
+    /* At least 250 bytes of the file pages are unique. */
     node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450;
     put(&f, 1, SAMPLE_RSS, 600);
     put(&f, 1, SAMPLE_UNIQUE, 600);
     node_of(proc_tree_at(f.tree, 1))->anon_bytes = 600;
-    put(&f, 2, SAMPLE_RSS, 500); /* file pages only, and not measured yet */
+    put(&f, 2, SAMPLE_RSS, 500); /* This process has only file pages and has not been measured. */
     node_of(proc_tree_at(f.tree, 2))->anon_bytes = 0;
     proc_tree_memory(f.tree, &m);
     assert_int_equal(m.low_bytes, 700 + 600 + 500);
@@ -1135,11 +1135,11 @@ static void upper_bound_is_at_most_the_mapped_memory_of_the_machine(void **state
     struct figures f;
     figures_begin(&f, "MemTotal: 100 kB\nMemAvailable: 9 kB\nAnonPages: 10 kB\nMapped: 2 kB\n");
     for (size_t i = 0; i < 3; i++) {
-        put(&f, i, SAMPLE_RSS, 10 * 1024); /* a forked pool that shares all but one page each */
+        put(&f, i, SAMPLE_RSS, 10 * 1024); /* A forked pool shares all pages but one per process. */
         put(&f, i, SAMPLE_UNIQUE, 100);
     }
     expect_bounds(&f, 300 + 10 * 1024 - 100, 12 * 1024);
-    /* meminfo may be out of date: the upper bound is never below the lower */
+    /* meminfo may be out of date, but the upper bound is never below the lower bound. */
     put(&f, 0, SAMPLE_RSS, 20 * 1024);
     expect_bounds(&f, 300 + 20 * 1024 - 100, 300 + 20 * 1024 - 100);
     figures_end(&f);

@@ -1,4 +1,5 @@
-/* Unique memory counted through pagemap: equal to smaps, in small slices, within the CPU share. */
+/* Tests unique memory counted through pagemap: equal to smaps, in small slices, within the CPU
+ * share. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +30,7 @@ struct count {
     struct proc_tree *tree;
     struct proc_unique *unique;
     struct notebook seen;
-    uint64_t now_ns; /* simulated time, so that the tests do not wait */
+    uint64_t now_ns; /* Simulated time, so that the tests do not wait. */
 };
 
 static void on_event(void *user, const struct proc_event *event)
@@ -86,7 +87,7 @@ static uint64_t unique_of(const struct count *c, size_t i)
     return n->sample.v[SAMPLE_UNIQUE];
 }
 
-/* The line of smaps_rollup that begins with KEY. */
+/* Returns the line of smaps_rollup that begins with KEY. */
 static uint64_t smaps_of(pid_t pid, const char *key)
 {
     char path[64], line[256];
@@ -119,9 +120,8 @@ static char *map_private(size_t bytes)
     return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* The distance of UNIQUE from the range of smaps' values before and after the count. A child
- * shares pages with this process until one of them writes, so the true value changes during the
- * count. */
+/* Returns the distance of UNIQUE from the range of smaps' values before and after the count. The
+ * true value changes during the count, because writes unshare pages. */
 static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 {
     uint64_t low = before < after ? before : after, high = before < after ? after : before;
@@ -130,7 +130,7 @@ static uint64_t distance(uint64_t unique, uint64_t before, uint64_t after)
 
 enum { SLACK = 16384, ATTEMPTS = 100 };
 
-/* Counts each process of the tree once more. Returns the largest distance from smaps. */
+/* Counts each process of the tree again and returns the largest distance from smaps. */
 static uint64_t count_beside_smaps(struct count *c)
 {
     size_t n = proc_tree_count(c->tree);
@@ -147,8 +147,8 @@ static uint64_t count_beside_smaps(struct count *c)
     return worst;
 }
 
-/* File pages are shared with every program that maps them, and other programs of this machine
- * start and exit during the count, so one correct count is enough. */
+/* Other programs that map the same files start and exit during the count, so one correct count is
+ * enough. */
 static void expect_tree_as_smaps(struct count *c)
 {
     uint64_t off = UINT64_MAX;
@@ -184,21 +184,21 @@ static void hold_all_kinds(void *arg)
 {
     (void)arg;
     memset(map_private(4 * MIB), 1, 4 * MIB);
-    /* shared memory and a file that no other process has mapped are unique, too */
+    /* Shared memory and a file that no other process has mapped are unique as well. */
     memset(map_bytes(3 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1), 1, 3 * MIB);
     int fd = memfd_create("test", 0);
     if (fd < 0 || ftruncate(fd, 2 * (off_t)MIB) < 0)
         abort();
     memset(map_bytes(2 * MIB, MAP_SHARED, fd), 1, 2 * MIB);
-    /* a private mapping of the same file: half read (shared with the mapping above), half written
-     * (a copy) */
+    /* In this private mapping of the same file, half of the pages are only read (shared) and half
+     * are written (copied). */
     char *p = map_bytes(2 * MIB, MAP_PRIVATE, fd);
     volatile char sink = 0;
     for (size_t i = 0; i < MIB; i += 4096)
         sink = p[i];
     (void)sink;
     memset(p + MIB, 2, MIB);
-    /* the executable, mapped a second time */
+    /* The executable is mapped a second time. */
     int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     char *code = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, exe, 0);
     if (code == MAP_FAILED)
@@ -223,7 +223,7 @@ static void hold_behind_no_rights(void *arg)
         abort();
 }
 
-/* Alternates the protection of pages, so that each page is a mapping of its own. */
+/* Alternates the protection of pages, so that each page is a separate mapping. */
 static void hold_many_mappings(void *arg)
 {
     (void)arg;
@@ -241,7 +241,7 @@ static void hold_scattered(void *arg)
 {
     (void)arg;
     char *p = map_private(1024 * MIB);
-    /* if huge pages are the default, most of the region would become present */
+    /* If huge pages are the default, most of the region would become present. */
     madvise(p, 1024 * MIB, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < 1024 * MIB; i += 3 * MIB)
         memset(p + i, 1, 4096 * (1 + i / MIB % 7));
@@ -265,7 +265,7 @@ static void unique_count_of_huge_pages_equals_smaps(void **state)
     expect_as_smaps(hold_huge_pages, 32 * MIB);
 }
 
-/* One huge page is full, one has a single byte, and shared ones do not count. */
+/* One huge page is full, one has a single byte, and shared huge pages do not count. */
 static void hold_a_few_huge_pages(void *arg)
 {
     (void)arg;
@@ -279,7 +279,7 @@ static void hold_a_few_huge_pages(void *arg)
     memset(shared, 1, 8 * MIB);
 }
 
-/* The kernel merges small pages into huge ones and splits them at any time. */
+/* The kernel may merge small pages into huge ones, or split huge ones, at any time. */
 static uint64_t count_huge_beside_smaps(struct count *c, pid_t pid)
 {
     uint64_t before = smaps_of(pid, "AnonHugePages:");
@@ -313,7 +313,7 @@ static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
     const struct proc_unique_options old = {.no_pagemap_scan = true};
     pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
     count_begin(&c, pid, &old);
-    /* either complete or, because of the sanitizer's holes, abandoned */
+    /* The scan is complete or, because of the sanitizer's holes, abandoned. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
@@ -321,7 +321,7 @@ static void unique_count_on_an_old_kernel_reports_no_huge_pages(void **state)
     count_end(&c);
 }
 
-/* A program after exec, so that no process shares its anonymous memory. */
+/* Runs a program after exec, so that no process shares its anonymous memory. */
 static int hold_and_tell(int fd)
 {
     hold_all_kinds(NULL);
@@ -331,7 +331,7 @@ static int hold_and_tell(int fd)
     char *zeroes = map_private(4 * MIB);
     volatile char sink = 0;
     for (size_t i = 0; i < 4 * MIB; i += 4096)
-        sink = zeroes[i]; /* all read the kernel's page of zeroes, which belongs to no process */
+        sink = zeroes[i]; /* All reads hit the kernel's zero page, which belongs to no process. */
     (void)sink;
     if (write(fd, "x", 1) != 1)
         return 1;
@@ -418,7 +418,7 @@ static void pages_shared_after_a_fork_are_not_unique(void **state)
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     for (size_t i = 0; i < 2; i++)
         assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
-    /* counted once: 16 MiB of the parent + 8 MiB of copies, and a little more */
+    /* The total is 16 MiB of the parent, 8 MiB of copies, and a little more. */
     struct proc_tree_memory m;
     proc_tree_memory(c.tree, &m);
     assert_true(m.low_bytes >= 24 * MIB && m.low_bytes < m.rss_sum_bytes);
@@ -449,7 +449,7 @@ static void unmeasured_forked_child_counts_by_its_growth(void **state)
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     uint64_t first = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 0));
     uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
-    assert_true(first >= 31 * MIB); /* the kernel adds up resident memory only roughly */
+    assert_true(first >= 31 * MIB); /* The kernel's count of resident memory is only approximate. */
     assert_in_range(child, 7 * MIB, 24 * MIB);
     count_all(&c, 2);
     for (size_t i = 0; i < 2; i++)
@@ -502,7 +502,7 @@ static void fork_after_the_count_does_not_double_the_job_memory(void **state)
     EVENTUALLY(proc_tree_count(c.tree) == 2,
                assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
     proc_tree_memory(c.tree, &with_child);
-    /* the kernel counts resident memory per CPU and adds it up only roughly */
+    /* The kernel counts resident memory per CPU, so the sum is only approximate. */
     assert_true(with_child.rss_sum_bytes >= alone.rss_sum_bytes + 15 * MIB);
     assert_true(with_child.low_bytes < alone.low_bytes + 8 * MIB);
     kid_end(pid);
@@ -523,8 +523,8 @@ static void wait_for_state(pid_t pid, char wanted)
     fail_msg("%d did not reach state %c: %s", (int)pid, wanted, text);
 }
 
-/* An exit takes a while on a busy machine. In the meantime there is no memory to read, but the
- * process is not dead yet. */
+/* On a busy machine an exit takes a while, during which the process has no readable memory but is
+ * not dead. */
 static void fork_that_exits_uncounted_does_not_double_the_job_memory(void **state)
 {
     (void)state;
@@ -545,7 +545,7 @@ static void fork_that_exits_uncounted_does_not_double_the_job_memory(void **stat
         slice(&c);
     assert_true(unique_of(&c, 0) >= 16 * MIB);
     proc_tree_memory(c.tree, &ending);
-    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* the exiting process still counts */
+    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* The exiting process still counts. */
     assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
     kid_end(pid);
     count_end(&c);
@@ -580,7 +580,7 @@ static void hole_of_a_tebibyte_is_skipped_and_never_read(void **state)
     count_begin(&c, pid, NULL);
     for (int i = 0; i < 10000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
-    /* reading two tebibytes would take 65,536 calls of the largest size */
+    /* Reading two tebibytes would take 65,536 calls of the largest size. */
     assert_true(cost_of(&c).calls < 20000);
     if (can_skip_holes(&c))
         expect_tree_as_smaps(&c);
@@ -608,7 +608,7 @@ static void unique_count_on_an_old_kernel_gives_up_on_huge_holes(void **state)
     count_end(&c);
 }
 
-/* Under AddressSanitizer every process has terabytes of holes, for its shadow memory. */
+/* Under AddressSanitizer every process has terabytes of holes for its shadow memory. */
 static void unique_count_on_an_old_kernel_handles_ordinary_processes(void **state)
 {
     (void)state;
@@ -624,8 +624,8 @@ static void unique_count_on_an_old_kernel_handles_ordinary_processes(void **stat
 /* ---- pace ---- */
 
 static const struct proc_unique_options one_call_per_slice = {.slice_ns = 1};
-/* A pause is as long as the work, which takes longer on a busy machine. At a share of 1 % the
- * pauses would be seconds of simulated time. */
+/* A pause is as long as the work, which takes longer on a busy machine. At a share of 1 %, pauses
+ * would be seconds of simulated time. */
 static const struct proc_unique_options eager = {.cpu_permyriad = 10000};
 
 static void pause_after_a_slice_keeps_the_scan_within_its_cpu_share(void **state)
@@ -639,7 +639,7 @@ static void pause_after_a_slice_keeps_the_scan_within_its_cpu_share(void **state
         assert_int_equal(proc_unique_slice(c.unique, now, &next), 0);
         cpu = cost_of(&c).cpu_ns - cpu;
         assert_true(next - now >= cpu * 100);
-        /* a call before the pause ends does nothing */
+        /* A call before the pause ends does nothing. */
         uint64_t slices = cost_of(&c).slices, again;
         assert_int_equal(proc_unique_slice(c.unique, now + cpu, &again), 0);
         if (cpu > 0)
@@ -673,11 +673,12 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
     uint64_t began = c.now_ns;
-    sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB); /* as the next tick may report */
+    /* The next tick may report this value. */
+    sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB);
     count_all(&c, 2);
     assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
     began = c.now_ns;
-    count_all(&c, 3); /* its memory has not changed since */
+    count_all(&c, 3); /* The memory of the process has not changed since the last count. */
     assert_in_range(c.now_ns - began, 8 * NS_PER_S, 25 * NS_PER_S);
     kid_end(pid);
     count_end(&c);
@@ -705,7 +706,8 @@ static void process_too_large_for_the_cpu_share_is_stale_until_counted(void **st
 {
     (void)state;
     struct count c;
-    /* The pause is a hundred times the duration of a call: seconds on a stalled machine. */
+    /* The pause is a hundred times the duration of a call, which is seconds on a stalled
+     * machine. */
     const struct proc_unique_options tiny = {.slice_ns = 1, .period_ns = 1000 * NS_PER_S};
     pid_t pid = kid_start(hold_scattered, NULL);
     count_begin(&c, pid, &tiny);
@@ -736,7 +738,7 @@ static void process_that_dies_during_a_scan_is_forgotten(void **state)
     for (int i = 0; i < 5; i++)
         slice(&c);
     kid_end(pid);
-    /* a search in a freed address space finds nothing, and only its end shows that */
+    /* A search in a freed address space finds nothing, and only its end shows that. */
     for (int i = 0; i < 100000 && cost_of(&c).scans_given_up == 0; i++)
         slice(&c);
     assert_int_equal(cost_of(&c).scans_given_up, 1);
@@ -758,7 +760,7 @@ static void process_freed_by_the_tree_during_a_scan_is_forgotten(void **state)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    c.unique = NULL; /* as if the owner had not called proc_unique_forget */
+    c.unique = NULL; /* The owner did not call proc_unique_forget. */
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
@@ -792,7 +794,7 @@ static void exec_during_a_scan_restarts_the_count(void **state)
     assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
     for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
         slice(&c);
-    assert_true(unique_of(&c, 1) < 8 * MIB); /* the previous program shared 24 MiB */
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* The previous program shared 24 MiB. */
     kid_end(pid);
     close(fds[0]);
     close(fds[1]);
@@ -846,7 +848,7 @@ static void slice_until(struct count *c, uint64_t until_ns)
         slice(c);
 }
 
-/* Counts once more. Returns the start of the slice in which the scan was completed. */
+/* Counts again and returns the start of the slice in which the scan was completed. */
 static uint64_t count_next(struct count *c)
 {
     uint64_t scans = cost_of(c).scans_done, began_ns = 0;
@@ -887,7 +889,7 @@ static void hold_and_vfork(void *arg)
     }
 }
 
-/* The pages of a vforked child are its parent's. Counting them at once would double the job's
+/* A vforked child uses the pages of its parent; counting them at once would double the job's
  * memory. */
 static void hurried_unique_count_waits_for_a_vfork_child(void **state)
 {
@@ -932,8 +934,8 @@ static void scan_cpu_share_above_100_percent_is_refused(void **state)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The sanitizer's shadow memory is terabytes of holes. Without PAGEMAP_SCAN its processes cannot
- * be counted. */
+/* The sanitizer's shadow memory is terabytes of holes, which cannot be counted without
+ * PAGEMAP_SCAN. */
 static bool can_count(void)
 {
     struct count c;

@@ -1,4 +1,4 @@
-/* Pages in malloc's heaps and in stacks, recognized by the process's maps alone. */
+/* Tests that pages in malloc's heaps and in stacks are recognized from a process's maps alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static struct sample count(pid_t pid, const struct proc_unique_options *options)
     return s;
 }
 
-/* Rss of the mappings with the name NAME in smaps. */
+/* Returns the Rss of the mappings called NAME in smaps. */
 static uint64_t resident_of(pid_t pid, const char *name)
 {
     char path[64], line[512];
@@ -73,7 +73,8 @@ static char *reserve(size_t bytes)
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         abort();
-    madvise(p, bytes, MADV_NOHUGEPAGE); /* otherwise more is present than was touched */
+    /* Otherwise more pages would be present than were touched. */
+    madvise(p, bytes, MADV_NOHUGEPAGE);
     return p;
 }
 
@@ -108,7 +109,7 @@ static void hold_an_arena(void *arg)
     open_and_touch(reserve_arena(), 9 * MIB, 5 * MIB);
 }
 
-/* Like an arena, but at another address. */
+/* This mapping looks like an arena but has another address. */
 static void hold_no_arena(void *arg)
 {
     (void)arg;
@@ -123,7 +124,7 @@ static void hold_stacks(void *arg)
     (void)arg;
     for (int i = 0; i < 3; i++)
         open_and_touch(reserve(8 * MIB + 4096) + 4096, 8 * MIB, MIB);
-    /* too large to be a stack */
+    /* This mapping is too large to be a stack. */
     open_and_touch(reserve(32 * MIB + 4096) + 4096, 32 * MIB, 7 * MIB);
 }
 
@@ -151,7 +152,8 @@ static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
         uint64_t heap = resident_of(pid, "[heap]"), stack = resident_of(pid, "[stack]");
         is_right = sample_has(&s, SAMPLE_UNIQUE) ? is_near(s.v[SAMPLE_HEAP], heap + heaps) &&
                                                        is_near(s.v[SAMPLE_STACK], stack + stacks)
-                                                 /* kernels without PAGEMAP_SCAN give up on holes */
+                                                 /* Kernels without PAGEMAP_SCAN give up on
+                                                  * holes. */
                                                  : is_sanitized;
     }
     kid_end(pid);

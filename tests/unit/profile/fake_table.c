@@ -1,4 +1,4 @@
-/* Makes tables in a memfd. */
+/* Creates heap tables in a memfd. */
 #include "profile/fake_table.h"
 
 #include <stdarg.h>

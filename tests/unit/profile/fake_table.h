@@ -1,4 +1,4 @@
-/* A table like that of a profiled process, for tests of its readers. */
+/* Creates a heap table like that of a profiled process, for tests of its readers. */
 #pragma once
 
 #include "profile/look.h"
@@ -10,19 +10,20 @@ struct fake {
 
 enum { FAKE_START_S = 100, FAKE_INTERVAL = 512 * 1024 };
 
-/* An empty table of process PID, sealed, that began at FAKE_START_S. */
+/* Creates an empty, sealed table of process PID that begins at FAKE_START_S. */
 void fake_open(struct fake *f, int32_t pid);
 void fake_close(struct fake *f);
 struct heap_text fake_text(struct fake *f, const char *s);
-/* Each returns its index. Frames are Python frames with CODE, or frames of MODULE (0-based). */
+/* Each function returns the index of the new entry. Frames are Python frames with CODE, or frames
+ * of MODULE (0-based). */
 uint32_t fake_module(struct fake *f, const char *path, uint64_t base);
 uint32_t fake_code(struct fake *f, const char *file, const char *name, uint32_t first_line);
 uint64_t fake_frame_python(uint32_t code, uint32_t instr);
 uint64_t fake_frame_native(uint32_t module, uint64_t offset);
 uint32_t fake_node(struct fake *f, uint64_t frame, uint32_t parent);
 uint32_t fake_site(struct fake *f, uint32_t node);
-/* A live sample of SIZE bytes born MS after the start. */
+/* Adds a live sample of SIZE bytes, allocated MS milliseconds after the start. */
 uint32_t fake_live(struct fake *f, uint32_t site, uint64_t size, uint32_t born_ms);
 void fake_free(struct fake *f, uint32_t live);
-/* Fills in a small process with two stacks, a Python one over a native one: sites 1 and 2. */
+/* Adds a small process with two stacks, one of Python over native frames: sites 1 and 2. */
 void fake_fill(struct fake *f);

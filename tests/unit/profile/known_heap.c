@@ -1,4 +1,4 @@
-/* A small profile made by hand. */
+/* Builds a small profile by hand. */
 #include "profile/known_heap.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Receives tables from real processes, and collects their readings. */
+/* Tests receiving tables from real processes and collecting their readings. */
 #include "profile/collect.h"
 
 #include <stdarg.h>
@@ -26,8 +26,8 @@
 
 #define WAIT_NS (120 * NS_PER_S)
 
-/* The clock is stopped while a table arrives, so that its time is known to the nanosecond. */
-static uint64_t stopped_ns; /* 0: the clock runs */
+/* The clock is stopped while a table arrives, so that the arrival time is known exactly. */
+static uint64_t stopped_ns; /* 0 means that the clock runs. */
 
 uint64_t __real_clock_mono_ns(void); /* NOLINT: the linker's name */
 uint64_t __wrap_clock_mono_ns(void); /* NOLINT */
@@ -71,7 +71,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Returns the number of entries in the folder; removes them all if CLEAR. */
+/* Returns the number of entries in the folder, and removes them if CLEAR is set. */
 static size_t count_files(const struct fixture *f, bool clear)
 {
     size_t n = 0;
@@ -97,7 +97,7 @@ static int teardown(void **state)
     fake_close(&f->fake);
     count_files(f, true);
     close(f->dirfd);
-    assert_int_equal(rmdir(f->folder), 0); /* the socket was removed as well */
+    assert_int_equal(rmdir(f->folder), 0); /* The socket has been removed as well. */
     return 0;
 }
 
@@ -137,7 +137,7 @@ static int send_hello(int to, const void *hello, size_t len, int fd, size_t coun
 static const struct heap_hello good = {
     .magic = HEAP_TABLE_MAGIC, .version = HEAP_TABLE_VERSION, .pid = 1};
 
-/* Sends the table as the library in a process does. */
+/* Sends the table as the profiler library in a process does. */
 static int send_table(const struct fixture *f)
 {
     int fd = connect_to(f);
@@ -266,10 +266,11 @@ static void heap_readings_are_taken_when_due_and_not_before(void **state)
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
-    for (int i = 0; i <= 100; i++) /* 10 s, every 0.1 s */
+    for (int i = 0; i <= 100; i++) /* Ten seconds pass in ticks of 0.1 s. */
         collect_tick(f->collect, after_s(f, i * 0.1));
     struct profile *p = read_own(f);
-    assert_int_equal(p->n_readings, 5 + 1); /* at 2, 4, … 10 s, and the last */
+    /* Readings are taken at 2, 4, … 10 s, and at the end. */
+    assert_int_equal(p->n_readings, 5 + 1);
     assert_false(p->readings[0].has_step);
     profile_free(p);
 }
@@ -292,8 +293,8 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     assert_int_equal(count_files(f, false), 0);
     collect_mark(f->collect, &second);
     assert_int_equal(count_files(f, false), 1);
-    collect_tick(f->collect, after_s(f, 10)); /* due, but without a step: it waits */
-    collect_tick(f->collect, after_s(f, 16)); /* the wait is over */
+    collect_tick(f->collect, after_s(f, 10)); /* The reading is due, but waits for a step. */
+    collect_tick(f->collect, after_s(f, 16)); /* The wait for a step is over. */
     struct profile *p = read_own(f);
     assert_int_equal(p->n_readings, 3);
     assert_int_equal(p->readings[0].t_ns, second.t_ns);
@@ -310,7 +311,7 @@ static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
     arrive(f);
     struct mark own = step_mark(f, 1, getpid(), 5), other = step_mark(f, 2.5, 1, 900);
     collect_mark(f->collect, &own);
-    collect_mark(f->collect, &other); /* a step of another process */
+    collect_mark(f->collect, &other); /* This step belongs to another process. */
     own = step_mark(f, 3.5, getpid(), 6);
     collect_mark(f->collect, &own);
     struct profile *p = read_own(f);
@@ -393,10 +394,10 @@ static void killed_process_leaves_a_last_heap_reading(void **state)
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
-    f->fake.table->header.samples++; /* a sample of memory that was freed */
+    f->fake.table->header.samples++; /* The sample belongs to memory that was freed. */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
-    fake_fill(&f->fake); /* its activity since then */
+    fake_fill(&f->fake); /* The process continued to allocate. */
     kill_child(pid);
     collect_gone(f->collect, pid, clock_mono_ns() + 4 * NS_PER_S);
     json_t *p = process(f, 0);
@@ -454,7 +455,7 @@ static void process_exit_without_a_message_is_noticed(void **state)
         skip();
     }
     close(fd);
-    fake_fill(&f->fake); /* 68 MiB: enough for a file */
+    fake_fill(&f->fake); /* The process has 68 MiB, enough for a file. */
     pid_t pid = spawn_child(f);
     wait_processes(f, 1);
     kill_child(pid);
@@ -503,7 +504,8 @@ static void surplus_descriptors_from_a_profiler_are_closed(void **state)
     close(fd);
     size_t before = open_fds();
     wait_processes(f, 1);
-    assert_in_range(open_fds(), before, before + 1); /* the pidfd, if the kernel has them */
+    /* There may be a pidfd, if the kernel supports it. */
+    assert_in_range(open_fds(), before, before + 1);
 }
 
 static void silent_profiler_connection_is_closed(void **state)
@@ -595,7 +597,7 @@ static void live_and_resident_rates_are_per_minute_without_steps(void **state)
     f->fake.table->header.allocated_bytes = 123 << 20;
     arrive(f);
     collect_tick(f->collect, after_s(f, 2));
-    assert_int_equal(r.calls, 3); /* it never had a pool, so none is reported */
+    assert_int_equal(r.calls, 3); /* The process never had a memory pool, so none is reported. */
     assert_true(r.sampled > 68 << 20 && r.sampled < 72 << 20);
     assert_true(r.shared >= 8 << 20 && r.shared < 9 << 20);
     assert_int_equal(r.allocated, 123 << 20);
@@ -603,7 +605,7 @@ static void live_and_resident_rates_are_per_minute_without_steps(void **state)
     assert_int_equal(r.calls, 3);
     f->fake.table->live[3].ptr = 0;
     collect_tick(f->collect, after_s(f, 20));
-    assert_int_equal(r.calls, 6); /* shared memory that was freed is reported as 0 */
+    assert_int_equal(r.calls, 6); /* Shared memory that was freed is reported as 0. */
     assert_int_equal(r.shared, 0);
 }
 
@@ -659,7 +661,7 @@ static void requested_heap_reading_is_written_to_disk(void **state)
     profile_free(p);
 }
 
-/* One process sends many tables, by exec after exec. */
+/* One process sends many tables, one after each exec. */
 static void smallest_exited_process_loses_its_file_if_there_are_many(void **state)
 {
     struct fixture *f = *state;
@@ -673,12 +675,13 @@ static void smallest_exited_process_loses_its_file_if_there_are_many(void **stat
                clock_mono_ns() < end)
             assert_true(loop_once(f->loop, 100) >= 0);
         collect_tick(f->collect, clock_mono_ns());
-        fake_live(&f->fake, 1, 1 << 20, 0); /* each has more live bytes than the previous one */
+        /* Each process has more live bytes than the previous one. */
+        fake_live(&f->fake, 1, 1 << 20, 0);
     }
     collect_free(f->collect);
     f->collect = NULL;
     assert_int_equal(count_files(f, false), COLLECT_FILES);
-    struct profile *p = read_ended(f, own_name("")); /* the file name is free again */
+    struct profile *p = read_ended(f, own_name("")); /* The file name is available again. */
     assert_true(p->snapshots[0].count > COLLECT_FILES);
     profile_free(p);
     p = read_ended(f, own_name("-64"));

@@ -1,4 +1,4 @@
-/* Exports, read back: gunzipped protobuf, collapsed stacks, and JSON. */
+/* Tests exports by reading them back: gunzipped protobuf, collapsed stacks and JSON. */
 #include "profile/export.h"
 
 #include <errno.h>
@@ -24,8 +24,9 @@ struct fixture {
     size_t len;
 };
 
-/* main → collate → libgone+0x20 (1 MiB), main → collate (2 KiB); names with separators; no stack; a
- * site that has freed everything, and one with less than half a byte. */
+/* The profile has main → collate → libgone+0x20 (1 MiB), main → collate (2 KiB), names with
+ * separators, a site without a stack, a site without live bytes, and a site with less than half a
+ * byte. */
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
@@ -125,7 +126,7 @@ static void speedscope_has_each_frame_once_and_every_byte(void **state)
 
 struct field {
     uint64_t number;
-    uint64_t value;   /* if it is a varint */
+    uint64_t value;   /* Value of a varint field. */
     const char *data; /* of bytes */
     size_t len;
 };
@@ -145,7 +146,7 @@ static bool next_field(struct cur *c, struct field *ret)
     return true;
 }
 
-/* Finds the Nth field NUMBER of a message; returns false if there is none. */
+/* Finds the Nth field NUMBER of a message, or returns false. */
 static bool get(const char *message, size_t len, uint64_t number, size_t n, struct field *ret)
 {
     struct cur c = cur_of(message, len);
@@ -261,7 +262,7 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     check_sample(&d, 1, 20, 2048, 1, 2048);
     check_sample(&d, 2, 30, 100, 1, 100);
     check_sample(&d, 3, 40, 50, 1, 50);
-    check_sample(&d, 4, 50, 900, 0, 0); /* has allocations but no live bytes */
+    check_sample(&d, 4, 50, 900, 0, 0); /* This site has allocations but no live bytes. */
     assert_false(top(&d, 2, 5, &sample));
     assert_true(top(&d, 2, 0, &sample));
     assert_int_equal(packed(&sample, 1, ids, 8), 3);
@@ -342,7 +343,7 @@ static void heap_without_live_bytes_exports_no_samples(void **state)
     buf_fini(&d.all);
 }
 
-/* Missing sites and nodes, loops, and NAN. */
+/* The profile refers to missing sites and nodes, and has loops and NaN. */
 static void profile_export_omits_hostile_numbers(void **state)
 {
     static export_fn *const all[] = {profile_export_pprof, profile_export_speedscope,

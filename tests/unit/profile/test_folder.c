@@ -1,4 +1,4 @@
-/* The heap histories of a run folder: which one is chosen, and invalid files. */
+/* Tests which heap history of a run folder is chosen, and the handling of invalid files. */
 #include "profile/folder.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 struct fixture {
     char path[32];
     int fd;
-    uint64_t later_ns; /* how much later than usual its histories begin */
+    uint64_t later_ns; /* Delay in ns by which the histories begin later than usual. */
 };
 
 static int setup(void **state)
@@ -44,7 +44,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Writes a history NAME of process PID with one sample of SIZE and, 50 s later, one of GROWN
+/* Writes a history NAME of process PID with one sample of SIZE and, 50 s later, one of GROWN bytes
  * more. */
 static void growing_history(struct fixture *f, const char *name, int32_t pid, uint64_t size,
                             uint64_t grown)
@@ -79,7 +79,7 @@ static void history(struct fixture *f, const char *name, int32_t pid, uint64_t s
     growing_history(f, name, pid, size, 0);
 }
 
-/* Reads PATH below the folder. The result is the chosen name, or "" with an errno. */
+/* Reads PATH below the folder. Returns the chosen name, or "" and an errno. */
 static int taken(struct fixture *f, const char *below, int32_t pid, struct folder_heap *ret,
                  struct err *err)
 {
@@ -122,7 +122,7 @@ static void growing_heap_file_is_chosen_before_a_larger_one(void **state)
     struct err err = {{0}};
     history(f, "heap.10.ebbheap", 10, 900 << 20);
     growing_history(f, "heap.11.ebbheap", 11, 100 << 20,
-                    100 << 10); /* too little to count as growth */
+                    100 << 10); /* The difference is too small to count as growth. */
     growing_history(f, "heap.12.ebbheap", 12, 8 << 20, 32 << 20);
     growing_history(f, "heap.13.ebbheap", 13, 64 << 20, 16 << 20);
     assert_int_equal(taken(f, "", 0, &h, &err), 0);
@@ -167,7 +167,7 @@ static void invalid_heap_file_is_reported_only_if_no_other_exists(void **state)
     assert_true(taken(f, "", 0, &h, &err) < 0);
     assert_non_null(strstr(err.text, "heap.8.ebbheap"));
     assert_int_equal(mkfifoat(f->fd, "heap.9.ebbheap", 0600), 0);
-    alarm(120); /* otherwise a failure would hang */
+    alarm(120); /* The alarm prevents a hang if the test fails. */
     history(f, "heap.10.ebbheap", 10, 1 << 20);
     assert_int_equal(taken(f, "", 0, &h, &err), 0);
     alarm(0);
@@ -189,10 +189,10 @@ static void every_readable_heap_history_is_visited(void **state)
     for (size_t i = 0; i < heaps.count; i++)
         sum += heaps.at[i].profile->pid;
     assert_int_equal(sum, 310);
-    assert_true(heaps.error < 0); /* the empty file */
+    assert_true(heaps.error < 0); /* The error comes from the empty file. */
     assert_int_equal(folder_heaps_pick(&heaps, 300, FOLDER_HOST, &found, &err), 0);
     folder_heaps_fini(&heaps);
-    assert_int_equal(found.profile->pid, 300); /* the profile outlives the list */
+    assert_int_equal(found.profile->pid, 300); /* The profile outlives the list. */
     assert_int_equal(found.others, 1);
     folder_heap_fini(&found);
     folder_heaps_read("/nowhere/at/all", &heaps);

@@ -1,4 +1,4 @@
-/* Ranking of call sites, the verdict on each, and selection by step. */
+/* Tests the ranking of call sites, the verdict on each, and the selection by step. */
 #include "profile/growth.h"
 
 #include <errno.h>
@@ -19,20 +19,20 @@ enum { READINGS = 200, SAMPLES = 64, STEPS_A_READING = 5 };
 static const uint64_t start_ns = 1000;
 static const uint64_t second_ns = 1000000000;
 
-/* A job of 2,000 s that is read every 10 s, with five steps between readings. */
+/* Describes a job of 2,000 s that is read every 10 s, with five steps between readings. */
 struct story {
     struct known_heap heap;
     struct names *names;
     struct profile_reading readings[READINGS];
     struct profile_held held[READINGS][KNOWN_SITES];
-    struct profile_snapshot snapshots[2]; /* in the middle and at the end */
+    struct profile_snapshot snapshots[2]; /* One snapshot is in the middle, one at the end. */
     struct profile_sample samples[2][SAMPLES];
     struct growth_mark marks[READINGS];
     struct growth growth;
     struct err err;
 };
 
-/* cmocka compares only floats. */
+/* cmocka compares only values of type float. */
 #define assert_near(value, wanted, by) near(value, wanted, by, __LINE__)
 static void near(double value, double wanted, double by, int line)
 {
@@ -40,7 +40,7 @@ static void near(double value, double wanted, double by, int line)
         fail_msg("line %d: %g is not %g", line, value, wanted);
 }
 
-/* Live MiB of a site at reading I. */
+/* Returns the live MiB of a site at reading I. */
 typedef double shape_fn(size_t i);
 
 static uint64_t reading_ns(size_t i)
@@ -106,13 +106,13 @@ static uint32_t hold(struct story *s, uint32_t node, shape_fn *shape)
     return site;
 }
 
-/* Adds a Python function, alone on its stack. */
+/* Adds a Python function that is alone on its stack. */
 static uint32_t site(struct story *s, const char *function, shape_fn *shape)
 {
     return hold(s, known_python(&s->heap, 0, "/home/u/train.py", function, 10), shape);
 }
 
-/* Adds a sample to the snapshots from its birth on. */
+/* Adds a sample to all snapshots after its allocation. */
 static void sample(struct story *s, uint32_t of, double born_s, uint64_t bytes)
 {
     uint64_t born_ns = start_ns + (uint64_t)(born_s * 1e9);
@@ -169,7 +169,7 @@ static double begins_late(size_t i)
     return i < 120 ? 0 : 0.5 * (double)(i - 120);
 }
 
-/* Live at every third reading, including the last. */
+/* The memory is live at every third reading, including the last. */
 static double churns(size_t i)
 {
     return i % 3 == (READINGS - 1) % 3 ? 300 : 0;
@@ -234,7 +234,7 @@ static void call_site_that_appears_late_grew_from_zero(void **state)
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     const struct growth_row *r = &s->growth.rows[0];
     assert_string_equal(r->name->function, "evaluate");
-    /* the baseline over the last tenth */
+    /* The growth is measured against the baseline of the last tenth. */
     assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
 }
 
@@ -339,7 +339,7 @@ static void heap_rows_without_a_snapshot_have_no_age(void **state)
 
 /* ---- grouping into rows ---- */
 
-/* "native" is called by two lines of one function, and by no Python function. */
+/* The function "native" is called by two lines of one Python function, and once without Python. */
 static void tell_stacks(struct story *s)
 {
     struct known_heap *h = &s->heap;
@@ -414,7 +414,7 @@ static void heap_row_shows_its_site_that_keeps_growing(void **state)
 
 #define LIBRARY "/home/u/venv/lib/python3.11/site-packages/plots/figure.py"
 
-/* Adds COUNT lines of a library below ABOVE, each in its own function. */
+/* Adds COUNT library lines below ABOVE, each in a separate function. */
 static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
 {
     static const char *const names[] = {"axis", "canvas", "figure", "font",   "grid",  "legend",
@@ -534,7 +534,7 @@ static void memory_loaded_before_the_first_step_is_not_growth(void **state)
     assert_near(row(s, "load_model")->growth_bytes, 0, 0);
     assert_near(row(s, "leak")->growth_bytes,
                 (leaks(READINGS - (READINGS - 40) / 10) - leaks(40)) * MIB, 1);
-    for (size_t i = 40; i < 120; i++) /* the first step comes after most of the run */
+    for (size_t i = 40; i < 120; i++) /* The first step comes after most of the run. */
         s->readings[i].has_step = false;
     assert_int_equal(judge(s, (struct growth_options){0}), 0);
     assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
@@ -618,7 +618,7 @@ static void survivors_were_allocated_before_one_step_and_live_at_another(void **
     sample(s, a, 100, 500);
     sample(s, b, 90, 3000);
     sample(s, b, 300, 4000);
-    sample(s, b, 1100, 7000); /* after the first snapshot */
+    sample(s, b, 1100, 7000); /* The sample was allocated after the first snapshot. */
     assert_int_equal(judge(s, options), 0);
     assert_string_equal(s->growth.rows[0].name->function, "leak");
     assert_near(s->growth.rows[0].growth_bytes, 3000, 0);

@@ -1,5 +1,5 @@
-/* Growth at call sites: kept memory, temporary batches, sampling error, and growth per work
- * done. */
+/* Tests growth at call sites: kept memory, temporary batches, sampling error, and growth per unit
+ * of work. */
 #include "profile/held.h"
 
 #include <setjmp.h>
@@ -14,9 +14,9 @@
 
 static const double MB = 1e6;
 enum { READINGS = 24, EVERY_S = 2, SITES = 4 };
-enum { LOADED = 1, BATCHES = 2, KEPT = 3 }; /* site numbers; 0: none */
+enum { LOADED = 1, BATCHES = 2, KEPT = 3 }; /* Site numbers; 0 means no site. */
 
-/* 48 s of a process with 200 MB of live memory from its start. */
+/* Describes 48 s of a process that has 200 MB of live memory from its start. */
 struct history {
     struct profile profile;
     struct profile_reading readings[READINGS];
@@ -50,7 +50,7 @@ static void begin(struct history *h)
     }
 }
 
-/* At reading I, SITE has BYTES live, has freed FREED, and its samples have DEVIATION. */
+/* At reading I, SITE has BYTES live and FREED freed, with a standard deviation of DEVIATION. */
 static void hold(struct history *h, int i, uint32_t site, double bytes, double freed,
                  double deviation)
 {
@@ -61,7 +61,7 @@ static void hold(struct history *h, int i, uint32_t site, double bytes, double f
                                                  .freed_bytes = freed};
 }
 
-/* Adds batches of 20 to 90 MB that are freed. */
+/* Adds batches of 20 to 90 MB that are freed later. */
 static void come_and_go(struct history *h)
 {
     for (int i = 0; i < READINGS; i++)
@@ -132,7 +132,7 @@ static void growth_per_work_is_linear_on_a_slowing_machine(void **state)
     (void)state;
     begin(&h);
     for (int i = 0; i < READINGS;
-         i++) { /* from the middle on, the work takes three times as long */
+         i++) { /* In the second half the work takes three times as long. */
         double work = i < READINGS / 2 ? i : READINGS / 2 + (i - READINGS / 2) / 3.0;
         hold(&h, i, KEPT, work * 2 * MB, 0, 0.1 * MB);
         hold(&h, i, BATCHES, 30 * MB, (1 + work) * 300 * MB, 8 * MB);

@@ -1,4 +1,4 @@
-/* Marks of kind kept: the last report counts, and data from the job is untrusted. */
+/* Tests marks of kind kept, which come from the job and are untrusted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

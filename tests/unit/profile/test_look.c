@@ -1,4 +1,4 @@
-/* Reads valid and hostile tables from outside. */
+/* Tests reading valid and hostile heap tables from outside the process. */
 #include "profile/look.h"
 
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void live_samples_are_sorted_by_site(void **state)
     assert_int_equal(live.samples[3].interval, FAKE_INTERVAL);
     assert_int_equal(live.samples[3].born_ns, FAKE_START_S * UINT64_C(1000000000) + 900000000);
     assert_int_equal(live.samples[3].kind, HEAP_KIND_MALLOC);
-    /* read again into the same memory */
+    /* The table is read again into the same memory. */
     assert_int_equal(look_live_read(&f->look, &live), 0);
     assert_int_equal(live.count, 4);
     look_live_fini(&live);
@@ -193,8 +193,8 @@ static void profiler_cost_is_read_from_the_header(void **state)
     assert_true(look_is_ended(&f->look));
 }
 
-/* A large block after the header of a page has its own mapping. Small blocks and blocks at other
- * offsets do not, and mappings made by the program itself are not malloc's. */
+/* A large block just after a page header has its own mapping. Small blocks, blocks at other offsets
+ * and mappings of the program are not malloc's mappings. */
 static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
 {
     struct fixture *f = *state;
@@ -213,7 +213,7 @@ static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
     live[large].ptr = 0x7f3000000010;
     look_cost(&f->look, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
-    live[large].ptr = 0x7f3000000040; /* aligned to 64 bytes */
+    live[large].ptr = 0x7f3000000040; /* The block is aligned to 64 bytes. */
     look_cost(&f->look, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
     live[small].ptr = 0;
@@ -221,7 +221,7 @@ static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
     assert_true(all - cost.inside_bytes > (512 << 20) + (100 << 10));
 }
 
-/* Of the pool every fourth MiB is touched, of the block after it the first half. */
+/* Every fourth MiB of the pool is touched, and the first half of the block after it. */
 static void large_block_counts_only_its_resident_pages(void **state)
 {
     struct fixture *f = *state;
@@ -236,7 +236,7 @@ static void large_block_counts_only_its_resident_pages(void **state)
     for (size_t at = 0; at < POOL; at += 4 * MIB)
         memset(pool + at, 1, MIB);
     memset(pool + POOL, 1, BLOCK / 2);
-    fake_fill(&f->fake); /* none of these is large */
+    fake_fill(&f->fake); /* None of these blocks is large. */
     struct heap_live *live = f->fake.table->live;
     uint32_t first = fake_live(&f->fake, 1, POOL, 0), second = fake_live(&f->fake, 1, BLOCK, 0);
     uint32_t third = fake_live(&f->fake, 1, 96 * MIB, 0);
@@ -244,7 +244,8 @@ static void large_block_counts_only_its_resident_pages(void **state)
     live[first].kind_turn = HEAP_KIND_POOL;
     live[second].ptr = (uintptr_t)pool + POOL;
     live[third].kind_turn =
-        HEAP_KIND_SHARED; /* counts in full, as other processes may have filled it */
+        /* Shared memory counts in full, because other processes may have filled it. */
+        HEAP_KIND_SHARED;
     look_totals(&f->look, &totals);
     double others = totals.heap - BLOCK;
     assert_true(totals.pool >= POOL && totals.shared >= 96 * MIB);
@@ -310,7 +311,7 @@ static int memfd_of(size_t bytes, int seals)
     return fd;
 }
 
-/* Reading a mapping that may shrink, or is shorter than announced, could raise SIGBUS. */
+/* Reading a mapping that shrinks, or is shorter than announced, could raise SIGBUS. */
 static void short_or_unsealed_heap_table_is_refused(void **state)
 {
     struct fixture *f = *state;

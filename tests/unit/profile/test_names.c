@@ -1,4 +1,5 @@
-/* Which frame of a stack is shown; allocators and plumbing; C++ names. */
+/* Tests which frame of a stack is shown, the recognition of allocators and plumbing, and C++
+ * names. */
 #include "profile/names.h"
 
 #include <setjmp.h>
@@ -22,7 +23,7 @@
 struct fixture {
     struct known_heap heap;
     struct names *names;
-    uint32_t top; /* the last frame of the stack so far */
+    uint32_t top; /* Last frame of the stack so far. */
 };
 
 static int setup(void **state)
@@ -253,7 +254,7 @@ static void call_site_without_a_stack_has_a_name(void **state)
     assert_string_equal(list->function, "(no stack)");
 }
 
-/* Indices that do not exist, and an invalid parent. */
+/* The profile has indices that do not exist, and an invalid parent. */
 static void unexplained_frames_have_a_name(void **state)
 {
     struct fixture *f = *state;
@@ -274,7 +275,7 @@ static void frame_line_is_that_of_its_instruction(void **state)
     python(f, "/home/u/a.py", "f");
     f->heap.codes[0].lines = (struct profile_text){table, sizeof(table)};
     f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | 2;
-    assert_int_equal(shown(f)->line, 13); /* first line 10, plus 1 and 2 */
+    assert_int_equal(shown(f)->line, 13); /* The line is the first line 10 plus 1 plus 2. */
 }
 
 static void each_distinct_frame_is_named_once(void **state)
@@ -407,11 +408,12 @@ static void cpp_symbol_names_are_demangled_and_others_unchanged(void **state)
     assert_string_equal(readable(&b, "_Zbroken"), "_Zbroken");
     assert_string_equal(readable(&b, "_Z"), "_Z");
     assert_string_equal(readable(&b, ""), "");
-    assert_string_equal(readable(&b, "i"), "i"); /* would be a type's name if demangled as a type */
+    /* Demangled as a type, this would become a type name. */
+    assert_string_equal(readable(&b, "i"), "i");
     buf_fini(&b);
 }
 
-/* Each argument repeats the previous pair twice: 2^60 characters if written out. */
+/* Each argument repeats the previous pair twice, which would give 2^60 characters. */
 static void cpp_symbol_that_expands_to_gigabytes_is_truncated(void **state)
 {
     struct buf name = {0}, b = {0};
@@ -454,7 +456,7 @@ static void profile_texts_are_interned_and_numbered(void **state)
     assert_string_equal(t.items[999], "word999");
     assert_ptr_equal(texts_keep(&t, "word7xxx", 5), t.items[7]);
     char *unended =
-        malloc(3); /* allocated separately, so that a sanitizer detects reads past its end */
+        malloc(3); /* A separate allocation lets the sanitizer detect reads past its end. */
     memcpy(unended, "new", 3);
     assert_string_equal(texts_keep(&t, unended, 3), "new");
     free(unended);

@@ -1,4 +1,4 @@
-/* Weights of samples, and look-ups by time in a profile. */
+/* Tests the weights of samples, and look-ups by time in a profile. */
 #include "profile/profile.h"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void sample_weights_are_those_of_poisson_sampling(void **state)
     check_near(profile_probability(4096, 4096), p, 1e-12);
     check_near(profile_weight_bytes(4096, 4096), 4096 / p, 1e-9);
     check_near(profile_weight_objects(4096, 4096), 1 / p, 1e-12);
-    /* a tiny sample represents about an interval of bytes, a huge one only itself */
+    /* A tiny sample represents about one interval of bytes, a huge sample only itself. */
     check_near(profile_weight_bytes(16, 512 << 10), (512 << 10) + 8, 1);
     check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
 }
@@ -100,7 +100,7 @@ static void empty_profile_has_no_readings(void **state)
 
 enum { WORKING_MAX = 100 };
 
-/* Returns how many of N readings, one second apart, with these live MiB, show a process at work. */
+/* Returns how many of N readings, one second apart with these live MiB, show a working process. */
 static size_t working(const double *mib, size_t n)
 {
     struct profile_held held[WORKING_MAX];
@@ -119,13 +119,13 @@ static void heap_readings_after_the_work_is_done_are_excluded(void **state)
     (void)state;
     assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
     assert_int_equal(working((double[]){200, 200, 200, 200, 200, 200, 120}, 7), 6);
-    /* recent growth was freed again, but memory is not below its level five seconds ago */
+    /* The recent growth was freed, but memory is not below its level five seconds ago. */
     assert_int_equal(working((double[]){200, 220, 240, 260, 200}, 5), 4);
     assert_int_equal(working((double[]){200, 230, 260, 200, 150}, 5), 3);
     assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */
 }
 
-/* A hundred growing readings, of which the last IDLE are of a process that has freed half and is
+/* Builds a hundred growing readings; in the last IDLE of them the process has freed half and is
  * idle. */
 static size_t working_before(size_t idle)
 {
@@ -140,11 +140,12 @@ static void process_that_is_idle_at_its_end_is_not_at_work(void **state)
     (void)state;
     assert_int_equal(working_before(3), WORKING_MAX - 3);
     assert_int_equal(working_before(9), WORKING_MAX - 9);
-    assert_int_equal(working_before(30), WORKING_MAX); /* too long to be the end of the run */
+    /* The idle time is too long to be the end of the run. */
+    assert_int_equal(working_before(30), WORKING_MAX);
 }
 
-/* Steps are done at 1 to 8 s, and memory is freed at once. The next reading comes when the process
- * has exited, WAY_OUT_S later; ENDED readings in between show that it is exiting. */
+/* Steps end at 1 to 8 s, and memory is then freed at once. The next reading comes WAY_OUT_S later,
+ * when the process has exited; ENDED readings before it show the exit. */
 static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
                                      unsigned way_out_s, size_t ended)
 {
@@ -184,7 +185,7 @@ static void process_is_at_work_until_it_starts_to_exit(void **state)
         held[i].live_bytes = 450 * 1048576.0;
     assert_int_equal(profile_working(&p), 11);
     assert_int_equal(profile_at_work(&p), 8);
-    /* it was marked as exiting, but works on */
+    /* The process was marked as exiting, but continues to work. */
     held[10].live_bytes = 500 * 1048576.0;
     assert_int_equal(profile_at_work(&p), 10);
 }

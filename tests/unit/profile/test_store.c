@@ -1,4 +1,4 @@
-/* The history of a heap: written from a table, read back, damaged, and on a full disk. */
+/* Tests the history of a heap: written from a table, read back, damaged, and on a full disk. */
 #include "profile/store.h"
 
 #include <stdarg.h>
@@ -182,7 +182,7 @@ static void heap_reading_has_the_live_bytes_of_each_site(void **state)
 static void differences_between_heap_readings_add_up(void **state)
 {
     struct fixture *f = *state;
-    enum { READINGS = 150 }; /* enough for two whole readings */
+    enum { READINGS = 150 }; /* This number of readings includes two complete ones. */
     fake_fill(&f->fake);
     for (int i = 0; i < READINGS; i++) {
         fake_live(&f->fake, 1, 1 << 20, 0);
@@ -252,7 +252,7 @@ static void heap_snapshot_has_every_sample_with_its_age(void **state)
     assert_int_equal(s->t_ns, at_s(2));
     assert_int_equal(s->step, 5);
     assert_int_equal(s->count, 4);
-    /* by site; within a site, the youngest first */
+    /* Samples are ordered by site and then by age, youngest first. */
     const uint64_t sizes[] = {1000, 4 << 20, 3000, 64 << 20};
     const double born_s[] = {0.7, 0.5, 0.1, 0.9};
     for (int i = 0; i < 4; i++) {
@@ -312,10 +312,10 @@ static void heap_snapshots_follow_growth_and_epochs_but_not_too_often(void **sta
     fake_fill(&f->fake);
     take(f, 1000, -1, STORE_DUE);
     take(f, 1100, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 1); /* nothing has changed */
+    assert_int_equal(snapshots_after(f), 1); /* There is no new snapshot if nothing has changed. */
     fake_live(&f->fake, 1, 7 << 20, 0);
     take(f, 1102, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 2); /* grown by a tenth */
+    assert_int_equal(snapshots_after(f), 2); /* Growth by a tenth causes a snapshot. */
     take(f, 1110, -1, STORE_EPOCH);
     assert_int_equal(snapshots_after(f), 2); /* too soon */
     take(f, 1200, -1, STORE_EPOCH);
@@ -323,7 +323,7 @@ static void heap_snapshots_follow_growth_and_epochs_but_not_too_often(void **sta
     take(f, 1201, -1, STORE_LAST);
     assert_int_equal(snapshots_after(f), 4);
     take(f, 2000, -1, STORE_DUE);
-    assert_int_equal(snapshots_after(f), 5); /* a quarter of the run later */
+    assert_int_equal(snapshots_after(f), 5); /* A quarter of the run later there is a snapshot. */
 }
 
 static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
@@ -337,7 +337,8 @@ static void repeated_reading_requests_do_not_fill_the_heap_file(void **state)
     for (int i = 1; i < 50; i++)
         assert_true(take(f, 10060 + i * 0.1, -1, STORE_ASKED) == live);
     assert_int_equal(store_size_bytes(f->writer), size);
-    take(f, 10066, -1, STORE_ASKED); /* a new reading; the snapshot is new enough */
+    /* The request adds a reading, but the snapshot is new enough. */
+    take(f, 10066, -1, STORE_ASKED);
     assert_true(store_size_bytes(f->writer) > size);
     assert_int_equal(snapshots_after(f), 2);
 }
@@ -360,7 +361,7 @@ static void later_additions_to_the_heap_table_are_stored(void **state)
     uint64_t first = store_size_bytes(f->writer);
     take(f, 4, -1, STORE_DUE);
     uint64_t second = store_size_bytes(f->writer) - first;
-    assert_true(second < first / 2); /* names are not written again */
+    assert_true(second < first / 2); /* Names are not written again. */
     uint32_t code = fake_code(&f->fake, "later.py", "late", 1);
     uint32_t site = fake_site(&f->fake, fake_node(&f->fake, fake_frame_python(code, 2), 1));
     fake_live(&f->fake, site, 8 << 20, 4000);
@@ -378,10 +379,11 @@ static void hostile_heap_table_gives_a_valid_profile(void **state)
     struct fixture *f = *state;
     struct heap_table *t = f->fake.table;
     fake_fill(&f->fake);
-    fake_node(&f->fake, fake_frame_native(5000, 1), 5); /* 4: an unknown module, its own parent */
+    /* Node 4 has an unknown module and is its own parent. */
+    fake_node(&f->fake, fake_frame_native(5000, 1), 5);
     fake_node(&f->fake, fake_frame_python(0x7fffffff, 1), 70000); /* 5 */
     for (uint32_t i = 6; i < 1000; i++)
-        fake_node(&f->fake, 1, i - 1); /* far too deep */
+        fake_node(&f->fake, 1, i - 1); /* The tree is far too deep. */
     t->nodes[0].parent = 3;
     t->sites[1].node = UINT32_MAX;
     t->sites[2].node = 999;
@@ -427,8 +429,7 @@ static void heap_table_with_decreasing_counts_is_harmless(void **state)
     profile_free(p);
 }
 
-/* Returns the offset of the N-th block (from 0) of TYPE, or the length of the file if there is
- * none. */
+/* Returns the offset of block N (0-based) of TYPE, or the file length if there is none. */
 static size_t find_block(const struct buf *b, uint16_t type, unsigned n)
 {
     size_t at = BLOCK_FILE_HEAD_BYTES;
@@ -457,7 +458,9 @@ static void damaged_heap_reading_loses_only_readings_that_build_on_it(void **sta
     struct profile *p = parse(&b, &damage);
     assert_true(damage.bad_bytes > 0);
     assert_int_equal(p->n_readings,
-                     10 + 6); /* up to the damage, and from the next whole reading on */
+                     /* The readings before the damage and from the next complete reading on are
+                      * intact. */
+                     10 + 6);
     assert_int_equal(p->readings[9].step, 9);
     assert_int_equal(p->readings[10].step, 64);
     check_near(p->readings[10].held[0].live_bytes,
@@ -510,7 +513,7 @@ static void truncated_heap_history_gives_its_intact_blocks(void **state)
     buf_fini(&b);
 }
 
-/* Nothing written later may depend on data that the disk refused. */
+/* Data written later must not depend on data that the disk refused. */
 static void heap_history_is_written_again_after_a_full_disk(void **state)
 {
     struct fixture *f = *state;
@@ -553,7 +556,8 @@ static void heap_file_of_another_kind_or_version_is_refused(void **state)
     assert_int_equal(store_parse("EBBTRACE, not a heap", 20, &p, NULL, &err), -EBADMSG);
     assert_int_equal(store_parse("", 0, &p, NULL, &err), -EBADMSG);
     load(f, &b);
-    assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -EBADMSG); /* no reading yet */
+    /* The file has no reading yet. */
+    assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -EBADMSG);
     b.data[8] = 9;
     assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -ENOTSUP);
     assert_non_null(strstr(err.text, "version 9"));

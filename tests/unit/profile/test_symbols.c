@@ -1,5 +1,5 @@
-/* Symbols of this program: with DWARF, stripped, with a separate debug file, and for other paths
- * that a recording may contain. */
+/* Tests symbols of this program: with DWARF, stripped, with a separate debug file, and for other
+ * paths that a recording may contain. */
 #include "profile/symbols.h"
 
 #include <elf.h>
@@ -35,7 +35,7 @@ __attribute__((noinline)) static uintptr_t here(void)
     return (uintptr_t)__builtin_return_address(0) - 1;
 }
 
-static volatile int add; /* work after the call, so that it does not become a tail call */
+static volatile int add; /* Work after the call keeps it from becoming a tail call. */
 
 static inline __attribute__((always_inline)) uintptr_t innermost_inlined(void)
 {
@@ -62,7 +62,7 @@ __attribute__((noinline)) uintptr_t cpp_named(void)
     return here() + (uintptr_t)add;
 }
 
-/* The program is the first object; its notes have the build-id. */
+/* The program is the first object, and its notes have the build id. */
 static int note_self(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct fixture *f = arg;
@@ -117,7 +117,7 @@ static size_t find(struct fixture *f, const char *path, uintptr_t at, struct sym
     return symbols_find(f->s, path, strlen(path), f->id, f->id_len, at - f->bias, ret);
 }
 
-/* Runs a command line; "%s" in REST is the program and then the folder, twice. */
+/* Runs a command line; "%s" in REST is the program and then twice the folder. */
 static void shell(const struct fixture *f, const char *tool, const char *rest)
 {
     char command[2 * PATH_MAX];
@@ -262,7 +262,7 @@ static void fifo_in_place_of_a_module_does_not_block_symbol_lookup(void **state)
     struct symbol found[SYMBOL_INLINE_MAX];
     char cut[] = "/dev/null\0hidden";
     assert_int_equal(mkfifo(in_folder(f, "fifo"), 0600), 0);
-    alarm(500); /* otherwise a failure would hang */
+    alarm(500); /* The alarm prevents a hang if the test fails. */
     assert_int_equal(find(f, in_folder(f, "fifo"), 0x1000, found), 0);
     shell(f, "ln", "-s \"$F\"/fifo \"$F\"/link && ln -s loop \"$F\"/loop && : >\"$F\"/empty");
     assert_int_equal(find(f, in_folder(f, "link"), 0x1000, found), 0);
@@ -286,8 +286,8 @@ static void address_outside_functions_has_no_symbol(void **state)
     assert_int_equal(find(f, f->exe, UINT64_MAX, found), 0);
 }
 
-/* Two bytes are changed, and every fourth file is truncated; the reader must survive all of
- * them. */
+/* Two bytes of each file are changed, and every fourth file is truncated; the reader must survive
+ * all of them. */
 static void damaged_elf_files_do_not_crash_symbol_lookup(void **state)
 {
     enum { ROUNDS = 60 };
@@ -336,7 +336,7 @@ static void symbol_with_the_fewest_underscores_is_chosen(void **state)
     assert_string_equal(name, "__real");
     assert_false(elf_functions_find(&t, 0x18, name)); /* between two */
     assert_false(elf_functions_find(&t, 0x0f, name));
-    assert_true(elf_functions_find(&t, 0x48, name)); /* of unknown size */
+    assert_true(elf_functions_find(&t, 0x48, name)); /* This symbol has no known size. */
     assert_string_equal(name, "hand");
     close(t.fd);
 }

@@ -1,4 +1,4 @@
-/* A profile as plain data for views, and as JSON. */
+/* Tests a profile as plain data for views, and as JSON. */
 #include "profile/view.h"
 
 #include <setjmp.h>
@@ -83,7 +83,8 @@ static void heap_call_tree_adds_up_to_the_live_bytes(void **state)
     const struct profile_branch *main_branch = &s.view.tree.children[0];
     assert_string_equal(main_branch->frame.function, "main");
     assert_int_equal(main_branch->live_bytes, (3 << 20) + (1 << 14));
-    assert_int_equal(main_branch->n_children, 1); /* step is too small to show */
+    /* The function "step" is too small to be shown. */
+    assert_int_equal(main_branch->n_children, 1);
     assert_int_equal(main_branch->left_out_bytes, 1 << 14);
     json_t *doc = profile_json(&s.view);
     const json_t *root = json_object_get(doc, "tree");
@@ -108,7 +109,7 @@ static void heap_view_rows_survive_a_json_round_trip(void **state)
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(back.rows[i].verdict.word, s.view.rows[i].verdict.word);
         json_object_del(json_array_get(rows, i),
-                        "verdict"); /* the evidence of a verdict is not read back */
+                        "verdict"); /* The evidence of a verdict is not read back. */
         json_object_del(json_array_get(again, i), "verdict");
     }
     assert_true(json_equal(rows, again));

@@ -1,4 +1,4 @@
-/* run.json is read and written again, also if another program wrote it. */
+/* Tests that a run.json, even one of another program, is written back unchanged after reading. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

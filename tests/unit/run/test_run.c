@@ -1,4 +1,4 @@
-/* The model of a run: living and dead entities, the job's signals, marks, observers. */
+/* Tests the model of a run: living and dead entities, signals of the job, marks and observers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,7 +181,7 @@ static void step_marks_beyond_the_maximum_are_thinned(void **state)
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "KIND=step\nSTEP=%u\n", i);
         add_mark(run, i, text);
-        add_mark(run, i, text); /* the same step from another rank */
+        add_mark(run, i, text); /* Another rank sends the same step. */
         if (i % 100 == 0)
             add_mark(run, i, "KIND=save\n");
     }

@@ -1,4 +1,5 @@
-/* A run read from a table: groups become processes; columns and the marks file become marks. */
+/* Tests runs read from a table: groups become processes; columns and the marks file become
+ * marks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +79,7 @@ static void groups_of_a_table_become_processes(void **state)
     assert_int_equal(a->peak_bytes, 110);
     assert_true(series_last(a->signal[SAMPLE_RSS], &last) && last.v == 90);
     assert_int_equal(last.t_ns, 41 * NS_PER_S);
-    assert_true(b->is_dead); /* its last row is long before the end of the table */
+    assert_true(b->is_dead); /* The last row of this process is long before the end of the table. */
     assert_int_equal(b->died_ns, 0);
     run_free(run);
 }

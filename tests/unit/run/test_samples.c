@@ -1,4 +1,4 @@
-/* Samples of a recording whose content is known exactly: extremes, processes, marks, ranges, a
+/* Tests the samples of a recording with known content: extremes, processes, marks, ranges and a
  * truncated file. */
 #include "run/samples.h"
 
@@ -28,7 +28,7 @@ static char *folder_path(char path[256], const char *name)
     return path;
 }
 
-/* One tick per second. The job's memory is a sawtooth with one spike and one dip. */
+/* There is one tick per second, and the job's memory is a sawtooth with one spike and one dip. */
 static uint64_t job_at(unsigned tick)
 {
     return tick == 1234 ? 900000000 : tick == 3001 ? 5 : 1000000 + tick % 100 * 1000;
@@ -44,7 +44,7 @@ static void tell_mark(struct trace_writer *w, uint64_t t_ns, const char *kind, u
     trace_writer_mark(w, &m);
 }
 
-/* Process I has (I + 1) MB and lives from tick 10 * I on. */
+/* Process I has (I + 1) MB and starts at tick 10 * I. */
 static void write_tick(struct trace_writer *w, unsigned tick)
 {
     uint64_t t_ns = start_ns + (tick + 1) * NS_PER_S;

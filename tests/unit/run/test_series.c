@@ -1,4 +1,4 @@
-/* Series of bounded size. */
+/* Tests series of bounded size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

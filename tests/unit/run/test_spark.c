@@ -1,4 +1,4 @@
-/* The sparkline of a run's memory, and reading it back from JSON. */
+/* Tests the sparkline of a run's memory, and reading it back from JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

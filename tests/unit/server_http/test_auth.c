@@ -1,4 +1,4 @@
-/* Tokens and their files, host names, and sessions that survive a restart. */
+/* Tests tokens and their files, host names, and sessions that survive a restart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -187,7 +187,7 @@ static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
     assert_int_equal(read_token(f->fd, "token.read-only", reader), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
-    /* readers' sessions do not displace the owner's */
+    /* Sessions of readers do not displace those of the owner. */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
                          HTTP_READER);
@@ -207,7 +207,7 @@ static void sessions_are_limited_in_number_and_survive_a_restart(void **state)
     assert_non_null(strstr(text, grant.view));
 }
 
-/* Files of an earlier version, and invalid ones. */
+/* The files come from an earlier version or are invalid. */
 static void stored_sessions_without_a_key_are_dropped(void **state)
 {
     struct folder *f = *state;

@@ -1,4 +1,4 @@
-/* Child server processes: answers, limits, and one child for several equal requests. */
+/* Tests child server processes: answers, limits, and one child for several equal requests. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ enum { PATIENCE_S = 180 };
 struct bench {
     struct loop *loop;
     struct children *children;
-    char file[64]; /* each run of the child appends one byte */
+    char file[64]; /* File to which each run of the child appends one byte. */
     unsigned answered;
     int status;
     char output[256];

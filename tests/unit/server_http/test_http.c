@@ -1,5 +1,5 @@
-/* HTTP on the loop, over a socket: answers, parked requests, refusals, and clients that disconnect,
- * stall or send too much. */
+/* Tests HTTP over a socket: answers, parked requests, refusals, and clients that disconnect, stall
+ * or send too much. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -185,14 +185,15 @@ static void say(struct server *s, int fd, const char *data, size_t len)
     while (len > 0) {
         ssize_t n = send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
-            return; /* the server has closed the connection; its answer can still be read */
+            return; /* The server has closed the connection, but its answer can still be read. */
         data += n > 0 ? n : 0;
         len -= n > 0 ? (size_t)n : 0;
         turn(s);
     }
 }
 
-/* Receives until RET contains WANTED or the server closes the connection. True: it closed. */
+/* Receives until RET contains WANTED or the server closes the connection. Returns whether it
+ * closed. */
 static bool receive_until(struct server *s, int fd, const char *wanted, struct buf *ret)
 {
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
@@ -409,7 +410,7 @@ static void end_of_stream_with_the_last_bytes_closes_the_connection(void **state
         http_counts(s->http, &counts);
     } while ((counts.connections > 0 || clock_mono_ns() < a_while) && clock_mono_ns() < until);
     assert_int_equal(counts.connections, 0);
-    assert_int_equal(counts.refused, 0); /* not cut by its deadline */
+    assert_int_equal(counts.refused, 0); /* The parked request was not cut by its deadline. */
 }
 
 static void chunks_beyond_the_body_limit_are_discarded(void **state)
@@ -488,7 +489,7 @@ static void answer_to_a_parked_request_is_sent_at_once(void **state)
     const char *request = "GET /wait HTTP/1.1\r\n" HOST "\r\n";
     say(s, fd, request, strlen(request));
     wait_parked(s);
-    loop_disarm_timer(s->http->tick); /* the tick would close the connection in the end */
+    loop_disarm_timer(s->http->tick); /* The tick would close the connection eventually. */
     http_answer_text(s->parked, 200, "text/plain", "now", 3);
     assert_false(receive_until(s, fd, "\r\n\r\nnow", &answer));
     buf_fini(&answer);
@@ -632,7 +633,7 @@ static bool is_closed(int fd)
     return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-/* 32 connections, of which strangers may have 8. */
+/* There are 32 connections, of which strangers may have 8. */
 static void oldest_stranger_is_disconnected_for_a_new_connection(void **state)
 {
     struct server *s = *state;
@@ -687,7 +688,7 @@ static void readers_beyond_half_of_the_connections_are_refused(void **state)
     buf_fini(&answer);
 }
 
-/* Sends single bytes, which reset MHD's own timeout, but not our deadline for the whole request. */
+/* Sends single bytes, which reset MHD's own timeout but not our deadline for the whole request. */
 static void drip(struct server *s, const char *head)
 {
     int fd = dial(s);

@@ -1,4 +1,5 @@
-/* The queue of a viewer that reads slowly or not at all: short, with the newest messages. */
+/* Tests the queue of a viewer that reads slowly or not at all: it stays short and has the newest
+ * messages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@ static int put(struct live_queue *q, enum live_kind kind, int64_t id, const char
     return rc;
 }
 
-/* Checks the payloads of all queued messages, separated by spaces; empties the queue. */
+/* Checks the payloads of all queued messages, separated by spaces, and empties the queue. */
 static void queue_holds(struct live_queue *q, const char *want)
 {
     char text[8192] = "";
@@ -30,7 +31,7 @@ static void queue_holds(struct live_queue *q, const char *want)
     while (live_queue_next(q, &piece, 1) == 1) {
         const uint8_t *frame = piece.iov_base;
         assert_int_equal(frame[0], 0x81);
-        assert_int_equal(piece.iov_len, 2 + frame[1]); /* only short frames are used here */
+        assert_int_equal(piece.iov_len, 2 + frame[1]); /* These tests use only short frames. */
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%.*s", text[0] ? " " : "",
                  (int)frame[1], (const char *)frame + 2);
         live_queue_written(q, piece.iov_len);
@@ -127,7 +128,7 @@ static void log_output_is_skipped_until_the_skip_is_reported(void **state)
     assert_int_equal(q.skipped, 1u << LIVE_LOG);
     live_queue_written(&q, 5 * 6);
     assert_int_equal(put(&q, LIVE_LOG, 1, "not yet"),
-                     1); /* it would fit, but the skip is not reported yet */
+                     1); /* The message would fit, but the skip has not been reported yet. */
     assert_int_equal(put(&q, LIVE_MARK, 1, "mark"), 0);
     q.skipped = 0;
     assert_int_equal(put(&q, LIVE_LOG, 1, "now"), 0);
@@ -196,7 +197,7 @@ static void live_queue_reports_a_viewer_too_far_behind(void **state)
     live_queue_fini(&q);
 }
 
-/* With any input the queue is bounded, writes complete frames, and keeps the newest state of each
+/* For any input the queue is bounded, writes complete frames, and keeps the newest state of each
  * job. */
 static void random_live_queue_operations_keep_invariants(void **state)
 {

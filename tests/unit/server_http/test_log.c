@@ -1,4 +1,4 @@
-/* The log: JSON and text lines, levels, and a stalled reader. */
+/* Tests the server log: JSON and text lines, levels, and a stalled reader. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* openapi.json against the table of routes: the same paths, methods, parameters and rights. */
+/* Tests that openapi.json and the table of routes have the same paths, methods, parameters and
+ * rights. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -25,7 +26,7 @@ static bool is_of_api(const struct route *route)
     return strncmp(route->path, "/api/", 5) == 0 || strcmp(route->path, "/metrics") == 0;
 }
 
-/* The names of an operation's query parameters in order, separated by spaces. */
+/* Returns the names of an operation's query parameters in order, separated by spaces. */
 static void join_params(const json_t *operation, char ret[128])
 {
     size_t i, len = 0;

@@ -1,4 +1,4 @@
-/* A stand-in for a job: a signed lock, a folder with a run.json, a control socket. */
+/* Simulates a job: a signed lock, a folder with a run.json, and a control socket. */
 #include "fake_ebb.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void append_id(const struct fake *f, const char *path)
 static void write_text(const struct fake *f, const char *text, size_t len)
 {
     int dir = open(f->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) /* otherwise the test has removed the folder */
+    if (dir >= 0) /* Otherwise the test has removed the folder. */
         (void)io_replace_file(dir, "run.json", text, len);
     if (dir >= 0)
         close(dir);
@@ -151,11 +151,11 @@ static void flood(struct channel *c)
     memset(much, '[', sizeof much);
     channel_queue(c, CHANNEL_MESSAGE, much, 30000);
     channel_queue(c, CHANNEL_OUT, much, 100);
-    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* larger than allowed */
+    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* The message is larger than allowed. */
 }
 
-/* Sends the messages of a guard that requests a checkpoint, gets it and restarts the job, all at
- * once. */
+/* Sends at once the messages of a guard that requests a checkpoint, gets it and restarts the
+ * job. */
 static void say_restart(struct channel *c)
 {
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null}");
@@ -163,7 +163,7 @@ static void say_restart(struct channel *c)
     say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null,\"segment\":1}");
 }
 
-/* Answers a request. True: the job must exit. */
+/* Answers a request. Returns whether the job must exit. */
 static bool answer(struct fake *f, struct channel *c, const char *data, size_t len)
 {
     json_t *request = json_loadb(data, len, 0, NULL);
@@ -179,7 +179,7 @@ static bool answer(struct fake *f, struct channel *c, const char *data, size_t l
     return is_end;
 }
 
-/* Serves one connection after another. True: cancelled, so the job exits. */
+/* Serves one connection after another. Returns true if the job was cancelled. */
 static bool serve(struct fake *f, bool floods)
 {
     const bool is_idle = strcmp(f->command[0], "impostor") == 0;
@@ -233,8 +233,8 @@ static void deaf(struct fake *f)
     write_ended(f, 0, "finished", "finished");
 }
 
-/* A supervisor that hangs, with a child process of the same name that answers. The sentinel kills
- * the child once the supervisor is dead. */
+/* A hanging supervisor with a child of the same name that answers. The sentinel kills the child
+ * once the supervisor is dead. */
 static void impostor(struct fake *f)
 {
     int died[2];
@@ -368,7 +368,8 @@ bool fake_ebb(int argc, char **argv, int *ret)
 {
     struct fake f = {.listener = -1};
     *ret = 0;
-    if (argc > 1 && strcmp(argv[1], "sweep") == 0) /* `ebb sweep` has nothing to do here */
+    /* `ebb sweep` has nothing to do in these tests. */
+    if (argc > 1 && strcmp(argv[1], "sweep") == 0)
         return true;
     if (argc < 3 || strcmp(argv[1], "run") != 0 || strcmp(argv[2], "--detached") != 0)
         return false;

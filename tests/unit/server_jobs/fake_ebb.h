@@ -20,5 +20,5 @@
 
 #include <stdbool.h>
 
-/* True if ARGV is a call of the stand-in; *RET is its exit status. */
+/* Returns true if ARGV is a call of the stand-in, with its exit status in *RET. */
 bool fake_ebb(int argc, char **argv, int *ret);

@@ -1,4 +1,4 @@
-/* The server for the tests: its folder, its loop, and waiting for conditions. */
+/* Provides the server of the tests: its folder, its loop, and waiting for conditions. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ int kit_teardown(void **state)
     kit_stop();
     json_decref(last);
     last = NULL;
-    /* jobs that run `hold` exit when this file appears */
+    /* Jobs that run `hold` exit when this file appears. */
     snprintf(
         command, sizeof command,
         "for d in '%s'/runs/*/; do [ -d \"$d\" ] && : >\"$d/finish\"; done; i=0; "

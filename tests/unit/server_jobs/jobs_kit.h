@@ -1,4 +1,4 @@
-/* Shared by the tests of the jobs: a server without HTTP, whose jobs are stand-ins. */
+/* A server without HTTP, whose jobs are stand-ins, for the tests of jobs. */
 #pragma once
 
 #include <jansson.h>
@@ -11,37 +11,36 @@ struct loop;
 
 struct kit {
     char folder[64];
-    char list[96]; /* file to which jobs append their ids */
+    char list[96]; /* File to which jobs append their ids. */
     struct loop *loop;
     struct jobs *jobs;
     struct jobs_options options;
-    unsigned changes, lives, removed; /* number of news received */
+    unsigned changes, lives, removed; /* Numbers of messages received. */
 };
 extern struct kit kit;
 
 int kit_setup(void **state);
 int kit_teardown(void **state);
 #define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-/* Opens and starts the server with kit.options, also again after kit_stop. */
+/* Opens and starts the server with kit.options; may be called again after kit_stop. */
 void kit_start(void);
-void kit_open(void); /* opens without starting */
+void kit_open(void); /* Opens the server without starting it. */
 void kit_stop(void);
 
-/* Submits a command of the stand-in; EXTRA has more keys of the request as JSON text, or is NULL.
- */
+/* Submits a command of the stand-in. EXTRA is NULL or JSON text with more keys of the request. */
 int64_t kit_submit(const char *extra, const char *word, const char *first, const char *second);
 /* Returns -errno if the request is refused, with the message in kit_sentence. */
 int64_t kit_try_submit(const char *extra, const char *word, const char *first, const char *second);
 extern char kit_sentence[512];
 
 typedef bool kit_fn(int64_t id);
-void kit_wait(kit_fn *is_so, int64_t id); /* fails the test after a timeout */
+void kit_wait(kit_fn *is_so, int64_t id); /* Fails the test after a timeout. */
 void kit_wait_state(int64_t id, enum job_state state);
 void kit_wait_ended(int64_t id);
 void kit_run_ms(unsigned ms);
-json_t *kit_get(int64_t id); /* including its changes; valid until the next call */
+json_t *kit_get(int64_t id); /* Returns the job with its changes, valid until the next call. */
 const char *kit_text(int64_t id, const char *key);
-/* How often ID occurs in the list. */
+/* Returns how often ID occurs in the list. */
 int kit_times(int64_t id);
 void kit_touch(const char *path);
 const char *kit_run_path(int64_t id, const char *name, const char *file);

@@ -1,4 +1,4 @@
-/* Makes the folder, store and jobs of the tests. */
+/* Creates the folder, store and jobs of the tests. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

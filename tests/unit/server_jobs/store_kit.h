@@ -1,4 +1,4 @@
-/* Shared by the tests of the store: a temporary folder with a store, and jobs. */
+/* A temporary folder with a job store and jobs, for the tests of the store. */
 #pragma once
 
 #include <stdint.h>
@@ -14,10 +14,11 @@ int store_kit_teardown(void **state);
 
 /* These functions fail the test on an error. */
 struct store *store_kit_open(void);
-void store_kit_refused(int code, const char *part); /* PART must be in the error message */
+void store_kit_refused(int code, const char *part); /* The error message must contain PART. */
 int64_t store_kit_add(struct store *s, const char *name, enum job_state state);
 void store_kit_change(struct store *s, int64_t id, enum job_state state, uint64_t at_ns);
-off_t store_kit_size(const char *suffix); /* size of the file; -1: it does not exist */
+/* Returns the size of the file, or -1 if it does not exist. */
+off_t store_kit_size(const char *suffix);
 
 struct store_kit_seen {
     int64_t ids[64];

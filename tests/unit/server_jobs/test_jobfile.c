@@ -1,4 +1,4 @@
-/* Job files: writing them, and reading those of other servers. */
+/* Tests writing job files and reading those of other servers. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,11 +23,11 @@ static int setup(void **state)
     return setenv("TZ", "UTC", 1);
 }
 
-/* The entries that were read; names and requests as text. */
+/* Entries that were read; names and requests are text. */
 static struct {
     char name[32], *request;
     enum job_state state;
-    /* in microseconds, the precision of seconds in a double */
+    /* Times are in microseconds, the precision of seconds stored in a double. */
     uint64_t submitted_us, started_us, ended_us;
 } entries[8];
 static size_t entry_count;

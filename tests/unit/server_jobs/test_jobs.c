@@ -1,4 +1,4 @@
-/* Jobs from submission to their end, and cancelled in every state. */
+/* Tests jobs from submission to their end, and cancelled in every state. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static void messages_of_the_supervisor_are_published(void **state)
     kit_wait_state(id, JOB_RUNNING);
     for (int i = 0; i < 2000 && kit.lives < 2; i++)
         loop_once(kit.loop, 20);
-    assert_int_equal(kit.lives, 2); /* a sample and a verdict */
+    assert_int_equal(kit.lives, 2); /* The messages are a sample and a verdict. */
     assert_true(number(id, "memory", "job_bytes") == 4096);
     assert_true(number(id, "memory", "peak_bytes") == 5000);
     assert_true(number(id, "memory", "gpu_bytes") == 7);
@@ -166,7 +166,7 @@ static void running_job_is_cancelled_through_its_supervisor(void **state)
     kit_wait_state(id, JOB_RUNNING);
     cancel(id, "enough");
     assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
-    cancel(id, "again"); /* has no effect */
+    cancel(id, "again"); /* The second cancel has no effect. */
     kit_wait_ended(id);
     assert_string_equal(kit_text(id, "state"), "cancelled");
     assert_string_equal(kit_text(id, "reason"), "enough");
@@ -184,7 +184,7 @@ static void cancel_of_a_starting_job_waits_for_its_start(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
     kit_touch(go);
     kit_wait_ended(id);
-    /* although the job exited with status 0 */
+    /* The job is cancelled although it exited with status 0. */
     assert_string_equal(kit_text(id, "state"), "cancelled");
     assert_string_equal(kit_text(id, "reason"), "by request");
     assert_int_equal(kit_times(id), 1);
@@ -324,7 +324,7 @@ static void failed_job_cancels_all_jobs_waiting_for_it(void **state)
         assert_string_equal(kit_text(i, "reason"), extra);
         assert_int_equal(kit_times(i), 0);
     }
-    /* submitted after the other job failed */
+    /* This job is submitted after the other job failed. */
     snprintf(extra, sizeof extra, "{\"after\": [%lld]}", (long long)first);
     id = kit_submit(extra, "quick", "0", kit.list);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
@@ -341,7 +341,7 @@ static void rerun_submits_the_same_request_again(void **state)
     assert_int_equal(jobs_rerun(kit.jobs, id, &job, &err), 0);
     int64_t again = json_integer_value(json_object_get(job, "id"));
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
-    /* only the names of environment variables */
+    /* Only the names of environment variables are shown. */
     assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
     json_t *request = NULL;
     assert_int_equal(jobs_request(kit.jobs, again, &request, &err), 0);
@@ -360,7 +360,7 @@ static bool is_in_its_second_segment(int64_t id)
     return json_integer_value(json_object_get(kit_get(id), "segment")) == 1;
 }
 
-/* Whether the supervisor's first message was received. */
+/* Returns whether the supervisor's first message was received. */
 static bool is_connected(int64_t id)
 {
     return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
@@ -421,7 +421,7 @@ static void many_short_jobs_leave_no_fd_process_or_lock(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     snprintf(path, sizeof path, "%s/locks", kit.folder);
-    assert_int_equal(rmdir(path), 0); /* the folder is empty */
+    assert_int_equal(rmdir(path), 0); /* The folder is empty. */
     struct jobs_metrics metrics;
     unsigned found = 0;
     jobs_metrics(kit.jobs, &metrics);

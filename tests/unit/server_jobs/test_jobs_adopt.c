@@ -1,4 +1,5 @@
-/* A server is killed at any moment; the next one loses no job and runs none twice. */
+/* Tests that after a server is killed at any moment, the next one loses no job and runs none
+ * twice. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,7 +41,7 @@ static struct store *open_store(void)
     return s;
 }
 
-/* Makes a row as a killed server leaves it. */
+/* Creates a row as a killed server leaves it. */
 static int64_t leave(enum job_state state, const char *word, const char *first, const char *second)
 {
     struct err err = {""};
@@ -69,7 +70,7 @@ static int64_t leave(enum job_state state, const char *word, const char *first, 
 static void job_left_in_state_starting_but_not_started_runs_once(void **state)
 {
     (void)state;
-    kit_start(); /* creates the folders */
+    kit_start(); /* Starting the server creates the folders. */
     kit_stop();
     int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
     kit_start();
@@ -78,7 +79,7 @@ static void job_left_in_state_starting_but_not_started_runs_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
-/* The lock is signed after the folder was created: a signed lock without a folder means that the
+/* The lock is signed after the folder is created, so a signed lock without a folder means that the
  * job has run. */
 static void job_whose_run_folder_was_removed_is_not_rerun(void **state)
 {
@@ -135,7 +136,7 @@ static void job_that_ended_without_a_server_gets_its_end_stored(void **state)
     double started = json_number_value(json_object_get(kit_get(id), "started_s"));
     double ended = json_number_value(json_object_get(kit_get(id), "ended_s"));
     assert_true(ended - started > 1.99 &&
-                ended - started < 2.01); /* independent of the wall clock */
+                ended - started < 2.01); /* The duration does not depend on the wall clock. */
 }
 
 static void job_that_ended_quickly_is_not_started_again(void **state)
@@ -253,7 +254,7 @@ static void job_still_starting_at_restart_is_waited_for(void **state)
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(kit_times(id), 1);
-    while (waitpid(-1, NULL, WNOHANG) > 0) /* reaps the first server's child */
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* This reaps the child of the first server. */
         ;
 }
 
@@ -281,13 +282,15 @@ static void reused_pid_in_a_job_lock_is_ignored(void **state)
     int64_t id = leave(JOB_RUNNING, "quick", "0", kit.list);
     write_run_json("{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}");
     snprintf(path, sizeof path, "%s/locks/1", kit.folder);
-    int n = snprintf(line, sizeof line, "%d 1\n", (int)getpid()); /* the start time is not ours */
+    /* The start time is not that of this process. */
+    int n = snprintf(line, sizeof line, "%d 1\n", (int)getpid());
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && write(fd, line, (size_t)n) == n);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     kit_start();
     kit_run_ms(150);
-    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING); /* because the lock is held */
+    /* The job counts as running because the lock is held. */
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     close(fd);
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
@@ -303,7 +306,7 @@ static void jobs_waiting_for_a_job_that_failed_offline_are_cancelled(void **stat
     kit_wait_state(first, JOB_RUNNING);
     kit_stop();
     struct err err = {""};
-    /* as if killed between storing the end and cancelling the waiting jobs */
+    /* The server was killed after it stored the end and before it cancelled the waiting jobs. */
     struct store *s = open_store();
     struct store_change change = {.state = JOB_FAILED, .at_ns = 9};
     assert_int_equal(store_change(s, first, &change, &err), 0);
@@ -364,7 +367,7 @@ static void wait_until_it_says(int said)
     assert_int_equal(poll(&p, 1, 100 * 1000), 1);
 }
 
-/* Jobs that were accepted, but not reported before the kill, run as well. */
+/* Jobs that were accepted but not reported before the kill run as well. */
 static bool is_idle(int64_t id)
 {
     json_t *room = jobs_room_json(kit.jobs);
@@ -386,7 +389,7 @@ static void server_killed_at_any_time_loses_no_job_and_reruns_none(void **state)
     assert_int_equal(pipe2(said, O_CLOEXEC | O_NONBLOCK), 0);
     for (int i = 0; i < KILLS; i++) {
         pid_t pid = server_that_submits(said[1]);
-        if (i % 3 == 0) /* on a slow machine some jobs still run */
+        if (i % 3 == 0) /* On a slow machine some jobs are still running. */
             wait_until_it_says(said[0]);
         usleep((useconds_t)(20000 + rand() % 60000));
         kill(pid, SIGKILL);
@@ -401,8 +404,7 @@ static void server_killed_at_any_time_loses_no_job_and_reruns_none(void **state)
     close(said[1]);
     kit_start();
     kit_wait(is_idle, 0);
-    /* If a server was killed after it noted an id and before it stored the job, the id stays
-     * unused. */
+    /* An id stays unused if the server was killed between reserving it and storing the job. */
     for (id = 1; id < last + KILLS; id++) {
         bool is_stored = jobs_state(kit.jobs, id) != JOB_STATES;
         assert_true(is_stored || !is_accepted[id]);

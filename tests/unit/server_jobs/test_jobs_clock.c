@@ -1,5 +1,4 @@
-/* The machine's clock is set while jobs run: no job seems to run for years, or to end before it
- * began. */
+/* Tests that setting the machine's clock while jobs run does not make their times wrong. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,10 +11,10 @@
 #include "fake_ebb.h"
 #include "jobs_kit.h"
 
-enum { PATIENCE_S = 600 }; /* time limit of a job on a busy machine */
+enum { PATIENCE_S = 600 }; /* Time limit of a job on a busy machine, in seconds. */
 
 static const double year_s = 365.0 * 24 * 3600;
-static double set_by_s; /* error of the wall clock */
+static double set_by_s; /* Seconds by which the wall clock is wrong. */
 
 uint64_t __real_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
 uint64_t __wrap_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
@@ -146,7 +145,7 @@ static void clock_set_a_year_ahead_removes_no_job(void **state)
     set_by_s = year_s;
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* long enough for a retention check */
+    kit_run_ms(1500); /* The time is long enough for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
@@ -163,7 +162,7 @@ static void server_started_400_days_later_by_the_clock_removes_no_job(void **sta
     kit_start();
     int64_t second = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(second);
-    kit_run_ms(1500); /* long enough for a retention check */
+    kit_run_ms(1500); /* The time is long enough for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
@@ -189,7 +188,7 @@ static void age_of_ended_jobs_counts_only_server_uptime(void **state)
     kit_wait(is_over, id);
     set_by_s = 0;
     for (int i = 0; i < 20 && !is_removed(id); i++) {
-        kit_run_ms(700); /* long enough for a retention check each time */
+        kit_run_ms(700); /* Each interval is long enough for a retention check. */
         kit_stop();
         kit_start();
     }

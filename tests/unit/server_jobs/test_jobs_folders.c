@@ -1,4 +1,4 @@
-/* Ownership of folders in runs/, and ids, which are never reused. */
+/* Tests the ownership of folders in runs/, and that ids are never reused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static int64_t run_quick(const char *name)
     return id;
 }
 
-/* The name of a job's folder in runs/. */
+/* Returns the name of a job's folder in runs/. */
 static const char *folder_of(int64_t id)
 {
     const char *path = kit_text(id, "run_dir");
@@ -122,7 +122,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
           ">runs/1-h/run.json");
     kit_stop();
     snprintf(finish, sizeof finish, "%s/runs/1-h/finish",
-             kit.folder); /* the folder that is at this path now */
+             kit.folder); /* This is the folder that now has the path. */
     kit_touch(finish);
     kit_start();
     kit_wait_ended(id);
@@ -138,11 +138,11 @@ static void bytes_of_foreign_folders_do_not_count_as_job_data(void **state)
     int64_t id = run_quick("k");
     shell("mkdir runs/mine runs/1-other && dd if=/dev/zero of=runs/mine/f bs=65536 count=64 "
           "2>/dev/null && cp runs/mine/f runs/1-other/");
-    kit_stop(); /* folders are measured again at the start */
+    kit_stop(); /* A restarted server measures folders again. */
     kit_start();
     shell("dd if=/dev/zero of=runs/1-k/f bs=65536 count=16 2>/dev/null");
     run_quick("k");
-    kit_run_ms(1500); /* long enough for a retention check */
+    kit_run_ms(1500); /* The time is long enough for a retention check. */
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     shell("test -f runs/mine/f");
 }
@@ -158,7 +158,7 @@ static struct store *open_store(void)
     return s;
 }
 
-/* `ebb run` was killed between creating and signing the folder, so nothing was started. */
+/* `ebb run` was killed between creating and signing the folder, so it started no job. */
 static void start_killed_before_signing_its_folder_runs_once(void **state)
 {
     struct err err = {""};
@@ -213,7 +213,7 @@ static void new_job_store_uses_new_ids_and_spares_running_jobs(void **state)
     shell("test -f locks/2 && test -f runs/1-k/run.json && test -f runs/3-k/run.json");
     kit_stop();
     shell("rm -f jobs.db* && mv old/jobs.db* .");
-    kit_start(); /* the old store again: its jobs are adopted, and its ids continue */
+    kit_start(); /* The old store is used again: its jobs are adopted, and its ids continue. */
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
     assert_int_equal(run_quick("k"), 8);
     kit_touch(kit_run_path(runs, "h", "finish"));

@@ -1,4 +1,4 @@
-/* Hostile jobs and supervisors, and full disks: the server is not affected. */
+/* Tests that hostile jobs, hostile supervisors and full disks do not affect the server. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -128,7 +128,7 @@ static void flooding_supervisor_is_read_at_a_limited_rate(void **state)
     int64_t other = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(other);
     kit_wait_state(id, JOB_RUNNING);
-    kit_wait(has_pid, id); /* wait until the flood has begun */
+    kit_wait(has_pid, id); /* The test waits until the flood has begun. */
     kit_run_ms(400);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     assert_true(json_is_object(kit_get(id)));
@@ -200,7 +200,7 @@ static void missing_working_folder_fails_only_that_job(void **state)
     assert_int_equal(jobs_state(kit.jobs, next), JOB_SUCCEEDED);
 }
 
-/* Lets no file grow, as on a full disk. */
+/* Prevents files from growing, as on a full disk. */
 static void set_disk_full(bool is_full)
 {
     struct rlimit limit;
@@ -225,7 +225,7 @@ static void full_disk_accepts_no_new_job_and_forgets_no_old_one(void **state)
     assert_true(jobs_cancel(kit.jobs, second, "", 0, &err) < 0);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
     assert_int_equal(jobs_cancel(kit.jobs, first, "full", 0, &err),
-                     0); /* a running job can still be cancelled */
+                     0); /* A running job can still be cancelled. */
     kit_wait_ended(first);
     kit_run_ms(1500);
     assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
@@ -284,7 +284,7 @@ static void job_ignoring_an_accepted_cancel_is_killed(void **state)
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
 }
 
-/* A job may put anything in the place of a later job's lock: only that job fails. */
+/* A job may put anything in the place of a later job's lock, but only the later job fails. */
 static void file_in_place_of_a_lock_fails_only_that_job(void **state)
 {
     char path[256];

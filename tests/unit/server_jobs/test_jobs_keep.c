@@ -1,4 +1,4 @@
-/* Retention of ended jobs, and the job file. */
+/* Tests the retention of ended jobs, and the job file. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static bool is_gone(int64_t id)
     return jobs_state(kit.jobs, id) == JOB_STATES;
 }
 
-/* Whether the job has ended; it may have been removed already. */
+/* Returns whether the job has ended; it may have been removed already. */
 static bool is_over(int64_t id)
 {
     return is_gone(id) || job_state_is_final(jobs_state(kit.jobs, id));
@@ -99,7 +99,7 @@ static void keep_age_limit_removes_old_jobs_but_no_running_job(void **state)
     kit_wait(is_over, id);
     kit_wait_state(runs, JOB_RUNNING);
     kit_run_ms(700);
-    /* its end triggers a retention check */
+    /* The end of this job triggers a retention check. */
     kit_wait(is_over, kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
     kit_wait(is_gone, id);
     assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
@@ -118,7 +118,7 @@ static void keep_bytes_limit_removes_oldest_jobs(void **state)
         shell("dd if=/dev/zero of='%s' bs=65536 count=20 2>/dev/null",
               kit_run_path(id, "b", "big"));
     }
-    kit_stop(); /* folders are measured again at the start */
+    kit_stop(); /* A restarted server measures folders again. */
     kit_start();
     kit_wait(is_gone, 1);
     wait_for_empty_trash();
@@ -128,7 +128,7 @@ static void keep_bytes_limit_removes_oldest_jobs(void **state)
     assert_true(is_there(kit_run_path(2, "b", "big")));
 }
 
-/* Makes folders nested deeper than PATH_MAX. */
+/* Creates folders nested deeper than PATH_MAX. */
 static void make_deep(const char *path)
 {
     enum { LEVELS = 300 };
@@ -201,7 +201,7 @@ static bool has_trouble(int64_t id)
     return count > 0;
 }
 
-/* Not even root can remove a mount point; it is in our own mount namespace. */
+/* Not even root can remove this mount point, which is in our own mount namespace. */
 static void unremovable_mount_does_not_block_other_removals(void **state)
 {
     char path[256];
@@ -227,7 +227,7 @@ static void unremovable_mount_does_not_block_other_removals(void **state)
         assert_false(is_there(kit_run_path(id, "k", "run.json")));
     kit_stop();
     shell("umount '%s'/runs/.trash/*/mount", kit.folder);
-    kit_start(); /* the new server tries to remove it again */
+    kit_start(); /* The new server tries to remove the folder again. */
     wait_for_empty_trash();
     assert_false(has_trouble(0));
 }
@@ -287,7 +287,7 @@ static bool is_second_cancelled_in_file(int64_t id)
     return strcmp(status_in_file("2"), "cancelled") == 0;
 }
 
-/* With more jobs than fit in a slice, one of which changes meanwhile. */
+/* The test has more jobs than one slice writes, and one of them changes meanwhile. */
 static void job_file_contains_each_of_many_jobs_once(void **state)
 {
     enum { QUEUED = 400 };
@@ -314,7 +314,8 @@ static void job_file_contains_each_of_many_jobs_once(void **state)
     assert_string_equal(status_in_file("3"), "queued");
     assert_string_equal(status_in_file("401"), "queued");
     json_decref(file_doc);
-    shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder); /* no temporary file is left */
+    /* No temporary file remains. */
+    shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder);
     kit_touch(kit_run_path(runs, "h", "finish"));
 }
 
@@ -361,7 +362,7 @@ static void job_file_of_another_server_is_imported_once(void **state)
           " \"c\": {\"status\": \"queued\", \"name\": \"three\", \"command\": [\"quick\", \"0\", "
           "\"%s\"]}}\nE",
           job_file, kit.list);
-    kit_open(); /* before jobs_start, as the server does */
+    kit_open(); /* The store is opened before jobs_start, as in the server. */
     int n = jobs_import(kit.jobs, job_file, &err);
     if (n != 3)
         fail_msg("%d: %s", n, err.text);
@@ -371,9 +372,9 @@ static void job_file_of_another_server_is_imported_once(void **state)
     assert_int_equal(jobs_state(kit.jobs, 3), JOB_SUCCEEDED);
     assert_int_equal(kit_times(3), 1);
     assert_int_equal(jobs_import(kit.jobs, job_file, &err),
-                     0); /* the same content is not imported again */
+                     0); /* The same content is not imported again. */
     assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
-    shell("echo >>'%s'", job_file); /* other content, while the server runs */
+    shell("echo >>'%s'", job_file); /* The content changes while the server runs. */
     assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
     kit_wait_ended(6);
     kit_run_ms(100);
@@ -400,8 +401,8 @@ int main(int argc, char **argv)
         TEST(unwritable_job_file_is_reported_until_it_is_written),
         TEST(job_file_replaces_a_symlink),
         TEST(job_file_of_another_server_is_imported_once),
-        TEST(unremovable_mount_does_not_block_other_removals), /* must be the last, because it
-                                                                  changes the mount namespace */
+        /* This test must be the last, because it changes the mount namespace. */
+        TEST(unremovable_mount_does_not_block_other_removals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

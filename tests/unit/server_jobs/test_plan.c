@@ -1,4 +1,4 @@
-/* Planning: small cases by hand, and simulated days with random jobs. */
+/* Tests planning with small hand-made cases, and with simulated days of random jobs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void small_job_overtakes_one_waiting_for_another_resource(void **state)
     struct plan_verdict v[3];
     plan_next(&room, jobs, 2, v);
     assert_int_equal(v[0].why, PLAN_WAITS_GPU);
-    /* 24 GiB are free, of which 8 are reserved for the first job */
+    /* Of the 24 GiB that are free, 8 GiB are reserved for the first job. */
     assert_int_equal(v[1].why, PLAN_STARTS);
     jobs[1].memory_bytes = gib(17);
     plan_next(&room, jobs, 2, v);
@@ -60,7 +60,7 @@ static void resource_that_a_waiting_job_lacks_is_reserved(void **state)
     plan_next(&room, jobs, 3, v);
     assert_int_equal(v[0].why, PLAN_WAITS_MEMORY);
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
-    assert_int_equal(v[2].why, PLAN_STARTS); /* its memory is unknown */
+    assert_int_equal(v[2].why, PLAN_STARTS); /* The memory of this job is unknown. */
 }
 
 static void jobs_waiting_for_others_or_impossible_reserve_nothing(void **state)
@@ -82,7 +82,7 @@ static void jobs_waiting_for_others_or_impossible_reserve_nothing(void **state)
 
 static void overcommitted_resources_start_no_job(void **state)
 {
-    (void)state; /* as after a restart with fewer slots and less memory */
+    (void)state; /* The server was restarted with fewer slots and less memory. */
     struct plan_room room = {.slots = 1,
                              .memory_bytes = gib(4),
                              .gpus = 1,
@@ -151,10 +151,10 @@ enum { JOBS = 400, TICKS = 200000 };
 struct day {
     struct plan_room room;
     struct plan_job jobs[JOBS];
-    unsigned life[JOBS]; /* run time in ticks */
+    unsigned life[JOBS]; /* Run time of each job in ticks. */
     uint64_t gpus[JOBS]; /* assigned */
     enum { COMING, WAITING, RUNNING, OVER } is[JOBS];
-    int head; /* the first job of the queue; below: the jobs that ran when it became first */
+    int head; /* First job of the queue; the jobs that ran when it became first follow below. */
     bool before_head[JOBS];
     uint32_t seed;
 };
@@ -175,7 +175,7 @@ static void begin(struct day *d, uint32_t seed)
     for (int i = 0; i < JOBS; i++) {
         unsigned most = d->room.memory_bytes ? (unsigned)(d->room.memory_bytes / GIB) : 64;
         d->jobs[i] = (struct plan_job){0};
-        /* most jobs are small, some need all resources */
+        /* Most jobs are small, and some need all resources. */
         d->jobs[i].memory_bytes = gib(pick(d, 10) ? pick(d, 1 + most / 4) : pick(d, most + 1));
         d->jobs[i].gpus = pick(d, 10) ? pick(d, 1 + d->room.gpus / 3) : pick(d, d->room.gpus + 1);
         d->life[i] = 1 + pick(d, 30);
@@ -191,7 +191,7 @@ static void check_room(const struct day *d)
             continue;
         slots++;
         memory += d->jobs[i].memory_bytes;
-        assert_int_equal(gpus & d->gpus[i], 0); /* no GPU is shared */
+        assert_int_equal(gpus & d->gpus[i], 0); /* No GPU is shared by two jobs. */
         gpus |= d->gpus[i];
         assert_int_equal(__builtin_popcountll(d->gpus[i]), d->jobs[i].gpus);
     }

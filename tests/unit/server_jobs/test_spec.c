@@ -1,4 +1,4 @@
-/* Job requests: accepted and refused ones, error messages, and the command line. */
+/* Tests job requests, the error messages for refused ones, and the command line of a job. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The states of a job: their words and transitions. */
+/* Tests the words for job states, and the transitions between them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -52,13 +52,14 @@ static void running_job_cannot_become_queued(void **state)
     (void)state;
     assert_true(job_state_may_follow(JOB_STARTING, JOB_QUEUED));
     assert_false(
-        job_state_may_follow(JOB_QUEUED, JOB_RUNNING)); /* `starting` must be stored first */
+        /* The state `starting` must be stored first. */
+        job_state_may_follow(JOB_QUEUED, JOB_RUNNING));
     assert_false(job_state_may_follow(JOB_QUEUED, JOB_SUCCEEDED));
     for (unsigned from = JOB_RUNNING; from < JOB_STATES; from++) {
         assert_false(job_state_may_follow((enum job_state)from, JOB_QUEUED));
         assert_false(job_state_may_follow((enum job_state)from, JOB_STARTING));
     }
-    assert_true(job_state_may_follow(JOB_STOPPING, JOB_RUNNING)); /* a restart by the guard */
+    assert_true(job_state_may_follow(JOB_STOPPING, JOB_RUNNING)); /* The guard restarts the job. */
     assert_false(job_state_may_follow(JOB_STATES, JOB_RUNNING));
     assert_false(job_state_may_follow(JOB_RUNNING, JOB_STATES));
 }

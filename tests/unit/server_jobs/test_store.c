@@ -1,4 +1,4 @@
-/* The job store: rows, lists, counters, transactions and its size. */
+/* Tests the job store: rows, lists, counters, transactions and its size. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

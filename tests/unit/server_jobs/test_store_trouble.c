@@ -1,4 +1,4 @@
-/* The job store under failures: foreign or damaged files, a full disk, a killed server. */
+/* Tests the job store under failures: foreign or damaged files, a full disk, a killed server. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -121,7 +121,7 @@ static void damaged_store_page_is_detected_on_open_or_read(void **state)
         int rc = store_open(store_kit_path, &s, &err);
         assert_true(rc == 0 || rc == -EBADMSG);
         refused += rc < 0;
-        if (rc == 0) { /* an unused page, whose damage is harmless */
+        if (rc == 0) { /* The damage is in an unused page, which is harmless. */
             struct store_kit_seen seen = {.stop_at = 60};
             assert_int_equal(store_list(s, &(struct store_filter){0}, store_kit_see, &seen, &err),
                              0);
@@ -187,7 +187,7 @@ static void job_store_reports_a_full_disk_and_recovers(void **state)
     int64_t in_group = fill(s, NULL);
     int lost = store_end(s, 0, NULL);
     struct store_job job;
-    int read_rc = store_get(s, 1, &job, NULL); /* reading needs no space */
+    int read_rc = store_get(s, 1, &job, NULL); /* Reading needs no disk space. */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_true(last > 1);
     assert_non_null(strstr(err.text, "no space left for the job store"));
@@ -196,7 +196,7 @@ static void job_store_reports_a_full_disk_and_recovers(void **state)
     assert_int_equal(grouped, 0);
     assert_true(in_group > last);
     assert_int_equal(lost, -ENOSPC);
-    assert_int_equal(queued(s), full); /* the whole transaction was rolled back */
+    assert_int_equal(queued(s), full); /* The whole transaction was rolled back. */
     uint64_t counted = queued(s);
     store_kit_add(s, "after", JOB_QUEUED);
     assert_int_equal(queued(s), counted + 1);
@@ -206,7 +206,7 @@ static void job_store_reports_a_full_disk_and_recovers(void **state)
     store_close(s);
 }
 
-/* Runs in its own process on a private tmpfs of 512 KiB. 77: it cannot be mounted. */
+/* Runs in a separate process on a private tmpfs of 512 KiB. Returns 77 if it cannot be mounted. */
 static int on_a_small_disk(void)
 {
     struct err err = {""};
@@ -286,7 +286,8 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
         write_for_ever(ends[1]);
     }
     close(ends[1]);
-    assert_true(read(ends[0], said, sizeof(said)) == (ssize_t)sizeof(said)); /* it has started */
+    /* The process has started. */
+    assert_true(read(ends[0], said, sizeof(said)) == (ssize_t)sizeof(said));
     *ret_last = said[0];
     *ret_state = said[1];
     nanosleep(&(struct timespec){.tv_nsec = (long)microseconds * 1000}, NULL);
@@ -313,7 +314,7 @@ static void committed_jobs_survive_kill_9_at_any_moment(void **state)
         killed_after((seed >> 8) % 20000, &last, &said);
         struct store *s = store_kit_open(); /* runs quick_check */
         assert_int_equal(store_get(s, last, &job, &err), 0);
-        /* Every reported change is stored; the next one may be stored, too. */
+        /* Every reported change is stored, and the next one may be stored as well. */
         assert_true((int64_t)job.state >= said);
         uint64_t counts[JOB_STATES], all;
         store_count(s, counts);

@@ -1,4 +1,4 @@
-/* Marks that a process sends itself, and marks that hooks send for it. */
+/* Tests marks that a process sends itself, and marks that hooks send for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,12 +47,12 @@ static void hook_marks_of_new_kinds_count_if_the_steps_agree(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=10"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=10\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=10\nSTEPS_PER_EPOCH=10\nBY=hook"));
-    assert_true(skips(
-        &s, 7,
-        "KIND=epoch\nSTEP=40\nBY=hook")); /* the hook counts batches, the process counts steps */
+    assert_true(skips(&s, 7,
+                      /* The hook counts batches, and the process counts steps. */
+                      "KIND=epoch\nSTEP=40\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    /* the process now sends epochs itself */
+    /* The process now sends epochs itself. */
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
@@ -63,7 +63,8 @@ static void hook_marks_count_again_after_the_training_ended(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook")); /* a late mark of the first training */
+    /* This mark of the first training arrives late. */
+    assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook"));
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=7\nBY=hook"));

@@ -1,4 +1,4 @@
-/* A simulated job: births, deaths, gaps, marks and readings from a seed. */
+/* Simulates a job with births, deaths, gaps, marks and readings, derived from a seed. */
 #include "trace/fake_job.h"
 
 #include <stdarg.h>
@@ -218,7 +218,7 @@ static void tell_names(struct fake_job *s, struct trace_writer *w)
     trace_writer_entity(w, s->t_ns, ENTITY_SERIES, 7, "loss\x1b[2J");
 }
 
-/* Mostly changes fields by a few whole pages, and now and then to any value. */
+/* Most changes of a field are a few pages; some are arbitrary values. */
 static void read_fields(struct fake_job *s, struct sample *x, unsigned fields)
 {
     x->read = x->stale = 0;
@@ -280,7 +280,7 @@ static void tell_tick(struct fake_job *s, struct trace_writer *w)
     }
     if (w)
         trace_writer_tick_begin(w, s->t_ns);
-    for (size_t i = n; w && i-- > 0;) /* the order of the calls must not matter */
+    for (size_t i = n; w && i-- > 0;) /* The result must not depend on the order of the calls. */
         trace_writer_sample(w, rows[i].kind, rows[i].id, &rows[i].sample);
     if (w)
         trace_writer_tick_end(w);

@@ -19,7 +19,7 @@ void lines_fini(struct lines *l);
 
 enum { STORY_PROCESSES = 12 };
 
-/* Zero all but the seed to start. */
+/* All members except the seed must be zero at the start. */
 struct fake_job {
     uint64_t seed;
     uint64_t t_ns;
@@ -32,25 +32,25 @@ struct fake_job {
     } process[STORY_PROCESSES];
     struct sample machine, gpu, series;
     struct lines written;
-    bool loose;       /* compare without known values; see fake_job_render */
-    bool with_events; /* also births, deaths, marks and notes */
+    bool loose;       /* Whether to ignore known values when comparing (see fake_job_render). */
+    bool with_events; /* Whether to include births, deaths, marks and notes. */
 };
 
 void fake_job_fini(struct fake_job *s);
 /* Adds one tick and the events before it. W may be NULL. */
 void fake_job_tick(struct fake_job *s, struct trace_writer *w);
-/* Waits until the disk has everything that was written. */
+/* Waits until all written data is on disk. */
 void fake_job_settle(struct trace_writer *w);
 
-/* Turns an item into a line of text. LOOSE leaves out values that depend on earlier blocks (known
- * values), so that items after a lost block can be compared. */
+/* Turns an item into a line of text. LOOSE omits values that depend on earlier blocks, so that
+ * items after a lost block can be compared. */
 void fake_job_render(const struct trace_item *item, bool loose, struct buf *ret);
 /* Adds all items that R returns until its end. */
 void fake_job_read(struct trace_reader *r, bool loose, struct lines *ret);
 void fake_job_read_file(const char *path, struct lines *ret);
 void fake_job_check_same(const struct lines *written, const struct lines *read);
 
-/* A folder of this test program, removed at exit. */
+/* Returns a folder of this test program, which is removed at exit. */
 const char *fake_job_folder(void);
 char *fake_job_path(char path[256], const char *name);
 void fake_job_write_file(const char *path, const void *data, size_t len);

@@ -1,4 +1,4 @@
-/* Tables of other programs: what is read, what is refused, and with which error. */
+/* Tests tables of other programs: accepted content, refused content, and the error messages. */
 #include "trace/csv.h"
 
 #include <errno.h>
@@ -145,7 +145,7 @@ static void csv_unit_comes_from_the_column_name_or_the_option(void **state)
         {"rss", NULL, "1e9", 1000000000},
         {"rss", NULL, " 7 ", 7},
         {"rss", NULL, "2.5E+3", 2500},
-        /* cannot be represented as a double */
+        /* A double cannot represent this number. */
         {"rss", NULL, "72057594037927937", UINT64_C(72057594037927937)},
         {"rss_mb", NULL, "641.44", 672598589},
     };

@@ -1,4 +1,4 @@
-/* Exports of a recording as CSV and JSON lines, which are then read back. */
+/* Tests exports of a recording as CSV and JSON lines by reading them back. */
 #include "trace/export.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ struct fixture {
     char path[32];
     int fd;
     struct trace_writer *w;
-    char *text; /* text of the last export */
+    char *text; /* Text of the last export. */
     size_t len;
 };
 

@@ -1,4 +1,4 @@
-/* A log in pieces: what is kept, what is removed, and reading by offset. */
+/* Tests a log stored in pieces: retention, removal, and reading by offset. */
 #include "trace/logs.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static int new_folder(const char *name)
     return fd;
 }
 
-/* The byte at OFFSET of the whole output, so that a misplaced piece is noticed. */
+/* Returns the byte at OFFSET of the whole output, so that a misplaced piece is noticed. */
 static char byte_at(uint64_t offset)
 {
     return (char)('a' + offset * 7 % 26 + offset / 26 % 3);
@@ -51,8 +51,8 @@ static void write_log(int dirfd, uint64_t cap, uint64_t bytes)
     assert_int_equal(logs_close(l, LONG_NS), 0);
 }
 
-/* Reads everything from OFFSET on and checks every byte. Returns the length, and where it begins.
- */
+/* Reads everything from OFFSET on and checks every byte. Returns the length and the first
+ * offset. */
 static uint64_t read_from(int dirfd, uint64_t offset, uint64_t *ret_first)
 {
     char part[777];
@@ -120,7 +120,7 @@ static void capped_log_keeps_its_first_and_newest_pieces(void **state)
         else
             assert_true(there > CAP - PIECE);
         if (logs_find(dirfd, 0, &piece, &end) == 0) {
-            assert_int_equal(piece.start, 0); /* the first piece is never removed */
+            assert_int_equal(piece.start, 0); /* The first piece is never removed. */
             close(piece.fd);
         }
         assert_int_equal(end, total);
@@ -162,13 +162,13 @@ static void foreign_files_in_the_run_folder_are_not_log_pieces(void **state)
     assert_int_equal(symlinkat("/etc/passwd", dirfd, "log.100.txt"), 0);
     assert_int_equal(logs_read(dirfd, 100, &byte, 1, &at), -ELOOP);
     assert_int_equal(unlinkat(dirfd, "log.100.txt", 0), 0);
-    /* opening it must not wait for a writer */
+    /* Opening the FIFO must not wait for a writer. */
     assert_int_equal(mkfifoat(dirfd, "log.100.txt", 0666), 0);
     assert_int_equal(logs_read(dirfd, 100, &byte, 1, &at), -EINVAL);
     close(dirfd);
 }
 
-/* Finding the next piece would otherwise read the whole folder each time. */
+/* A limit on the pieces avoids reading the whole folder to find the next one. */
 static void too_many_log_pieces_are_refused(void **state)
 {
     (void)state;

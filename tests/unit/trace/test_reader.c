@@ -1,5 +1,4 @@
-/* The reader with every kind of damage: truncated, changed bytes, half replaced, foreign and
- * hostile files. */
+/* Tests the reader with truncated, damaged, half replaced, foreign and hostile files. */
 #include "trace/reader.h"
 
 #include <stdarg.h>
@@ -20,7 +19,7 @@
 #include "trace/scan.h"
 #include "trace/fake_job.h"
 
-/* A recording with sealed blocks and a raw tail, as after a crash of the writer. */
+/* Builds a recording with sealed blocks and a raw tail, as after a crash of the writer. */
 struct recording {
     struct fake_job fake_job;
     struct buf bytes;
@@ -97,7 +96,7 @@ static void truncated_recording_returns_all_intact_blocks(void **state)
         fake_job_read(r, false, &read);
         trace_reader_damage(r, &damage);
         check_is_prefix(&rec.fake_job.written, &read);
-        if (!whole) /* a partial block adds nothing and removes nothing */
+        if (!whole) /* A partial block adds nothing and removes nothing. */
             assert_int_equal(read.count, last_count);
         else if (b->head.type != BLOCK_HEADER)
             assert_true(read.count > last_count);
@@ -119,7 +118,7 @@ static void check_is_subsequence(const struct lines *written, struct trace_reade
     size_t at = 0;
     while (trace_reader_next(r, &item) > 0) {
         if (item.kind == TRACE_PROCESS || item.kind == TRACE_ENTITY)
-            continue; /* may be delivered again after a lost block */
+            continue; /* This event may be delivered again after a lost block. */
         buf_clear(&b);
         fake_job_render(&item, true, &b);
         while (at < written->count && strcmp(written->line[at], buf_str(&b)) != 0)
@@ -150,7 +149,7 @@ static void changed_byte_in_a_recording_never_gives_a_wrong_reading(void **state
     recording_fini(&rec);
 }
 
-/* The list of living processes at the beginning of each block replaces lost events. */
+/* The list of living processes at the start of each block replaces lost events. */
 static void births_and_deaths_of_a_lost_block_are_delivered_later(void **state)
 {
     (void)state;
@@ -215,13 +214,14 @@ static void crash_while_sealing_a_block_loses_and_duplicates_nothing(void **stat
     const char *copy = sealed.data + tail;
     size_t len = sealed.len - tail;
     assert_true(sealed.len < rec.bytes.len);
-    for (size_t n = 0; n <= len; n++) { /* the copy at the end, partially written */
+    /* The copy at the end of the file is only partially written. */
+    for (size_t n = 0; n <= len; n++) {
         buf_clear(&disk);
         buf_add(&disk, rec.bytes.data, rec.bytes.len);
         buf_add(&disk, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
     }
-    /* written in place, partially, with the complete copy behind it */
+    /* The block in place is only partially written, and the complete copy follows it. */
     for (size_t n = 0; n <= len; n++) {
         memcpy(disk.data + tail, copy, n);
         check_every_item_is_read_once(&rec.fake_job, disk.data, disk.len);
@@ -372,7 +372,7 @@ static void impossible_counts_in_a_recording_are_refused_early(void **state)
     buf_fini(&records);
 }
 
-/* Checking headers that each claim the rest of the file would take quadratic time. */
+/* Headers that each claim the rest of the file would take quadratic time to check. */
 static void recording_of_forged_headers_is_scanned_in_linear_time(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The folder of a run: its path, its name, and errors when creating it. */
+/* Tests the path and the name of a run folder, and the errors when it is created. */
 #include "trace/rundir.h"
 
 #include <stdarg.h>
@@ -133,7 +133,7 @@ static void check_nobody(int status)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Runs as nobody, because root may write everywhere. */
+/* The test runs as nobody, because root may write everywhere. */
 static int try_as_nobody(const char *path)
 {
     struct rundir dir;
@@ -161,7 +161,7 @@ static void unwritable_run_folder_is_reported(void **state)
     check_nobody(status);
 }
 
-/* Runs as nobody, because root may open a folder of mode 0. */
+/* The test runs as nobody, because root may open a folder of mode 0. */
 static int try_with_closed_umask(const char *path)
 {
     struct rundir dir;

@@ -1,4 +1,4 @@
-/* The writing thread: order, a full disk, a hanging disk, and the replaced tail. */
+/* Tests the writing thread: order, a full disk, a hanging disk, and the replaced tail. */
 #include "trace/sink.h"
 
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static void sink_appends_a_replacement_longer_than_the_tail(void **state)
     struct sink *s = new_sink(fake_job_path(path, "longer"), MEMORY);
     sink_begin_tail(s, "one", 3);
     sink_replace_tail(s, "something", 9);
-    sink_replace_tail(s, " again", 6); /* there is no tail any more */
+    sink_replace_tail(s, " again", 6); /* The file no longer has a tail. */
     assert_int_equal(sink_close(s, LONG_NS), 0);
     check_content(path, "onesomething again");
 }
@@ -133,7 +133,7 @@ static bool is_readable_soon(int fd)
     return poll(&p, 1, (int)(LONG_NS / NS_PER_MS)) == 1;
 }
 
-/* A pipe simulates a slow disk: it accepts the first append, and the second one after a read. */
+/* A pipe simulates a slow disk: it accepts the first append at once and the second after a read. */
 static void sink_signals_when_its_queue_is_short_enough(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void sink_signals_when_its_queue_is_short_enough(void **state)
     static char block[1 << 20];
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     assert_int_equal(sink_new(pair[1], 2 * sizeof block, &s), 0);
-    sink_wake_below(s, 0); /* nothing is queued, so the event comes at once */
+    sink_wake_below(s, 0); /* The queue is empty, so the event comes at once. */
     assert_int_equal(read(sink_event_fd(s), &count, sizeof count), sizeof count);
     assert_int_equal(sink_append(s, block, sizeof block), 0);
     sink_wake_below(s, 100);
@@ -174,7 +174,7 @@ static void partly_written_bytes_are_removed_before_the_next_append(void **state
     struct sink_status st;
     sink_append(s, "good ", 5);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
-    set_file_limit(8); /* accepts the first three bytes of the next append */
+    set_file_limit(8); /* The limit allows the first three bytes of the next append. */
     sink_append(s, "refused", 7);
     sink_sync(s);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -229,7 +229,7 @@ static unsigned count_threads(void)
 static void hanging_disk_does_not_block_closing_the_sink(void **state)
 {
     (void)state;
-    static char big[128 * 1024]; /* more than a pipe can buffer */
+    static char big[128 * 1024]; /* The data is more than a pipe can buffer. */
     struct sink *s;
     struct sink_status st;
     int pipes[2];
@@ -244,7 +244,7 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
     assert_true(st.waiting_bytes >= 2 * sizeof big);
     assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
     assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
-    close(pipes[0]); /* the write fails now, and the thread exits by itself */
+    close(pipes[0]); /* The write fails now, and the thread exits. */
     while (count_threads() > threads)
         usleep(1000);
 }

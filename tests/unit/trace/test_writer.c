@@ -1,4 +1,4 @@
-/* The reader returns the writer's input, exactly and in order. */
+/* Tests that the reader returns the writer's input exactly and in order. */
 #include "trace/writer.h"
 
 #include <stdarg.h>
@@ -78,7 +78,8 @@ static void recording_being_written_is_readable_at_any_time(void **state)
         if (i % 3 == 0)
             fake_job_settle(w);
         if (i % 7 == 0)
-            fake_job_read(r, false, &live); /* also while the tail is being replaced */
+            /* The recording is readable even while its tail is being replaced. */
+            fake_job_read(r, false, &live);
         if (i % 40 == 0) {
             fake_job_settle(w);
             check_written_is_read(&s, path);
@@ -102,7 +103,7 @@ static void sealing_a_block_reduces_the_file_size(void **state)
     struct stat raw, sealed;
     for (unsigned i = 0; i < 300; i++)
         fake_job_tick(&s, w);
-    trace_writer_flush(w, 0, true); /* the time is 0, so the block is not old enough to be sealed */
+    trace_writer_flush(w, 0, true); /* At time 0 the block is not old enough to be sealed. */
     fake_job_settle(w);
     assert_int_equal(stat(path, &raw), 0);
     close_writer(w);
@@ -160,7 +161,8 @@ static void recorded_times_never_go_back(void **state)
     assert_int_equal(item.t_ns, 1000);
     assert_int_equal(item.tick.count, 1);
     assert_int_equal(item.tick.rows[0].sample.v[0], 11);
-    assert_non_null(item.tick.rows[0].process); /* set even without an earlier birth event */
+    /* The process is known even without an earlier birth event. */
+    assert_non_null(item.tick.rows[0].process);
     assert_int_equal(trace_reader_next(r, &item), 0);
     trace_reader_free(r);
 }
@@ -232,13 +234,13 @@ static void temporarily_full_disk_loses_no_recorded_data(void **state)
     struct stat before, after;
     tell_and_flush(&s, w, 20);
     assert_int_equal(stat(path, &before), 0);
-    set_file_limit((rlim_t)before.st_size + 20); /* less than any block */
+    set_file_limit((rlim_t)before.st_size + 20); /* The space left is less than any block needs. */
     tell_and_flush(&s, w, 20);
     trace_writer_status(w, &st);
     assert_int_equal(st.first_error, -EFBIG);
     assert_true(st.failing);
     assert_int_equal(stat(path, &after), 0);
-    assert_int_equal(after.st_size, before.st_size); /* no torn block remains */
+    assert_int_equal(after.st_size, before.st_size); /* No partial block remains. */
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 1);
     set_file_limit(RLIM_INFINITY);
@@ -252,7 +254,7 @@ static void temporarily_full_disk_loses_no_recorded_data(void **state)
     fake_job_fini(&s);
 }
 
-/* Checks that the last LINES of both are the same. */
+/* Checks that the last LINES of both texts are equal. */
 static void check_end_is_same(const struct lines *written, const struct lines *read, size_t lines)
 {
     assert_true(read->count > lines && written->count > lines);
@@ -298,7 +300,7 @@ static void full_disk_losses_are_counted_and_the_rest_is_readable(void **state)
 
 enum { FLOOD_TEXT = MARK_TEXT_MAX };
 
-/* A text that hardly compresses, different for each step. */
+/* Returns a text that hardly compresses and differs for each step. */
 static size_t flood_text(uint64_t step, char ret[FLOOD_TEXT])
 {
     uint64_t x = (step + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -336,7 +338,7 @@ struct harvest {
     struct trace_reader_damage damage;
 };
 
-/* Checks that M is a mark of the flood, unchanged and in order. */
+/* Checks that M is the next mark of the flood, unchanged. */
 static void check_flood_mark(const struct mark *m, int64_t *last_step)
 {
     char text[FLOOD_TEXT];
@@ -403,7 +405,7 @@ static void flood_of_marks_is_recorded_or_counted_as_dropped(void **state)
     assert_int_equal(st.first_error, rc);
 }
 
-/* The disk accepts nothing, so that the queue and the block are certain to fill up. */
+/* The disk accepts nothing, so the queue and the block certainly fill up. */
 static void marks_without_space_are_counted_and_samples_kept(void **state)
 {
     (void)state;
@@ -440,8 +442,8 @@ static void marks_without_space_are_counted_and_samples_kept(void **state)
 
 enum { BUDGET_TEXT = 100 };
 
-/* Sends COUNT steps in each of SECONDS seconds, and an epoch at the end of each. Returns the
- * number of steps sent. */
+/* Sends COUNT steps in each of SECONDS seconds, with an epoch at the end of each second. Returns
+ * the number of steps sent. */
 static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, unsigned count)
 {
     char text[BUDGET_TEXT];
@@ -455,7 +457,7 @@ static uint64_t send_marks(struct trace_writer *w, uint64_t *t_ns, unsigned seco
         *t_ns += NS_PER_S;
         m = (struct mark){.t_ns = *t_ns, .kind = MARK_EPOCH, .text = "KIND=epoch\n", .len = 11};
         assert_true(trace_writer_mark(w, &m));
-        if (s % 60 == 59) /* only once per minute, as each tick is synced */
+        if (s % 60 == 59) /* A tick is written only once per minute, because each one is synced. */
             tick_at(w, *t_ns);
     }
     return (uint64_t)seconds * count;
@@ -503,7 +505,8 @@ static void step_marks_beyond_the_budget_are_omitted_and_counted(void **state)
     assert_int_equal(b.steps + b.left_out, written);
     assert_int_equal(b.left_out, st.marks_left_out);
     assert_int_equal(st.blocks_lost, 0);
-    /* half a burst of 8 s, and the budget of SECONDS minus the epochs' share */
+    /* The bound is half a burst of 8 s plus the budget of SECONDS, minus the share of the
+     * epochs. */
     assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
     assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
 }
@@ -539,7 +542,7 @@ static void mark_budget_halves_as_the_recording_grows(void **state)
     trace_writer_status(w, &st);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
     uint64_t recorded = written - (st.marks_left_out - left);
-    /* bytes recorded in the last hour */
+    /* The sum is the number of bytes recorded in the last hour. */
     assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4);
 }
 
@@ -549,7 +552,8 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
     (void)state;
     enum { MARKS = 400 };
     char path[256];
-    struct trace_writer_options options = {.memory_bytes = 4096}; /* less than one mark */
+    /* The memory is less than one mark needs. */
+    struct trace_writer_options options = {.memory_bytes = 4096};
     struct trace_writer *w = new_writer(fake_job_path(path, "said.ebb"), &options);
     struct trace_writer_status st;
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
@@ -570,11 +574,11 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
     assert_false(st.failing);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -ENOBUFS);
     struct harvest h = harvest(path);
-    assert_true(h.ticks >= 6); /* later blocks are complete */
+    assert_true(h.ticks >= 6); /* Later blocks are complete. */
     assert_true(h.marks < MARKS);
 }
 
-/* Blocks that cannot be compressed remain raw, and the next block must not replace them. */
+/* Blocks that cannot be compressed stay raw, and the next block must not replace them. */
 static void patient_writer_keeps_blocks_that_cannot_be_compressed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The series under test, its verdict, and helpers that fill it. */
+/* The series under test, its verdict, and helpers that add readings. */
 #pragma once
 
 #include "verdict/verdict.h"
@@ -23,7 +23,7 @@ static inline void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step
     verdict_mark(&v, t_ns, &m);
 }
 
-/* Feeds STEPS steps of 0.15 s in epochs of 60, with a reading every READS steps, and judges the
+/* Adds STEPS steps of 0.15 s in epochs of 60, with a reading every READS steps, and judges the
  * series. */
 static inline void run_steps(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
 {

@@ -1,4 +1,4 @@
-/* The trend of a series, the features of the evidence, and the probability. */
+/* Tests the trend of a series, the features of the evidence, and the probability of a leak. */
 #include "verdict/model.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@
 enum { N = 60 };
 static const double MB = 1e6;
 
-/* The trend of N readings, K * Y(fraction of the time) bytes each, SLOW seconds apart. */
+/* Returns the trend of N readings, SLOW seconds apart, of K * Y(fraction of the time) bytes
+ * each. */
 static struct trend trend_shaped(double y(double part), double k, double slow)
 {
     double x[N], bytes[N];
@@ -60,7 +61,7 @@ static struct model_evidence resident(double y(double part))
     return (struct model_evidence){.resident = trend_shaped(y, 1, 1), .is_over = true};
 }
 
-/* The same shape in every series of the evidence. */
+/* Every series of the evidence has the same shape. */
 static struct model_evidence everywhere(double y(double part))
 {
     struct model_evidence e = resident(y);
@@ -175,7 +176,7 @@ static void every_model_feature_has_a_name_and_a_text(void **state)
 
 static const struct verdict_limit limit = {true, 1000 << 20, 0};
 
-/* A series of SECONDS seconds whose memory is Y. */
+/* Adds SECONDS seconds of a series whose memory is Y. */
 static void feed(struct verdict_series *v, double y(double part), int seconds)
 {
     assert_int_equal(verdict_init(v, NULL), 0);
@@ -196,7 +197,7 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     r.probability = 0.95;
     verdict_settle(&r, &v, &limit, 1000);
     assert_int_equal(r.word, VERDICT_LEAKING);
-    assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known); /* no epoch is known */
+    assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known); /* No epoch is known. */
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_WEIGHED);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;

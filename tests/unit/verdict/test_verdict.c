@@ -1,4 +1,4 @@
-/* The verdict as callers see it: a series in, one word with its evidence out. */
+/* Tests the verdict as callers see it: readings of one series give a word with its evidence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "verdict/one_series.h"
 
-/* Small deterministic noise, 0 to 7. */
+/* Returns small deterministic noise from 0 to 7. */
 static uint64_t noise(uint64_t i)
 {
     return (i * 2654435761u >> 16) & 7;
@@ -200,7 +200,7 @@ static void long_straight_growth_is_leaking_with_its_rate(void **state)
     assert_true(r.alarm);
     assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
     assert_true(has_evidence(VERDICT_SAID_NO_MARKS));
-    assert_true(r.confidence <= 0.8); /* capped without marks */
+    assert_true(r.confidence <= 0.8); /* Without marks, confidence is capped. */
 }
 
 static void young_growth_without_marks_is_undecided_until_a_stated_time(void **state)
@@ -226,7 +226,7 @@ static void time_to_the_limit_takes_peaks_into_account(void **state)
     assert_sane();
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.oom.known && r.oom.has_t);
-    /* The baseline would take (5500 - 3800) / 0.5 = 3400 s, the peaks only 2000 s. */
+    /* The baseline would reach the limit in 3400 s, the peaks already in 2000 s. */
     assert_in_range((int)r.oom.eta_s_low, 1500, 2100);
     assert_in_range((int)r.oom.eta_s_high, 2000, 3700);
 }
@@ -242,7 +242,7 @@ static void warm_up_that_flattens_is_plateaued(void **state)
     assert_true(r.growth_ended.known && r.growth_ended.has_t);
 }
 
-/* Start-up is most of the growth: later growth, although a tenth of it, is not small. */
+/* Most of the growth is start-up; later growth is a tenth of it, but not small. */
 static void slower_growth_after_a_large_start_up_has_not_stopped(void **state)
 {
     (void)state;
@@ -298,7 +298,7 @@ static void small_late_growth_is_undecided(void **state)
     assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
 }
 
-/* STEPS steps of 2 s; growth of PER_STEP until step END. */
+/* Adds STEPS steps of 2 s that grow by PER_STEP until step END. */
 static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t per_epoch)
 {
     struct verdict_mark begin = {
@@ -424,8 +424,8 @@ static void permanent_jumps_at_each_evaluation_are_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
-/* Evaluations every 25 steps of 1/8 s, sampled every 0.2 s. Each evaluation takes a second, and
- * allocates the 30 MB that it keeps after the last sample taken during it. */
+/* Evaluations come every 25 steps of 1/8 s, with a sample every 0.2 s. Each takes a second and
+ * allocates the 30 MB it retains after its last sample. */
 static void reading_during_an_event_does_not_count_as_after_the_event(void **state)
 {
     int64_t t = 0, sampled = 0;
@@ -445,7 +445,7 @@ static void reading_during_an_event_does_not_count_as_after_the_event(void **sta
         mark(t, VERDICT_MARK_EVAL, step);
         if (step == 75)
             mark(t, VERDICT_MARK_EPOCH, step);
-        t -= SECOND / 16; /* the next step ends before the next sample */
+        t -= SECOND / 16; /* The next step ends before the next sample. */
     }
     judge();
     assert_int_equal(r.word, VERDICT_STEPPING);
@@ -473,7 +473,7 @@ static void growth_only_at_close_events_is_stepping(void **state)
     }
 }
 
-/* 100 slow steps of 4 s, then 300 of 1 s, at 10 MB/step throughout. */
+/* The job has 100 slow steps of 4 s, then 300 of 1 s, at 10 MB/step throughout. */
 static void time_to_the_limit_uses_the_recent_step_rate(void **state)
 {
     const struct verdict_limit limit = {true, 10000 * MB, 0};
@@ -536,7 +536,8 @@ static void table_by_step_has_rates_per_step_and_no_times(void **state)
     judge();
     assert_int_equal(r.word, VERDICT_PLATEAUED);
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
-    assert_true(has_evidence(VERDICT_SAID_RESIDUAL)); /* small, but reported */
+    /* The residual growth is small, but reported. */
+    assert_true(has_evidence(VERDICT_SAID_RESIDUAL));
     assert_false(r.rate_bytes_per_min.known);
     assert_true(r.rate_bytes_per_step.known);
     assert_false(r.growth_ended.has_t);
@@ -551,7 +552,8 @@ static void growing_table_by_step_is_filling_then_leaking(void **state)
     for (uint64_t step = 10; step <= 240; step += 10) {
         verdict_update_step(&v, step, 3500 * MB + step * 15 * MB);
         judge();
-        /* A line without noise through the epoch end is decided by the second row after it. */
+        /* Straight growth without noise past the epoch end is decided by the second row after
+         * it. */
         if (step >= 30)
             assert_int_equal(r.word, step < 100 ? VERDICT_FILLING : VERDICT_LEAKING);
     }
@@ -648,7 +650,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
         assert_int_equal(tree.word, VERDICT_LEAKING);
         assert_true(tree.has_grower);
         assert_ptr_equal(all[tree.grower].result, &results[1]);
-        /* A process that has just started, listed before or after one with a verdict. */
+        /* A process that has just started is listed before or after one with a verdict. */
         for (int i = 0; i < 2; i++)
             calm[i] = (struct verdict_member){
                 .result = &results[(i + turn) % 2 ? 2 : 0], .rss_bytes = 1e9, .alive = true};
@@ -657,7 +659,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
     }
 }
 
-/* The sum of a job whose only process grows at evaluations also changes for other reasons. */
+/* The only process of the job grows at evaluations, but the sum also changes for other reasons. */
 static void tree_leaks_like_its_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
@@ -669,7 +671,7 @@ static void tree_leaks_like_its_leaking_process(void **state)
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_STEPPING);
     assert_true(tree.has_grower);
-    own.word = VERDICT_FILLING; /* the sum leaks although no process does */
+    own.word = VERDICT_FILLING; /* The sum leaks although no single process does. */
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
     assert_false(tree.has_grower);

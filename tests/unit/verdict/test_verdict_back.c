@@ -1,5 +1,5 @@
-/* Memory that returns to an earlier level is not growth. A clean line through the end of the first
- * epoch is recognized from few readings. */
+/* Tests that memory returning to an earlier level is not growth, and that straight growth past the
+ * first epoch is recognized from few readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,11 +57,12 @@ static void growth_above_every_earlier_level_is_new_growth(void **state)
 
     (void)state;
     assert_false(judge_returned_to_level(&beyond, 2.7e6));
-    assert_false(judge_returned_to_level(&spike, 2.7e6)); /* no level was held there */
-    assert_false(judge_returned_to_level(&early, 2.7e6)); /* memory rises most of the time */
+    /* Memory did not stay at that level before. */
+    assert_false(judge_returned_to_level(&spike, 2.7e6));
+    assert_false(judge_returned_to_level(&early, 2.7e6)); /* Memory rises most of the time. */
 }
 
-/* Caps the baseline: the rise since the last trough is not confirmed yet. */
+/* Caps the baseline, because the rise since the last trough is not confirmed yet. */
 static void hold_at(struct view *w, double mb)
 {
     for (size_t i = 0; i < w->n; i++)
@@ -92,7 +93,7 @@ static void rising_baseline_under_garbage_is_still_growth(void **state)
 static void straight_growth_past_the_epoch_end_leaks_in_three_readings(void **state)
 {
     (void)state;
-    run_steps(79, 6, a_line); /* read at 66, 72 and 78 */
+    run_steps(79, 6, a_line); /* Readings are at steps 66, 72 and 78. */
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.confidence >= 0.8);
 }

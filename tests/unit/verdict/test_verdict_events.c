@@ -1,4 +1,4 @@
-/* Growth at events, distinguished from growth between events, also with few readings. */
+/* Tests that growth at events is distinguished from growth between them, even with few readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 struct program {
     uint64_t steps, pass, eval_every; /* eval_every 0: none */
-    unsigned reads;                   /* steps of 0.15 s per reading */
+    unsigned reads;                   /* Number of steps of 0.15 s per reading. */
     uint64_t (*bytes)(uint64_t step);
 };
 
@@ -32,7 +32,7 @@ static void run(struct program p)
     verdict_judge(&v, NULL, &r);
 }
 
-/* Pages that forked workers copy by writing to them, until all are copied. */
+/* Forked workers copy pages by writing to them, until all are copied. */
 static uint64_t copies(uint64_t step)
 {
     return 570 * MB + (uint64_t)(270e6 * (1 - exp(-(double)step / 90)));
@@ -48,13 +48,13 @@ static uint64_t at_evaluations(uint64_t step)
     return 500 * MB + (step - 1) / 20 * 16 * MB;
 }
 
-/* The same, but a garbage collection at step 165 frees it. */
+/* The same growth, but a garbage collection at step 165 frees it. */
 static uint64_t collected(uint64_t step)
 {
     return at_evaluations(step < 165 ? step : step - 160);
 }
 
-/* 40 MB at the first evaluation, then two thirds of the previous jump each time. */
+/* The first evaluation adds 40 MB, and each later one two thirds of the previous jump. */
 static uint64_t settles(uint64_t step)
 {
     double held = 0, jump = 40e6;
@@ -78,13 +78,13 @@ static uint64_t with_garbage(uint64_t step)
     return at_evaluations(step) + (is_second && (step - 1) % 20 < 5 ? 40 * MB : 0);
 }
 
-/* The fourth evaluation leaves five times as much as each of the others. */
+/* The fourth evaluation retains five times as much as each of the others. */
 static uint64_t one_is_large(uint64_t step)
 {
     return at_evaluations(step) + (step > 80 ? 64 * MB : 0);
 }
 
-/* 100 KB at each evaluation, and 30 MB at the fifth and the sixth, without noise. */
+/* Each evaluation adds 100 KB, except the fifth and sixth, which add 30 MB, without noise. */
 static uint64_t two_and_crumbs(uint64_t step)
 {
     uint64_t n = (step - 1) / 20;
@@ -92,7 +92,7 @@ static uint64_t two_and_crumbs(uint64_t step)
     return 500 * MB + n * MB / 10 + (n >= 5 ? 30 * MB : 0) + (n >= 6 ? 30 * MB : 0);
 }
 
-/* Only the second, third and fourth epoch of 60 steps add memory, as for a schedule of longer
+/* Only the second, third and fourth epoch of 60 steps add memory, as in a schedule of longer
  * texts. */
 static uint64_t three_epochs(uint64_t step)
 {
@@ -106,7 +106,7 @@ static uint64_t each_epoch(uint64_t step)
     return 500 * MB + (step - 1) / 60 * 40 * MB;
 }
 
-/* At some evaluations the memory that is kept fits into holes of the heap. */
+/* At some evaluations the retained memory fits into free blocks of the heap. */
 static uint64_t uneven(uint64_t step)
 {
     static const uint64_t JUMPS[] = {12, 0, 20, 15, 6, 10, 23, 0, 7, 8, 22, 9, 0, 5, 10, 12};
@@ -117,8 +117,8 @@ static uint64_t uneven(uint64_t step)
     return 500 * MB + held * MB;
 }
 
-/* Memory jumps every 23 steps, by about as much as at an evaluation; one jump in five coincides
- * with an evaluation. */
+/* Memory jumps every 23 steps by about as much as at an evaluation; one jump in five coincides with
+ * an evaluation. */
 static uint64_t in_pieces(uint64_t step)
 {
     return 500 * MB + step / 23 * 16 * MB;
@@ -286,13 +286,13 @@ static void leak_found_in_another_series_is_stepping_by_events_here(void **state
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
-/* A cache that is full after 20 of 300 steps. */
+/* The cache is full after 20 of 300 steps. */
 static uint64_t full_early(uint64_t step)
 {
     return 500 * MB + (step < 20 ? step : 20) * 2 * MB;
 }
 
-/* The same amount at once, as an optimizer allocates its state. */
+/* The same amount is allocated at once, like the state of an optimizer. */
 static uint64_t taken_at_once(uint64_t step)
 {
     return 500 * MB + (step > 2 ? 40 * MB : 0);

@@ -1,5 +1,5 @@
-/* Growth at the end of the first epoch: a line that does not bend there is soon judged a leak, a
- * line that bends is not. */
+/* Tests that straight growth past the end of the first epoch is soon a leak, and growth that bends
+ * there is not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void run(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step)
     run_steps(steps, reads, bytes);
 }
 
-/* Deterministic noise of a few MB from step to step. */
+/* Returns deterministic noise of a few MB from step to step. */
 static uint64_t jitter(uint64_t step)
 {
     return step * 7919 % 5 * MB / 8;
@@ -49,7 +49,8 @@ static uint64_t a_curve_that_bends(uint64_t step)
     return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
 }
 
-/* Only 7 MB since the epoch, while 20 MB are material: the threshold applies to all growth. */
+/* Growth since the epoch is 7 MB and the threshold 20 MB, but the threshold applies to all
+ * growth. */
 static void straight_growth_is_leaking_before_later_growth_is_large(void **state)
 {
     (void)state;
@@ -62,7 +63,7 @@ static void straight_growth_is_leaking_before_later_growth_is_large(void **state
 static void two_readings_after_the_epoch_suffice_for_straight_growth(void **state)
 {
     (void)state;
-    run(73, 6, little_by_little); /* read at 66 and 72 */
+    run(73, 6, little_by_little); /* Readings are at steps 66 and 72. */
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 

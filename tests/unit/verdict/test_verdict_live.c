@@ -1,4 +1,4 @@
-/* The live heap of a process decides undecided or level resident memory. */
+/* Tests that the live heap of a process decides undecided or level resident memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static struct verdict_interval rate(double value)
     return (struct verdict_interval){true, value, value, value};
 }
 
-/* Resident memory of 500 MB that grows by 1 MB/step, undecided. */
+/* Resident memory of 500 MB grows by 1 MB/step and is undecided. */
 static struct verdict_result undecided(void)
 {
     return (struct verdict_result){.word = VERDICT_UNDECIDED,
@@ -30,7 +30,7 @@ static struct verdict_result undecided(void)
                                    .evidence = {{.code = VERDICT_SAID_SATURATING}}};
 }
 
-/* A live heap that leaks 0.7 MB/step. */
+/* The live heap leaks 0.7 MB/step. */
 static struct verdict_result leaking(void)
 {
     return (struct verdict_result){.word = VERDICT_LEAKING,
@@ -75,7 +75,7 @@ static void live_heap_reason_comes_first_in_full_evidence(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_LIVE_GROWS);
 }
 
-/* Applies LIVE. Returns whether the result changed. */
+/* Applies LIVE and returns whether the result changed. */
 static bool is_changed_by(struct verdict_result r, const struct verdict_result *live)
 {
     struct verdict_result before = r;
@@ -89,7 +89,8 @@ static void small_growth_counts_if_live_and_resident_rates_agree(void **state)
     struct verdict_result live = leaking();
 
     (void)state;
-    live.floor_last_bytes = live.floor_first_bytes + 8 * MB; /* 1.6 % of resident memory */
+    /* The growth is 1.6 % of resident memory. */
+    live.floor_last_bytes = live.floor_first_bytes + 8 * MB;
     assert_false(is_changed_by(undecided(), &live));
     live.rate_bytes_per_step = rate(0.9 * MB);
     assert_true(is_changed_by(undecided(), &live));
@@ -115,7 +116,7 @@ static void live_heap_does_not_change_a_decided_verdict(void **state)
     }
 }
 
-/* Both leak, and nearly all growth of the live heap comes at evaluations. */
+/* Both series leak, and nearly all growth of the live heap comes at evaluations. */
 static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
@@ -137,7 +138,7 @@ static void live_heap_that_grows_at_events_makes_a_leak_stepping(void **state)
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
 }
 
-/* The epoch has ended for both series, but only the live heap is certain to grow after it. */
+/* The epoch has ended for both series, but only the live heap certainly grows after it. */
 static void leaking_live_heap_decides_filling_memory(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
@@ -149,7 +150,7 @@ static void leaking_live_heap_decides_filling_memory(void **state)
     assert_false(r.forecast.known);
 }
 
-/* Resident memory that grew to 500 MB and has been level since. */
+/* Resident memory grew to 500 MB and has been level since. */
 static struct verdict_result plateaued(void)
 {
     return (struct verdict_result){
@@ -161,7 +162,8 @@ static struct verdict_result plateaued(void)
         .floor_first_bytes = 400 * MB,
         .floor_last_bytes = 500 * MB,
         .highest_floor_bytes = 510 * MB,
-        .peak_bytes = 600 * MB, /* memory of a batch: no retained memory was released */
+        /* The peak is memory of a batch, so no retained memory was released. */
+        .peak_bytes = 600 * MB,
         .growth_ended = {.known = true},
         .n_evidence = 2,
         .evidence = {{.code = VERDICT_SAID_BASELINE}, {.code = VERDICT_SAID_ENDED}}};
@@ -196,20 +198,22 @@ static void small_or_released_live_growth_does_not_change_the_verdict(void **sta
     struct verdict_result live = leaking(), r = plateaued();
 
     (void)state;
-    live.floor_last_bytes = live.floor_first_bytes + 20 * MB; /* 4 % of resident memory */
+    /* The growth is 4 % of resident memory. */
+    live.floor_last_bytes = live.floor_first_bytes + 20 * MB;
     assert_false(is_changed_by(plateaued(), &live));
     live = leaking();
     live.confidence = 0.65;
     assert_false(is_changed_by(plateaued(), &live));
     live = leaking();
-    r.highest_floor_bytes = 535 * MB; /* 35 MB were released: half of the growth of the live heap */
+    /* The process released 35 MB, half of the live heap's growth. */
+    r.highest_floor_bytes = 535 * MB;
     assert_false(is_changed_by(r, &live));
     live.floor_first_bytes = 400 * MB;
-    live.floor_last_bytes = 600 * MB; /* more than is resident */
+    live.floor_last_bytes = 600 * MB; /* The live heap is larger than resident memory. */
     assert_false(is_changed_by(plateaued(), &live));
 }
 
-/* Resident memory peaks far above its final level repeatedly, and its slope equals that of the live
+/* Resident memory repeatedly peaks far above its final level, and its slope equals that of the live
  * heap. */
 static void noise_that_hides_growth_is_not_a_release_of_memory(void **state)
 {
@@ -219,7 +223,7 @@ static void noise_that_hides_growth_is_not_a_release_of_memory(void **state)
     r.highest_floor_bytes = 535 * MB;
     r.rate_bytes_per_step = (struct verdict_interval){true, 0.7 * MB, 0.3 * MB, 1.1 * MB};
     assert_false(
-        is_changed_by(r, &live)); /* the rate may be less than half that of the live heap */
+        is_changed_by(r, &live)); /* The rate may be less than half that of the live heap. */
     r.rate_bytes_per_step.low = 0.4 * MB;
     assert_true(is_changed_by(r, &live));
 }
@@ -242,7 +246,8 @@ static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **stat
     struct verdict_result live = leaking(), r = undecided();
 
     (void)state;
-    live.floor_last_bytes = live.floor_first_bytes + 10 * MB; /* 2 % of resident memory */
+    /* The growth is 2 % of resident memory. */
+    live.floor_last_bytes = live.floor_first_bytes + 10 * MB;
     assert_false(is_changed_by(undecided(), &live));
     live = leaking();
     live.confidence = 0.65;

@@ -1,4 +1,4 @@
-/* Verdicts on a job that is over and never reported an epoch end. */
+/* Tests verdicts on a job that is over and never reported the end of an epoch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "verdict/verdict.h"
 
 static const double MB = 1e6;
-static const int64_t TICK = 200000000; /* five readings per second */
+static const int64_t TICK = 200000000; /* Five readings per second. */
 enum { A_SECOND = 5 };
 
 static struct verdict_series v;
@@ -40,14 +40,14 @@ static void read_bytes(double bytes)
     now_ns += TICK;
 }
 
-/* Eight seconds of loading libraries, at 25 MB/s. */
+/* Libraries are loaded for eight seconds at 25 MB/s. */
 static void feed_startup(void)
 {
     for (int i = 0; i < 8 * A_SECOND; i++)
         read_bytes(5 * MB + i * 5 * MB);
 }
 
-/* SECONDS at RATE bytes/s from 205 MB on, with a little noise. */
+/* Memory grows from 205 MB for SECONDS at RATE bytes/s, with a little noise. */
 static void feed_rise(int seconds, double rate)
 {
     for (int i = 0; i < seconds * A_SECOND; i++)
@@ -90,7 +90,7 @@ static void regular_staircase_until_the_job_end_is_a_leak(void **state)
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* Arrays of random size at random times, fewer in the later half. */
+/* Arrays of random size are allocated at random times, fewer in the later half. */
 static void growth_in_random_steps_until_the_job_end_is_a_leak(void **state)
 {
     double held = 205 * MB;
@@ -159,7 +159,7 @@ static void growth_that_stopped_before_the_job_end_is_not_a_leak(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-/* Start-up has another slope than the growth after it, steeper or gentler. */
+/* Start-up has a slope different from later growth, either steeper or gentler. */
 static void start_up_slower_than_later_growth_is_excluded(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void readings_after_the_end_of_work_count_as_exit(void **state)
     verdict_work_ended(&v, worked_ns);
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
     assert_true(r.floor_last_bytes < 565 * MB);
-    /* too few samples to recognize an exit */
+    /* There are too few samples to recognize an exit. */
     verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }

@@ -1,4 +1,4 @@
-/* The parts of the verdict: envelope, fits, martingale, first passage, held-back readings. */
+/* Tests the parts of the verdict: envelope, fits, martingale, first passage, held-back readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +169,8 @@ static void martingale_rarely_alarms_on_exchangeable_blocks(void **state)
                 break;
             }
     }
-    assert_true(crossed <= 0.05 * 3000); /* Ville: at most 5 % at 1/alpha = 20 */
+    /* Ville's inequality allows at most 5 % at 1/alpha = 20. */
+    assert_true(crossed <= 0.05 * 3000);
 }
 
 static void martingale_grows_on_growth_and_not_on_a_constant(void **state)
@@ -196,7 +197,7 @@ static void inverse_gaussian_matches_a_simulated_passage(void **state)
     (void)state;
     seed = 17;
     for (int run = 0; run < 2000; run++) {
-        /* drift 1, room 50, variance per step 50^2 / 400 */
+        /* The drift is 1, the headroom 50, the variance per step 50^2 / 400. */
         double at = 0, t = 0, dt = 0.25;
 
         while (at < 50) {
@@ -226,7 +227,7 @@ static const int64_t MS = 1000000;
 static struct verdict_series series;
 static struct tail tail;
 
-/* Feeds N readings of BYTES, STEP_MS apart, from *T on. */
+/* Adds N readings of BYTES, STEP_MS apart, from *T on. */
 static void hold(int64_t *t, unsigned n, int64_t step_ms, uint64_t bytes)
 {
     for (unsigned i = 0; i < n; i++, *t += step_ms * MS)
@@ -247,7 +248,8 @@ static void tail_buffer_drops_only_readings_of_an_exit(void **state)
     (void)state;
     hold(&t, 100, 200, 500);
     hold(&t, 10, 200, 300);
-    assert_int_equal(series.samples, 110 - 15); /* 3 s at five readings per second are held back */
+    /* At five readings per second, 3 s are held back. */
+    assert_int_equal(series.samples, 110 - 15);
     assert_true(series.min_bytes > 499);
     struct verdict_series lives = series;
     struct tail same = tail;
@@ -290,7 +292,7 @@ static void table_drops_a_final_fall_but_keeps_a_swing(void **state)
     (void)state;
     hold(&t, 50, 200, 1000);
     hold(&t, 1, 200, 1010);
-    hold(&t, 2, 200, 980); /* an exit in two stages */
+    hold(&t, 2, 200, 980); /* The process exits in two stages. */
     hold(&t, 3, 200, 800);
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 51);
@@ -303,19 +305,19 @@ static void table_drops_a_final_fall_but_keeps_a_swing(void **state)
     assert_int_equal(series.samples, 100);
     fresh_tail(state);
     hold(&t, 50, 10000, 1000);
-    hold(&t, 1, 10000, 500); /* too sparse to recognize an exit */
+    hold(&t, 1, 10000, 500); /* The readings are too sparse to recognize an exit. */
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 51);
     fresh_tail(state);
     hold(&t, 50, 1000, 1000);
     tail_release(&tail, &series);
-    hold(&t, 1, 1000, 500); /* lower than the dip just before */
+    hold(&t, 1, 1000, 500); /* The last reading is lower than the dip before it. */
     assert_true(tail_all_falls(&tail));
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 50);
 }
 
-/* A rise, then an exit that takes 7 s on a busy machine, most of it at one level above the memory
+/* Memory rises, and then an exit on a busy machine takes 7 s, mostly at one level above the memory
  * of ten seconds before. */
 static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
 {
@@ -329,7 +331,7 @@ static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
         hold(&t, 33, 200, 3700);
         hold(&t, 2, 200, 3600);
         tail_end(&tail, &series);
-        /* A live series holds back fewer seconds, so the beginning of the exit counts. */
+        /* A live series holds back fewer seconds, so the start of the exit counts. */
         assert_int_equal(series.samples, is_table ? 300 : 335);
     }
 }

@@ -1,4 +1,4 @@
-/* Simplified memory curves of real programs that were once misjudged. */
+/* Tests simplified memory curves of real programs that were once misjudged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +19,13 @@ static bool has_evidence(enum verdict_evidence_code code)
     return false;
 }
 
-/* Small deterministic noise, 0 to 700 KB. */
+/* Returns small deterministic noise from 0 to 700 KB. */
 static uint64_t noise(uint64_t i)
 {
     return ((i * 2654435761u >> 16) & 7) * 100 * KB;
 }
 
-/* One step of 0.15 s that ends with BYTES resident; each epoch ends with a checkpoint and its
+/* Adds one step of 0.15 s that ends with BYTES resident; each epoch ends with a checkpoint and a
  * mark. */
 static void step(uint64_t s, uint64_t bytes)
 {
@@ -41,9 +41,8 @@ static void step(uint64_t s, uint64_t bytes)
     }
 }
 
-/* Memory that grew once. In the last steps of each epoch a data loader runs dry and releases some
- * memory, which is allocated again; only an immaterial amount stays. KEPT: additional bytes that
- * stay each time. */
+/* Memory grew once. In the last steps of each epoch a data loader releases some memory, which is
+ * then allocated again. KEPT bytes are retained in addition each time. */
 static void feed_dips(uint64_t kept)
 {
     for (uint64_t s = 1; s <= STEPS; s++) {
@@ -71,8 +70,8 @@ static void memory_kept_at_each_epoch_end_is_stepping(void **state)
     assert_int_equal(r.word, VERDICT_STEPPING);
 }
 
-/* 2 MB/step in the first epoch and 1.55 MB/step afterwards, up to step LAST, as with an allocator
- * that fills its own caches first. */
+/* Memory grows by 2 MB/step in the first epoch and by 1.55 MB/step up to step LAST, as with an
+ * allocator that fills its caches first. */
 static void slower_straight_growth_leaks_soon_after_the_epoch(void **state)
 {
     static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
@@ -86,7 +85,7 @@ static void slower_straight_growth_leaks_soon_after_the_epoch(void **state)
     }
 }
 
-/* One curve through the epoch and beyond, which slows down all the time. */
+/* One curve continues through the epoch end and slows down all the time. */
 static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
 {
     for (uint64_t last = PASS + 12; last <= STEPS; last += 12) {
@@ -98,8 +97,8 @@ static void warm_up_that_outlasts_the_epoch_is_not_a_leak(void **state)
     }
 }
 
-/* The same with 0.9 MB/step after the epoch: too slow to be judged a leak before the second epoch
- * has ended. */
+/* With 0.9 MB/step after the epoch, growth is too slow to be a leak before the second epoch has
+ * ended. */
 static void slower_growth_after_the_epoch_is_undecided_as_its_tail(void **state)
 {
     (void)state;
@@ -111,7 +110,8 @@ static void slower_growth_after_the_epoch_is_undecided_as_its_tail(void **state)
     assert_false(has_evidence(VERDICT_SAID_NOISE));
 }
 
-/* 1.6 MB/step up to step ENDS, under noise of several steps' growth; LAST: last step. */
+/* Memory grows by 1.6 MB/step up to step ENDS, under noise as large as the growth of several steps;
+ * LAST is the last step. */
 static void feed_noisy(uint64_t last, uint64_t ends)
 {
     for (uint64_t s = 1; s <= last; s++)
@@ -138,7 +138,7 @@ static void growth_that_ends_soon_after_the_epoch_is_not_a_leak(void **state)
     }
 }
 
-/* 1 MB/step over 600 MB: growth is material after 15 steps, so its end is not visible before. */
+/* At 1 MB/step over 600 MB, growth is material after 15 steps, so its end is not visible before. */
 static void growth_counts_as_stopped_only_once_that_is_visible(void **state)
 {
     (void)state;

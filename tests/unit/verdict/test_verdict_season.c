@@ -1,5 +1,5 @@
-/* Memory that repeats with the epoch: whether the baseline below a saw-tooth rises. Series that end
- * within a spike. */
+/* Tests whether the baseline below a sawtooth that repeats each epoch rises, and series that end in
+ * a spike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static uint64_t tooth(uint64_t step)
     return 30 * MB + step % PASS * 4 * MB;
 }
 
-/* The same, but in every epoch the lowest step end is sampled a little later. */
+/* The same curve, but in every epoch the lowest step end is sampled a little later. */
 static uint64_t teeth_read_late(uint64_t step)
 {
     uint64_t pass = step / PASS;
@@ -42,13 +42,13 @@ static uint64_t teeth_read_late(uint64_t step)
     return tooth(step) - (step % PASS == 0 && pass < 5 ? (5 - pass) * 2 * MB : 0);
 }
 
-/* One example in eight is kept forever. */
+/* One example in eight is retained forever. */
 static uint64_t rising_teeth(uint64_t step)
 {
     return tooth(step) + step * MB / 2;
 }
 
-/* Each epoch keeps two thirds of what the previous one kept. */
+/* Each epoch retains two thirds of the amount of the previous epoch. */
 static uint64_t settling_teeth(uint64_t step)
 {
     uint64_t kept = 0, more = 15 * MB;
@@ -60,7 +60,7 @@ static uint64_t settling_teeth(uint64_t step)
     return tooth(step) + kept;
 }
 
-/* A schedule: only the first three epochs add to the baseline. */
+/* In this schedule only the first three epochs raise the baseline. */
 static uint64_t scheduled_teeth(uint64_t step)
 {
     uint64_t pass = step / PASS;
@@ -68,7 +68,7 @@ static uint64_t scheduled_teeth(uint64_t step)
     return tooth(step) + (pass < 3 ? pass : 3) * 15 * MB;
 }
 
-/* Teeth of 23 steps, unrelated to the epoch. */
+/* The sawtooth has a period of 23 steps, unrelated to the epoch. */
 static uint64_t other_teeth(uint64_t step)
 {
     return 30 * MB + step % 23 * 5 * MB + step * MB / 2;
@@ -79,13 +79,13 @@ static uint64_t a_line(uint64_t step)
     return 300 * MB + step * MB / 2;
 }
 
-/* A spike of one step in every twenty. */
+/* Every twenty steps there is a spike of one step. */
 static uint64_t spikes(uint64_t step)
 {
     return step % 20 == 0 && step > 20 ? 460 * MB : 210 * MB + step * 1000;
 }
 
-/* The same, and a permanent rise at step 120. */
+/* The same spikes, and a permanent rise at step 120. */
 static uint64_t spikes_and_a_step(uint64_t step)
 {
     return step >= 120 ? 460 * MB : spikes(step);
@@ -190,7 +190,8 @@ static void evidence_text_describes_epochs_that_rise_or_repeat(void **state)
 static void series_that_ends_in_a_spike_is_not_plateaued(void **state)
 {
     (void)state;
-    for (uint64_t steps = 100; steps <= 300; steps += 20) { /* one step per slot, then two */
+    /* An envelope slot first holds one step, then two. */
+    for (uint64_t steps = 100; steps <= 300; steps += 20) {
         fresh(NULL);
         run(steps, false, spikes);
         assert_int_equal(r.word, VERDICT_SPIKING);

@@ -1,4 +1,5 @@
-/* Uneven growth of resident memory, explained by malloc's counts of live and retained memory. */
+/* Tests uneven growth of resident memory that malloc's counts of live and retained memory
+ * explain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,16 +27,15 @@ static void read_step(struct verdict_series *s, uint64_t step, uint64_t bytes)
         verdict_mark(s, t + 1, &epoch);
 }
 
-/* Jumps too rare to have a shape, as of an allocator that takes another chunk. */
+/* Jumps are too rare to have a shape, as with an allocator that takes another chunk. */
 static uint64_t jumps(uint64_t step)
 {
     return (step > 50 ? 14 : 0) * MB + (step > 95 ? 23 : 0) * MB + (step > 118 ? 16 : 0) * MB +
            (step > 142 ? 18 : 0) * MB;
 }
 
-/* SPARE_OF_TEN tenths of these jumps are freed and retained by malloc. The live heap grows until
- * the epoch ends, and by LIVE_PER_STEP after it. Resident memory is set to undecided, whatever its
- * own verdict is. */
+/* malloc retains SPARE_OF_TEN tenths of these jumps. The live heap grows until the epoch ends, and
+ * by LIVE_PER_STEP after it. Resident memory is set to undecided, whatever its own verdict is. */
 static void run(uint64_t spare_of_ten, uint64_t live_per_step)
 {
     assert_int_equal(verdict_init(&in_use, NULL), 0);
@@ -73,7 +73,7 @@ static void growth_retained_by_the_allocator_is_plateaued(void **state)
     assert_non_null(strstr(text, "the live heap stopped growing"));
 }
 
-/* Small Python objects or mappings, which malloc does not count. */
+/* malloc does not count small Python objects or mappings. */
 static void growth_outside_the_allocator_stays_undecided(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Process trees: replaced workers, several leaks, and pages that become private. */
+/* Tests process trees: replaced workers, several leaks, and pages that become private. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static struct verdict_interval rate(double value)
     return (struct verdict_interval){true, value, 0.9 * value, 1.1 * value};
 }
 
-/* A process that leaks PACE per step and 100 times that per minute, and has grown by 100 MB. */
+/* A process leaks PACE per step and 100 times that per minute, and has grown by 100 MB. */
 static struct verdict_result leaking(double pace)
 {
     return (struct verdict_result){
@@ -80,7 +80,7 @@ static void replaced_worker_counts_as_overhead_and_not_in_the_verdict(void **sta
     assert_int_equal(tree.word, VERDICT_LEAKING);
 }
 
-/* A level process, and undecided workers that grow by 30 MB each. */
+/* A level process has undecided workers that grow by 30 MB each. */
 static void small_undecided_processes_are_judged_together(void **state)
 {
     const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
@@ -104,7 +104,7 @@ static void small_undecided_processes_are_judged_together(void **state)
     assert_int_equal(t.word, VERDICT_UNDECIDED);
     assert_int_equal(t.leak, VERDICT_LEAK_UNKNOWN);
     assert_int_equal(t.growers, 0);
-    assert_int_equal(t.n_flat, 1); /* the workers are not flat */
+    assert_int_equal(t.n_flat, 1); /* The workers are not flat. */
     assert_int_equal(t.flat[0].count, 1);
 }
 
@@ -157,8 +157,8 @@ static void rate_of_possibly_shared_memory_is_not_added(void **state)
     }
 }
 
-/* A tree over one minute. It grows from the tenth second on, when a process of 300 MB forks two
- * workers. SUMMED_PACE: growth of the sum if each process is counted in full. */
+/* A tree of one minute grows from second 10 on, when a process of 300 MB forks two workers.
+ * SUMMED_PACE is the growth of the sum if each process is counted in full. */
 static struct verdict_result judge_unshared(double summed_pace)
 {
     static struct verdict_series whole, apart;
@@ -192,7 +192,8 @@ static void new_memory_in_shared_workers_is_a_leak(void **state)
 {
     (void)state;
     assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
-    assert_int_equal(judge_unshared(3 * MB).word, VERDICT_LEAKING); /* all three map it */
+    /* All three processes map the new memory. */
+    assert_int_equal(judge_unshared(3 * MB).word, VERDICT_LEAKING);
 }
 
 int main(void)
