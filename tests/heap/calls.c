@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-/* volatile, because the compiler warns about a huge size or a NULL that it can see. */
+/* These are volatile because the compiler warns about a huge size or a NULL that it can see. */
 static volatile size_t huge = SIZE_MAX, half = SIZE_MAX / 2, zero = 0;
 
 /* Hides that P is the same pointer: the compiler assumes that a block is freed by realloc, even if
@@ -190,7 +190,8 @@ static void created(void)
     new_aligned_function *aligned_new =
         (new_aligned_function *)(uintptr_t)function("_ZnwmSt11align_val_t");
     delete_function *plain_delete = (delete_function *)(uintptr_t)function("_ZdlPv");
-    if (!hooked_new) /* without the preload it is not in the program's own scope */
+    /* Without the preloaded library, the symbol is not in the program's own scope. */
+    if (!hooked_new)
         hooked_new = plain_new;
     if (!plain_delete)
         plain_delete = (delete_function *)(uintptr_t)dlsym(library, "_ZdlPv");

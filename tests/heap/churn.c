@@ -1,5 +1,5 @@
-/* Threads that allocate and free blocks, also each other's, while other threads start and exit,
- * some with the smallest possible stack. All blocks are freed at the end. */
+/* Threads allocate and free blocks of each other while other threads start and exit, some with the
+ * smallest possible stack. All blocks are freed at the end. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,7 +45,8 @@ static void check_and_free(void *block)
 static void *churn(void *seed)
 {
     unsigned state = (unsigned)(uintptr_t)seed;
-    pthread_setspecific(key, make(&state)); /* freed by the destructor while the thread exits */
+    /* The destructor frees this block while the thread exits. */
+    pthread_setspecific(key, make(&state));
     for (int i = 0; i < ROUNDS; i++)
         check_and_free(atomic_exchange(&shared[next(&state) % SHARED], make(&state)));
     return NULL;

@@ -66,7 +66,7 @@ static pid_t make(const char *way)
     return fork();
 }
 
-/* Frees the parent's block, and keeps its own. */
+/* Frees the parent's block and keeps its own. */
 static void child(void *inherited)
 {
     release(inherited);

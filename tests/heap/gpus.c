@@ -1,10 +1,9 @@
-/* gpus LIBRARY WAY: drives a stand-in for PyTorch's libc10_cuda.so, loaded as Python loads that.
- * WAY: hold N blocks; threads, which free what others allocated; nonsense, of what an allocator
- * might report; fork, with threads that allocate meanwhile; exit, with blocks freed by handlers;
- * unload, and load again; fail, for requests that fail; both LIBRARY2, two copies in one process.
- * loading LIBRARY2, whose constructor waits for a block; failfork, in which threads and children of
- * fork have requests that fail.
- * Prints the bytes that are live at the end, and how many reports reached the real functions. */
+/* gpus LIBRARY WAY: drives a stand-in for PyTorch's libc10_cuda.so, loaded as Python loads it. WAY
+ * is one of: hold N (keep N blocks); threads (each frees blocks of another); nonsense (invalid
+ * reports); fork (while threads allocate); exit (handlers free blocks); unload (and load again);
+ * fail (requests fail); both LIBRARY2 (two copies in one process); loading LIBRARY2 (its
+ * constructor waits for a block); failfork (requests of threads and forked children fail). Prints
+ * the live bytes at the end, and how many reports reached the real functions. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -67,7 +66,7 @@ static void hold(int n)
         torch.malloc(LARGE, i % 2);
 }
 
-/* ---- threads: each frees what another allocated ---- */
+/* ---- threads that free each other's blocks ---- */
 
 static _Atomic(uint64_t) ring[RING];
 
@@ -94,7 +93,7 @@ static void threads(void)
         pthread_join(at[i], NULL);
 }
 
-/* ---- what no allocator should report ---- */
+/* ---- invalid reports ---- */
 
 static void nonsense(void)
 {
@@ -115,7 +114,8 @@ static void nonsense(void)
     torch.report(0x7f0066660000, INT64_MAX, INT64_MAX, INT64_MAX, CUDA, 1);
     torch.report(0x7f0066660000, -INT64_MAX, 0, INT64_MAX, CUDA, 1);
     torch.report(0x7f0012340000, LARGE, LARGE, LARGE, CUDA, 0);
-    torch.report(0x7f0012340000, LARGE, LARGE, LARGE, CUDA, 0); /* its free was not reported */
+    /* The free of this block was not reported. */
+    torch.report(0x7f0012340000, LARGE, LARGE, LARGE, CUDA, 0);
 }
 
 /* ---- fork, exit, unload ---- */
@@ -128,7 +128,7 @@ static void forks(void)
         pthread_create(&at[i], NULL, churn, (void *)(i + 1));
     for (int i = 0; i < 20; i++) {
         pid_t pid = fork();
-        if (pid == 0) { /* a lock of the allocator may be held for good here, as in torch */
+        if (pid == 0) { /* As in torch, a lock of the allocator may stay held in the child. */
             for (int k = 0; k < 100; k++)
                 torch.report(0x7e0000000000 + (uint64_t)k * 4096, LARGE, LARGE, LARGE, CUDA, 0);
             _exit(0);
@@ -167,7 +167,7 @@ static void unload(const char *path)
     }
 }
 
-/* ---- a library that is being loaded, and waits for a block of a GPU in its constructor ---- */
+/* ---- a library whose constructor waits for a GPU block ---- */
 
 static void *load_other(void *path)
 {
@@ -189,7 +189,7 @@ static void loading(char *path)
     pthread_create(&loader, NULL, load_other, path);
     if (read(begun[0], &byte, 1) != 1)
         exit(2);
-    torch.malloc(LARGE, 0); /* the first of all: the real function is looked for now */
+    torch.malloc(LARGE, 0); /* At the first report the hook looks up the real function. */
     if (write(done[1], "", 1) != 1)
         exit(2);
     pthread_join(loader, NULL);

@@ -1,5 +1,5 @@
-/* Signal handlers that allocate, on a small alternate stack and at any time; and allocations and
- * frees at the very end of the process. */
+/* Signal handlers allocate at any time and on a small alternate stack, and memory is allocated and
+ * freed at the very end of the process. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ static void on_usr1(int signal)
     free(q);
 }
 
-/* May interrupt malloc itself, so it can only use mmap. */
+/* The handler may interrupt malloc itself, so it can only use mmap. */
 static void on_alarm(int signal)
 {
     (void)signal;
@@ -53,7 +53,7 @@ __attribute__((destructor)) static void later_still(void)
 
 int main(void)
 {
-    /* the kernel's signal frame grows with the machine's registers */
+    /* The kernel's signal frame grows with the register set of the machine. */
     size_t frame = getauxval(51 /* AT_MINSIGSTKSZ */), least = (size_t)MINSIGSTKSZ;
     size_t len = (frame > least ? frame : least) + 8192;
     stack_t small = {.ss_sp = malloc(len), .ss_size = len};

@@ -1,5 +1,5 @@
-/* Mappings of each kind, with sizes that distinguish them; the last one maps a file, which is not
- * memory. */
+/* Creates mappings of each kind, with sizes that distinguish them; the last one maps a file, which
+ * does not count as memory. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ int main(void)
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (maps[i] == MAP_FAILED)
             return 1;
-    munmap(maps[2] + 3 * MIB, MIB); /* part of a shared mapping */
-    munmap(maps[5], 10 * MIB);      /* the start of a pool */
+    munmap(maps[2] + 3 * MIB, MIB); /* This unmaps part of a shared mapping. */
+    munmap(maps[5], 10 * MIB);      /* This unmaps the start of a pool. */
     _exit(0);
 }

@@ -1,5 +1,5 @@
-/* An allocator with its own operator new, to be preloaded after the hooks. Its blocks are placed
- * one after another in large mappings and are never reused: it only has to be recognised. */
+/* An allocator with its own operator new, preloaded after the hooks. It never reuses blocks,
+ * because it only has to be recognised. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -97,7 +97,7 @@ void *_Znwm(size_t size)
     return take(size, 16);
 }
 
-/* Calls malloc through the dynamic linker, and so the hook. */
+/* This calls malloc through the dynamic linker and therefore the hook. */
 EXPORT void *_Znam(size_t size);
 void *_Znam(size_t size)
 {

@@ -1,6 +1,6 @@
 /* Allocates 48 MiB with one operator new, 8 MiB with operator new[] in blocks of 4112 bytes, 16 MiB
- * with operator new in blocks of 4 KiB of which it deletes half, and 8 MiB with malloc; slowly
- * enough that the sampling interval stays. Exits when its input ends. */
+ * with operator new in blocks of 4 KiB (half are deleted), and 8 MiB with malloc, slowly enough to
+ * keep the sampling interval. Exits when its input ends. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

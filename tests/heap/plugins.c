@@ -1,5 +1,5 @@
-/* plugins PATH: loads and unloads a library a few hundred times. Each time it allocates, and the
- * memory is freed after the library is unloaded. Prints how often. */
+/* plugins PATH: loads and unloads a library a few hundred times. Each time the library allocates
+ * memory that is freed after unloading. Prints the number of times. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -127,7 +127,7 @@ static int note_base(struct dl_phdr_info *info, size_t len, void *nothing)
 {
     (void)len;
     (void)nothing;
-    base = info->dlpi_addr; /* the program itself comes first */
+    base = info->dlpi_addr; /* The program itself is the first entry. */
     return 1;
 }
 
@@ -145,7 +145,8 @@ static void tell(const char *name, const char *start, const char *end, const str
 int main(void)
 {
     struct timespec pause = {.tv_nsec =
-                                 30000000}; /* a faster program would raise the sampling interval */
+                                 /* A faster program would raise the sampling interval. */
+                             30000000};
     for (int i = 0; i < ROUNDS; i++) {
         small();
         medium();

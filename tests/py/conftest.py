@@ -29,14 +29,14 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """pytest treats a suite that skips itself as a whole as one without tests, and fails."""
+    """pytest counts a suite that skips itself as one without tests, and fails."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
         session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.fixture
 def run_job(tmp_path):
-    """Runs a command under ebb to its end."""
+    """Runs a command under ebb until it exits."""
     count = 0
 
     def run(*arguments, options=(), env=None, **more):

@@ -38,7 +38,7 @@ def steps(count):
 
 
 def figures():
-    """Sends a mark and a step, at which the allocators' figures are read; returns everything sent
+    """Sends a mark and a step, at which the allocator figures are read; returns everything sent
     to ebb."""
     sent, deliver = [], _wire.Wire._deliver
 
@@ -57,14 +57,14 @@ def say(text):
 
 
 class Odd(Exception):
-    """Cannot be unpickled: __init__ does not take the exception's arguments."""
+    """This exception cannot be unpickled, because __init__ does not take its arguments."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")
 
 
 class WithLock(Exception):
-    """Cannot be pickled."""
+    """This object cannot be pickled."""
 
     def __init__(self):
         super().__init__("locked")
@@ -102,9 +102,8 @@ def leave(status):
 
 
 def grow(most):
-    """Allocates up to nearly 400 MiB, the limit, and then grows slowly, so that the kernel does not
-    kill the process before ebb stops it, even if ebb is delayed. Raises SystemExit if it was not
-    stopped."""
+    """Allocates nearly 400 MiB, which is the limit, and then grows slowly, so that ebb stops the
+    process before the kernel kills it. Raises SystemExit if it was not stopped."""
     kept = [b"x" * (256 << 20)]
     for _ in range(most >> 20):
         kept.append(b"x" * (1 << 20))
@@ -116,7 +115,7 @@ def grow_unless_resumed(most):
     if os.environ.get("EBB_RESUME") == "1":
         return os.environ["EBB_SEGMENT"]
     for n in range(1, 4):
-        ebb.step(n)  # a job without progress is not restarted
+        ebb.step(n)  # A job without progress would not be restarted.
     grow(most)
 
 
@@ -137,7 +136,7 @@ def blob(size):
 
 
 def fill_and_burst(count):
-    """Sends more marks than any queue holds, to a caller that does not read."""
+    """Sends more marks than any queue holds to a caller that does not read."""
     for n in range(1, count + 1):
         ebb.step(n)
     return time.monotonic()

@@ -17,13 +17,14 @@ from commands import ROOT, binary  # noqa: E402
 
 PACKAGE = ROOT / "python"
 SHIM = PACKAGE / "ebb" / "_shim"
-PATIENCE_S = 300  # longer than for other commands: importing torch alone is slow on a busy machine
+# This is longer than for other commands, because importing torch is slow on a busy machine.
+PATIENCE_S = 300
 
 wait_for = functools.partial(commands.wait_for, limit_s=PATIENCE_S)
 
 
 def environment(changes=None):
-    """The caller's environment, without variables that would affect the tests. A change to None
+    """Returns the environment without variables that would affect the tests. A change to None
     removes a variable."""
     dropped = ("EBB_", "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
@@ -37,7 +38,7 @@ def environment(changes=None):
 
 @contextlib.contextmanager
 def listening(monkeypatch):
-    """Stands in for ebb: a socket that receives the marks of this process."""
+    """Stands in for ebb with a socket that receives the marks of this process."""
     from ebb import _wire
 
     with tempfile.TemporaryDirectory(dir="/tmp") as short, \
@@ -51,7 +52,7 @@ def listening(monkeypatch):
 
 
 class Run:
-    """A job that has ended: its output, its status, and its recording."""
+    """A finished job with its output, exit status and recording."""
 
     def __init__(self, result, folder):
         self.stdout, self.stderr, self.status = result.stdout, result.stderr, result.returncode

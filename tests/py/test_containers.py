@@ -1,4 +1,4 @@
-"""Containers that gain entries while memory grows: marks of kind kept, and figures."""
+"""Tests containers that gain entries while memory grows: marks of kind kept, and figures."""
 
 import gc
 import json
@@ -15,8 +15,8 @@ from ebb import _containers, _referrers, _tap, _weight, _wire
 from jobs import PATIENCE_S, binary, listening
 
 MIB = 1 << 20
-SEEN = []  # a module variable
-# MiB after each step: every step from the second on triggers a scan
+SEEN = []  # A module variable that tests let grow.
+# Memory in MiB after each step; every step from the second on triggers a scan.
 RESIDENT = [0, 100, 124, 148, 196]
 
 
@@ -73,14 +73,14 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def resident(monkeypatch):
-    """Sets the resident memory."""
+    """Sets the resident memory that the package reads."""
     def put(mib):
         monkeypatch.setattr(_containers._memory, "rss_bytes", lambda: mib * MIB)
     return put
 
 
 def grow(resident, add, steps=4):
-    """Runs steps that each call ADD and let memory grow."""
+    """Runs steps that each call ADD while memory grows."""
     for step in range(1, steps + 1):
         add(step)
         resident(RESIDENT[step])
@@ -106,7 +106,7 @@ def test_growing_container_is_named_by_owner_with_its_growth(sent, resident):
 
 
 def test_growing_lists_are_named_by_their_variables(sent, resident):
-    held, plain = deque(), {}  # gc does not track the second, which contains only bytes
+    held, plain = deque(), {}  # gc does not track the second container, which has only bytes.
 
     def add(step):
         SEEN.extend(bytearray(2 * MIB) for _ in range(4))
@@ -199,7 +199,7 @@ def test_growing_containers_are_recorded_as_figures(sent, resident):
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
-    assert named(sent) == []  # too little growth for these marks
+    assert named(sent) == []  # Memory grows too little for these marks.
     test = "test_growing_containers_are_recorded_as_figures"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]
@@ -235,7 +235,8 @@ def test_thread_scans_containers_of_a_job_without_steps(sent, resident):
 
 
 def test_container_scan_thread_never_lists_all_objects(sent, resident, monkeypatch):
-    """The list would refer to tuples that the job is still creating, and its tuple() would fail."""
+    """A list of all objects would refer to tuples that the job is still creating, and its
+    tuple() would fail."""
     def fail():
         raise AssertionError("gc.get_objects by the thread")
 
@@ -243,7 +244,7 @@ def test_container_scan_thread_never_lists_all_objects(sent, resident, monkeypat
     for i in range(6):
         resident(100 + 64 * i)
         _containers.without_steps()
-    assert _containers._is_off is False  # _is_off would be True after a scan that failed
+    assert _containers._is_off is False  # After a failed scan, _is_off would be True.
 
 
 def test_growth_without_steps_or_containers_sends_no_marks(sent, resident):
@@ -272,7 +273,8 @@ def test_container_scan_triggers_no_garbage_collection(sent, resident):
 
     grow(resident, add)
     assert len(crowd) == 100_000 and named(sent)[-1]["name"].startswith("cache of a ")
-    assert collected[-1] - collected[0] <= 2  # creating an object per container caused dozens
+    # An object created per container would cause dozens of collections.
+    assert collected[-1] - collected[0] <= 2
 
 
 def test_container_scan_time_is_bounded(sent, resident, monkeypatch):

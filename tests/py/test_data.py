@@ -1,4 +1,4 @@
-"""ebb.data: images on demand, and collate functions that keep nothing."""
+"""Tests ebb.data: images read on demand, and collate functions that keep nothing."""
 
 import collections
 import dataclasses
@@ -26,7 +26,7 @@ from ebb.data import BadImage, LazyImages, _is_decoded, keep_nothing  # noqa: E4
 MIB = 1 << 20
 TIMEOUT_S = 300
 SIDE = 64
-EACH = SIDE * SIDE * 4  # an RGB pixel takes four bytes
+EACH = SIDE * SIDE * 4  # An RGB pixel takes four bytes.
 
 
 def colour(n):
@@ -201,7 +201,7 @@ def test_loader_worker_starts_with_an_empty_image_cache(paths, method):
 
 def test_fork_while_thread_reads_image_does_not_hang(paths):
     images = LazyImages(paths)
-    with images._store.lock:  # as if another thread held it
+    with images._store.lock:  # The lock seems to be held by another thread.
         pid = os.fork()
         if pid == 0:
             os._exit(0 if images[0].getpixel((0, 0)) == ALL[0] else 1)
@@ -271,12 +271,12 @@ def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
     assert not any(map(_is_decoded, images))
-    assert colours(images) == ALL  # and can still be read
+    assert colours(images) == ALL  # The images can still be read.
     assert all(map(_is_decoded, images))
 
 
 def test_unwrapped_collator_leaves_dataset_images_decoded(paths):
-    """The reason for the wrapper: if PIL changes this, the wrapper can go."""
+    """This is the reason for the wrapper; if PIL changes, the wrapper is no longer needed."""
     images = opened(paths)
     colours(images)
     assert all(map(_is_decoded, images))
@@ -342,7 +342,7 @@ def test_collator_arguments_kept_after_the_call_hold_no_pixels(paths):
 def test_image_copies_leave_no_file_open(paths):
     images = opened(paths)
     before = open_files()
-    keep_nothing(lambda examples: None)(images)  # the copies are opened again, but not read
+    keep_nothing(lambda examples: None)(images)  # The copies are opened again, but not read.
     assert open_files() == before
 
 
@@ -380,7 +380,7 @@ def test_collator_wrapper_copies_examples_of_every_structure(paths):
         assert given is not examples and given[2]["other"] is other
         assert [type(one) for one in given] == [type(one) for one in examples]
         assert given[1].label == 1
-        given[2].clear()  # some collate functions clear their input
+        given[2].clear()  # Some collate functions clear their input.
         return colours([given[0].image, given[1].image, given[3][0]])
     assert keep_nothing(collate)(examples) == [ALL[0], ALL[1], ALL[3]]
     assert not any(map(_is_decoded, images)) and examples[2]["x"] == [images[2]]
@@ -442,7 +442,7 @@ def photographs(tmp_path_factory):
 
 
 ALL_PIXELS = 60 * 1024 * 768 * 4  # 180 MiB
-SLACK = 40 * MIB  # a batch of four, its copies, and memory retained by the allocator
+SLACK = 40 * MIB  # The sum of a batch of four, its copies, and memory retained by the allocator.
 
 
 @pytest.mark.parametrize("way, least, most", [
@@ -452,8 +452,8 @@ SLACK = 40 * MIB  # a batch of four, its copies, and memory retained by the allo
     ("hoarder", 0, SLACK),
 ])
 def test_epoch_over_lazily_opened_images_keeps_memory_flat(photographs, tmp_path, way, least, most):
-    """A plain list grows to the size of all pixels, one with a budget to the budget, and a wrapped
-    one not at all."""
+    """A plain list grows to the size of all pixels, one with a budget to its budget, and a
+    wrapped one not at all."""
     program = tmp_path / "epoch.py"
     program.write_text(textwrap.dedent(EPOCH))
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))

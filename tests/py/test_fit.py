@@ -1,4 +1,5 @@
-"""The weights of the verdict's model are those that research/fit.py fits to the kept features."""
+"""Tests that the weights of the verdict's model are those that research/fit.py fits to the
+stored features."""
 
 import lzma
 import re
@@ -25,5 +26,5 @@ def test_refit_of_the_verdict_model_gives_the_built_in_weights(tmp_path):
     kept = numbers((ROOT / "src" / "verdict" / "weights.inc").read_text())
     again = numbers(done.stdout)
     assert len(kept) == len(again) > 60
-    # sums of floating-point numbers differ in their last digits from one library to another
+    # Floating-point sums differ in their last digits from one library to another.
     assert again == pytest.approx(kept, rel=0.02, abs=0.02)

@@ -1,5 +1,5 @@
-"""The heap profile of real training in torch: the line of a collator that keeps its batches comes
-first, whichever process runs it, and the training result is the same as without the profiler."""
+"""Tests the heap profile of real torch training: the collator that keeps its batches comes
+first, whichever process runs it, and the training result is unchanged."""
 
 import json
 import subprocess
@@ -11,7 +11,8 @@ from jobs import PATIENCE_S, binary, environment
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-BATCHES, BATCH_BYTES = 40, 3 * 8 * 3 * 128 * 128 * 4  # far more than a tenth of all live memory
+# The batches are far more than a tenth of all live memory.
+BATCHES, BATCH_BYTES = 40, 3 * 8 * 3 * 128 * 128 * 4
 TRAINING = """
 import glob, os, sys, time
 BEGAN = time.monotonic()
@@ -94,7 +95,7 @@ def is_leak(row, script):
 
 @pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork"), (2, "spawn")])
 def test_leaking_collator_is_the_first_heap_row(run_job, script, workers, way):
-    # the script imports torch three times
+    # The script imports torch three times.
     run = run_job(sys.executable, script, "keeps", workers, way, timeout=2 * PATIENCE_S)
     assert run.status == 0, run.stderr
     doc = heap(run)

@@ -1,4 +1,4 @@
-"""Steps that are too fast for one mark each: which are held back, and when they are sent."""
+"""Tests steps that are too fast for one mark each: which are delayed, and when they are sent."""
 
 import sys
 
@@ -11,7 +11,7 @@ from ebb import _marks, _tap, _wire
 
 
 class Listener(_wire.Wire):
-    """Keeps the texts that would be sent."""
+    """Keeps the marks that would be sent."""
 
     def __init__(self):
         super().__init__()
@@ -35,7 +35,7 @@ class Listener(_wire.Wire):
 
 @pytest.fixture
 def wire(monkeypatch):
-    """A wire that has sent its first steps and whose next mark is not due."""
+    """Returns a wire that has sent its first steps and whose next mark is not due."""
     monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
     w = Listener()
     w.help(w.count_wakes)
@@ -153,7 +153,7 @@ TAIL = "\nBY=hook"
 
 @pytest.fixture
 def row(wire):
-    """A wire on which a step is held back, so that the next may take the fast path."""
+    """Returns a wire with a pending step, so that the next one may take the fast path."""
     assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
     assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
     return wire
@@ -263,7 +263,7 @@ def test_signal_handler_may_send_a_step_during_a_step(wire):
     assert wire.take_texts()[-1].startswith("KIND=step\nSTEP=12")
 
 
-# ---- in real jobs ----
+# ---- fast steps in real jobs ----
 
 FAST = """
 import ebb, os, sys, time

@@ -1,4 +1,4 @@
-"""ebb.hf.MemoryCleanup: performs the cleanups, and measures their effect."""
+"""Tests that ebb.hf.MemoryCleanup performs cleanups and measures their effect."""
 
 import gc
 
@@ -24,7 +24,7 @@ def wire():
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Sets successive readings of resident memory, in MiB."""
+    """Sets successive readings of resident memory in MiB."""
 
     def say(*mib):
         rest = [m * MIB for m in mib]

@@ -1,5 +1,5 @@
-"""A leaking Hugging Face training under the guard is stopped, restarted, and finishes with the same
-result."""
+"""Tests that a leaking Hugging Face training is stopped by the guard, restarted, and finishes
+with the same result."""
 
 import json
 import os
@@ -65,10 +65,9 @@ def whole(tmp_path_factory):
 
 
 def guarded(tmp_path, whole, *more):
-    """Runs the training with memory for two thirds of its leak; returns the facts of the run. There
-    are 15 steps between the reserve, where a checkpoint is requested, and half of it, where the job
-    is stopped in any case: enough to write the checkpoint on the fastest machine. Without a cgroup,
-    so that the same pages are counted as for WHOLE, including those of libraries."""
+    """Runs the training with memory for two thirds of its leak and returns the facts of the run.
+    The checkpoint is requested 15 steps before the job is stopped in any case, which is enough
+    time to write it. The job has no cgroup, so that the same pages count as for WHOLE."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(

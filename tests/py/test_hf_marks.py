@@ -1,4 +1,4 @@
-"""ebb.hf.EbbCallback: the marks it sends, and how it handles requests."""
+"""Tests the marks that ebb.hf.EbbCallback sends, and how it handles requests."""
 
 import copy
 import os
@@ -30,10 +30,10 @@ def wire():
     "examples, batch, accumulate, epochs, per_epoch",
     [
         (10, 2, 1, 2, 5),
-        (11, 2, 1, 2, 6),  # the last batch is not full
-        (10, 2, 2, 3, 3),  # the last step has one micro-batch of two
+        (11, 2, 1, 2, 6),  # The last batch is not full.
+        (10, 2, 2, 3, 3),  # The last step has one micro-batch of two.
         (11, 2, 4, 2, 2),
-        (3, 2, 8, 2, 1),  # an epoch is shorter than one accumulation
+        (3, 2, 8, 2, 1),  # An epoch is shorter than one accumulation.
     ],
 )
 def test_steps_per_epoch_and_epoch_boundaries_are_exact(
@@ -71,7 +71,7 @@ def test_short_trainer_steps_share_marks_without_loss(wire, tmp_path):
 
 @pytest.fixture
 def held(wire):
-    """Returns the callback, state and control of a training in which a step is held back."""
+    """Returns the callback, state and control of a training with a pending step."""
     wire.hold_back()
     args = types.SimpleNamespace(process_index=0, world_size=1, output_dir="out")
     state = types.SimpleNamespace(global_step=0, max_steps=100, epoch=0.0)
@@ -96,9 +96,9 @@ def test_request_between_short_steps_is_handled_at_the_next_step(held, wire):
     wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
     held.step()
     assert held.control.should_save
-    held.control.should_save = False  # as the trainer does after saving
+    held.control.should_save = False  # The trainer calls this after saving.
     held.step()
-    assert held.control.should_save  # the trainer has not saved yet
+    assert held.control.should_save  # The trainer has not saved yet.
 
 
 def test_last_trainer_step_is_sent_even_if_short(held, wire):
@@ -179,7 +179,7 @@ def test_failed_training_accepts_no_more_checkpoint_requests(wire, tmp_path):
     assert wire.of("hello")[-1]["ROLE"] == "worker"
 
 
-# ---- one callback, explicit or by default ----
+# ---- one callback, added by the script or by default ----
 
 
 def test_callback_added_by_the_script_replaces_the_default_one(wire, tmp_path):
@@ -220,7 +220,8 @@ def test_memory_is_added_to_each_log_of_the_trainer(wire, tmp_path):
     seen = []
     from transformers import TrainerCallback
 
-    class Writer(TrainerCallback):  # like TensorBoard's: called before the user's callbacks
+    # This callback is called before those of the user, as that of TensorBoard is.
+    class Writer(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             seen.append(dict(logs))
 
@@ -296,8 +297,8 @@ def test_save_total_limit_applies_to_requested_checkpoints(wire, tmp_path):
 
 
 def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
-    """An evaluation in the same step resets the decision to save; the request is carried out in the
-    next step."""
+    """An evaluation in the same step resets the decision to save, so the request is handled in
+    the next step."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(
         tmp_path,
@@ -308,7 +309,8 @@ def test_checkpoint_requests_work_with_save_strategy_best(wire, tmp_path):
         eval_steps=2,
         save_strategy="best",
         metric_for_best_model="loss",
-        greater_is_better=True,  # the loss falls, so only the first checkpoint is the best
+        # The loss falls in a way that makes only the first checkpoint the best.
+        greater_is_better=True,
         learning_rate=0.05,
     )
     trainer.train()

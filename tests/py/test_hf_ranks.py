@@ -1,4 +1,4 @@
-"""Two ranks under torchrun send separate marks, and save and stop in the same step."""
+"""Tests that two ranks under torchrun send separate marks, and save and stop in the same step."""
 
 import json
 import os
@@ -37,7 +37,7 @@ leave()
 
 
 def torchrun(folder, when, absent=""):
-    """Returns the results and marks of each of two ranks."""
+    """Returns the results and marks of both ranks."""
     script = folder / "train.py"
     script.write_text(SCRIPT)
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}

@@ -1,5 +1,5 @@
-"""Resuming from the last complete checkpoint of the Hugging Face Trainer, and the choice of that
-checkpoint."""
+"""Tests resuming from the last complete checkpoint of the Hugging Face Trainer, and the choice
+of that checkpoint."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def wire(monkeypatch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Checkpoints of steps 2, 4 and 6 of a training of 10 steps that was interrupted."""
+    """Returns the checkpoints of steps 2, 4 and 6 of an interrupted training of 10 steps."""
     folder = tmp_path_factory.mktemp("saved")
     trainer = hf_trainer(folder, **ARGUMENTS)
 
@@ -155,7 +155,7 @@ def test_checkpoints_of_an_earlier_run_are_ignored(
     now = time.time()
     began = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(now - 100))
     (run / "run.json").write_text(json.dumps({"started": began}))
-    # the checkpoints were created when the first test ran
+    # The checkpoints were created when the first test ran.
     for step, age_s in ((2, 0), (4, 0), (6, 500)):
         os.utime(folder / f"checkpoint-{step}" / "trainer_state.json", (now - age_s, now - age_s))
     monkeypatch.setenv("EBB_RUN_DIR", str(run))

@@ -1,4 +1,4 @@
-"""ebb.isolate: functions in separate processes, under the real program."""
+"""Tests ebb.isolate: functions that run in separate processes under the real program."""
 
 import asyncio
 import concurrent.futures
@@ -37,7 +37,8 @@ def private_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
         monkeypatch.delenv(name, raising=False)
-    for name in ("_GRACE_S", "_GONE_S"):  # nothing is killed because the machine is busy
+    # The value is so large that nothing is killed on a busy machine.
+    for name in ("_GRACE_S", "_GONE_S"):
         monkeypatch.setattr(_isolate, name, float(PATIENCE_S))
     yield folder
     assert os.listdir(folder) == []
@@ -65,7 +66,7 @@ def children_of(pid):
 
 
 def start_and_learn_pid(function, **options):
-    """Starts a call that waits for ever; returns it and the pid of its process."""
+    """Starts a call that waits forever; returns it and the pid of its process."""
     marks = []
     call = ebb.isolate_start(function, on_progress=marks.append, **options)
     wait_for(lambda: marks or call.done(), "the first mark")
@@ -193,7 +194,8 @@ def test_function_of_an_interactive_session_is_refused():
 
 
 def test_isolate_can_set_environment_variables(monkeypatch):
-    monkeypatch.setenv("EBB_RESUME", "1")  # set if this process itself runs under ebb
+    # The variable is set if the tests themselves run under ebb.
+    monkeypatch.setenv("EBB_RESUME", "1")
     monkeypatch.setenv("TEST_GONE", "x")
     got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
                       env={"TEST_GONE": None, "TEST_NEW": "y"})
@@ -231,7 +233,7 @@ def test_exception_of_an_isolated_call_has_the_remote_traceback():
         ebb.isolate(functions.fail, "value")
     text = str(caught.value.__cause__)
     assert "in inner_failure" in text and "in fail" in text
-    assert "KeyError: 'missing'" in text  # the exception's cause
+    assert "KeyError: 'missing'" in text  # This is the cause of the exception.
     assert "_isolated.py" not in text
 
 
@@ -338,8 +340,8 @@ def test_exception_in_a_progress_listener_ends_the_call():
 
 
 def test_slow_progress_listener_does_not_delay_the_job():
-    """The function returns while its listener still handles the first mark; the remaining marks are
-    lost."""
+    """The function returns while its listener still handles the first mark, and the remaining
+    marks are lost."""
     seen, ended = [], threading.Event()
 
     def progress(mark):
@@ -357,7 +359,7 @@ def test_slow_progress_listener_does_not_delay_the_job():
 
 def test_isolated_process_has_exited_when_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
-    call._until = time.monotonic()  # the time-out expires, but only after the process has started
+    call._until = time.monotonic()  # The timeout expires only after the process has started.
     with pytest.raises(TimeoutError, match=f"wait_for_ever had no result after {2 * PATIENCE_S} s"):
         call.result(PATIENCE_S)
     assert not is_alive(pid)
@@ -401,7 +403,7 @@ CALLER = """
 
 
 def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
-    # background processes of a shell ignore SIGINT, and would pass that on to this program
+    # Background processes of a shell ignore SIGINT, which this program would inherit.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
@@ -411,7 +413,7 @@ def test_keyboard_interrupt_of_the_caller_ends_the_isolated_call(tmp_path):
 
 
 def test_killing_the_caller_ends_the_isolated_call(tmp_path):
-    folder = tmp_path / "of-the-dead"  # a killed process cannot remove its folder
+    folder = tmp_path / "of-the-dead"  # A killed process cannot remove its folder.
     folder.mkdir()
     process = python(script(tmp_path, CALLER), env={"TMPDIR": str(folder)})
     pid = int(process.stdout.readline())
@@ -532,7 +534,7 @@ def serve(tmp_path, calls, keep):
 def test_hundred_isolated_calls_leave_no_memory_behind(tmp_path):
     after = serve(tmp_path, 100, keep=False)
     assert after["growth"] < FLAT_BYTES
-    assert after["fds"] == 4  # the standard streams, and the one of listdir
+    assert after["fds"] == 4  # The list has the standard streams and the descriptor of listdir.
     assert after["children"].strip() == ""
 
 
@@ -551,7 +553,7 @@ def test_failed_isolated_calls_leave_no_descriptors_or_children():
     assert (len(os.listdir("/proc/self/fd")), children_of(os.getpid())) == before
 
 
-# ---- in this process ----
+# ---- isolation disabled ----
 
 
 def test_isolate_can_be_disabled(monkeypatch):
@@ -617,7 +619,7 @@ def test_search_path_is_the_last_place_to_find_the_ebb_program(tmp_path, monkeyp
 
 
 def test_python_m_ebb_execs_the_program(tmp_path):
-    """No Python process stays above it: the process that was started is the program itself."""
+    """No Python process remains above the program: the started process is replaced by it."""
     show = script(tmp_path, "", "unused.py").with_name("ebb")
     show.write_text("#!/bin/sh\necho $$ $*\n")
     show.chmod(0o755)

@@ -1,4 +1,4 @@
-"""ebb.lightning.EbbCallback, with `lightning` and with `pytorch_lightning`."""
+"""Tests ebb.lightning.EbbCallback with `lightning` and with `pytorch_lightning`."""
 
 import copy
 import csv
@@ -29,7 +29,7 @@ def pl(request):
 
 @pytest.fixture
 def callback(pl):
-    """Returns the callback's module, as imported by a script that uses this package."""
+    """Returns the callback's module as a script that uses this package would import it."""
     return importlib.import_module("ebb.lightning")
 
 
@@ -259,7 +259,7 @@ def test_memory_is_sent_to_lightning_loggers(pl, callback, wire, tmp_path, log_e
 
 @pytest.fixture
 def saved(pl, callback, wire, tmp_path):
-    """Checkpoints of steps 2 and 4 of a training of 10 steps that was interrupted."""
+    """Returns the checkpoints of steps 2 and 4 of an interrupted training of 10 steps."""
     wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4)}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 5)], 20)
     wire.marks.clear()
@@ -287,7 +287,7 @@ def test_restarted_lightning_job_resumes_from_last_checkpoint(
 def test_lightning_resume_at_epoch_end_gives_the_same_weights(
     pl, callback, wire, tmp_path, monkeypatch
 ):
-    """Inside an epoch it depends on whether Lightning can resume the data loader."""
+    """Within an epoch, the result depends on whether Lightning can resume the data loader."""
     whole = fit(pl, tmp_path / "whole", [], 10, max_epochs=3)
     wire.when = {("step", "5"): [("CHECKPOINT", "5")]}
     fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 7)], 10, max_epochs=3)

@@ -1,4 +1,4 @@
-"""The live stream, read by an independent client: Python's websockets."""
+"""Tests the live stream with an independent client, the Python package websockets."""
 
 import asyncio
 import json
@@ -16,7 +16,8 @@ PATIENCE_S = 180
 
 
 async def connect(server, **options):
-    options.update(open_timeout=PATIENCE_S, ping_interval=None)  # no time-outs of the client's own
+    # The client has no timeouts of its own.
+    options.update(open_timeout=PATIENCE_S, ping_interval=None)
     return await websockets.connect(f"ws://127.0.0.1:{server.port}/api/v1/live", **options)
 
 
@@ -28,7 +29,7 @@ async def message(socket, kind):
 
 
 async def want(socket, **wishes):
-    """Sends a subscription; the server has received it when it answers the ping that follows."""
+    """Sends a subscription; the server has received it when it answers the following ping."""
     await socket.send(json.dumps(wishes))
     await asyncio.wait_for(await socket.ping(), PATIENCE_S)
 

@@ -1,5 +1,4 @@
-"""Marks sent by hand: the functions of `import ebb`, and how they handle invalid or unusual
-input."""
+"""Tests the functions of `import ebb` that send marks, with valid, invalid and unusual input."""
 
 import json
 import os
@@ -18,7 +17,7 @@ from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 @pytest.fixture
 def marks(monkeypatch):
-    """Stands in for ebb: a socket that receives the marks."""
+    """Stands in for ebb with a socket that receives the marks."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EBB_TRUTH", "0")
@@ -73,7 +72,7 @@ def test_hello_has_versions_of_imported_packages(marks, monkeypatch):
     ebb.step(1)
     lines = received(marks)[0].splitlines()
     hello = dict(line.split("=", 1) for line in lines)
-    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # no key occurs twice
+    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # No key occurs twice.
     assert hello["PYTHON_VERSION"] == sys.version.split()[0]
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
@@ -89,7 +88,7 @@ def test_checkpoint_is_requested_until_it_is_reported_written(marks, monkeypatch
     marks.sendto(b"CHECKPOINT=8\n", hello["REPLY"])
     assert ebb.checkpoint_requested()
     ebb.checkpoint_failed()
-    ebb.checkpoint_done("/ck/8")  # the request was answered already
+    ebb.checkpoint_done("/ck/8")  # The request has already been answered.
     assert received(marks) == [
         "KIND=ack\nID=7\nSTATUS=started",
         "KIND=ack\nID=7\nSTATUS=done\nPATH=/ck/7",
@@ -151,7 +150,7 @@ def test_waiting_thread_does_not_block_marks_of_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
-    w._socket.settimeout(0.01)  # as another thread does for a mark that must arrive
+    w._socket.settimeout(0.01)  # Another thread does this for a mark that must arrive.
     assert not w.send("KIND=other")
     w._socket.setblocking(False)
     received(marks)
@@ -180,7 +179,7 @@ def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
     thread = threading.Thread(target=read_when_it_waits)
     thread.start()
     ebb.step(1)
-    has_waited.append(True)  # or the thread never waits
+    has_waited.append(True)  # Otherwise the thread never waits.
     thread.join()
     assert received(marks)[-1] == "KIND=step\nSTEP=1"
 
@@ -202,7 +201,7 @@ def test_steps_do_not_wait_long_for_stuck_receiver(marks, monkeypatch):
     for _ in range(1000):
         now += 0.1
         ebb.step(1)
-    # one second at first, then 2 ms per second
+    # The first wait is one second, and later ones 2 ms per second.
     assert 5 <= len(waits) <= 7
 
 
@@ -284,7 +283,8 @@ def test_verdict_is_requested_at_most_once_per_second(marks, monkeypatch):
 
     ebb.mark()
     monkeypatch.setattr(_verdict, "_ask", ask)
-    assert ebb.verdict() is None  # after a failed request, the next call asks again
+    # After a failed request, the next call requests the verdict again.
+    assert ebb.verdict() is None
     assert ebb.verdict() == {"verdict": "flat"}
     monkeypatch.setattr(_verdict, "_FRESH_S", PATIENCE_S * 10.0)
     assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 2

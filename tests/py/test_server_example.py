@@ -1,4 +1,4 @@
-"""examples/server.py and server_before.py: real servers, driven over HTTP and WebSocket."""
+"""Tests examples/server.py and server_before.py as real servers, over HTTP and WebSocket."""
 
 import contextlib
 import json
@@ -47,7 +47,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(module, tmp_path, **env):
-    # The socket is bound here, so that its port is known and cannot be taken by others.
+    # The socket is bound by the test, so that its port is known and cannot be taken by others.
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -79,7 +79,7 @@ def server(tmp_path):
 
 
 def grown(server, jobs, steps, mib_per_step):
-    server.finish(server.start(2))  # the first job loads modules once
+    server.finish(server.start(2))  # The first job loads modules once.
     before = server.rss()
     for _ in range(jobs):
         end = server.finish(server.start(steps, mib_per_step))
@@ -102,8 +102,8 @@ def test_example_server_works_with_isolation_disabled(tmp_path):
 
 
 def follow(server):
-    """Returns the number of steps, the marks that a viewer received, and the last message. A viewer
-    may connect too late; then a longer job is started."""
+    """Returns the number of steps, the marks that a viewer received, and the last message. If
+    the viewer connects too late, a longer job is started."""
     for count in (50, 200, 800, 3200):
         *steps, end = server.progress(server.start(count, mib_per_step=0))
         if steps:
@@ -117,7 +117,7 @@ def test_example_server_sends_progress_over_websocket(tmp_path, off):
         count, steps, end = follow(server)
     assert end == {"kind": "end", "state": "done", "error": None,
                    "result": {"steps": count, "loss": pytest.approx(0.9 ** count)}}
-    # a slow viewer misses marks, but receives none twice or out of order
+    # A slow viewer misses marks, but receives none twice or out of order.
     numbers = [mark["step"] for mark in steps]
     assert numbers and numbers == sorted(set(numbers))
     assert all(mark == {"kind": "step", "step": mark["step"], "max_steps": count}

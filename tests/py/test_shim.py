@@ -1,7 +1,5 @@
-"""The shim that `ebb run` puts on PYTHONPATH: which programs it hooks, and what it must not change.
-
-Most tests use a fake torch of a few lines that has only the hooked functions.
-"""
+"""Tests the shim that `ebb run` puts on PYTHONPATH: which programs it hooks, and what it must
+not change. Most tests use a fake torch that has only the hooked functions."""
 
 import os
 import shutil
@@ -73,7 +71,7 @@ EXPECTED = [("begin", 0), ("step", 1), ("step", 2), ("step", 3), ("epoch", 3), (
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with train.py and a small torch."""
+    """Returns a folder with train.py and a small torch."""
     folder = tmp_path / "project"
     for package in ("torch", "torch/optim", "torch/utils", "torch/utils/data"):
         (folder / package).mkdir(parents=True)
@@ -132,17 +130,17 @@ def test_python_of_a_venv_sends_steps_and_runs_its_sitecustomize(run_job, projec
     plain = subprocess.run(command, env=environment(), text=True, stdout=subprocess.PIPE,
                            timeout=PATIENCE_S)
     run = run_job(*command)
-    assert run.stdout == plain.stdout  # the system's own sitecustomize, if any, comes first
+    assert run.stdout == plain.stdout  # The system's own sitecustomize, if any, comes first.
     assert short(run) == EXPECTED
 
 
-# ---- what must not change for the user ----
+# ---- the shim changes nothing for the user ----
 
 LOOK = "import sys; print(getattr(sys.modules.get('sitecustomize'), 'whose', None))"
 
 
 def with_and_without(run_job, tmp_path, text, *arguments):
-    """Runs a Python with a sitecustomize of TEXT, with and without ebb."""
+    """Runs Python with a sitecustomize of TEXT, with and without ebb."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own/sitecustomize.py").write_text(text)
     env = {"PYTHONPATH": tmp_path / "own"}
@@ -196,7 +194,8 @@ def test_shim_loads_few_modules(run_job, tmp_path):
 
 
 def test_helper_thread_lets_the_main_thread_import_threading_first(run_job):
-    """The first thread that imports threading counts as the main one, and is waited for at exit."""
+    """The first thread that imports threading counts as the main one, and Python waits for it at
+    exit."""
     code = """if True:
         import sys, time
         blocks = [bytearray(1 << 20) for _ in range(80)]
@@ -219,7 +218,7 @@ def test_python_in_isolated_mode_runs_without_the_shim(run_job, flag):
 
 
 def other_pythons():
-    """Returns Pythons of other versions, found by their usual names and in folders of version
+    """Returns other Python versions, found by their usual names and in folders of version
     managers."""
     found = {}
     home = os.path.expanduser("~/.pyenv/versions")
@@ -261,7 +260,7 @@ def test_user_module_named_ebb_is_not_shadowed(run_job, project):
     (project / "ebb.py").write_text("print('mine')\nwhose = 'mine'\n")
     (project / "train.py").write_text(TRAIN + "    import ebb\n    print(ebb.whose)\n")
     run = run_job(sys.executable, project / "train.py")
-    # and it was not imported early
+    # The module was not imported early.
     assert (run.stdout, run.stderr) == ("trained\nmine\nmine\n", "")
     assert short(run) == EXPECTED
 
@@ -341,7 +340,8 @@ def test_stuck_mark_receiver_does_not_stop_the_job(project, tmp_path):
     (project / "train.py").write_text(TRAIN.replace("[1, 2, 3]", "range(20000)"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
-        result = run_by_hand(project, path)  # 40,000 steps: waiting for each would take hours
+        # Waiting for each of the 40,000 steps would take hours.
+        result = run_by_hand(project, path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 

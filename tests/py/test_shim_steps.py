@@ -1,4 +1,4 @@
-"""Which optimizer steps count as one step, and which passes over a loader are epochs."""
+"""Tests which optimizer steps count as one step, and which iterations of a loader are epochs."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ class Optimizer:
 
 
 class Listener(_wire.Wire):
-    """Keeps the texts that would be sent."""
+    """Keeps the marks that would be sent."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Listener(_wire.Wire):
 
 
 class Loader:
-    """A loader as the hooks see it: its iterator notifies the tracker."""
+    """A loader as the hooks see it, whose iterator notifies the tracker."""
 
     def __init__(self, tracker, length, looks_ahead=False, has_length=True):
         self.tracker, self.length, self.looks_ahead = tracker, length, looks_ahead
@@ -89,7 +89,7 @@ def no_gradients(monkeypatch):
 
 
 def sent(wire):
-    """Returns the marks sent, in short form: begin 0, step 1, …"""
+    """Returns the marks sent, in a short form such as "begin 0", "step 1"."""
     lines = [dict(line.split("=", 1) for line in text.splitlines()) for text in wire.texts]
     return [f"{m['KIND']} {m['STEP']}" for m in lines if m["KIND"] != "versions"]
 
@@ -104,7 +104,7 @@ def test_each_step_of_a_single_optimizer_counts_as_one_step(wire, tracker):
     for _ in range(3):
         tracker.on_step(optimizer)
     assert sent(wire) == ["begin 0", "step 1", "step 2", "step 3"]
-    # so that ebb can ignore them if the job sends its own
+    # The value lets ebb ignore these marks if the job sends its own.
     assert values(wire, "BY") == ["hook"] * len(wire.texts)
 
 
@@ -154,7 +154,8 @@ def test_two_optimizers_with_a_batch_each_make_one_step_together(wire, tracker):
 
 
 def test_training_of_a_second_model_loses_no_steps(wire, tracker):
-    first = Optimizer()  # kept alive, so that only the batch in between shows that it is finished
+    # The loader is kept alive, so that only the batch in between shows that it is finished.
+    first = Optimizer()
     for optimizer in (first, Optimizer(), Optimizer()):
         for _ in Loader(tracker, 5):
             tracker.on_step(optimizer)
@@ -194,12 +195,12 @@ def test_gradients_carried_over_do_not_move_the_epoch_end(wire, tracker):
     tracker.close()
     assert sent(wire) == ["begin 0", "step 1", "step 2", "epoch 2", "step 3", "step 4", "step 5",
                           "epoch 5", "end 5"]
-    # an estimate, then the observed numbers
+    # The first number is an estimate, and later ones are observed.
     assert values(wire, "STEPS_PER_EPOCH") == ["3", "2", "3"]
 
 
 def ahead(loader):
-    """Fetches ahead as accelerate does: the end is known before the last batch is used."""
+    """Fetches ahead as accelerate does, so that the end is known before the last batch is used."""
     batches = iter(loader)
     held = next(batches)
     for batch in batches:
@@ -246,7 +247,7 @@ def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients)
 def test_evaluation_with_gradients_enabled_sends_nothing(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
-        assert len(list(Loader(tracker, 9))) == 9  # between a batch and its step
+        assert len(list(Loader(tracker, 9))) == 9  # This happens between a batch and its step.
         tracker.on_step(optimizer)
     assert len(list(Loader(tracker, 9))) == 9
     tracker.close()
@@ -336,7 +337,7 @@ def test_shim_sends_no_steps_if_the_job_sends_its_own(wire, tracker):
 
 def test_plain_loop_after_a_trainer_continues_the_step_count(wire, tracker):
     optimizer = Optimizer()
-    training = Optimizer()  # any object that supports weak references
+    training = Optimizer()  # Any object that supports weak references can be used here.
     wire.begin_training(training)
     for _ in Loader(tracker, 3, looks_ahead=True):
         tracker.on_step(optimizer)

@@ -1,4 +1,4 @@
-"""Marks sent by training loops in torch that do not mention ebb."""
+"""Tests marks sent by torch training loops that do not use ebb themselves."""
 
 import subprocess
 import sys
@@ -23,8 +23,8 @@ def loss(model, batch):
 model = torch.nn.Linear(4, 1)
 """
 
-# The first optimizer imports torch's compiler, which takes as long as importing torch itself. Loops
-# that compile nothing run without the compiler; PLAIN also runs with unmodified torch.
+# The first optimizer imports torch's compiler, which takes as long as importing torch. Loops that
+# compile nothing run without the compiler; PLAIN also runs with unmodified torch.
 NO_COMPILER = """
 import types
 compiler = types.ModuleType("torch._dynamo")
@@ -83,7 +83,7 @@ def test_torch_loop_with_partial_batch_and_evaluations_is_marked(train):
     assert short(run) == expected(3, 3, evals=True)
     assert {m["steps_per_epoch"] for m in run.marks("step", "epoch")
             if "steps_per_epoch" in m} == {3}
-    assert run.marks("hello") == []  # no code in this job could write a checkpoint
+    assert run.marks("hello") == []  # No code in this job could write a checkpoint.
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -274,7 +274,7 @@ if __name__ == "__main__":
     import torch.multiprocessing as mp
     mp.start_processes(rank, args=(os.getcwd(),), nprocs=2, start_method=sys.argv[1])
 """, method, head=HEAD)
-    # a forked rank exits without running exit handlers
+    # A forked rank exits without running exit handlers.
     assert_two_ranks(run, has_end=method != "fork")
 
 

@@ -1,4 +1,4 @@
-"""Trainers that send marks themselves: each step is sent once."""
+"""Tests that each step of a trainer that sends marks itself is sent once."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""A job requests its own verdict; only the job receives it."""
+"""Tests that a job can request its own verdict, and that no other process receives it."""
 
 import json
 import subprocess
@@ -21,11 +21,11 @@ print(json.dumps(answer))
 def test_job_receives_its_own_verdict(run_job):
     run = run_job(sys.executable, "-c", WAIT)
     answer = json.loads(run.stdout)
-    # undecided, unless the machine is slow enough for ebb to see flat memory
+    # The verdict is undecided, unless the machine is so slow that ebb sees flat memory.
     assert answer["verdict"] in ("undecided", "stable", "spiking", "plateaued")
     assert answer["leak"] is (None if answer["verdict"] == "undecided" else False)
     assert answer["peak_bytes"] > 0 and answer["samples"] >= 1
-    assert run.marks() == []  # requests for a verdict are not recorded
+    assert run.marks() == []  # Requests for a verdict are not recorded.
 
 
 def test_verdict_outside_a_run_is_not_available():

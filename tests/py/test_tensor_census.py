@@ -1,5 +1,5 @@
-"""A census: each tensor's memory once, objects by type, their holders, and requests at a safe
-point."""
+"""Tests the census: memory of each tensor counted once, objects by type, their holders, and
+requests at a safe point."""
 
 import gc
 import json
@@ -35,7 +35,7 @@ held_by_the_module = {}
 
 
 def take():
-    """Takes a census with time for every object, however busy the machine is."""
+    """Takes a census with enough time for every object on a busy machine."""
     return ebb.torch.census(keep=False, budget_s=PATIENCE_S)
 
 
@@ -49,14 +49,14 @@ def row(census, **wanted):
 
 
 def test_census_counts_objects_that_gc_does_not_track(monkeypatch):
-    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # many modules may be loaded in the test process
+    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # Many modules may be loaded in the test process.
         monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]
     grown = ebb.torch.census_diff(before, take(), top=100)
     by_name = {g.name: g for g in grown}
-    # other modules may have created a few small ones meanwhile
+    # Other modules may have created a few small objects meanwhile.
     assert len(kept) <= by_name["bytearray"].count <= len(kept) + 5
     assert 50 * 100_000 <= by_name["bytearray"].bytes <= 50 * 101_000
     assert grown[0].name == "bytearray"
@@ -162,7 +162,7 @@ def test_objects_visited_by_the_census_can_be_freed_afterwards():
 
     def keeper():
         box = [Thing()]
-        ours = [box[0]]  # as the census refers to the objects it visits
+        ours = [box[0]]  # The census refers to the objects it visits in the same way.
         _referrers.chain(ours[0], [ours], time.monotonic() + 5)
         _referrers.owner(ours[0], [ours], time.monotonic() + 5)
         return weakref.ref(box[0])
@@ -308,7 +308,7 @@ def test_census_leaves_no_objects_behind(torch):
     assert len(kept) == 200
 
 
-# ---- in a run ----
+# ---- census in a run ----
 
 
 @pytest.fixture
@@ -319,13 +319,13 @@ def run(tmp_path, monkeypatch):
     for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
         monkeypatch.setattr(_control, name, value)
     monkeypatch.setattr(_census, "_kept", 0)
-    # on a busy machine threads end late
+    # On a busy machine threads end late.
     monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
         yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
-    # a thread of an earlier test may still poll a descriptor that now is another socket, and would
-    # keep it open
+    # A thread of an earlier test may still poll a descriptor that now is another socket, and would
+    # keep it open.
     wait_for(lambda: not threads(), "the end of the thread that listened")
 
 
@@ -501,7 +501,8 @@ def test_thread_started_after_fork_answers_the_pending_request(run, monkeypatch)
         assert answer(replies)["STATUS"] == "done"
 
 
-@pytest.mark.parametrize("every", [0, 1000])  # 0: steps are held back for the thread; otherwise not
+# With 0, steps are delayed for the helper thread; otherwise they are not.
+@pytest.mark.parametrize("every", [0, 1000])
 def test_census_listener_ends_when_the_mark_socket_is_closed(run, every):
     ebb.torch.census_every(every)
     ebb.step(1)
@@ -525,6 +526,6 @@ def test_census_outside_a_run_starts_no_thread(tmp_path, monkeypatch):
     before = set(threading.enumerate())
     _control.start()
     _control.at_step(1)
-    assert set(threading.enumerate()) <= before  # threads of earlier tests may end meanwhile
+    assert set(threading.enumerate()) <= before  # Threads of earlier tests may end meanwhile.
     assert ebb.torch.census().object_count > 0
     assert _control._pid == 0

@@ -1,4 +1,4 @@
-"""Figures of the allocators at step ends: correct, cheap, and recorded as series with verdicts."""
+"""Tests allocator figures at step ends: correct, cheap, and recorded as series with verdicts."""
 
 import json
 import os
@@ -55,7 +55,8 @@ def test_live_heap_figure_follows_allocations_and_frees():
 
 @needs_mallinfo2
 def test_free_memory_below_live_memory_counts_as_retained():
-    held = [bytearray(100 << 10) for _ in range(320)]  # too small for malloc to use mmap
+    # The blocks are too small for malloc to use mmap.
+    held = [bytearray(100 << 10) for _ in range(320)]
     lid = bytearray(100 << 10)
     before = _truth.read()["heap_free_bytes"]
     del held

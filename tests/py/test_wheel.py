@@ -1,4 +1,5 @@
-"""The wheel, built from a copy of the checkout and installed into an empty environment."""
+"""Tests a wheel that is built from a copy of the checkout and installed into an empty
+environment."""
 
 import importlib.util
 import os
@@ -16,10 +17,10 @@ TIMEOUT_S = 900
 
 
 def run(*command, **options):
-    # the package must come from the wheel, not from this checkout
+    # The package must come from the wheel, not from this checkout.
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("EBB_") and key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    env["SKBUILD_CMAKE_BUILD_TYPE"] = "Debug"  # compiles in half the time
+    env["SKBUILD_CMAKE_BUILD_TYPE"] = "Debug"  # This halves the compile time.
     return subprocess.run(list(map(str, command)), env=env, text=True, timeout=TIMEOUT_S,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, **options)
@@ -60,11 +61,11 @@ def wheel(checkout, venv, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
                   folder / "backend", "scikit-build-core>=0.10")
-    # it does not matter if the package index is unreachable again by now
+    # The package index need not be reachable again by now.
     if backend.returncode == 0:
         worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
                    "-w", folder, checkout))
-    elif importlib.util.find_spec("scikit_build_core"):  # no package index
+    elif importlib.util.find_spec("scikit_build_core"):  # The installation uses no package index.
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))
     else:

@@ -1,5 +1,5 @@
-"""Eight programs of the zoo, seven seconds of training each: however slow the machine, no leak is
-called stable and no benign program a leak. "undecided" is also correct."""
+"""Tests eight programs of the zoo with seven seconds of training each. On any machine, no leak
+is called stable and no benign program a leak; "undecided" is also correct."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Helpers for the tests of the callbacks: a recording wire, and small trainings."""
+"""Helpers for the tests of the callbacks: a wire that records marks, and small trainings."""
 
 import os
 import pathlib
@@ -36,16 +36,16 @@ class Recorder(_wire.Wire):
         return True
 
     def bind(self):
-        return False  # the socket must not be found
+        return False  # The package must not find the socket.
 
     def listen(self, rank=None, role="rank"):
         return self.mark("hello", True, rank=rank, role=role)
 
     def hold_back(self):
-        """Lets steps share marks as much as possible from now on; pending steps are not sent."""
+        """Makes steps share marks as much as possible from now on; pending steps are not sent."""
         self.help(lambda: None)
         self.help = lambda wake: None
-        self._steps_sent = _wire._STEPS_AT_ONCE  # the first steps are always sent one by one
+        self._steps_sent = _wire._STEPS_AT_ONCE  # The first steps are always sent one by one.
         self._is_held_back = True
 
     def _send_step(self, patience_s):
@@ -64,7 +64,7 @@ class Recorder(_wire.Wire):
 
 
 def our_calls(function, *args):
-    """Returns the functions of ebb that a call runs through."""
+    """Returns the ebb functions that a call runs through."""
     folder, names = os.path.dirname(_wire.__file__), []
 
     def note(frame, event, _):
@@ -80,8 +80,7 @@ def our_calls(function, *args):
 
 
 def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
-    """Returns a Trainer of a small network with dropout on random numbers, which are the same each
-    time."""
+    """Returns a Trainer of a small network with dropout on reproducible random numbers."""
     import torch
     from transformers import Trainer, TrainingArguments, set_seed
 
@@ -131,9 +130,9 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 
 def leave():
-    """Ends a rank without shutting its interpreter down: gloo's threads release the last tensors
+    """Ends a rank without shutting down its interpreter: gloo's threads release the last tensors
     late, and abort if Python is gone by then (pytorch/pytorch#179291). A model that still exists
-    keeps the tensors alive, whatever the state of the group."""
+    keeps the tensors alive."""
     import torch
 
     torch.distributed.destroy_process_group()

@@ -34,11 +34,11 @@ static struct {
     struct loop *loop;
     struct live *live;
     struct buf input;
-    char folder[32]; /* holds one log for all jobs */
+    char folder[32]; /* Holds one log for all jobs. */
     int folder_fd, log_fd;
-    json_t *jobs; /* jobs by id, as JSON */
+    json_t *jobs; /* Jobs by id, as JSON. */
     int64_t ticking;
-    jobs_news_fn *news; /* callback of the hub */
+    jobs_news_fn *news; /* Callback of the hub. */
 } it;
 
 static void fail(const char *what, int rc)
@@ -104,7 +104,7 @@ static enum jobs_news_kind kind_of(const json_t *message)
         if (strcmp(type, words[i]) == 0)
             return (enum jobs_news_kind)i;
     }
-    return JOBS_NEWS_ANSWER; /* not sent to viewers */
+    return JOBS_NEWS_ANSWER; /* These messages are not sent to viewers. */
 }
 
 static void tell_live(int64_t id, json_t *message, json_int_t times)
@@ -255,7 +255,8 @@ int main(int argc, char **argv)
     struct http_options options = {
         .listener_count = 1, .connections_max = viewers + 50, .idle_s = 10, .handle = on_request};
     options.listeners[0].fd = bind_port();
-    options.listeners[0].is_unix = true; /* trusted: these tests use no tokens */
+    /* All clients are trusted, because these tests use no tokens. */
+    options.listeners[0].is_unix = true;
     rc = http_start(it.loop, &options, &http, &err);
     if (rc < 0)
         fail(err.text, rc);

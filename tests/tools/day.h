@@ -7,11 +7,11 @@
 #define DAY_GIB (UINT64_C(1) << 30)
 
 enum {
-    DAY_START_S = 100, /* on the recording's clock */
-    DAY_TICKS = 86400, /* one per second */
+    DAY_START_S = 100, /* Start on the recording's clock. */
+    DAY_TICKS = 86400, /* One tick per second. */
     DAY_STEP_S = 2,
     DAY_EPOCH_STEPS = 1800,
-    DAY_SEGMENTS = 2, /* the guard restarts the job at noon */
+    DAY_SEGMENTS = 2, /* The guard restarts the job at noon. */
     DAY_MAIN_PID = 4000,
 };
 

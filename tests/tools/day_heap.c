@@ -1,4 +1,4 @@
-/* The heap of the simulated day, written by the profiler's own writer of histories. */
+/* Writes the heap history of the simulated day with the profiler's own writer. */
 #include "day.h"
 
 #include <stdio.h>

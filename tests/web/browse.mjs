@@ -17,7 +17,7 @@ const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
   "--disable-component-update", "--disable-sync", "--no-first-run"];
 const seen = { messages: [], requests: [] };
 
-const patience_ms = 180000; // for a busy machine
+const patience_ms = 180000; // long enough for a busy machine
 
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: program, headless: true, args: flags, viewport: { width: 1280, height: 900 }, timeout: patience_ms,
@@ -62,7 +62,7 @@ async function inspect(page) {
   }));
 }
 
-// Layout errors: the page is wider than the window, or a cell, a plot or a card extends beyond its edge and cannot be
+// Finds layout errors: the page is wider than the window, or a cell, a plot or a card extends beyond its edge and cannot be
 // scrolled to.
 async function fit(page) {
   return page.evaluate(() => {
@@ -99,7 +99,7 @@ async function onPaper(page) {
   });
 }
 
-// Printing: the page draws for paper, and restores itself afterwards.
+// When printed, the page draws for paper and restores itself afterwards.
 async function print(page, path) {
   await page.evaluate(() => {
     addEventListener("beforeprint", () => {

@@ -39,7 +39,7 @@ const badge = (page) => page.locator(".state-line .badge").textContent();
 const lastNumber = async (page) => Math.max(-1, ...(await lines(page)).map((line) => Number(/^grew (\d+) /.exec(line)?.[1] ?? -1)));
 const lines = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".log > div"), (d) => d.textContent));
 
-// The last values in the legend of the first plot: seconds, and bytes in MiB.
+// Returns the last values in the legend of the first plot: seconds, and memory in MiB.
 async function plotted(page) {
   const [time, size] = await page.evaluate(() => Array.from(document.querySelectorAll("figure:first-of-type .u-legend td"), (td) => td.textContent));
   const clock = /^(\d+):(\d+) min$/.exec(time ?? "");

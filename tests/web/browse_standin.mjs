@@ -22,7 +22,7 @@ function series(n, from, slope) {
   return { t_s, v };
 }
 
-// A leaking job with every possible property.
+// Creates a leaking job that has every possible property.
 function prepare() {
   const now_s = Date.now() / 1000;
   const { t_s, v } = series(600, GiB, 2e6);
@@ -98,7 +98,7 @@ async function useList(page) {
   return result;
 }
 
-// Uses the keyboard only.
+// Submits a job with the keyboard only.
 async function submit(page) {
   const tabTo = async (isThere) => {
     for (let i = 0; i < 400; i++) {
@@ -128,7 +128,7 @@ async function submit(page) {
   return { ring, error, invalid, body, title };
 }
 
-// A page that was open before the job started.
+// This page was open before the job started.
 async function begin(page) {
   const id = Number(page.url().split("/").pop());
   await untilText(page, ".state-line .badge", "queued");
@@ -251,7 +251,7 @@ function hide(page, is) {
   }, is);
 }
 
-// A hidden page has no stream and sends no requests; when shown again it reads what it missed.
+// A hidden page has no stream and sends no requests; when shown again it catches up.
 async function sleep(page) {
   await page.click("nav a[href='/']");
   await page.waitForSelector(row(63));
@@ -267,7 +267,7 @@ async function sleep(page) {
   return { found, asked };
 }
 
-// A stream that died while the machine slept: the clock has advanced.
+// The stream died while the machine slept, and the clock has advanced.
 async function silence(first) {
   await hide(first, true);
   await until(() => server.viewers.size === 0, "no stream");

@@ -1,10 +1,10 @@
-// A browser for the tests, with its console messages and requests.
+// Starts a browser for the tests and records its console messages and requests.
 
 import { chromium } from "playwright-core";
 
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--no-first-run"];
-export const patience_ms = 180000; // for a busy machine; no successful test waits this long
+export const patience_ms = 180000; // long enough for a busy machine; no passing test waits this long
 
 export async function openBrowser(program) {
   return chromium.launch({ executablePath: program, headless: true, args: flags, timeout: patience_ms });

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-FETCH_S = 600  # the script times out before this, even if it waits for that of another suite
+FETCH_S = 600  # The script times out before this, even if it waits for that of another suite.
 
 
 def build_folder():
@@ -30,8 +30,7 @@ def missing_tool():
 
 def is_snap(path):
     """A snap cannot read the tests' files, and Ubuntu's chromium package is a script that starts
-    the snap.
-    """
+    a snap."""
     with open(path, "rb") as file:
         head = file.read(4096)
     return os.path.basename(os.path.realpath(path)) == "snap" or b"/snap/bin/" in head
@@ -43,9 +42,8 @@ def chromium():
 
 
 def prepare():
-    """Returns a folder with playwright-core and the scripts that drive a browser; skips the test if
-    that is impossible.
-    """
+    """Returns a folder with playwright-core and the scripts that drive a browser, or skips the
+    test."""
     reason = missing_tool()
     if reason:
         pytest.skip(reason)
@@ -79,7 +77,7 @@ def browse(arguments, folder, limit_s, env=None):
 
 
 def pictures(name):
-    """Returns [FOLDER] for screenshots, if EBB_PICTURES is set."""
+    """Returns [FOLDER] for screenshots if EBB_PICTURES is set."""
     where = os.environ.get("EBB_PICTURES")
     if not where:
         return []

@@ -43,11 +43,11 @@ export class Standin {
   diagnosis = { hypotheses: [], advice: [] };
   machine = {};
   trouble = [];
-  requests = []; // "METHOD path" of every request
+  requests = []; // one "METHOD path" per request
   bodies = [];
-  viewers = new Map(); // socket -> its subscription
+  viewers = new Map(); // maps a socket to its subscription
   hasLive = true;
-  held = null; // requests that are not answered until release(); null: none
+  held = null; // requests that wait for release(), or null
   sessions = new Set();
   boot = 1;
   port = 0;
@@ -155,7 +155,7 @@ export class Standin {
     this.json(answer, status, { error: { status, message } });
   }
 
-  // Answers nothing until release(): until then the page has only live data.
+  // Answers no requests until release(), so that the page has only live data.
   hold() {
     this.held = [];
   }
@@ -225,7 +225,7 @@ export class Standin {
     return this.sendLog(job.id, query, answer);
   }
 
-  // A zoomed range has only the job's series; the test decides how detailed it is.
+  // A zoomed range has only the series of the job, with the detail that the test sets.
   sendSamples(all, query, answer) {
     if (!query.has("from_s")) return this.json(answer, 200, all);
     const isWanted = all.series.t_s.map((t) => t >= Number(query.get("from_s")) && t <= Number(query.get("to_s")));

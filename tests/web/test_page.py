@@ -36,9 +36,8 @@ def browser():
 
 
 def recording(folder, rate):
-    """A run of STEPS steps, one per second, that leaks RATE bytes per step and has a hostile
-    name.
-    """
+    """Creates a run of STEPS steps, one per second, that leaks RATE bytes/step and has a hostile
+    name."""
     folder.mkdir(parents=True)
     rows = [f"{t},7,{100 * MIB + t * rate}\n" for t in range(STEPS + 1)]
     marks = [{"t": 0, "kind": "begin", "steps_per_epoch": 100}]
@@ -83,7 +82,7 @@ def compared(browser, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def day(browser, tmp_path_factory):
-    """A day with eight processes and four GPUs, with every kind of record."""
+    """Creates a day with eight processes and four GPUs, and every kind of record."""
     run = tmp_path_factory.mktemp("web") / "day"
     tool = browsing.build_folder() / "tests" / "tools" / "day"
     if not tool.exists():
@@ -116,7 +115,7 @@ def test_report_page_has_no_errors_and_sends_no_requests(seen, compared, day):
 def test_report_page_shows_foreign_text_and_never_executes_it(seen):
     assert seen["page"]["h1"] == HOSTILE
     assert not seen["page"]["injected"]
-    assert seen["page"]["scripts"] == 2  # the data, and the page's script
+    assert seen["page"]["scripts"] == 2  # The scripts are the data and the page's code.
 
 
 def test_report_plots_show_events(seen):
@@ -169,7 +168,7 @@ def test_phone_layout_of_the_report_labels_every_number(seen, day):
     assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
     cells = dict(seen["narrow"]["cells"])
     assert cells["pid"] == "7" and mib(cells["peak"]) == 100 + STEPS
-    # Of the 64 largest processes of a day, the first dozen is shown unfolded.
+    # Of the 64 largest processes of a day, the first dozen are shown unfolded.
     pids = [value for name, value in day["narrow"]["cells"] if name == "pid"]
     assert sorted(pids[:2]) == ["4000", "4001"] and len(pids) == 12
 

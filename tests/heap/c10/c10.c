@@ -1,6 +1,5 @@
-/* Stands in for PyTorch's libc10.so: the two functions to which its allocators report, and counts
- * of what reached them. With C10_OTHER they have other names, as in a torch that ebb does not
- * know. */
+/* Stands in for PyTorch's libc10.so: the two functions to which its allocators report, with counts
+ * of the reports. With C10_OTHER they have names that ebb does not know. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Stands in for PyTorch's libc10_cuda.so: an allocator of addresses that reports every block under
- * a lock, as the caching allocator does. Nothing is ever at the addresses. */
+/* Stands in for PyTorch's libc10_cuda.so: reports every block under a lock, as the caching
+ * allocator does. The addresses have no memory behind them. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct c10_device {
 #define REPORT_FAILURE "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
 #endif
 #define SEEN __attribute__((visibility("default")))
-#define BASE UINT64_C(0x7f0000000000) /* where the host may have addresses too */
+#define BASE UINT64_C(0x7f0000000000) /* Addresses in a range that the host may use as well. */
 #define STEP UINT64_C(512)
 
 void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
@@ -24,7 +24,9 @@ void report_block(void *p, int64_t size, size_t allocated, size_t reserved,
 void report_failure(int64_t size, size_t allocated, size_t reserved,
                     struct c10_device device) __asm__(REPORT_FAILURE);
 
-#ifndef C10_BARE /* the real one calls many functions of libc10.so; else by its list of needs */
+/* The real library calls many functions of libc10.so; here the list of needed libraries is
+ * enough. */
+#ifndef C10_BARE
 uint64_t c10_blocks(void);
 SEEN uint64_t standin_blocks(void);
 SEEN uint64_t standin_blocks(void)
@@ -37,7 +39,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_address = BASE;
 static size_t totals[256], reserves[256];
 
-/* Reports what it is given, for tests of nonsense. */
+/* Forwards its arguments unchecked, for tests of invalid reports. */
 SEEN void standin_report(uint64_t p, int64_t size, uint64_t allocated, uint64_t reserved, int type,
                          int index);
 SEEN void standin_report(uint64_t p, int64_t size, uint64_t allocated, uint64_t reserved, int type,

@@ -1,5 +1,5 @@
-/* Another preloaded library that defines torch's report function: counts the calls, goes on to the
- * next definition as such libraries do, and prints the count at exit. */
+/* Another preloaded library that defines torch's report function. It counts the calls, forwards
+ * them to the next definition, and prints the count at exit. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* A library whose constructor, run under the dynamic linker's lock, says that it has begun and
- * waits for an answer. WAITS: the descriptors to write to and to read from. Ends the process with
- * status 3 if none comes. */
+/* A library whose constructor, which runs under the dynamic linker's lock, announces its start and
+ * waits for an answer. WAITS has the descriptors to write to and to read from. Exits with status 3
+ * if there is no answer. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
