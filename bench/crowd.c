@@ -1,6 +1,5 @@
-/* A job to look at: many processes, of which every second one works a little (takes memory and
- * gives some of it back, ten times a second), the others sleep. One more comes and goes every
- * second, so that births and deaths are part of it.
+/* A job with many processes: every second one allocates memory and frees some of it ten times per
+ * second, and the others sleep. One more process starts and exits every second.
  *
  *   crowd PROCESSES SECONDS */
 #include <signal.h>
@@ -27,7 +26,7 @@ static _Noreturn void sleeper(void)
         pause();
 }
 
-/* Uses between a quarter and all of its memory, a different amount at each beat. */
+/* Uses between a quarter and all of its memory, a different amount each time. */
 static _Noreturn void worker(unsigned seed)
 {
     char *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

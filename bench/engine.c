@@ -1,15 +1,15 @@
-/* The cost of the engine's own tick: the one that `ebb run` and `ebb watch` do every second, with
- * everything in it (resident memory of all, status of those whose turn it is, the machine, the
- * limit, the recording, the run, the series of the verdict). It follows a job that somebody
- * else holds (tick --hold).
+/* Measures the cost of a complete tick of the engine, as `ebb run` and `ebb watch` make it every
+ * second: resident memory of all processes, status of some, the machine, the limit, the recording,
+ * the run, and the series of the verdict. It samples a job that another process holds (tick
+ * --hold).
  *
- *   engine virtual PID FOLDER    takes orders from stdin, answers each with a line of JSON:
- *     ticks N                    N ticks, of which each believes that a second has passed
- *     pieces N                   the same, with the parts of the tick timed one by one
+ *   engine virtual PID FOLDER    reads commands from stdin and answers each with a line of JSON:
+ *     ticks N                    N ticks in virtual time, a second apart
+ *     pieces N                   the same, with the parts of a tick timed separately
  *   engine real PID FOLDER N     N ticks on the event loop, a real second apart
  *
- * The engine's source is included, not linked: the virtual second needs its tick by name, and the
- * share of status that falls on a tick depends on the seconds between them. */
+ * The engine's source is included, not linked, because virtual time requires its static functions.
+ * The number of status files read per tick depends on the seconds between ticks. */
 #include "engine/engine.c"
 
 #include <fcntl.h>
@@ -180,7 +180,8 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
-    /* Simulates a job that has run for long, so that it is not judged at every second tick. */
+    /* Simulates a job that has run for a long time, so that it is not judged at every second
+     * tick. */
     const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0 || loop_new(&loop) < 0 || ticks_wanted > TICKS_MAX) {
@@ -195,7 +196,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "engine: %s\n", err.text);
         return 1;
     }
-    engine_sample_now(e); /* as the supervisor does before it starts the timer */
+    engine_sample_now(e); /* The supervisor does this before it starts the timer. */
     if (real)
         tick_really(e);
     else

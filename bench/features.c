@@ -31,7 +31,7 @@ static void put(const struct judge *j, const struct run_entity *p, double at_s)
     printf("}}\n");
 }
 
-/* AT_S 0: at the end of the run. */
+/* AT_S is 0 for the end of the run. */
 static int put_run(const char *path, bool no_marks, double at_s)
 {
     struct recorded r;

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""All measurements, as one table: what was measured, the number, the bar, held or not.
+"""Runs all measurements and prints one table: the measurement, the number, the bar, held or missed.
 
     bench/run.py [--json] [--long] [--only PART[,PART]] [--build DIR]
 
-Parts: tick, memory, stall, trace, run, output. --long records for ten minutes in `memory` instead of 75 s.
-Times are CPU time unless said otherwise; what is compared runs in turns within one run, so that a
-busy machine hits both sides alike. A bar that is missed is printed as missed, and the exit status
-stays 0: these are measurements, not tests.
+Parts: tick, memory, stall, trace, run, output. --long records for ten minutes in `memory` instead of 75 s. Times are
+CPU time unless stated otherwise. Compared variants alternate within one run, so that a busy machine affects both. The
+exit status is 0 even if a bar is missed, because these are measurements and not tests.
 """
 
 import argparse
@@ -45,7 +44,7 @@ class Table:
         self.rows.append({"what": what, "value": value, "note": note})
 
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
-        """A number and its bar. The verdict shows by how much the number misses it."""
+        """A number and its bar. The verdict shows by how much the number misses the bar."""
         held = value >= limit if more_is_better else value <= limit
         by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
         by = "" if held else f"MISSED by {by}"
@@ -73,7 +72,7 @@ class Table:
 
 # ---- helpers -------------------------------------------------------------------------------------
 
-started = []  # child processes; those still running at the end get SIGTERM
+started = []  # Child processes; those still running at the end get SIGTERM.
 
 
 def start(command, **more):
@@ -101,7 +100,7 @@ def cpu_of(work):
 
 
 def cpu_clock_of(pid):
-    """CPU seconds of a whole process, to the nanosecond: the kernel's clock id for it is made of
+    """Returns the CPU seconds of a whole process with nanosecond resolution. The kernel derives the clock id from
     the pid (clock_getcpuclockid)."""
     return time.clock_gettime((~pid << 3) | 2)
 
@@ -119,8 +118,8 @@ def meminfo_bytes(key):
 
 
 def rollup(pid):
-    """RSS and PSS from smaps_rollup, which counts pages: statm's counters lag behind on machines
-    with several CPUs. Of ebb's own few megabytes it costs next to nothing."""
+    """Returns RSS and PSS from smaps_rollup, which counts pages; counters of statm lag behind on machines with
+    several CPUs. For ebb's few megabytes this costs almost nothing."""
     found = {}
     for line in read_text(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(("Rss:", "Pss:")):
@@ -161,7 +160,7 @@ class Hold:
 
 
 class Engine:
-    """bench/engine in virtual time."""
+    """Runs bench/engine in virtual time."""
 
     def __init__(self, bench, pid, folder):
         self.child = start([f"{bench}/engine", "virtual", str(pid), folder],
@@ -178,7 +177,7 @@ class Engine:
 
 
 class Psutil:
-    """The same samples, taken by a Python script."""
+    """Takes the same samples with a Python script."""
 
     def __init__(self, pid):
         self.root = psutil.Process(pid)
@@ -218,7 +217,7 @@ def tick_blocks(bench, hold, scratch, rounds):
             block[look] = median(cpu_of(work) for _ in range(20))
         for name, ns in engine.ask("pieces", 100).items():
             pieces.setdefault(name, []).extend(ns if number else [])
-        if number:  # the first block is warm-up
+        if number:  # The first block is warm-up.
             blocks.append(block)
     engine.close()
     return blocks, pieces
@@ -229,7 +228,7 @@ def tick_real(bench, hold, scratch, seconds):
     folder = tempfile.mkdtemp(dir=scratch)
     child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
                   stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)  # half a second after the engine's tick
+    time.sleep(0.5)  # This is half a second after the engine's tick.
     script = Psutil(hold.pid)
     looks = ("known_and_machine", "follow_and_machine")
     found = {look: [] for look in looks}
@@ -244,7 +243,7 @@ def tick_real(bench, hold, scratch, seconds):
 
 
 def tell_tick_alone(table, blocks, pieces):
-    """ebb's tick and its parts, and the cost of the same with psutil."""
+    """Measures ebb's tick and its parts, and the cost of the same with psutil."""
     ticks = sorted(ns for b in blocks for ns in b["ticks"])
     of = {key: median(b[key] for b in blocks) for key in ("walk", "mean") + LOOKS}
     part = {name: median(ns) for name, ns in pieces.items()}
@@ -364,7 +363,7 @@ class Run:
 
 
 def slope_per_min(points):
-    """The slope of a least-squares line through (seconds, bytes)."""
+    """Returns the slope of a least-squares line through (seconds, bytes)."""
     return statistics.linear_regression([t for t, _ in points], [v for _, v in points]).slope * 60
 
 
@@ -465,7 +464,7 @@ def part_trace(table, options):
 # ---- ebb run ------------------------------------------------------------------------------------
 
 def timed(command, folder=None):
-    """Wall milliseconds until the program's main, and from there to the exit of ebb."""
+    """Returns wall milliseconds until the program's main, and from there to the exit of ebb."""
     began = time.monotonic_ns()
     out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     ended = time.monotonic_ns()
@@ -517,7 +516,7 @@ def part_run(table, options):
 # ---- the job's output ---------------------------------------------------------------------------
 
 def piped(command, between=""):
-    """Wall and CPU seconds of all processes together while COMMAND writes into a pipe that is read."""
+    """Returns wall and CPU seconds of all processes while COMMAND writes into a pipe that is read."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(["sh", "-c", f"{shlex.join(command)} {between} | cat >/dev/null"], check=True,
                    stdin=subprocess.DEVNULL)
@@ -580,7 +579,8 @@ def parse(argv):
 
 
 def parsed(p, argv, parts, program, maker):
-    """The options, with --only as a list of PARTS, and the folders; PROGRAM below bench/ was built by MAKER."""
+    """Returns the options, with --only as a list of PARTS, and the folders. MAKER is the make target that builds
+    PROGRAM below bench/."""
     options = p.parse_args(argv)
     options.only = options.only.split(",")
     for part in options.only:
@@ -595,11 +595,11 @@ def parsed(p, argv, parts, program, maker):
 
 
 def measure(options, run_parts, libraries=()):
-    """Runs RUN_PARTS(table, options), which gives the results by part, and prints the table. LIBRARIES are
-    of facts(), to be named in its first line."""
+    """Runs RUN_PARTS(table, options), which returns the results by part, and prints the table. The first line names
+    the LIBRARIES of facts()."""
     machine, began, table = facts(), time.monotonic(), Table()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # In the build folder, so that recordings go to a disk and not to memory.
+    # The folder is in the build folder, so that recordings go to a disk and not to memory.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
         try:
             results = run_parts(table, options)

@@ -1,16 +1,16 @@
-/* How long a job is held up by being looked at. A child holds N GiB of 4 KiB pages and maps,
- * touches and unmaps memory in a loop, timing each round, while this process in turn does nothing,
- * samples as ebb does (tick every second, status every 5 s, unique memory at the default pace
- * without its rest), samples with unique memory at full speed, and reads smaps_rollup every second.
- * Blocks of the four alternate, so that drift hits all alike.
+/* Measures how long sampling delays a job. A child holds N GiB of 4 KiB pages and maps, touches
+ * and unmaps memory in a loop, timing each round. Meanwhile this process does one of four things:
+ * nothing; samples as ebb does (tick every second, status every 5 s, unique memory at the default
+ * pace without pauses); samples unique memory at full speed; or reads smaps_rollup every second.
+ * Blocks of the four alternate, so that drift affects all of them.
  *
- * On a busy machine most long rounds are the job waiting for a CPU, which is nobody's lock. The
- * kernel counts that wait (schedstat), so that every figure is there twice: as it was, and less it
+ * On a busy machine, most long rounds are the job waiting for a CPU and not for a lock. The kernel
+ * counts that wait (schedstat), so every figure is given twice: as measured, and without that wait
  * ("locks").
  *
  *   stall [GIB [BLOCKS [BLOCK_MS]]]        defaults: 8 10 2000
  *
- * A table for people, then one line of JSON for run.py. */
+ * Prints a table, then one line of JSON for run.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@
 enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 
-/* Histogram of latencies by their upper five bits, so within 6 % of the true value. */
+/* A histogram of latencies by their upper five bits, so within 6 % of the true value. */
 enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 
 enum kind { AS_IT_WAS, LOCKS, KINDS };
@@ -43,7 +43,7 @@ static const char *const kind_names[KINDS] = {"as it was", "locks"};
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* written by the child only */
+    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* Only the child writes these counters. */
     uint64_t max_ns[KINDS][LOOKS + 1];
 };
 
@@ -80,7 +80,8 @@ static void fill(size_t gib)
         memory[i] = 1;
 }
 
-/* Time that this thread has waited for a CPU so far; 0 if the kernel does not count it. */
+/* Returns the time that this thread has waited for a CPU so far, or 0 if the kernel does not count
+ * it. */
 static uint64_t queued_ns(int fd)
 {
     char text[128];
@@ -120,8 +121,8 @@ static void run_job(struct shared *sh, size_t gib)
         uint64_t began = clock_mono_ns();
         do_round();
         uint64_t ended = clock_mono_ns(), took = ended - began, queued = 0;
-        /* Read after every long round, and once per millisecond so that the waits of short rounds
-         * are not attributed to a long one. */
+        /* The wait is read after every long round, and once per millisecond so that waits of short
+         * rounds are not attributed to a long one. */
         if (took > 100 * NS_PER_US || ended - asked_ns > NS_PER_MS) {
             uint64_t now = queued_ns(fd);
             if (took > 100 * NS_PER_US)
@@ -176,9 +177,9 @@ static void look_with_rollup(pid_t pid, uint64_t until_ns)
     }
 }
 
-/* Rounds alone hide a stall: the job does a hundred thousand of them a second, and one that waits
- * for 100 ms counts as one. So quantiles come in two kinds: over rounds, and over time, where a
- * round weighs as much as it lasts ("at a random moment, how long is the round the job is in?"). */
+/* Quantiles over rounds alone hide a stall: the job makes a hundred thousand rounds per second, and
+ * one that waits for 100 ms counts as one. Quantiles over time weigh each round by its duration
+ * ("at a random moment, how long is the current round?"). */
 static double weight_of(const uint64_t *count, unsigned b, bool by_time)
 {
     return (double)count[b] * (by_time ? (double)bucket_top_ns(b) : 1.0);

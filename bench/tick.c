@@ -1,9 +1,10 @@
-/* The cost of one tick: resident memory of a tree of 21 processes by pread on kept fds, with the
- * walk for births and deaths, status and the parsing alone apart. CPU time, medians, as JSON.
+/* Measures the CPU time of one tick: resident memory of a tree of 21 processes by pread on open
+ * descriptors. The scan for births and deaths, status, and the parsing alone are measured
+ * separately. Prints medians as JSON.
  *
  *   tick [PROCESSES [ROUNDS]]        defaults: 21 1000
  *   tick --hold [PROCESSES]          prints the pid of such a tree and keeps it until stdin ends,
- *                                    so that others (psutil) can be measured on the same */
+ *                                    so that psutil can be measured on the same tree */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ static double parse_ns(void)
             pages += m.rss_pages;
     }
     uint64_t took = cpu_ns() - began;
-    /* the sum is used, so that the compiler does not remove the loop */
+    /* The sum is used, so that the compiler does not remove the loop. */
     return pages == 0 ? 0 : (double)took / TIMES;
 }
 
@@ -136,7 +137,8 @@ static int run(int processes, size_t rounds)
     if (job < 0 || proc_tree_add(tree, job, clock_mono_ns(), NULL) < 0)
         return 1;
     wait_for_tree(tree, (size_t)processes);
-    /* reading the clock is a system call here, so its share of each number is printed */
+    /* Reading the clock is a system call on some machines, so its share of each number is
+     * printed. */
     uint64_t began = cpu_ns();
     for (int i = 0; i < 1000; i++)
         cpu_ns();

@@ -1,10 +1,10 @@
-/* How large a recording becomes, how fast it is read back, and what the writer costs.
+/* Measures the size of a recording, the speed of reading it, and the cost of the writer.
  *
- * The made-up job has honest noise: every active process moves by up to ±0.1 % of its resident
- * pages at each tick, uncorrelated; the machine's figures are kilobytes that change every time;
- * the clock of the ticks has 50 µs of jitter. The virtual time is not waited for.
+ * The simulated job has realistic noise: every active process changes by up to ±0.1 % of its
+ * resident pages at each tick, independently; the machine's figures change every time; the clock
+ * of the ticks has 50 µs of jitter. Time is virtual.
  *
- * For each job two lines for people, then one of JSON for run.py. */
+ * Prints two lines of text per job, then one line of JSON for run.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -34,7 +34,7 @@ static uint64_t random_u64(void)
     return seed;
 }
 
-/* uniformly distributed in [-range, range] */
+/* Returns a number uniformly distributed in [-range, range]. */
 static int64_t noise(uint64_t range)
 {
     return (int64_t)(random_u64() % (2 * range + 1)) - (int64_t)range;
@@ -42,7 +42,7 @@ static int64_t noise(uint64_t range)
 
 struct job_process {
     uint64_t base_pages, rss_pages, anon_pages, file_pages, peak_pages;
-    uint64_t saw_pages; /* variation within a step */
+    uint64_t saw_pages; /* Variation within a step. */
     bool active;
 };
 
@@ -56,7 +56,7 @@ struct scenario {
 
 static void make_process(struct job_process *p, unsigned i)
 {
-    /* one main process, one launcher, 4 data workers, the rest compile workers */
+    /* There are one main process, one launcher, 4 data workers; the rest are compile workers. */
     unsigned role = i % 25;
     uint64_t bytes = role == 0   ? 9 * GIB
                      : role == 1 ? 40 * MIB

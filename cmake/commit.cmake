@@ -1,5 +1,6 @@
-# The commit for `ebb version`; "unknown" outside a git checkout of ebb. It is in a header of its own, so that a new
-# commit recompiles one file. The log of HEAD changes with each commit, so it is a dependency of the configuration.
+# Provides the commit for `ebb version`, or "unknown" outside a git checkout of ebb. It is in a separate header, so that
+# a new commit recompiles one file. The log of HEAD changes with each commit, so it is a dependency of the
+# configuration.
 
 set(EBB_COMMIT unknown)
 find_package(Git QUIET)

@@ -1,6 +1,6 @@
-# The preloaded library. It runs inside the job, so it links libc alone, is never sanitized (the sanitizer's runtime
-# would be loaded into the job), and exports only the functions that it hooks. Its parts are also a library for the
-# unit tests, without the hooks, which would hook the tests themselves.
+# Builds the preloaded library. It runs inside the job, so it links libc alone, is never sanitized (the sanitizer's
+# runtime would be loaded into the job), and exports only the functions that it hooks. Its parts are also a library for
+# the unit tests, without the hooks, which would hook the tests themselves.
 
 file(GLOB heap_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/heap/*.c)
 set(heap_hooks ${heap_sources})

@@ -101,7 +101,7 @@ if(TARGET profile_test_collect)
   target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)
 endif()
 
-# The lock-free parts of the preloaded library, as a program of their own under ThreadSanitizer.
+# Builds the lock-free parts of the preloaded library as a separate program under ThreadSanitizer.
 if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
@@ -216,8 +216,8 @@ foreach(source ${heap_programs})
   add_dependencies(plain_tests heap_${name})
 endforeach()
 
-# Stand-ins for PyTorch's libraries, loaded as Python loads those: two copies of what ebb knows, and
-# one whose functions have other names.
+# Stand-ins for PyTorch's libraries, loaded as Python loads them: two copies with the functions that ebb knows, and one
+# whose functions have other names.
 foreach(copy torch torch2 torch_other)
   set(folder ${CMAKE_BINARY_DIR}/tests/heap_programs/${copy})
   foreach(name c10 c10_cuda)
@@ -262,7 +262,7 @@ target_include_directories(table PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_link_libraries(table PRIVATE ebb_trace ebb_warnings m Threads::Threads)
 add_dependencies(plain_tests table)
 
-# Parts of the server as separate programs, which command tests connect to.
+# Builds parts of the server as separate programs, to which command tests connect.
 if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)
   foreach(source ${serve_programs})

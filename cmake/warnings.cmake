@@ -1,4 +1,4 @@
-# How ebb's own code is compiled: warnings, hardening, sanitizers.
+# Sets the warnings, hardening and sanitizers of ebb's own code.
 
 set(ebb_warning_flags
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wformat=2 -Wvla -Wundef -Wpointer-arith
@@ -11,7 +11,7 @@ if(EBB_WERROR)
   target_compile_options(ebb_warnings INTERFACE -Werror)
 endif()
 
-# For scripts/lint.sh, which compiles every header alone under the same flags.
+# scripts/lint.sh compiles every header alone with these flags.
 list(JOIN ebb_warning_flags "\n" ebb_warning_lines)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/warning_flags.txt
   CONTENT "${ebb_warning_lines}\n" @ONLY)

@@ -34,13 +34,13 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/present/assets.c PROPERTIES
   OBJECT_DEPENDS "${web_built}")
 add_dependencies(ebb_present ebb_web)
 
-# The server's answer to /api/v1/openapi.json.
+# Embeds the server's answer to /api/v1/openapi.json.
 configure_file(${CMAKE_SOURCE_DIR}/web/openapi.json ${CMAKE_BINARY_DIR}/generated/openapi.json @ONLY)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/http/routes_page.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_OPENAPI=\"${CMAKE_BINARY_DIR}/generated/openapi.json\""
   OBJECT_DEPENDS "${CMAKE_BINARY_DIR}/generated/openapi.json")
 
-# The pages of `ebb explain`.
+# Embeds the pages of `ebb explain`.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/explain.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_EXPLAIN_PAGES=\"${CMAKE_SOURCE_DIR}/docs/troubleshooting.md\""
   OBJECT_DEPENDS "${CMAKE_SOURCE_DIR}/docs/troubleshooting.md")

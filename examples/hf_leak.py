@@ -12,7 +12,7 @@ import time
 import torch
 from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification, set_seed
 
-SIDE = 16  # pixels of an image
+SIDE = 16  # Side of an image in pixels.
 
 
 class Images(torch.utils.data.Dataset):
@@ -30,7 +30,7 @@ class Images(torch.utils.data.Dataset):
 
 
 class Hoarder:
-    """The leak: a list that is never cleared."""
+    """This list is the leak, because it is never cleared."""
 
     def __init__(self, leak_mib: float, step_ms: float) -> None:
         self.kept: list = []

@@ -19,10 +19,10 @@ enum {
     STEP_MS = 200,
     EVAL_MS = 1000,
     MODEL_MIB = 64,
-    WORKER_MIB = 96, /* large, but it never grows */
-    BATCH_MIB = 4,   /* freed after each step */
-    LEAK_MIB = 1,    /* kept at each step: this is the bug */
-    EVAL_MIB = 128,  /* freed after the evaluation */
+    WORKER_MIB = 96, /* The worker is large, but never grows. */
+    BATCH_MIB = 4,   /* The batch is freed after each step. */
+    LEAK_MIB = 1,    /* This is the leak: memory kept at each step. */
+    EVAL_MIB = 128,  /* This memory is freed after the evaluation. */
 };
 
 /* ---- marks ---- */
@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
     va_list arguments;
 
     if (!path || strlen(path) >= sizeof to.sun_path)
-        return; /* not under ebb */
+        return; /* The program does not run under ebb. */
     memcpy(to.sun_path, path, strlen(path) + 1);
     va_start(arguments, format);
     int len = vsnprintf(text, sizeof text, format, arguments);
@@ -51,7 +51,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
 
 /* ---- memory ---- */
 
-/* Allocates and writes memory: it counts from the first write on. */
+/* Allocates and writes memory, which counts as resident only once it is written. */
 static void *take(size_t mib)
 {
     size_t bytes = mib << 20;
@@ -64,7 +64,8 @@ static void *take(size_t mib)
     __asm__ volatile(""
                      :
                      : "r"(p)
-                     : "memory"); /* keeps the compiler from removing writes that are never read */
+                     /* This keeps the compiler from removing writes that are never read. */
+                     : "memory");
     return p;
 }
 
@@ -118,7 +119,7 @@ static void evaluate(int step)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* also if the output is a pipe */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* Lines are flushed even if the output is a pipe. */
     void *model = take(MODEL_MIB);
     pid_t worker = start_worker();
     printf("model loaded, one worker started; %d steps\n", STEPS);

@@ -23,7 +23,7 @@ from transformers import (
     CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, Trainer, TrainingArguments,
 )
 
-IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # an image is 8 x 8 patches of 14 x 14 pixels
+IMAGE_TOKEN, PATCHES, SIDE = 1, 64, 112  # An image is 8 x 8 patches of 14 x 14 pixels.
 
 
 def options():
@@ -56,7 +56,7 @@ def write_images(folder, count, size):
 
 
 class Examples(torch.utils.data.Dataset):
-    """One image and one sentence per example."""
+    """A data set with one image and one sentence per example."""
 
     def __init__(self, paths, fixed):
         self.fixed = fixed
@@ -100,7 +100,7 @@ def vision_language_model(args):
 
 
 class Paced(Trainer):
-    """Makes a step take as long as one of the real model: seconds."""
+    """Makes a step take as long as with the real model, which is seconds."""
 
     least_s = 0.0
 

@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 import ebb
 
-CACHE: "list[bytes]" = []  # stands for a cache in some library, which nobody can clear
+CACHE: "list[bytes]" = []  # This stands for a cache in some library that nobody can clear.
 
 
 def train(steps: int, mib_per_step: int, report: "Optional[Callable[[int], None]]" = None) -> "dict[str, float]":

@@ -16,26 +16,27 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Settings by NAME=VALUE arguments. */
+/* Settings are given as NAME=VALUE arguments. */
 static struct {
     long steps;       /* total number */
-    long step_ms;     /* duration of a step */
-    long leak_kib;    /* leaked at each step */
+    long step_ms;     /* Duration of a step. */
+    long leak_kib;    /* Memory leaked at each step. */
     long base_mib;    /* the model */
-    long save_ms;     /* duration of a checkpoint */
-    long save_mib;    /* memory needed to write a checkpoint */
-    long save_every;  /* steps between checkpoints; 0: only on request */
-    long hello;       /* 0: does not listen for requests */
-    long marks;       /* 0: sends no marks */
+    long save_ms;     /* Duration of a checkpoint. */
+    long save_mib;    /* Memory needed to write a checkpoint. */
+    long save_every;  /* Steps between checkpoints; 0 writes them only on request. */
+    long hello;       /* 0 means that the trainer does not listen for requests. */
+    long marks;       /* 0 means that the trainer sends no marks. */
     long ignore_term; /* SIGTERM is ignored */
     long usr1;        /* SIGUSR1 also requests a checkpoint */
-    long mute;        /* receives the request, never answers */
-    long fail;        /* answers that it failed */
-    long die;         /* exits while writing a checkpoint */
+    long mute;        /* The trainer receives the request but never answers. */
+    long fail;        /* The trainer answers that the checkpoint failed. */
+    long die;         /* The trainer exits while writing a checkpoint. */
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
-static const char *until; /* after the last step, answer requests until this file exists */
+/* After the last step, the trainer answers requests until this file exists. */
+static const char *until;
 
 static const struct {
     const char *name;
@@ -66,7 +67,7 @@ static void sleep_ms(long ms)
         ;
 }
 
-/* Allocates and writes memory: it counts from the first write on. */
+/* Allocates and writes memory, which counts as resident only once it is written. */
 static void *take(size_t bytes)
 {
     if (bytes == 0)

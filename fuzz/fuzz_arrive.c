@@ -22,8 +22,8 @@ static struct {
     struct arrive *arrive;
     char dir[64];
     struct sockaddr_un address;
-    int kind[KINDS]; /* a table, a table that may shrink, a pipe, a folder */
-    int first;       /* lowest free descriptor at the start */
+    int kind[KINDS]; /* A table, a table that may shrink, a pipe, and a folder. */
+    int first;       /* Lowest free descriptor at the start. */
     unsigned came;
 } s;
 
@@ -54,8 +54,7 @@ static int make_table(int seals)
     return fd;
 }
 
-/* Checks that all descriptors opened since the start are closed: the kernel assigns the lowest free
- * number. */
+/* Checks that all descriptors opened since the start are closed, by the lowest free number. */
 static bool is_tidy(void)
 {
     for (int fd = s.first; fd < s.first + 2 * FDS_MAX + 4; fd++)
@@ -126,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     must(fd >= 0 && connect(fd, (struct sockaddr *)&s.address, sizeof s.address) == 0);
     if (data[0] & 128)
-        loop_once(s.loop, 0); /* the incomplete packet is waited for */
+        loop_once(s.loop, 0); /* The receiver waits for the rest of an incomplete packet. */
     send_packet(fd, packet, first, fds, data[1]);
     if (first < rest)
         send_packet(fd, packet + first, rest - first, fds, data[1]);

@@ -67,13 +67,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 0; at < size; at += piece) {
         size_t n = size - at < piece ? size - at : piece;
         if (send(fd[1], data + at, n, MSG_DONTWAIT) != (ssize_t)n)
-            abort(); /* inputs are shorter than a socket's buffer */
+            abort(); /* Inputs are shorter than the buffer of a socket. */
         while (channel_fill(&c) == 1)
             ;
         if (take_frames(&c) < 0)
             break;
     }
-    c.fd = -1; /* kept for the next input */
+    c.fd = -1; /* The descriptor is kept for the next input. */
     channel_fini(&c);
     char rest[4096];
     while (recv(fd[0], rest, sizeof rest, MSG_DONTWAIT) > 0)

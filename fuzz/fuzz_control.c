@@ -24,7 +24,7 @@ static struct {
     struct supervisor_options options;
     struct proc_root root;
     char dir[64], hello[128];
-    int rank; /* the rank's socket for requests */
+    int rank; /* Socket on which the rank receives requests. */
     pid_t pid;
 } s;
 
@@ -78,7 +78,7 @@ static void start_process(void)
     }
 }
 
-/* A socket for requests in addition to the marks, as a rank has it. */
+/* Adds a socket for requests to that for marks, as a rank has. */
 static void start_rank(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -97,7 +97,7 @@ static void start(void)
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     start_rank();
-    /* no /proc, so that only the one process can be found and signalled */
+    /* There is no /proc, so that only this process can be found and signalled. */
     must(proc_root_open(s.dir, NULL, &s.root, &err) == 0, err.text);
     s.options = (struct supervisor_options){
         .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};
@@ -170,7 +170,7 @@ static void talk(const uint8_t *data, size_t size, size_t connections, size_t pi
     size_t piece = size / pieces + 1;
     for (size_t at = 0, i = 0; at < size; at += piece, i++) {
         size_t n = size - at < piece ? size - at : piece;
-        /* the newest connections are still being read */
+        /* The newest connections are still being read. */
         int fd = peer[connections - 1 - i % connections].fd;
         (void)!send(fd, data + at, n, MSG_NOSIGNAL);
         loop_once(j.loop, 0);

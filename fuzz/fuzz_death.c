@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct death_tail tail;
     struct death_reading reading;
     char text[DEATH_TEXT];
-    /* rarely, because it is slow: the ring buffer wraps within the text */
+    /* In rare inputs, because it is slow, the ring buffer wraps within the text. */
     tail.written = size && data[0] == 1 ? DEATH_TAIL - 7 : 0;
     memset(tail.text, ' ', sizeof tail.text);
     death_tail_add(&tail, (const char *)data, size / 2);

@@ -96,12 +96,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (look_open(table_fd, 1, &look, NULL) == 0) {
         if (profile_of(&look, &p) == 0) {
             if (touch_profile(p) == 42.5)
-                look.pid = 0; /* keeps the reads from being optimised away */
+                look.pid = 0; /* This keeps the compiler from removing the reads. */
             profile_free(p);
         }
         look_close(&look);
     }
-    /* clears the table; only the first entries of each section were touched */
+    /* Clears the table, of which only the first entries of each section were changed. */
     memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);
     memset(table->codes, 0, 8 * sizeof *table->codes);
     memset(table->sites, 0, 8 * sizeof *table->sites);

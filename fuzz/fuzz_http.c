@@ -33,7 +33,7 @@ static struct {
     struct live *live;
     struct routes *routes;
     struct http *http;
-    unsigned news; /* notifications about jobs since the start */
+    unsigned news; /* Number of notifications about jobs since the start. */
     char dir[64];
 } s;
 
@@ -142,7 +142,7 @@ static void write_job(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    static struct err err; /* the routes keep its text: why there is no live stream */
+    static struct err err; /* The routes keep its text, the reason why there is no live stream. */
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     write_tokens();
@@ -156,7 +156,7 @@ static void start(void)
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
-        s.live = NULL; /* libwslay is not installed */
+        s.live = NULL; /* libwslay is not installed. */
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,
@@ -226,7 +226,7 @@ static void talk(int which, const uint8_t *data, size_t size)
         loop_once(s.loop, 0);
         ssize_t n;
         while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
-            idle = 0; /* more data may follow */
+            idle = 0; /* More data may follow. */
         if (n == 0)
             break;
     }
@@ -240,7 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!is_known)
         is_known = atexit(stop) == 0;
     if (s.news > NEWS_MAX)
-        stop(); /* there are too many jobs by now */
+        stop(); /* There are too many jobs by now. */
     if (!s.loop)
         start();
     if (size > 0)

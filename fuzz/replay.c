@@ -19,7 +19,7 @@ static size_t replay_file(int dirfd, const char *name)
     struct buf text = {0};
     if (io_read_plain(dirfd, name, INPUT_MAX, &text) < 0)
         return 0;
-    /* an allocation of exactly its size, so that a read past its end is detected */
+    /* The allocation has exactly the size of the input, so that a read past its end is detected. */
     uint8_t *data = malloc(text.len);
     for (size_t i = 0; data && i < text.len; i++)
         data[i] = (uint8_t)text.data[i];

@@ -54,7 +54,7 @@ PROC = {
 def write_proc():
     for number, (name, text) in enumerate(PROC.items()):
         put("proc", **{name: bytes([number]) + text.encode()})
-    # fuzz_pagemap: sixteenths of the maps' length, has_own, the maps, the entries
+    # Inputs of fuzz_pagemap have the length of the maps in sixteenths, has_own, the maps, and the entries.
     maps = ("400000-402000 rw-p 00000000 00:00 0          [heap]\n"
             "7f0000000000-7f0000004000 rw-s 00000000 00:01 5 /memfd:a\n").encode().ljust(128, b"\n")
     low = b"0-4000 rw-p 00000000 00:00 0 \n4000-8000 r--s 00000000 00:01 5 /memfd:a\n".ljust(96, b"\n")
@@ -120,7 +120,7 @@ def write_frames():
         client=frame("o", b"out") + frame("e", b"err") + frame("a", b"\x05\0\0\0") + frame("x", b"\3") + frame("E", doc({"state": "ended"})),
         request=frame("r", doc({"do": "cancel", "reason": "why", "grace_s": 5})) + frame("s", b"\x0f") + frame("w", b"\0" * 8),
         huge=b"n" + struct.pack("<I", (8 << 20) + 1))
-    # fuzz_control: bits of the job's state, connections, pieces
+    # Inputs of fuzz_control have bits of the job's state, the number of connections, and pieces.
     cancel, checkpoint = (frame("r", doc(dict(do=what, reason="why", grace_s=5))) for what in ("cancel", "checkpoint"))
     put("control", cancel=bytes([0, 0, 0]) + cancel, checkpoint=bytes([16, 0, 0]) + checkpoint + checkpoint + cancel,
         nobody=bytes([0, 0, 0]) + checkpoint, exited=bytes([1, 0, 0]) + cancel + checkpoint, waits=bytes([2, 0, 0]) + cancel,

@@ -24,7 +24,7 @@ static inline char *fuzz_string(const uint8_t *data, size_t size)
     return s;
 }
 
-/* Parses the input with json_parse; NULL: it is not a JSON document. */
+/* Parses the input with json_parse; returns NULL if it is not a JSON document. */
 static inline json_t *fuzz_json(const uint8_t *data, size_t size)
 {
     return json_parse((const char *)data, size, NULL);

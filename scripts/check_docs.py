@@ -16,7 +16,7 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*ebb ([a-z]+)\b([^|#]*)")
 
 
 def slug(title):
-    """The anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub gives a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.strip().lower())
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
@@ -32,7 +32,7 @@ def anchors(path):
 
 
 def prose(text):
-    """Lines with their numbers, and whether each is inside a block of code."""
+    """Yields lines with their numbers, and whether each is inside a block of code."""
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
@@ -42,7 +42,7 @@ def prose(text):
 
 
 def code_of(text):
-    """Code spans and lines of code blocks, with their line numbers."""
+    """Yields code spans and lines of code blocks, with their line numbers."""
     for number, line, is_code in prose(text):
         for piece in [line] if is_code else re.findall(r"`([^`]+)`", line):
             yield number, piece

@@ -13,7 +13,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-GENERATED = {"commit.h", "version.h"}  # written by the build, allowed everywhere
+GENERATED = {"commit.h", "version.h"}  # The build writes these headers, and every folder may include them.
 
 
 def read_table(path):
@@ -36,7 +36,7 @@ def source_files(source):
 
 
 def folder_of(path, table):
-    """The longest folder in the table that contains PATH; both are relative to src."""
+    """Returns the longest folder in the table that contains PATH; both are relative to src."""
     folder = os.path.dirname(path)
     while folder not in table and "/" in folder:
         folder = os.path.dirname(folder)
@@ -44,9 +44,9 @@ def folder_of(path, table):
 
 
 def violation(path, folder, quote, target, source, table):
-    """Describes the error in this include; None if it is allowed."""
+    """Describes the error in this include, or returns None if it is allowed."""
     if quote == "<":
-        # A system header, unless it exists under src.
+        # This is a system header, unless it exists under src.
         if os.path.exists(os.path.join(source, target)):
             return f"<{target}> is ours: include it with quotes"
         return None

@@ -32,7 +32,7 @@ def problems_of(path, text):
 
 
 def pyflakes(texts):
-    """(path, line, what is wrong) for all files."""
+    """Yields (path, line, problem) for all files."""
     try:
         from pyflakes import api, reporter
     except ImportError:

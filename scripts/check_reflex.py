@@ -41,7 +41,7 @@ def main():
         if not re.match(r"\s+[0-9a-f]+:\t", line):
             continue
         instructions += 1
-        # objdump shows every address in an instruction as "1f40 <symbol+0x10>"
+        # objdump shows every address in an instruction as "1f40 <symbol+0x10>".
         named = [int(a, 16) for a in re.findall(r"\b(?:0x)?([0-9a-f]+) <", line)]
         if any(not start <= a < stop for a in named) or re.search(r"\b(call|jmp)\s+\*", line):
             print(f"check_reflex: leaves the section: {line.strip()}")

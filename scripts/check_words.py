@@ -40,7 +40,7 @@ HABITS = [
     (r"^(?:What|Who|Whom|Whose) (?!\w+(?: \w+)*\?)[^?]*$", "begin with a noun, not with a relative clause"),
 ]
 PATTERNS = [(re.compile(pattern, re.I if not pattern.startswith("^") else 0), advice) for pattern, advice in HABITS]
-ALLOWED = [  # path, phrase, reason
+ALLOWED = [  # Each entry has a path, a phrase and a reason.
     (r"^(?:zoo|bench/peers)/", "culprit", "a key of truth.json and a column of zoo/run.py"),
 ]
 SUBJECT_LENGTH = 72
@@ -53,7 +53,7 @@ def is_allowed(passage, phrase):
 
 def findings():
     for passage in all_passages(ROOT, PLACES):
-        if " " not in passage.text:  # a key or a name
+        if " " not in passage.text:  # The text is a key or a name.
             continue
         for pattern, advice in PATTERNS:
             if pattern.pattern.startswith("^") and passage.kind != "comment":
@@ -65,7 +65,7 @@ def findings():
 
 
 def long_subjects():
-    """Of the last commits; a clone without their history has fewer."""
+    """Checks the last commits; a clone without their history has fewer."""
     log = subprocess.run(["git", "-C", str(ROOT), "log", f"-{SUBJECTS}", "--no-merges", "--format=%h %s"],
                          stdout=subprocess.PIPE, text=True)
     for line in log.stdout.splitlines():

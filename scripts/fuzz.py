@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SLICE_S = 20  # time slice of a target while others wait
+SLICE_S = 20  # Time slice of a target while others wait.
 ENVIRONMENT = {
-    "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",  # a server's state is flushed often
+    "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",  # The state of a server is flushed often.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
@@ -85,13 +85,14 @@ def last(pattern, output):
 
 
 def run_once(target, runs, seconds, seed):
-    """Runs one process of TARGET: its output, its exit status, and the CPU time it took."""
+    """Runs one process of TARGET; returns its output, its exit status, and the CPU time it took."""
     command = [target.program, target.inputs(), target.corpus, f"-runs={runs}", "-print_final_stats=1",
                f"-max_total_time={max(1, int(seconds))}", "-timeout=10", "-rss_limit_mb=2048",
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
-    libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}  # the libraries that --pack adds
+    # --pack adds these libraries to the archive.
+    libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                                    env=ENVIRONMENT | libraries | dict(os.environ))
@@ -108,7 +109,7 @@ def record(target, output, status, cpu_s):
     target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:  # omit the progress lines
+    if status != 0:  # Progress lines are omitted.
         target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
@@ -150,7 +151,7 @@ class Pool:
 
     def run(self):
         for target in self.targets:
-            shutil.rmtree(target.inputs(), ignore_errors=True)  # left by an earlier run
+            shutil.rmtree(target.inputs(), ignore_errors=True)  # An earlier run left these files.
             os.makedirs(target.inputs())
         threads = [threading.Thread(target=self.work) for _ in range(self.arguments.jobs)]
         for thread in threads:
@@ -167,7 +168,7 @@ def pack(targets, arguments):
             subprocess.run(["strip", "-g", "-o", f"{scratch}/{name}", target.program], check=True)
             archive.add(f"{scratch}/{name}", f"fuzz/{name}")
             archive.add(target.corpus, f"fuzz/corpus/{target.name}")
-        for library in glob.glob("/usr/lib/*/libwslay.so.?"):  # loaded by the server at run time
+        for library in glob.glob("/usr/lib/*/libwslay.so.?"):  # The server loads this library at run time.
             archive.add(os.path.realpath(library), f"fuzz/lib/{os.path.basename(library)}")
         archive.add(os.path.abspath(__file__), "fuzz/fuzz.py")
     print(f"tar xzf {os.path.basename(arguments.pack)} && cd fuzz && "

@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def installed_files(tree: pathlib.Path, printed: pathlib.Path) -> dict[str, tuple[bytes, int]]:
-    """The files that `make install` installs below its prefix."""
+    """Returns the files that `make install` installs below its prefix."""
     files = {"bin/ebb": ((tree / "ebb").read_bytes(), 0o755),
              "lib/ebb/libebb-heap.so": ((tree / "libebb-heap.so").read_bytes(), 0o644)}
     for path in sorted((ROOT / "python/ebb").rglob("*")):

@@ -1,4 +1,4 @@
-"""Extracts what people read from the sources: comments, strings, lines of documents and names of tests."""
+"""Extracts the text that people read from the sources: comments, strings, lines of documents and names of tests."""
 import io
 import pathlib
 import re
@@ -25,9 +25,9 @@ SCRIPT_TEST = re.compile(r"""\btest\(\s*["'`]([^"'`]+)""")
 @dataclass
 class Passage:
     path: str
-    kind: str  # comment, string, text or test
-    text: str  # line breaks and comment signs are single spaces
-    lines: list  # the line of each character of text
+    kind: str  # One of comment, string, text or test.
+    text: str  # Line breaks and comment signs are replaced by single spaces.
+    lines: list  # Line number of each character of text.
 
     def line_at(self, offset):
         return self.lines[min(offset, len(self.lines) - 1)]
@@ -48,7 +48,7 @@ def passage_of(path, kind, raw, line):
 
 
 def joined(parts):
-    """Makes one passage of comments on adjacent lines, and of string literals with nothing between."""
+    """Joins comments on adjacent lines, and adjacent string literals, into one passage."""
     last = None
     for passage, is_continued in parts:
         if last and is_continued and last.kind == passage.kind:
@@ -107,7 +107,7 @@ def pieces_of_python(path, source):
 
 
 def pieces_of_text(path, source):
-    """A passage for each paragraph, list item or row of a table."""
+    """Yields a passage for each paragraph, list item or row of a table."""
     start, lines = 1, source.split("\n")
     for number, line in enumerate([*lines, ""], 1):
         if not line.strip() or re.match(r"\s*(?:[-*|#]|\d+\.)\s?", line):

@@ -54,7 +54,7 @@ PYTEST_SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in \d+\.\d+s", r
 
 
 def count_cmocka(output):
-    """Counts one cmocka program's output, which may hold several groups; None if it is not one."""
+    """Counts the output of one cmocka program, which may have several groups; returns None for other output."""
     announced = sum(int(n) for n in CMOCKA_RUNNING.findall(output))
     if not CMOCKA_RUNNING.search(output):
         return None
@@ -65,12 +65,12 @@ def count_cmocka(output):
     if CMOCKA_SKIPPED.search(output):
         counts.skipped = max(0, started - counts.passed - counts.failed)
     if counts.total() < announced and counts.failed == 0:
-        counts.failed = 1  # it stopped before its last test
+        counts.failed = 1  # The program stopped before its last test.
     return counts
 
 
 def count_pytest(output):
-    """Counts by pytest's last line; None if there is none."""
+    """Counts the tests in pytest's last line; returns None if there is none."""
     summaries = PYTEST_SUMMARY.findall(output)
     if not summaries:
         return None
@@ -86,7 +86,7 @@ def count_pytest(output):
 
 
 def count_entry(status, output):
-    """Counts one ctest entry. STATUS is `run` for a pass, `fail`, `skip`, or else: not run."""
+    """Counts one ctest entry. STATUS is `run` for a pass, `fail`, `skip`, or another word if it did not run."""
     if status == "skip":
         return Counts(skipped=1)
     counts = count_cmocka(output) or count_pytest(output)
@@ -127,7 +127,7 @@ class Tree:
     folder: str
     targets: list
     options: list
-    label: str = ""  # label of the tests to run (default: all); "none" runs none
+    label: str = ""  # Label of the tests to run (default: all); "none" runs none.
 
 
 @dataclass
@@ -138,7 +138,8 @@ class Outcome:
 
 
 def run_commands(commands):
-    """Runs (COMMAND, IS_SHOWN) pairs up to the first that fails; only errors are kept of commands that are not shown."""
+    """Runs (COMMAND, IS_SHOWN) pairs up to the first that fails; of commands that are not shown, only errors are
+    kept."""
     start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
         for command, is_shown in commands:
@@ -149,7 +150,7 @@ def run_commands(commands):
 
 
 def configure(tree):
-    """A command whose output is not shown; warnings and errors still go to stderr."""
+    """Returns a command whose output is not shown; warnings and errors still go to stderr."""
     command = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
     return command + tree.options, False
 
@@ -160,8 +161,8 @@ def build(tree, jobs):
 
 
 def build_first(tree, jobs):
-    """Installs the packages for the tests of the Python package while the tree is built, and configures
-    the tree again afterwards: the tests depend on what could be installed."""
+    """Installs the packages for the Python tests while the tree is built, and then configures the tree again,
+    because the tests depend on the installed packages."""
     install = subprocess.Popen([os.path.join(ROOT, "scripts", "setup.sh"), "python"],
                                stdin=subprocess.DEVNULL, env=dict(os.environ, BUILD=tree.folder))
     built = build(tree, jobs)
@@ -174,7 +175,7 @@ def build_first(tree, jobs):
 
 def yield_to_others():
     """Lowers the priority of all processes that the calling thread starts: they get a tenth of a core while a test
-    needs it, all of an idle core."""
+    needs it, and all of an idle core."""
     os.nice(10)
 
 
@@ -250,7 +251,7 @@ def parse_arguments():
 
 
 def has_fuzzer():
-    """True if clang finds its runtime library with libFuzzer."""
+    """Returns true if clang finds its runtime library with libFuzzer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size ? 0 : 0; }"
         command = ["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", f"{scratch}/probe"]
@@ -279,7 +280,7 @@ def trees_of(arguments):
 
 
 def has_built(tree, outcome):
-    """Shows the output of its build."""
+    """Shows the output of the build."""
     print(outcome.output, end="", flush=True)
     if not outcome.ok:
         print(f"{tree.folder} did not build", flush=True)
@@ -315,7 +316,7 @@ def run_all(arguments, beside):
         say(f"{tree.title}: building {tree.folder}")
         if not has_built(tree, built.result()):
             total.add(Counts(failed=1))
-            break  # the others would fail in the same way
+            break  # The other trees would fail in the same way.
         total.add(test_tree(tree, built.result(), jobs))
     print(total.line(), flush=True)
     return total.failed == 0 and total.total() > 0

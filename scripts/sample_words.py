@@ -20,7 +20,7 @@ PLACES = {
     "string": ["src/*.c", "python/ebb", "web/src", ":!src/heap"],
     "test": ["tests"],
 }
-WORDS = 3  # shorter strings are keys, formats or names
+WORDS = 3  # Shorter strings are keys, formats or names.
 FORMATS = re.compile(r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|\\.|\$\{[^}]*\}")
 CODE = re.compile(r"CREATE TABLE|SELECT |INSERT |UPDATE |DELETE |PRAGMA|COMP_WORDS|^#[a-z]+ |[{};]\s*$")  # SQL, shell, CSS
 

@@ -220,7 +220,7 @@ unpack() {
     fi
 }
 
-venv_space_mib=10240 # torch with its CUDA libraries, packed and unpacked
+venv_space_mib=10240 # space for torch with its CUDA libraries, packed and unpacked
 venv_limit_s=600
 
 no_venv() {

@@ -21,7 +21,7 @@ NAMED = ["#2b2f38", "#e06c75", "#98c379", "#d6b16a", "#61afef", "#c678dd", "#56b
 
 
 def colour(n):
-    """The RGB value of one of the 256 colours."""
+    """Returns the RGB value of one of the 256 colours."""
     if n < 16:
         return NAMED[n]
     if n >= 232:
@@ -80,7 +80,7 @@ class Style:
         return None
 
     def shown(self):
-        """(foreground, background or None, bold, italic, underline) as a terminal paints them."""
+        """Returns (foreground, background or None, bold, italic, underline) as a terminal shows them."""
         fg, bg = self.fg or FOREGROUND, self.bg
         if self.reverse:
             fg, bg = bg or BACKGROUND, fg
@@ -96,7 +96,7 @@ def width_of(character):
 
 
 def cells_of(line, style):
-    """[(column, width, character, shown style)] of one line; STYLE carries over from line to line."""
+    """Returns [(column, width, character, shown style)] of one line; STYLE carries over from line to line."""
     cells, column = [], 0
     for part in re.split(r"(\x1b\[[0-9;:?]*[A-Za-z]|\x1b[^\[])", line):
         if part.startswith("\x1b"):

@@ -32,7 +32,7 @@ EMULATED = {
     "daemon_ignoring_sigterm_is_killed",
     "process_group_is_signalled_after_its_leader_was_reaped",
     "sentinel_ends_processes_of_a_killed_supervisor",
-    # the tests provoke a fault with an x86 instruction
+    # These tests provoke a fault with an x86 instruction.
     "signal_handler_stack_includes_the_interrupted_code",
     "handler_on_alternate_stack_includes_interrupted_code",
 }
@@ -65,7 +65,7 @@ def emulator(target: wheels.Target) -> list[str]:
 
 
 def run_tests(tree: pathlib.Path, run_by: list[str], only: str) -> list[str]:
-    """The names of the programs that failed."""
+    """Returns the names of the programs that failed."""
     failed = []
     env = {**os.environ, "EBB_BINARY": str(tree / "ebb"), "EBB_BUILD_DIR": str(tree), "EBB_SANITIZED": "0"}
     programs = [path for path in sorted((tree / "tests").glob("*/test_*"))

@@ -126,7 +126,7 @@ def check_leak(chroot: Chroot, name: str, program: str) -> str:
     word = json.dumps(verdict)
     if '"leaking"' not in word:
         raise wheels.Failure(f"{chroot.suite}: {name}: no verdict of a leak: {word[:400]}")
-    # an autograd graph is kept alive by the line that appends, and allocated by the line before
+    # An autograd graph is kept alive by the line that appends, and allocated by the line before it.
     lines = [f"{name}.py:{n}" for n in ([line] if name == "plain" else [line - 1, line])]
     for text, what in ((heap, "ebb heap"), (diagnosis, "ebb diagnose")):
         if not any(where in text for where in lines):

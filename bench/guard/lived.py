@@ -28,7 +28,7 @@ MIB = 1 << 20
 PATIENCE_S = 300
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-# The start of every program: LIMIT in bytes, a folder on disk, a folder in memory, and a few helpers.
+# Every program starts with this code: LIMIT in bytes, a folder on disk, a folder in memory, and a few helpers.
 HEAD = f"""
 import mmap, os, sys
 LIMIT, DISK, SHM, PAGE = int(sys.argv[1]), sys.argv[2], sys.argv[3], {PAGE}
@@ -132,7 +132,7 @@ for _ in range(3):
 """,
 }
 
-# The opposite: the kernel would kill these, and the guard must stop them first.
+# The kernel would kill these programs, so the guard must stop them first.
 LEAKS = {
     "leak": """
 import time
@@ -152,12 +152,12 @@ while True:
     time.sleep(0.005)
 """,
 }
-# v1 does not report which kernel memory is reclaimable, so the guard counts none of it, and the kernel is first.
+# v1 does not report which kernel memory is reclaimable, so the guard counts none of it, and the kernel kills first.
 NOT_SEEN_IN_V1 = ("leak_in_pipes",)
 
 
 class Ways:
-    """Runs one program in each way; None if the machine does not allow it."""
+    """Runs one program in each way; returns None if the machine does not allow it."""
 
     def __init__(self, ebb, limit, scratch):
         self.ebb, self.limit, self.scratch = ebb, limit, scratch
@@ -169,7 +169,7 @@ class Ways:
         return [sys.executable, "-c", HEAD + text, str(self.limit), disk, shm], shm
 
     def run(self, text, before=(), cgroup=None):
-        """Exit status (negative: signal), output, and the kernel's kills in CGROUP."""
+        """Returns exit status (negative for a signal), output, and the kernel's kills in CGROUP."""
         folder = tempfile.mkdtemp(prefix="lived-", dir=self.scratch)
         command, shm = self.command(text, folder)
         try:
@@ -209,7 +209,7 @@ class Ways:
 
 
 def cgroup_version():
-    """1 or 2; None if no cgroup can be made."""
+    """Returns 1 or 2, or None if no cgroup can be created."""
     try:
         with Cgroup(64 * MIB) as cgroup:
             return 2 if cgroup.is_v2 else 1
@@ -230,12 +230,12 @@ def has_lived(done):
 
 
 def is_caught(done):
-    """Whether the guard stopped it, and not the kernel."""
+    """Returns whether the guard stopped the program, and not the kernel."""
     return done["status"] == 124 and not done["oom_kills"]
 
 
 def fate(done):
-    """The result in one or two words."""
+    """Returns the result in one or two words."""
     if done is None:
         return "no cgroup"
     if has_lived(done):
@@ -257,13 +257,13 @@ def guard_lines(done):
 
 
 def judge(name, found, version):
-    """The defects found, as a list of texts."""
+    """Returns the defects found, as a list of texts."""
     if name in NOT_SEEN_IN_V1 and version != 2:
         return []
     if name in LEAKS:
         return [way for way in ("limit", "inside") if found[way] and not is_caught(found[way])]
     if found["plain"] and not has_lived(found["plain"]):
-        return []  # the program does not survive alone, so the guard may stop it
+        return []  # The program does not survive alone, so the guard may stop it.
     return [way for way in ("limit", "inside") if found[way] and not has_lived(found[way])]
 
 

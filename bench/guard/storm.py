@@ -22,7 +22,7 @@ import time
 
 NOBODY = 65534
 BAR_S, PATIENCE_S = 10, 120
-# Ends by itself, so that the machine survives an ebb that cannot end it.
+# The fork bomb ends by itself, so that the machine survives an ebb that cannot end it.
 BOMB = f"""
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -37,7 +37,7 @@ while time.monotonic() < until:
 
 
 class Pids:
-    """A group with a process limit, of the v1 controller or of v2."""
+    """A cgroup with a process limit, v1 or v2."""
 
     def __init__(self, most):
         top = "/sys/fs/cgroup/pids" if os.path.isdir("/sys/fs/cgroup/pids") else "/sys/fs/cgroup"
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    os.nice(-10)  # otherwise our own measurements would be late
+    os.nice(-10)  # Otherwise the measurement itself would be late.
     for _ in range(options.runs):
         group = Pids(options.processes)
         folder = tempfile.mkdtemp(prefix="ebb-storm-")

@@ -1,8 +1,9 @@
-/* Takes libebb-heap.so's hooks out of a running process and puts them back: every slot of every
- * library that leads to one of them is turned to the function behind it, or to the hook again.
+/* Removes libebb-heap.so's hooks from a running process and restores them: every slot of every
+ * library that leads to a hook is redirected to the function behind it, or to the hook again.
  *
- * A library that a Python program loads (bench/heap/ab.py). Slots must be bound already
- * (LD_BIND_NOW): one that the dynamic linker fills later is not known here. x86-64 and aarch64. */
+ * A Python program loads this library (bench/heap/ab.py). Slots must be bound already
+ * (LD_BIND_NOW), because slots that the dynamic linker fills later are not found. Supports x86-64
+ * and aarch64. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -49,7 +50,7 @@ static int find_hooks(struct dl_phdr_info *info, size_t len, void *unused)
     return 1;
 }
 
-/* Hooks that only notify the library are not removed, as they allocate nothing. */
+/* Hooks that only notify the library are not removed, because they allocate nothing. */
 static bool is_switched(const char *name)
 {
     return strcmp(name, "dlclose") != 0 && strcmp(name, "prctl") != 0;
@@ -182,7 +183,7 @@ void ab_set(int hooks, int small)
         allocator_set(DOMAIN_MEM + i, small ? &hooked[i] : &original[i]);
 }
 
-/* The number of samples, of their ends, and the time spent in both. */
+/* Returns the number of samples, the number that ended, and the time spent in both. */
 void ab_cost(const struct heap_header *h, uint64_t ret[3])
 {
     ret[0] = atomic_load(&h->samples);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The cost of the profiler's hooks in a program, measured by removing and restoring them while it runs.
+"""Measures the cost of the profiler's hooks in a program by removing and restoring them while it runs.
 
     LD_BIND_NOW=1 ebb run -- bench/heap/ab.py loop|objects|train --library AB --rounds N --report FILE
 
-In one process, in blocks of a few hundredths of a second: without hooks, with them, and with those on
-Python's small objects too, in random order within each round. Separate processes differ by several
-percent; neighbouring blocks do not. Writes the times of every block, and the samples in it.
+One process runs blocks of a few hundredths of a second: without hooks, with hooks, and with hooks that include
+Python's small objects, in random order within each round. Separate processes differ by several percent, but
+adjacent blocks do not. Writes the time and the samples of every block.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SIDES = {"off": (0, 0), "hooks": (1, 0), "small": (1, 1)}
 
 class Switch:
     def __init__(self, path):
-        self.library = ctypes.PyDLL(path)  # PyDLL, because the interpreter's lock must be held during the calls
+        self.library = ctypes.PyDLL(path)  # PyDLL is used because the interpreter's lock must be held during the calls.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = self.find_header()
@@ -38,7 +38,7 @@ class Switch:
                 found = re.match(r"([0-9a-f]+)-.*memfd:ebb-heap", line)
                 if found:
                     return ctypes.c_void_p(int(found[1], 16))
-        return None  # no samples were taken yet, or this is not running under ebb run
+        return None  # No samples were taken yet, or the program is not running under ebb run.
 
     def set(self, side):
         self.library.ab_set(*SIDES[side])

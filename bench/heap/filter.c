@@ -1,14 +1,14 @@
-/* The cost of the hooks for a pair of malloc and free, within one process: each way in turn in
- * short blocks, CPU time of the thread, the median of the differences to glibc's own in the same
- * turn.
+/* Measures the cost of the hooks for a pair of malloc and free within one process. The variants
+ * run in turn in short blocks; the result is the median difference to glibc's own functions in CPU
+ * time of the thread.
  *
  *   filter [TURNS]        default: 300
  *
- * pair: a block of 64 bytes allocated and freed at once. mix: 16 to 1,024 bytes, freed in
- * random order among 4,096. "live" samples are spread over addresses as those of a heap of so many
- * times 512 KiB are; the heap itself is small, for the filter alone is looked at. With LD_PRELOAD
- * (under `ebb run`), what is in front of malloc then is one more way, with as many samples of its
- * own: one mapping that is cut into as many pieces is one sample a piece. */
+ * "pair" allocates a block of 64 bytes and frees it at once. "mix" allocates 16 to 1,024 bytes and
+ * frees in random order among 4,096 blocks. "live" samples are spread over addresses like those of
+ * a heap of that many times 512 KiB; the heap itself is small, because only the filter is
+ * measured. With LD_PRELOAD (under `ebb run`), the preloaded malloc is another variant with as
+ * many samples of its own, made by cutting one mapping into pieces. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static NOINLINE void pass_free(void *p)
     real_free(p);
 }
 
-/* No samples are taken here, because the countdown starts at a very large value. */
+/* No samples are taken in this variant, because the countdown starts at a very large value. */
 static NOINLINE void *counted_malloc(size_t size)
 {
     heap_thread.countdown -= (int64_t)size;
@@ -66,7 +66,7 @@ static NOINLINE void filtered_free(void *p)
         maybe_live_free(p);
 }
 
-/* The other layout, in which a pointer's bit may be anywhere in the filter. */
+/* In this alternative layout, a pointer's bit may be anywhere in the filter. */
 static _Atomic(uint64_t) scattered[LIVE_FILTER_BITS / 64];
 
 static inline uint32_t scattered_bit(uintptr_t p)
@@ -90,7 +90,7 @@ struct way {
     void (*give)(void *);
 };
 static const struct way ways[] = {
-    {"plain", __libc_malloc, __libc_free}, /* the baseline of the comparison */
+    {"plain", __libc_malloc, __libc_free}, /* This variant is the reference of the comparison. */
     {"pass through", pass_malloc, pass_free},
     {"countdown, filter", counted_malloc, filtered_free},
     {"bits scattered", counted_malloc, scattered_free},
@@ -141,7 +141,7 @@ static void *work(void *argument)
     struct worker *w = argument;
     uint64_t random = 1;
     heap_thread.countdown = INT64_MAX;
-    for (int turn = -3; turn < w->turns; turn++) /* the first three turns are warm-up */
+    for (int turn = -3; turn < w->turns; turn++) /* The first three turns are warm-up. */
         for (int i = 0; i < n_ways; i++) {
             const struct way *way = &ways[((unsigned)i + (unsigned)(turn + 3)) % (unsigned)n_ways];
             pthread_barrier_wait(&gate);
@@ -170,7 +170,8 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* The median over all threads and turns, of a variant or of its difference to the plain one. */
+/* Returns the median over all threads and turns, of a variant or of its difference to the plain
+ * one. */
 static double result(const struct worker *workers, int threads, int way)
 {
     static double all[THREADS_MAX * TURNS_MAX];
@@ -213,7 +214,7 @@ static void add_live(uint32_t n)
     }
 }
 
-/* 10 GiB that are never touched. */
+/* Reserves 10 GiB that are never touched. */
 static void add_live_pieces(uint32_t n)
 {
     const size_t page = 4096, len = (size_t)n << 19;

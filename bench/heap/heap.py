@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The profiler's measurements, as one table: what was measured, the number, the bar, held or not.
+"""Measures the profiler and prints one table: the measurement, the number, the bar, held or missed.
 
     bench/heap/heap.py [--json] [--quick] [--only PART[,PART]] [--python PYTHON] [--build DIR]
 
-Parts: churn, slowdown, peers, memory, truth, leak. --python has torch, numpy, pillow and, if it is to
-be compared with, memray. What is not there is left out, and the table says so. A bar that is missed is
-printed as missed, and the exit status stays 0.
+Parts: churn, slowdown, peers, memory, truth, leak. --python needs torch, numpy, pillow and, for the comparison,
+memray. Parts whose packages are missing are left out, and the table says so. The exit status is 0 even if a bar
+is missed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def run_json(run):
 
 
 def under_ebb(options, name, program, **more):
-    """The run folder, after the run has finished."""
+    """Returns the run folder after the run has finished."""
     run = f"{options.scratch}/{name}"
     subprocess.run([options.ebb, "run", "-q", "-d", run, "--", *program], check=True, timeout=PATIENCE_S,
                    stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**clean_env(), **more.pop("env", {})},
@@ -73,7 +73,7 @@ def trimmed_mean(values, share=0.1):
 
 
 def percent(logs):
-    """Median and 95 % bounds, computed from logarithms of ratios, which noise biases in neither direction."""
+    """Returns median and 95 % bounds, computed from logarithms of ratios, which noise biases in neither direction."""
     chance = random.Random(1)
     found = sorted(trimmed_mean(chance.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
     return [100 * math.expm1(value)
@@ -133,7 +133,7 @@ def part_slowdown(table, options):
 # ---- memory and disk ----------------------------------------------------------------------------
 
 def most_bytes(options):
-    """The size of the library and its table if every page of both were in use."""
+    """Returns the size of the library and its table if every page of both were in use."""
     found = subprocess.run(["size", f"{options.build}/libebb-heap.so"], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         return None
@@ -141,7 +141,7 @@ def most_bytes(options):
 
 
 def watch_files(run, job):
-    """Sizes of the largest heap file over time, until the job has ended."""
+    """Returns sizes of the largest heap file over time, until the job has ended."""
     begin, sizes = time.monotonic(), []
     while job.poll() is None and time.monotonic() - begin < PATIENCE_S:
         try:
@@ -154,7 +154,7 @@ def watch_files(run, job):
 
 
 def readings_in(seconds):
-    """As in store_interval_ns: every 2 s, later every 500th of the run."""
+    """Same as store_interval_ns: every 2 s, later every 500th of the run."""
     return seconds / 2 if seconds < 1000 else 500 + 500 * math.log(seconds / 1000)
 
 
@@ -185,14 +185,14 @@ def disk_rows(table, run, sizes):
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
         size = first + per_reading * readings_in(length)
-        # after this only the final block is written, which contains everything once more
+        # After this only the final block is written, which contains everything once more.
         most = FILE_FULL + max(first, per_reading)
         table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
                   note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "
                   f"{size / MB:.1f} MB if the file did not end at 48 MiB")
 
 
-# ---- all of it ----------------------------------------------------------------------------------
+# ---- all parts ----------------------------------------------------------------------------------
 
 def parse(argv):
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])

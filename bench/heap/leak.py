@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A leak of 50 MB among 5 GB that come and go, in 45 s; then it waits to be ended.
+"""Leaks 50 MB among 5 GB of temporary memory in 45 s, and then waits to be killed.
 
     bench/heap/leak.py blocks|objects
 
-blocks: a cache of decoded things of 100 kB. objects: a list of small dictionaries.
+With blocks, the leak is a cache of decoded data of 100 kB each; with objects, a list of small dictionaries.
 """
 
 import sys

@@ -1,6 +1,6 @@
-/* The CPU time that a reading of a full table takes in the supervisor: 32 K live samples of 2,000
- * sites, with names and stacks of a large program. Also the size of the file and the memory it
- * takes. */
+/* Measures the CPU time for reading a full heap table in the supervisor: 32 K live samples of
+ * 2,000 sites, with names and stacks of a large program. Also measures the size of the file and
+ * the memory used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""The other profilers on the same programs: whole processes, in turns, as ratios to the plain one."""
+"""Runs other profilers on the same programs, as whole processes in turn, and prints ratios to the plain program."""
 
 import glob
 import json
@@ -26,7 +26,8 @@ def find_library(name):
 
 
 class Peer:
-    """One way to run a Python program. LINES: the tool shows Python lines. WHY: why it cannot run here."""
+    """One way to run a Python program. LINES says whether the tool shows Python lines; WHY is the reason why it
+    cannot run here."""
 
     def __init__(self, name, lines="no", before=(), options=(), env=None, why=None, not_on=()):
         self.name, self.lines, self.why = name, lines, why
@@ -71,7 +72,8 @@ def plain_env():
 
 
 def wait(child):
-    """CPU seconds of the process and its children; None if it did not finish and was killed with its session."""
+    """Returns CPU seconds of the process and its children, or None if it did not finish and was killed with its
+    session."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         pid, _, usage = os.wait4(child.pid, os.WNOHANG)

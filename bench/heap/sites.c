@@ -1,10 +1,10 @@
-/* Allocates at many call sites for some seconds, frees a part of it, and says what lives of each:
- * what the estimates are held against.
+/* Allocates at many call sites for some seconds, frees a part, and prints the live bytes of each
+ * site, with which the profiler's estimates are compared.
  *
- *   sites SEED INTERVAL SECONDS FILE      a site and line: function, bytes, variance
+ *   sites SEED INTERVAL SECONDS FILE      writes a line per site: function, bytes, variance
  *
- * The variance is the one that sampling at INTERVAL allows. The pace is half of what would make the
- * sampling coarser. Afterwards it waits to be ended. */
+ * The variance is that of sampling at INTERVAL. The allocation rate is half of the rate that would
+ * make sampling coarser. At the end the program waits to be killed. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ struct block {
 static struct site {
     const char *name;
     double bytes, variance;
-    struct block *blocks; /* static arrays, so that the program's own malloc is not used */
+    /* The arrays are static, so that the program's own bookkeeping does not use malloc. */
+    struct block *blocks;
     uint32_t n;
 } sites[SITES];
 
@@ -77,7 +78,7 @@ static void allocate(int i)
     void *p = take[i](size);
     if (!p)
         exit(1);
-    /* of every three blocks, one is freed at once or replaces another */
+    /* Of every three blocks, one is freed at once or replaces another. */
     if (s->n == SLOTS || chance(3) == 0) {
         free(p);
         return;

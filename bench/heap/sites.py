@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The same as sites.c in Python: small objects and large ones, a function for each call site.
+"""Does the same as sites.c in Python, with small and large objects and one function per call site.
 
-    bench/heap/sites.py SEED INTERVAL SECONDS FILE      a site and line: function, bytes, variance
+    bench/heap/sites.py SEED INTERVAL SECONDS FILE      writes a line per site: function, bytes, variance
 """
 
 import collections
@@ -12,14 +12,14 @@ import time
 
 SITES = 20
 TICKS_PER_S = 50
-SAMPLES_PER_S = 40  # half of sites.c, because the loop's own allocations are sampled as well
+SAMPLES_PER_S = 40  # Half of the value in sites.c, because the loop's own allocations are sampled as well.
 HEADER = sys.getsizeof(b"")
 CALM_S = 6
 CALM_SAMPLES_PER_S = 12
 
 
 def site(number):
-    """A function that calls bytes(). Each is compiled separately, so that each is a call site of its own."""
+    """Returns a function that calls bytes(). Each is compiled separately, so that each is a separate call site."""
     scope = {}
     code = compile(f"def site_{number}(size):\n    return bytes(size)\n", f"site{number}.py", "exec")
     exec(code, scope)  # pylint: disable=exec-used
@@ -53,7 +53,7 @@ class Site:
             share = -math.expm1(-size / self.interval)
             total += size * count
             variance += size * size * count * (1 - share) / share
-        time.sleep(0.2)  # allocating all of them at once would make the sampling coarser at the end
+        time.sleep(0.2)  # Allocating all of them at once would make the sampling coarser at the end.
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 
 

@@ -1,4 +1,5 @@
-"""Checks the output of `ebb heap` against call sites with known live bytes, and against a leak among much churn."""
+"""Compares the output of `ebb heap` with call sites of known live bytes, and with a leak among much temporary
+memory."""
 
 import json
 import math
@@ -28,7 +29,7 @@ def start_run(options, run, flags, program):
 
 
 def heap(options, run, *flags):
-    """The current output of `ebb heap`, or None if there is none yet."""
+    """Returns the current output of `ebb heap`, or None if there is none yet."""
     said = subprocess.run([options.ebb, "heap", "--json", *flags, run], capture_output=True, check=False)
     try:
         return json.loads(said.stdout)
@@ -58,7 +59,7 @@ def wait_for_file(path, job):
 
 
 def sites_of(found):
-    """Live bytes and bounds by function."""
+    """Returns live bytes and bounds by function."""
     rows = {}
     for row in found["rows"]:
         name, live = row["where"]["function"], row["live"]
@@ -69,7 +70,8 @@ def sites_of(found):
 
 
 def compare(truth, rows):
-    """For each site: the error of its estimate in standard deviations, and whether the truth is within the bounds."""
+    """Returns for each site the error of its estimate in standard deviations, and whether the truth is within the
+    bounds."""
     found = []
     for name, (held, sigma) in truth.items():
         live, low, high = rows.get(name, (0, 0, 0))
@@ -119,7 +121,7 @@ def truth_rows(table, kind, sites):
     if n == 0:
         return
     inside = sum(abs(site["sigmas"]) <= 2 for site in sites)
-    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)  # number expected by chance if the bounds are 95 % bounds
+    allowed = 100 * 2 * math.sqrt(0.95 * 0.05 / n)  # Number expected by chance if the bounds are 95 % bounds.
     total = sum(site["found"] for site in sites) / sum(site["true"] for site in sites)
     table.bar(f"{kind}: sites within 2 standard deviations", 100 * inside / n, round(95 - allowed, 1), "%",
               more_is_better=True, note=f"{inside} of {n}; the bar is 95 % less {allowed:.1f}, which is chance with so "
@@ -160,7 +162,7 @@ def watch_leak(options, run, line, seconds):
 
 
 def stays(looks):
-    """The time from which on the line was first at every poll."""
+    """Returns the time from which on the line was first at every poll."""
     since = None
     for at, first in looks:
         since = (since if since is not None else at) if first else None

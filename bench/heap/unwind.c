@@ -1,5 +1,5 @@
-/* The cost of a native stack: ns per frame of ebb's own walk, with and without cached rules,
- * beside backtrace(), which is gcc's unwinder, on the same stack, turn by turn.
+/* Measures the cost of a native stack in ns per frame: ebb's own unwinder, with and without cached
+ * rules, and backtrace(), which is gcc's unwinder, in turn on the same stack.
  *
  *   unwind [DEPTH] [ROUNDS] */
 #include <execinfo.h>
@@ -25,7 +25,7 @@ struct figures {
     int rounds;
     size_t own_frames, gcc_frames;
     bool is_whole;
-    double *warm, *cold, *gcc; /* ns per walk, one value for each round */
+    double *warm, *cold, *gcc; /* ns per walk, one value for each round. */
 };
 
 static double walk_ns(struct figures *f, bool is_cold)

@@ -3,10 +3,10 @@
 
     bench/heap/workloads.py loop|objects|train --units N [--workers N] [--report FILE] [--watch]
 
-loop: dictionaries, strings, a JPEG of 384 × 384 decoded, numpy. objects: the same without the picture, so
-nothing but small Python objects, the worst that can be. train: a small CNN of torch's on the CPU, its
-batches decoded from JPEGs by a worker of a DataLoader. --report writes what N units took, and the
-memory of this process; --watch also that of idle processes beside it, as the profiler made it.
+"loop" uses dictionaries, strings, numpy, and decodes a JPEG of 384 × 384. "objects" is the same without the JPEG:
+small Python objects only, which is the worst case. "train" trains a small torch CNN on the CPU, with batches that
+a DataLoader worker decodes from JPEGs. --report writes the time of N units and the memory of this process;
+--watch also writes the profiler's memory in idle processes.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def make_loop():
 
 
 class Images:
-    """JPEGs that a worker turns into tensors, as in most training jobs."""
+    """JPEGs that a loader worker turns into tensors, as in most training jobs."""
 
     def __init__(self, count):
         self.jpegs = list(pictures(count, SIDE))
@@ -118,14 +118,14 @@ def make(name, workers=1):
 
 
 def profiler_bytes(pid):
-    """Resident bytes of the library and of its table in process PID, according to their mappings."""
+    """Returns the resident bytes of the library and of its table in process PID, according to their mappings."""
     total, end, counts = 0, None, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             found = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s*(.*)", line)
             if found:
                 ours = "libebb-heap.so" in found[3] or "memfd:ebb-heap" in found[3]
-                counts = ours or (end == found[1] and not found[3])  # the .bss mapping has no name
+                counts = ours or (end == found[1] and not found[3])  # The .bss mapping has no name.
                 end = found[2] if "libebb-heap.so" in found[3] else None
             elif counts and line.startswith("Rss:"):
                 total += int(line.split()[1]) * 1024
@@ -150,7 +150,7 @@ def nap(pipe):
 
 
 def watch():
-    """The profiler's memory in this process, its workers, a forked child and a new Python, the last two idle."""
+    """Returns the profiler's memory in this process, its workers, an idle forked child and an idle new Python."""
     workers = children()
     here, there = multiprocessing.get_context("fork").Pipe()
     forked = multiprocessing.get_context("fork").Process(target=nap, args=(there,))

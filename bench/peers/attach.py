@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts a program of the zoo and, once it has made a step, lets memray attach to it.
+"""Starts a program of the zoo and, after its first step, attaches memray to it.
 
     attach.py OUTPUT PROGRAM [ARGUMENT]...
 """

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PIP_S = 300
-# Package, and a module that shows that it is installed.
+# Maps each package to a module that shows that it is installed.
 PACKAGES = (("memray", "memray"), ("scalene", "scalene"), ("filprofiler", "filprofiler"),
             ("psrecord", "psrecord"), ("psutil", "psutil"))
 SITES = "import sys; print(*(p for p in sys.path if p.endswith(('site-packages', 'dist-packages'))), sep='\\n')"
@@ -19,12 +19,12 @@ def output(command):
 def has(python, module):
     try:
         return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
-    except OSError:  # there is no such Python
+    except OSError:  # There is no such Python.
         return False
 
 
 def make_venv(base, venv):
-    """The environment's Python. It can import everything that BASE can; nothing is written to BASE."""
+    """Returns the environment's Python. It can import everything that BASE can; nothing is written to BASE."""
     python, kept = f"{venv}/bin/python", f"{venv}/base"
     wanted = output([base, "-c", f"import sys; print(sys.version, sys.prefix); {SITES}"])
     if os.path.exists(kept):
@@ -48,7 +48,7 @@ def why_pip_failed(text):
 
 
 def install(base, venv, wheels):
-    """(python, {package: why it is missing}). WHEELS: a folder with packages, used instead of the network."""
+    """Returns (python, {package: why it is missing}). WHEELS is a folder with packages, used instead of the network."""
     python, missing = make_venv(base, venv), {}
     source = ["--no-index", "--find-links", os.path.abspath(wheels)] if wheels else ["--retries", "1"]
     for package, module in PACKAGES:

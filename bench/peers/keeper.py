@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Runs one command to its end or its deadline and writes down what all its processes took.
+"""Runs one command until it exits or reaches its deadline, and records the resources of all its processes.
 
     keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
 
-A subreaper: whatever the command leaves behind falls to it, so that the CPU time of a watcher that
-outlives the job is counted too, and nothing is left running. --look-ms adds up the memory of all of them
-every so often, which is not free: not for runs that are timed. Pages of files are left out: they are shared
-with other users of the same libraries, so that another job on the machine would make this one look smaller.
+This process is a subreaper, so that the CPU time of a watcher that outlives the job is counted and no process is
+left running. --look-ms adds up the memory of all processes at that interval, which disturbs timed runs. File pages
+are excluded: they are shared with other users of the same libraries, so another job would make this one look smaller.
 """
 
 import argparse
@@ -24,7 +23,7 @@ LINGER_S = 20
 
 
 def parents():
-    """{pid: parent} of every process."""
+    """Returns {pid: parent} of every process."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -37,7 +36,7 @@ def parents():
 
 
 def below(top):
-    """The pids of all descendants."""
+    """Returns the pids of all descendants."""
     above = parents()
     found, layer = [], [top]
     while layer:
@@ -47,7 +46,7 @@ def below(top):
 
 
 def own_bytes(pids):
-    """The anonymous and shared memory of the processes, each page counted once."""
+    """Returns the anonymous and shared memory of the processes, each page counted once."""
     total = 0
     for pid in pids:
         try:
@@ -60,7 +59,7 @@ def own_bytes(pids):
 
 
 def reap(child, found):
-    """Reaps processes that have exited. False if none is left."""
+    """Reaps processes that have exited. Returns false if none is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

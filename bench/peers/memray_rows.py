@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The first rows of two reports of memray, of the peak and of what was never freed, one JSON list each:
+"""Writes the first rows of two memray reports, of the peak and of memory never freed, as JSON lists of
 [bytes, [[function, file] of each frame]].
 
     memray_rows.py RESULTS ROWS

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""ebb beside the tools people use today: the same programs of the zoo, one run, one table.
+"""Compares ebb with other tools on the same programs of the zoo and prints one table.
 
     bench/peers/peers.py [--quick] [--rounds N] [--jobs N] [--lanes N] [--wheels DIR] [--python PYTHON]
                          [--only TOOL[,TOOL]] [--programs NAME[,NAME]] [--within S] [--json FILE]
 
-Each tool gets each program twice over. Once at a pace, with its steps spread over some seconds, for
-what it says: its report, its verdict, its memory and its files. Then without a pace, in turns with the
-plain program, for what it costs: several programs side by side where there are --lanes, each on CPUs of
-its own. What cannot be installed or does not end is named in the table.
---wheels takes the peers' packages from a folder (default: the package index).
+Each tool runs each program in two ways. The first run spreads its steps over some seconds and gives the tool's
+report, verdict, memory and files. The second has no pauses and alternates with the plain program, to measure the
+cost; with --lanes, several programs run at a time, each on its own CPUs. The table names tools that cannot be
+installed or do not finish. --wheels takes the peers' packages from a folder (default: the package index).
 """
 
 import argparse
@@ -35,13 +34,13 @@ import reports  # noqa: E402
 import survival  # noqa: E402
 import tools  # noqa: E402
 
-# Name, and the option of its variant. A leak of Python objects; one in a C library; a look-alike; one
-# that comes with evaluations.
+# Name of each program and the option of its variant: a leak of Python objects, a leak in a C library, a benign
+# look-alike, and a leak at evaluations.
 PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
 QUICK = ("c_buffer", "lazy_images")
 LOOK_MS = 200
-SLOW = 4  # a tool that takes more than this many times the plain run is not run again
-NOT_HERE = 77  # exit status of a zoo program that cannot run here
+SLOW = 4  # A tool that takes more than this many times the plain run is not run again.
+NOT_HERE = 77  # Exit status of a zoo program that cannot run here.
 MB = 1e6
 REPORT_BYTES = 4 << 20
 LOCK = threading.Lock()
@@ -77,7 +76,7 @@ def folder_bytes(folder):
 
 
 def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
-    """The keeper's record of one run, with READ(folder) of its folder. LANE is the set of CPUs to use."""
+    """Returns the keeper's record of one run, with READ(folder) of its folder. LANE is the set of CPUs to use."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"
@@ -110,7 +109,7 @@ def keep_reports(outer, target):
 
 
 def failure(options, found, last):
-    """Why the job did not finish; None if it did."""
+    """Returns why the job did not finish, or None if it did."""
     if found["timed_out"]:
         return f"not over after {options.deadline:g} s, and ended"
     if found["status"] == NOT_HERE:
@@ -119,7 +118,7 @@ def failure(options, found, last):
 
 
 def answer(options, tool, program):
-    """One run at a given pace, with the tool's report."""
+    """Makes one run at a given pace, with the tool's report."""
     truth = truth_of(*program)
 
     def read(folder, found):
@@ -137,16 +136,17 @@ def answer(options, tool, program):
 
 
 def answers(options, all_tools, programs):
-    """{(tool, program): found}, JOBS at a time: nothing is timed here."""
+    """Returns {(tool, program): found}. JOBS runs go on at a time, because nothing is timed here."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
-    asked.sort(key=lambda pair: not pair[0].is_slow)  # otherwise one slow tool would run alone at the end
+    # Slow tools start first; otherwise one of them would run alone at the end.
+    asked.sort(key=lambda pair: not pair[0].is_slow)
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))
     return {(tool.name, program[0]): each for (tool, program), each in zip(asked, found)}
 
 
 def lanes(options):
-    """Sets of adjacent CPUs; [None], which leaves the choice to the kernel, if one lane is enough."""
+    """Returns sets of adjacent CPUs, or [None], which leaves the choice to the kernel, if one lane is enough."""
     cpus = sorted(os.sched_getaffinity(0))
     width = len(cpus) // options.lanes
     if options.lanes < 2 or not width:
@@ -155,8 +155,8 @@ def lanes(options):
 
 
 def costs(options, all_tools, programs, said, keep):
-    """{(tool, program): [(CPU ratio, wall ratio)]} to the plain run of the same round. KEEP is given
-    what there is after each."""
+    """Returns {(tool, program): [(CPU ratio, wall ratio)]} relative to the plain run of the same round. KEEP
+    receives the results so far after each run."""
     ratios, slow, free = {}, set(), queue.SimpleQueue()
     for lane in lanes(options):
         free.put(lane)
@@ -180,7 +180,7 @@ def costs(options, all_tools, programs, said, keep):
 
 
 def one_round(options, timed, program, lane):
-    """(tool, (CPU ratio, wall ratio)) of each; the first of TIMED is the plain one."""
+    """Returns (tool, (CPU ratio, wall ratio)) of each run; the first of TIMED is the plain one."""
     plain = None
     for tool in timed:
         if options.within and time.monotonic() - options.began > options.within:
@@ -198,7 +198,7 @@ def spread(values):
 
 
 def row_of(tool, program, said, ratios):
-    """The cells of one row."""
+    """Returns the cells of one row."""
     if tool.why:
         return [tool.name, "–", "–", "–", "–", "–", "–", "–", f"not run: {tool.why}"]
     found, plain = said[tool.name, program], said["plain", program]

@@ -1,7 +1,7 @@
-"""The first rows of each tool's own report, and whether the true function is among them.
+"""Reads the first rows of each tool's own report, and finds out whether the true function is among them.
 
-A report is a list of rows (bytes, [(function, file)]); file is None where the tool does not show it. Tools
-that print a stack with each row are given the whole of it, and those with more than one report the best."""
+A report is a list of rows (bytes, [(function, file)]); file is None if the tool does not show it. For tools that print
+a stack with each row, the whole stack counts; for tools with several reports, the best one counts."""
 
 import ast
 import glob
@@ -13,9 +13,9 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
-LEAST = 10e6  # size that a row must have to count as the leak of 30 to 130 MB; smaller rows are coincidence
-REPORT_S = 240  # time to make a report from the recording
-SCALENE_UNSURE = 0.95  # probability from which on scalene prints a leak
+LEAST = 10e6  # Size that a row must have to count as the leak of 30 to 130 MB; smaller rows are coincidence.
+REPORT_S = 240  # Seconds allowed for making a report from the recording.
+SCALENE_UNSURE = 0.95  # Probability from which on scalene prints a leak.
 
 
 def last_word(function):
@@ -34,7 +34,7 @@ def is_culprit(frame, truth):
 
 
 def row_in(rows, truth):
-    """The rank of the function, 1 to 3; 0 if it is not among the first three rows."""
+    """Returns the rank of the function, 1 to 3, or 0 if it is not among the first three rows."""
     for number, (size, frames) in enumerate(rows[:ROWS], 1):
         if size >= LEAST and any(is_culprit(frame, truth) for frame in frames):
             return number
@@ -42,12 +42,12 @@ def row_in(rows, truth):
 
 
 def culprit_row(found, truth):
-    """The best rank over all reports; 0 if it is in none."""
+    """Returns the best rank over all reports, or 0 if the function is in none."""
     return min(filter(None, (row_in(rows, truth) for rows in found)), default=0)
 
 
 def function_at(file, line):
-    """The innermost function that contains a line of a Python file."""
+    """Returns the innermost function that contains a line of a Python file."""
     try:
         with open(os.path.join(ROOT, file), encoding="utf-8") as source:
             tree = ast.parse(source.read())
@@ -103,7 +103,7 @@ def tracemalloc_rows(_, folder):
 
 
 def scalene_lines(folder):
-    """(MB at its peak, file, line) of each line of its table."""
+    """Returns (peak MB, file, line) of each line of the table."""
     doc = read_json(f"{folder}/scalene.json")
     return [(line["n_peak_mb"], file, line["lineno"]) for file, found in doc["files"].items()
             for line in found["lines"]]
@@ -136,7 +136,7 @@ def ebb_verdict(options, folder):
 
 
 def ebb_right(options, folder, truth):
-    """yes, NO, or open if the tool is undecided; and the tool's word."""
+    """Returns "yes", "NO", or "open" if the tool is undecided, and the tool's word."""
     word = ebb_verdict(options, folder)
     if word in truth["words"]:
         return "yes", word

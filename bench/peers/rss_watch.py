@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The script that people write: the sum of RSS of a process tree every so often, and a threshold.
+"""A typical hand-written check: the sum of RSS of a process tree at intervals, and a threshold.
 
     rss_watch.py REPORT PROGRAM [ARGUMENT]...
 
-It begins to look when the first step is made, and says leak where the median of its last readings
-is above that of its first ones by more than THRESHOLD_MB. Not the least: the last ones are of a process
-that is ending.
+It starts to sample at the first step, and reports a leak if the median of its last readings exceeds that of its
+first ones by more than THRESHOLD_MB. It uses medians because the last readings are of a process that is exiting.
 """
 
 import json
@@ -18,7 +17,7 @@ import time
 import psutil
 
 INTERVAL_S = 0.5
-WINDOW = 10  # number of readings at each end
+WINDOW = 10  # Number of readings at each end.
 THRESHOLD_MB = 50
 
 

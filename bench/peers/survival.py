@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Does the job get through? A leaking trainer with a limit, under ebb and under what others use.
+"""Measures whether a leaking trainer with a limit survives under ebb and under other tools.
 
-It is the part `beside` of bench/guard/guard.py, once. As a program, with a Python that has psutil, it
-prints what that prints with --json; its argument says which half.
+This is one round of the part `beside` of bench/guard/guard.py. Run as a program, with a Python that has psutil, it
+prints the same as that part with --json; its argument selects one half.
 
-earlyoom looks at the memory of the machine: it is measured while nobody else runs. The others have limits of
-their own, and go on in the background."""
+earlyoom depends on the memory of the whole machine, so it is measured alone. The other tools have their own limits
+and run in the background."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LIMIT_S = 400
 
 
 def measure(options, half):
-    """The rows of one half of the table; no rows, with a reason, if it cannot be run."""
+    """Returns the rows of one half of the table, or no rows and a reason if it cannot be run."""
     env = {**os.environ, "EBB_BINARY": options.ebb, "EBB_BUILD_DIR": options.build}
     try:
         done = subprocess.run([options.python, os.path.abspath(__file__), half], env=env, text=True,

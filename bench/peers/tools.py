@@ -1,4 +1,4 @@
-"""The compared tools: how each is started, and how its report is read."""
+"""Defines how each compared tool is started and how its report is read."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ SLOW = ("memray --native", "scalene", "fil", "heaptrack")
 
 
 class Tool:
-    """One way to run a Python program. COMMAND(python, folder, program) is the whole command line;
-    ROWS and VERDICT read its report, or are None where it has none. WHY: it cannot be run here.
-    IS_SLOW: begun first."""
+    """One way to run a Python program. COMMAND(python, folder, program) is the whole command line. ROWS and VERDICT
+    read its report, or are None if it has none. WHY is the reason why it cannot run here. Tools with IS_SLOW start
+    first."""
 
     def __init__(self, name, command, rows=None, verdict=None, why=None, is_timed=True):
         self.name, self.command, self.rows, self.verdict = name, command, rows, verdict
@@ -26,7 +26,7 @@ def memray(name, *flags, why):
 
 
 def helper(script, output):
-    """A helper program between the tool and the job."""
+    """Returns a helper program between the tool and the job."""
     def command(python, folder, program):
         return [python, f"{HERE}/{script}", f"{folder}/{output}", *program]
     return command
@@ -54,7 +54,7 @@ def ebb_command(options):
 
 
 def all_tools(options, missing):
-    """In the order of the table; the plain run is first."""
+    """The tools are in the order of the table, the plain run first."""
     no_memray = missing.get("memray")
     no_gdb = None if shutil.which("gdb") else "it needs gdb, which is not here"
     no_heaptrack = None if shutil.which("heaptrack") else "not installed, and no package of this system"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A program of the zoo under tracemalloc: the lines that grew from its first step to its last.
+"""Runs a program of the zoo under tracemalloc and prints the lines that grew from its first step to its last.
 
     traced.py REPORT PROGRAM [ARGUMENT]...
 
-The two snapshots are taken where somebody would put them by hand: before the first step and behind
-the last one. What was there before is not traced: importing torch alone makes a million blocks.
+The two snapshots are taken where a user would take them: before the first step and after the last one. Earlier
+allocations are not traced, because importing torch alone allocates a million blocks.
 """
 
 import json

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The cost of each call of the package, in a tight loop and between pieces of real work.
+"""Measures the cost of each call of the package, in a tight loop and between pieces of real work.
 
     bench/py/calls.py [--times N] [--work-ms N]
 
-Outside of a run, inside of one (a real `ebb run`), and there without the allocators' figures
-(EBB_TRUTH=0). Warm: eight calls in a row and a pause, as ebb's queue holds ten; the first is left out.
-Cold: between pieces of work that fill the caches, as a training step does. Wall time
-is what passes until the call is back; where every core is busy, ebb may take this one to read the
-mark, and that is in it. CPU time is the calling thread's own. "nothing" is a call of an empty
-function, measured alike: what the measurement itself and a cold interpreter cost.
+Calls are measured outside a run, inside a real `ebb run`, and inside one without allocator figures (EBB_TRUTH=0).
+Warm calls come eight in a row, of which the first is ignored, followed by a pause, because ebb's queue holds ten.
+Cold calls come between pieces of work that fill the caches, as a training step does. Wall time lasts until the call
+returns; on a busy machine it may include the time in which ebb reads the mark. CPU time is that of the calling thread.
+"nothing" is a call of an empty function, which shows the cost of the measurement and of a cold interpreter.
 """
 
 import argparse
@@ -70,7 +69,7 @@ def once(call, n, clock):
 
 
 def measure(times, work_ms):
-    """Microseconds per call: warm, cold in wall time, cold in the thread's CPU time."""
+    """Returns microseconds per call: warm, cold in wall time, cold in the thread's CPU time."""
     work, found = Work(work_ms), {}
     for name, call in calls().items():
         rows = {"warm": [], "cold": [], "cold cpu": []}

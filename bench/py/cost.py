@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""The cost of ebb in a training step, with an upper bound: marks, hooks and profiler, separately and together.
+"""Measures the cost of ebb in a training step, with an upper bound, for marks, hooks and profiler.
 
-    bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--costs all] [--minutes N] [--json FILE]
+    bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--costs all] [--minutes N] [--json
+FILE]
 
-Each loop trains in one process under a real `ebb run`, with four loader workers, on the GPU where there is one.
-Steps are filled up with matrix products to each of the lengths in --ms. Between blocks of about 0.1 s, in random
-order, parts of ebb are taken out of the running process and put back (cost_job.py):
+Each loop trains in one process under a real `ebb run`, with four loader workers, on the GPU if there is one. Matrix
+products extend steps to each of the lengths in --ms. Between blocks of about 0.1 s, in random order, parts of ebb are
+removed from the running process and restored (cost_job.py):
 
   profiler   libebb-heap.so: every hook on malloc, mmap and Python's allocator, and the sampling
-  marks      plain: ebb.step by hand; hf, lightning: the callback that the shim adds, with all it sends and reads
+  marks      plain: calls of ebb.step; hf, lightning: the callback that the shim adds
   hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
   all        all three, as in use
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
 
-With --costs only some of these are measured, and the more exactly: no part costs more than all three together, so the
-bound of "all" is one for each of them too.
+With --costs only some of these are measured, which is more exact. No part costs more than all three together, so the
+bound of "all" applies to each of them.
 
-The cost is the mean of the differences within rounds, the interval a bootstrap over the rounds (95 %), and the
-upper bound its upper end. Not in it: memory bandwidth and cores that the supervisor takes from the job while both
-sides are measured, and the start and the end of the job (start.py).
+The cost is the mean of the differences within rounds. Its 95 % interval is a bootstrap over the rounds, and the upper
+bound is the upper end of that interval. Memory bandwidth and cores that the supervisor uses during both sides are not
+included, nor are the start and the end of the job (start.py).
 """
 
 import argparse
@@ -39,8 +40,8 @@ ROOT = HERE.parents[1]
 RESAMPLES = 2000
 NOISE_BARS = 3
 PATIENCE_S = 150
-START_S = 25  # seconds until one loop is warm
-# the comparisons: an arm and its base
+START_S = 25  # Seconds until one loop is warm.
+# Each comparison is an arm and its base.
 COSTS = {"profiler": ("profiler", "nothing"), "marks": ("marks", "profiler"), "hooks": ("hooks", "profiler"),
          "all": ("all", "nothing"), "outside": ("nothing", "unwatched")}
 BARS = {"profiler", "marks", "hooks", "all"}
@@ -60,7 +61,7 @@ def missing(loop):
 
 
 def arms_of(costs):
-    """In the order of cost_job.py, so that its random choices are the same each time."""
+    """The order is that of cost_job.py, so that its random choices are the same each time."""
     needed = {arm for what in costs for arm in COSTS[what]}
     return [arm for arm in ("nothing", "profiler", "marks", "hooks", "all", "unwatched") if arm in needed]
 
@@ -69,8 +70,8 @@ def arms_of(costs):
 
 
 def run_loop(loop, arguments, seconds, binds_now=True):
-    """Slots that the linker has not bound yet cannot be switched. Where a library does not load with all of them
-    bound, those that the warm-up has bound must do."""
+    """Slots that the linker has not bound yet cannot be switched. If a library does not load with all of them bound,
+    those that the warm-up has bound are used."""
     ebb = pathlib.Path(os.environ.get("EBB_BINARY", ROOT / "build" / "ebb")).resolve()
     library = ebb.parent / "bench" / "heap" / "libab.so"
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
@@ -88,7 +89,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
             try:
                 status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
             except subprocess.TimeoutExpired:
-                job.terminate()  # terminates the whole job
+                job.terminate()  # This terminates the whole job.
                 status = job.wait()
         if status or not os.path.exists(report):
             tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]
@@ -107,7 +108,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
 
 
 def means(row, column):
-    """The mean of each arm in one round."""
+    """Returns the mean of each arm in one round."""
     by_arm = {}
     for block in row:
         by_arm.setdefault(block["arm"], []).append(block[column])
@@ -126,7 +127,8 @@ def interval(values, statistic):
 
 
 def cost_of(rounds, what, base_us):
-    """Percent of a step: mean, its interval, trimmed mean and its upper bound; and CPU time of the process."""
+    """Returns the cost in percent of a step (mean, interval, trimmed mean and its upper bound) and the CPU time of
+    the process."""
     arm, base = COSTS[what]
     rows = [means(row, "wall_us") for row in rounds]
     cpu = [means(row, "cpu_us") for row in rounds]
@@ -139,7 +141,7 @@ def cost_of(rounds, what, base_us):
 
 
 def word(cost, bar):
-    """An interval much wider than the bar decides nothing, whatever its position."""
+    """An interval much wider than the bar decides nothing, wherever it is."""
     if cost["low"] > bar:
         return "MISSED"
     if cost["high"] - cost["low"] > NOISE_BARS * bar:
@@ -148,9 +150,9 @@ def word(cost, bar):
 
 
 def sampling_of(rounds, base_us):
-    """Of the blocks with the profiler on: samples a second, percent of a step that they take, and by how much of it
-    this is more than in use. The rate has a budget per second of wall time, so that what is saved while the profiler
-    is off is spent while it is on: taken to be all of it."""
+    """For blocks with the profiler on, returns samples per second, the percentage of a step that they take, and how
+    much of it exceeds normal use. The sampling rate has a budget per second of wall time, so all budget saved while
+    the profiler is off is assumed to be spent while it is on."""
     blocks = [block for row in rounds for block in row]
     on = [block for block in blocks if block["arm"] in ("profiler", "marks", "hooks", "all")]
     on_s, all_s = (sum(block["wall_s"] for block in some) for some in (on, blocks))

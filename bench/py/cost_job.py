@@ -1,8 +1,8 @@
 """The job of cost.py: trains under `ebb run` and switches parts of ebb off and on between blocks of steps.
 
-Each round runs every arm that is asked for, in random order; of two arms each runs twice, those of one in the middle,
-which takes out drift that is the same throughout the round. A block follows its switch after a few untimed steps. Costs
-are differences between blocks of the same round, so slow drift of the machine cancels out.
+Each round runs every requested arm in random order. If there are two arms, each runs twice, with the blocks of one in
+the middle, which cancels drift within the round. After each switch there are a few untimed steps. Costs are
+differences between blocks of the same round, so slow drift of the machine cancels out.
 """
 
 import argparse
@@ -18,8 +18,9 @@ import signal
 import sys
 import time
 
-# arm: marks, hooks, profiler, supervisor running. The profiler is on in most arms, because its sampling rate
-# has a budget per second of wall time: while it is off it saves budget and then samples faster than in use.
+# Each arm has four switches: marks, hooks, profiler, supervisor running. The profiler is on in most arms, because its
+# sampling rate has a budget per second of wall time: while it is off it saves budget and then samples faster than in
+# use.
 ARMS = {
     "nothing": (0, 0, 0, 1),
     "profiler": (0, 0, 1, 1),
@@ -28,21 +29,22 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-TWICE = ("nothing", "profiler")  # arms that run twice in a round of all arms, because several others are compared with them
+# These arms run twice in a round of all arms, because several others are compared with them.
+TWICE = ("nothing", "profiler")
 BLOCK_S = 0.1
-SHORT_BLOCK_S = 0.05  # for short steps: drift within a second affects shorter blocks less
+SHORT_BLOCK_S = 0.05  # Short blocks are used for short steps, because drift within a second affects them less.
 SHORT_STEP_S = 0.009
-SETTLE_S = 0.01  # untimed seconds after each switch, in whole steps; none if a step is longer
+SETTLE_S = 0.01  # Untimed seconds after each switch, in whole steps; none if a step is longer.
 WARM_UP_STEPS = 60
 WORKERS = 4
-HEADER_SAMPLES = 12  # struct heap_header: samples, ends, hook_ns, in words of 8 bytes
+HEADER_SAMPLES = 12  # Offsets of samples, ends and hook_ns in struct heap_header, in words of 8 bytes.
 
 
 class Profiler:
-    """libebb-heap.so, switched by bench/heap/ab.c: every slot that leads to a hook is redirected."""
+    """Switches libebb-heap.so by means of bench/heap/ab.c, which redirects every slot that leads to a hook."""
 
     def __init__(self, library):
-        self.library = ctypes.PyDLL(library)  # PyDLL, which keeps the interpreter's lock
+        self.library = ctypes.PyDLL(library)  # PyDLL keeps the interpreter's lock.
         self.slots = self.library.ab_find()
         self.has_small = bool(self.library.ab_find_small())
         self.header = None
@@ -51,7 +53,7 @@ class Profiler:
         self.library.ab_set(on, on)
 
     def samples(self):
-        """Number of samples so far, and nanoseconds spent in them."""
+        """Returns the number of samples so far, and the nanoseconds spent in them."""
         if self.header is None:
             with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
                 found = re.search(r"^([0-9a-f]+)-.*memfd:ebb-heap", lines.read(), re.MULTILINE)
@@ -62,13 +64,13 @@ class Profiler:
 
 
 def ebb_module(name):
-    """A module of the package in use; it has a private name if `ebb` is a module of the user."""
+    """Returns a module of the package in use, which has a private name if `ebb` is a module of the user."""
     return sys.modules.get(f"ebb.{name}") or sys.modules.get(f"_ebb.{name}")
 
 
 class Due:
-    """Readings that are due at certain times. Their clocks stand still while the Python parts are off: else
-    every block would begin with readings that have become due meanwhile, and come out dearer than in use."""
+    """Switches readings that are due at certain times. Their clocks stop while the Python parts are off; otherwise
+    every block would begin with overdue readings and cost more than in use."""
 
     def __init__(self):
         self.off_since = None
@@ -87,7 +89,7 @@ class Due:
 
 
 class Hooks:
-    """The shim's hooks on optimizers, data loaders and Trainer.log."""
+    """Switches the shim's hooks on optimizers, data loaders and Trainer.log."""
 
     def __init__(self):
         optimizer = importlib.import_module("torch.optim.optimizer")
@@ -112,15 +114,14 @@ class Hooks:
 
 
 class MarksByHand:
-    """ebb.step in the loop itself. While it is off the hooks report the steps, as in a program without marks.
-
-    Each of the two goes on where it was: a gap in the numbers, or a training that begins anew, costs a mark or two
-    at once, and would in every block."""
+    """Switches ebb.step in the loop itself. While it is off, the hooks report the steps, as in a program without
+    marks. Each sender continues its own numbers, because a gap or a restarted training would cost additional marks
+    in every block."""
 
     def __init__(self):
         self.is_on, self.step = True, 0
-        self.rows = {True: None, False: None}  # the row of marks being collected, by sender
-        self.counted = None  # the tracker's count of steps when it last reported
+        self.rows = {True: None, False: None}  # The pending mark of each sender.
+        self.counted = None  # The tracker's count of steps when it last reported.
         import ebb
 
         self.send = ebb.step
@@ -149,7 +150,7 @@ class MarksByHand:
 
 
 class MarksOfCallback:
-    """EbbCallback, which the shim puts into a trainer; OWNER.callbacks is the list it is in."""
+    """Switches EbbCallback, which the shim adds to a trainer; OWNER.callbacks is the list that contains it."""
 
     def __init__(self, owner, steps_done):
         self.owner, self.all, self.steps_done = owner, list(owner.callbacks), steps_done
@@ -160,7 +161,7 @@ class MarksOfCallback:
     def set(self, on):
         callbacks = self.all if on else self.others
         wire = ebb_module("_wire").wire()
-        if on and self.owner.callbacks is not callbacks and wire._step:  # avoids a gap in the numbers, see above
+        if on and self.owner.callbacks is not callbacks and wire._step:  # This avoids a gap in the numbers, as above.
             wire._step = wire._sent = (self.steps_done(), *wire._step[1:4], time.monotonic())
         self.owner.callbacks = callbacks
 
@@ -203,7 +204,8 @@ class Work:
 
 
 class Clock:
-    """Called at the begin of every step. `script` is what happens, written down as if it called the steps."""
+    """Called at the start of every step. `script` describes the sequence of events, written as if it called the
+    steps."""
 
     def __init__(self, arguments, work, make_parts):
         self.arguments, self.work, self.make_parts = arguments, work, make_parts
@@ -225,7 +227,7 @@ class Clock:
         return (time.perf_counter() - begin) / count
 
     def calibrate(self, target_s):
-        """Adds work until a step takes TARGET_S. A step may already take longer without any."""
+        """Adds work until a step takes TARGET_S. A step may take longer without any added work."""
         self.work.count = 0
         base = yield from self.timed(max(4, min(50, int(0.3 / target_s))))
         self.work.count = 10
@@ -249,7 +251,7 @@ class Clock:
                 "samples": now - samples, "hook_us": (now_ns - hook_ns) / 1e3 / count, "wall_s": wall / 1e9}
 
     def order(self, chance):
-        """Results of the blocks of one round."""
+        """Holds the results of the blocks of one round."""
         arms = self.arguments.arms
         if len(arms) == 2:
             a, b = chance.sample(arms, 2)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""The cost of ebb.data per step against a list of opened PIL images, and the memory it saves.
+"""Measures the cost of ebb.data per step compared with a list of opened PIL images, and the memory it saves.
 
     python bench/py/lazy_images.py [--images 64] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
 
-Every way is measured in a process of its own, the ways in turn, several rounds; what is printed is
-the median. A step here is the work on the images alone: decode, resize to 224, make bytes of it; its
-time is CPU time, which other programs disturb least. The order is another in each epoch, as in
-training.
+Each variant runs in its own process, in turn, for several rounds, and the median is printed. A step is only the work
+on the images: decode, resize to 224, convert to bytes. Its time is CPU time, which other programs disturb least. The
+order of images differs in each epoch, as in training.
 """
 
 import argparse
@@ -36,7 +35,7 @@ def collate(examples):
 
 
 def measure(way, batch, epochs, side, paths):
-    """One process: CPU seconds per step in the first epoch and in later ones, and the growth of memory."""
+    """Measures one process: CPU seconds per step in the first epoch and in later ones, and the growth of memory."""
     from PIL import Image
 
     from ebb.data import LazyImages, keep_nothing

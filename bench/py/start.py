@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The time that `ebb run` adds to the start and the end of a Python program.
+"""Measures the time that `ebb run` adds to the start and the end of a Python program.
 
     bench/py/start.py [--times N] [--torch-times N] [--python PATH] [--json FILE]
 
-Starts PATH plainly, under `ebb run`, and under `ebb run` without some of its parts, in random order, for a program
-that does nothing and for one that imports torch. The program itself reports when its first line ran and when it had
-finished, so that what is added divides into
+Starts PATH directly, under `ebb run`, and under `ebb run` without some of its parts, in random order, for a program
+that does nothing and for one that imports torch. The program reports when its first line ran and when it finished,
+which divides the added time into
   start   from the fork to the first line of the program
   body    the program: nothing, or `import torch`
   end     from the last line of the program until the command has exited
-Medians of the differences within a round, with the 95 % of a bootstrap over the rounds.
+Prints medians of the differences within a round, with the 95 % interval of a bootstrap over the rounds.
 """
 
 import argparse
@@ -41,7 +41,7 @@ os.write(1, b"%d %d" % (a, b))
 
 
 def once(arguments, way, body, folder):
-    """Milliseconds of each part."""
+    """Returns the milliseconds of each part."""
     ebb = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
     command = [arguments.python, "-c", CODE.format(body=body)]
@@ -64,7 +64,7 @@ def measure(arguments, body, times):
     chance, rounds = random.Random(1), []
     folder = tempfile.mkdtemp()
     try:
-        once(arguments, "plain", body, folder)  # warms the page cache
+        once(arguments, "plain", body, folder)  # This warms the page cache.
         for _ in range(times):
             rounds.append({way: once(arguments, way, body, folder) for way in chance.sample(list(WAYS), len(WAYS))})
     finally:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The page of a day's run with everything in it: how large it is, how long it takes to make and to open.
+"""Measures the report page of a full day: its size, and the time to create and to open it.
 
     bench/report/report.py [--json] [--runs N] [--build DIR]
 
-The recording is made by tests/tools/day: 86,400 seconds of eight processes at a time and 108 in all,
-four GPUs, 43,200 steps, epochs, evaluations, checkpoints, phases, a restart, 288 acts of the guard, ten
-figures of the job's own and two heap histories.
+tests/tools/day creates the recording: 86,400 seconds with eight processes at a time and 108 in all, four GPUs,
+43,200 steps, epochs, evaluations, checkpoints, phases, a restart, 288 guard actions, ten figures of the job and two
+heap histories.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ROOT = HERE.parents[1]
 
 
 def timed(command):
-    """Wall and CPU seconds of COMMAND."""
+    """Returns wall and CPU seconds of COMMAND."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -36,7 +36,7 @@ def timed(command):
 
 
 def browser_of(options):
-    """The path of node's browser driver, and the browser; or the reason why there is none."""
+    """Returns the path of node's browser driver and the browser, or the reason why there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program or not shutil.which("npm"):
         return None, "npm or chromium is not there (scripts/setup.sh web, then browser)"

@@ -41,7 +41,7 @@ class Connection(http.client.HTTPConnection):
 
 
 class Server:
-    """Servers, one after another, in the same state folder."""
+    """Runs servers, one after another, in the same state folder."""
 
     def __init__(self, binary, folder, slots):
         self.binary, self.slots = binary, slots
@@ -65,7 +65,7 @@ class Server:
         self.process.wait(60)
 
     def ask(self, method, path, body=None, timeout=10):
-        """(status, document), or None without an answer: the server is dead, or is being killed."""
+        """Returns (status, document), or None without an answer because the server is dead or being killed."""
         connection = Connection(self.socket, timeout)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -106,7 +106,7 @@ class Load:
             after = []
             if self.accepted and self.random.random() < 0.15:
                 after = [self.random.choice(list(self.accepted))]
-        # one write, which appends atomically
+        # A single write appends atomically.
         script = f'echo "${{EBB_RUN_DIR##*/}}" >>{self.marks}; sleep {sleep}'
         return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after}
 
@@ -165,7 +165,7 @@ def rows_of(state):
 
 
 def left_processes(state):
-    """Processes whose command line contains the state folder."""
+    """Returns processes whose command line contains the state folder."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -178,7 +178,7 @@ def left_processes(state):
 
 
 def judge(server, load, marks):
-    """All violations, as texts."""
+    """Returns all violations, as texts."""
     times = collections.Counter(int(line.split("-")[0]) for line in marks.read_text().split())
     whole, rows = rows_of(server.state)
     wrong = [] if whole == [("ok",)] else [f"the database is damaged: {whole}"]
@@ -210,7 +210,7 @@ def judge(server, load, marks):
 
 
 def torture(binary, folder, kills, seed, slots=4):
-    """(violations, number of jobs in each state, seconds)."""
+    """Returns (violations, number of jobs in each state, seconds)."""
     marks = folder / "marks"
     marks.touch()
     server = Server(binary, folder, slots)
@@ -222,7 +222,7 @@ def torture(binary, folder, kills, seed, slots=4):
     load.begin()
     load.wait_for_more(5)
     for _ in range(kills):
-        # sometimes before it has read its jobs, mostly in the middle of work
+        # The server is sometimes killed before it has read its jobs, but mostly while it works.
         time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, 0.8))))
         server.kill()
         server.start()

@@ -23,7 +23,7 @@ enum { CONNECTIONS_MAX = 1024, ANSWER_MAX = 1 << 20, TIMES_MAX = 1 << 22 };
 struct connection {
     int fd;
     uint64_t sent_ns;
-    size_t len, wanted; /* wanted 0: the headers are incomplete */
+    size_t len, wanted; /* wanted is 0 while the headers are incomplete. */
     bool is_good;
     char *answer;
 };
@@ -70,7 +70,7 @@ static void begin(struct connection *c, int port, int epoll_fd)
     ask(c);
 }
 
-/* True once the answer is complete. */
+/* Returns true once the answer is complete. */
 static bool is_whole(struct connection *c)
 {
     if (!c->wanted) {

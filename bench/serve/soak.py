@@ -32,7 +32,7 @@ import kill  # noqa: E402
 
 MIB = 1 << 20
 DISK_BYTES = 3 << 30
-KEEP_FREE_JOBS = 40  # no more jobs are submitted while this many are queued
+KEEP_FREE_JOBS = 40  # No more jobs are submitted while this many are queued.
 FLAT_RSS_BYTES = 4 * MIB
 FLAT_FDS = 16
 PROCESSES = 600
@@ -51,7 +51,7 @@ while time.monotonic() < end:
 """
 HOG = "b = bytearray(400 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nimport time; time.sleep(30)"
 
-# kind: (weight, script, options, final states, is always cancelled). Every script begins with $PROOF.
+# Maps a kind to (weight, script, options, final states, is always cancelled). Every script begins with $PROOF.
 KINDS = {
     "echo": (30, "true", {}, {"succeeded"}, False),
     "sleep": (15, "sleep 0.$((RANDOM % 9))", {}, {"succeeded"}, False),
@@ -97,7 +97,7 @@ class Server(kill.Server):
 
 
 class Groups:
-    """v1 cgroups for the kinds that need them, and one that limits the total number of processes."""
+    """Creates v1 cgroups for the kinds that need them, and one that limits the total number of processes."""
 
     def __init__(self):
         self.pids = self.storm = self.freezer = None
@@ -134,7 +134,7 @@ class Groups:
 
 
 class Load(kill.Load):
-    """Submits jobs of all kinds. DISTURBED: jobs whose supervisor or sentinel was killed, or that ran on a full
+    """Submits jobs of all kinds. DISTURBED has jobs whose supervisor or sentinel was killed, or that ran on a full
     disk."""
 
     def __init__(self, server, proof, seed, groups):
@@ -175,7 +175,7 @@ class Load(kill.Load):
             time.sleep(0.03)
 
     def cancel_loop(self):
-        """Cancels jobs of kinds that never end by themselves once they run, regardless of the answers."""
+        """Cancels running jobs of kinds that never end by themselves, regardless of the answers."""
         while not self.stop.wait(0.5):
             self.cancel_running()
 
@@ -208,17 +208,17 @@ class Soak:
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", disk], stderr=subprocess.DEVNULL
         ).returncode == 0
 
-    # ---- activities, each in a thread ----
+    # ---- activities, one thread each ----
 
     def probe(self):
-        """The duration of an ordinary request."""
+        """Measures the duration of an ordinary request."""
         while not self.stop.wait(0.2):
             began = time.monotonic()
             if self.server.ask("GET", "/jobs?limit=20"):
                 self.latency.append(time.monotonic() - began)
 
     def measure(self):
-        """(seconds, rss, fds) of the server between two kills."""
+        """Samples (seconds, rss, fds) of the server between two kills."""
         pid, life = None, []
         while not self.stop.wait(1):
             process = self.server.process
@@ -336,7 +336,7 @@ class Soak:
         for thread in threads:
             thread.start()
         self.load.begin()
-        # three thirds of the time: a fifth of each with kills of the server, the rest without
+        # Of each third of the time, a fifth has kills of the server and the rest has none.
         for third in range(3):
             seconds = self.options.minutes * 20
             self.kill_for(seconds / 5)
@@ -378,7 +378,7 @@ class Soak:
         self.wrong += [f"something ran as job {job}, which does not exist" for job in ran if job not in rows]
 
     def judge_lives(self):
-        """Growth of memory and descriptors during each long uptime of the server."""
+        """Returns the growth of memory and descriptors during each long uptime of the server."""
         found = []
         for life in self.calm:
             if len(life) < 40:
@@ -403,7 +403,7 @@ class Soak:
         new = {name for name in cgroups() - before if not is_running(name)}
         if new:
             self.wrong.append(f"cgroups are left: {sorted(new)[:5]} ({len(new)})")
-        # the next run removes folders of jobs whose supervisor and sentinel were both killed
+        # The next run removes folders of jobs whose supervisor and sentinel were both killed.
         subprocess.run([self.options.ebb, "run", "-q", "--no-record", "--", "true"], check=True,
                        env=dict(os.environ, TMPDIR=str(self.server.sockets)))
         sockets = list(self.server.sockets.iterdir())
@@ -434,7 +434,7 @@ class Soak:
 
 
 def cgroups():
-    """The cgroups of jobs."""
+    """Returns the cgroups of jobs."""
     found = set()
     for base, folders, _ in os.walk("/sys/fs/cgroup", onerror=lambda _: None):
         found.update(os.path.join(base, name) for name in folders if re.fullmatch(r"ebb-\d+-\d+", name))
@@ -442,7 +442,7 @@ def cgroups():
 
 
 def is_running(name):
-    """Whether the cgroup belongs to a living supervisor outside this test."""
+    """Returns whether the cgroup belongs to a live supervisor outside this test."""
     match = re.search(r"ebb-(\d+)-\d+$", name)
     return bool(match) and os.path.exists(f"/proc/{match.group(1)}")
 

@@ -100,7 +100,7 @@ static void on_message(struct viewer *v, const char *text)
         delays[delay_count++] = (float)(1e3 * (now - job_start_s - strtod(t + 6, NULL)));
 }
 
-/* Handles the complete frames in V's buffer; false: one is invalid. */
+/* Handles the complete frames in V's buffer. Returns false if one is invalid. */
 static bool frames(struct viewer *v)
 {
     size_t at = 0;

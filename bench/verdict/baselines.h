@@ -5,15 +5,15 @@
 #include <stddef.h>
 
 enum baseline {
-    /* the minimum of the last 10 exceeds the minimum of the first 10 by more than 1 % */
+    /* The minimum of the last 10 readings exceeds that of the first 10 by more than 1 %. */
     BASELINE_FIRST_LAST = 0,
-    BASELINE_OLS,     /* slope > 0 at p < 0.01 */
+    BASELINE_OLS,     /* The slope is positive at p < 0.01. */
     BASELINE_MK,      /* Mann-Kendall, p < 0.01 */
-    BASELINE_MK_HR,   /* Mann-Kendall with Hamed and Rao's variance */
-    BASELINE_R2,      /* linear fit with R2 >= 0.8 and a positive slope */
-    BASELINE_PREDICT, /* predict_linear over 15 min reaches the limit within 4 h */
+    BASELINE_MK_HR,   /* Mann-Kendall with the variance of Hamed and Rao. */
+    BASELINE_R2,      /* The linear fit has R2 >= 0.8 and a positive slope. */
+    BASELINE_PREDICT, /* predict_linear over 15 min reaches the limit within 4 h. */
     BASELINES
 };
 const char *baseline_name(enum baseline b);
-/* X is in seconds. LIMIT <= 0: unknown. */
+/* X is in seconds. A LIMIT <= 0 is unknown. */
 bool baseline_says_leak(enum baseline b, const double *t, const double *y, size_t n, double limit);

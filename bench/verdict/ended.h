@@ -1,8 +1,8 @@
-/* Jobs that ended by themselves at a random time: which of them are called a leak. */
+/* Tests how many jobs that ended by themselves at a random time are called a leak. */
 #pragma once
 
 #include <stdint.h>
 
 /* Ends SEEDS runs of each family from SEED0 on at a random time, without marks or with steps only.
- * Prints how many were called a leak, before the end and with the end known. FAMILY may be NULL. */
+ * Prints how many were called a leak before the end, and with the end known. FAMILY may be NULL. */
 void ended_bench(uint64_t seed0, unsigned seeds, const char *family);

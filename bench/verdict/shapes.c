@@ -1,4 +1,5 @@
-/* The generator: each family draws its own level, noise, length, marks and growth rate. */
+/* Generates labelled series: each family draws its own level, noise, length, marks and growth
+ * rate. */
 #include "shapes.h"
 
 #include <math.h>
@@ -45,11 +46,11 @@ struct draw {
     struct shapes_run *run;
     double base;    /* level after start-up */
     double startup; /* seconds */
-    double length;  /* length of the window in seconds */
+    double length;  /* Length of the window in seconds. */
     double step_s;  /* 0: no marks */
-    double epoch_s; /* duration of an epoch */
-    double eval_s;  /* interval between evaluations */
-    double mad;     /* amplitude of the noise */
+    double epoch_s; /* Duration of an epoch in seconds. */
+    double eval_s;  /* Interval between evaluations in seconds. */
+    double mad;     /* Amplitude of the noise. */
     double noise[SHAPES_SAMPLES];
 };
 
@@ -60,7 +61,8 @@ static void add(struct draw *d, double (*f)(double, const double *), const doubl
             d->run->y[i] += f(d->run->t[i] - d->startup, p);
 }
 
-/* Noise as of an allocator: page churn, bursts above the baseline, small teeth, 2 MiB pages. */
+/* Adds the noise of an allocator: page churn, bursts above the baseline, small teeth, 2 MiB
+ * pages. */
 static void draw_noise(struct draw *d, double scale)
 {
     struct rng *g = &d->g;
@@ -101,7 +103,7 @@ static void draw_noise(struct draw *d, double scale)
         mid += dev[i] / (double)m;
     for (size_t i = 0; i < m; i++)
         dev[i] = fabs(dev[i] - mid);
-    for (size_t i = 1; i < m; i++) /* insertion sort is fast enough, as m is small */
+    for (size_t i = 1; i < m; i++) /* Insertion sort is fast enough, because m is small. */
         for (size_t j = i; j > 0 && dev[j] < dev[j - 1]; j--) {
             double t = dev[j];
             dev[j] = dev[j - 1];
@@ -201,7 +203,7 @@ static double stairs_f(double t, const double *p)
 {
     return p[0] * floor(t / p[1]);
 }
-/* height, interval and duration of a spike that ends at each event */
+/* The parameters are height, interval and duration of a spike that ends at each event. */
 static double spikes_f(double t, const double *p)
 {
     double in = fmod(t, p[1]) - (p[1] - p[2]);
@@ -260,7 +262,7 @@ static void warm_ramp(struct draw *d)
 {
     draw_frame(d, true);
     double p[3] = {d->base * loguniform(&d->g, .05, 3), uniform(&d->g, 20, 420), 0};
-    if (d->run->marked) /* linear growth after the first epoch would count as a leak */
+    if (d->run->marked) /* Linear growth after the first epoch would count as a leak. */
         p[1] = fmin(p[1], 0.9 * d->epoch_s);
     add(d, ramp_f, p);
 }
@@ -320,11 +322,11 @@ static void thp_jumps(struct draw *d)
 static void page_cache(struct draw *d)
 {
     draw_frame(d, true);
-    /* a mapped file read in bursts, then complete */
+    /* A mapped file is read in bursts until it is complete. */
     double size = d->base * loguniform(&d->g, .1, 2), done = 0;
     double rate = size / uniform(&d->g, 40, 480);
     bool reading = true;
-    if (d->run->marked) /* the file is the data set, so it is read within the first epoch */
+    if (d->run->marked) /* The file is the data set, so it is read within the first epoch. */
         rate = fmax(rate, 2.5 * size / d->epoch_s);
     for (size_t i = 0; i < d->run->n_all; i++) {
         if (chance(&d->g, d->run->dt / 30))
@@ -388,7 +390,7 @@ static void bursty_batches(struct draw *d)
 static void second_stage(struct draw *d)
 {
     draw_frame(d, true);
-    /* a later phase gradually allocates memory of its own, then stops */
+    /* A later phase gradually allocates memory of its own and then stops. */
     double tau = uniform(&d->g, 5, 60), at = d->length * uniform(&d->g, .2, .7);
     double size = d->base * uniform(&d->g, .05, .5);
     for (size_t i = 0; i < d->run->n_all; i++)
@@ -409,7 +411,7 @@ static void coupon_cache(struct draw *d)
         d->run->n_marks = 0;
         draw_frame(d, true);
     } while (!d->run->marked);
-    /* examples are drawn with replacement and kept, so each step finds fewer new ones */
+    /* Examples are drawn with replacement and kept, so each step finds fewer new ones. */
     double size = d->base * loguniform(&d->g, .1, 4), left = 1, next = d->startup;
     for (size_t i = 0; i < d->run->n_all; i++) {
         while (d->run->t[i] >= next) {
@@ -422,7 +424,7 @@ static void coupon_cache(struct draw *d)
 static void recompiles(struct draw *d)
 {
     draw_frame(d, true);
-    /* a new shape now and then, up to the recompilation limit */
+    /* A new shape occurs now and then, up to the recompilation limit. */
     double size = d->base * uniform(&d->g, .01, .06), next = d->startup,
            gap = uniform(&d->g, 5, 40);
     int left = (int)uniform(&d->g, 3, 9);
@@ -448,7 +450,7 @@ static void curriculum(struct draw *d)
 static void worker_respawn(struct draw *d)
 {
     draw_frame(d, true);
-    /* workers are restarted with each epoch and copy the pages that they touch */
+    /* Workers are restarted with each epoch and copy the pages that they touch. */
     double size = d->base * uniform(&d->g, .05, .8), part = uniform(&d->g, .2, 1.5);
     for (size_t i = 0; i < d->run->n_all; i++)
         if (d->run->t[i] >= d->startup)
@@ -550,7 +552,7 @@ static void leak_teeth(struct draw *d)
     draw_frame(d, true);
     double s[3] = {d->base * uniform(&d->g, .02, .15), loguniform(&d->g, 15, d->length / 12), 0};
     draw_noise(d, .3);
-    /* the teeth count as noise: the MAD of a saw-tooth is a quarter of its height */
+    /* The teeth count as noise, because the MAD of a sawtooth is a quarter of its height. */
     d->mad += s[0] / 4;
     double g = draw_growth(d), p[2] = {g / (d->length - d->startup), 0};
     add(d, teeth_f, s);
@@ -638,7 +640,7 @@ static void leak_partly_freed(struct draw *d)
 {
     draw_frame(d, true);
     draw_noise(d, .5);
-    /* most of the memory of a cycle is freed at its end, a part is not */
+    /* Most memory of a cycle is freed at its end, and a part is not. */
     double every = d->length / uniform(&d->g, 8, 30), kept = uniform(&d->g, .2, .6);
     double g = fmax(draw_growth(d), 0), rate = g / (d->length - d->startup);
     double s[3] = {rate * every * (1 / kept - 1), every, 0}, p[2] = {rate, 0};
@@ -741,7 +743,7 @@ static void finish(struct draw *d, bool leak)
             r->y[i] += d->noise[i];
         r->y[i] = floor(fmax(r->y[i], MB) / 4096) * 4096;
     }
-    if (!leak) { /* a limit above the readings, for predict_linear */
+    if (!leak) { /* predict_linear needs a limit above the readings. */
         double high = 0;
 
         for (size_t i = 0; i < r->n; i++)
@@ -764,7 +766,7 @@ static void finish(struct draw *d, bool leak)
 
 void shapes_draw(size_t family, uint64_t seed, struct shapes_run *ret)
 {
-    static struct draw d; /* static, because it is too large for a stack */
+    static struct draw d; /* This is static because it is too large for a stack. */
 
     memset(&d, 0, sizeof(d));
     memset(ret, 0, sizeof(*ret));

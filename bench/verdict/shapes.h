@@ -17,19 +17,20 @@ struct shapes_mark {
 struct shapes_run {
     const char *family;
     bool leak, test, marked;
-    bool identifiable; /* the window is at least 4 time constants of its warm-up */
-    size_t n;          /* samples in the judged window */
-    size_t n_all; /* samples including those after the window, which show when memory runs out */
+    bool identifiable; /* Whether the window is at least 4 time constants of its warm-up. */
+    size_t n;          /* Number of samples in the judged window. */
+    /* Number of samples including those after the window, which show when memory runs out. */
+    size_t n_all;
     double dt;
     double t[SHAPES_SAMPLES], y[SHAPES_SAMPLES];
     size_t n_marks;
     struct shapes_mark marks[SHAPES_MARKS];
-    double onset_s;     /* when the leak starts */
-    double rate;        /* bytes/s at the end of the window */
-    double growth;      /* bytes leaked within the window */
+    double onset_s;     /* Time when the leak starts. */
+    double rate;        /* Rate in bytes/s at the end of the window. */
+    double growth;      /* Bytes leaked within the window. */
     double limit_bytes; /* 0: none */
-    double oom_s;       /* when a reading first reaches the limit */
-    double fill_end_s;  /* end of the first epoch; 0: none */
+    double oom_s;       /* Time when a reading first reaches the limit. */
+    double fill_end_s;  /* End of the first epoch, or 0 if there is none. */
 };
 
 size_t shapes_count(void);

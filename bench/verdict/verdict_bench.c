@@ -1,4 +1,4 @@
-/* The benchmark of the verdict: ebb and common detectors on labelled curves and real recordings, in
+/* Benchmarks the verdict: ebb and common detectors on labelled curves and real recordings, in
  * one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases] [--ebb-only]
  * [--ended]`. */
 #include <math.h>
@@ -17,15 +17,15 @@ static struct shapes_run run; /* about 2 MB */
 
 /* The result of one detector on one run. */
 struct outcome {
-    int end;        /* 1 leak, 0 no leak, -1 undecided */
-    bool ever;      /* called a leak at some minute */
+    int end;        /* 1 is a leak, 0 no leak, -1 undecided. */
+    bool ever;      /* Whether the run was called a leak at some minute. */
     double first_s; /* when first */
     bool has_rate, has_oom;
     double rate, oom_low, oom_high;
     bool alarm_end, alarm_ever; /* ebb's anytime-valid alarm */
 };
 
-/* Clopper-Pearson by bisection on the binomial tail. */
+/* Clopper-Pearson interval, by bisection on the binomial tail. */
 static double binomial_at_most(unsigned k, unsigned n, double p)
 {
     double sum = 0;
@@ -77,7 +77,7 @@ static const char *share(unsigned k, unsigned n)
     return out;
 }
 
-/* ebb on a run, checked each minute and at the end. */
+/* Runs ebb on a run, checked each minute and at the end. */
 static void run_ebb(const struct shapes_run *r, struct outcome *o, struct verdict_result *last,
                     bool each_minute)
 {
@@ -137,9 +137,9 @@ static void run_baseline(enum baseline b, const struct shapes_run *r, struct out
 struct score {
     unsigned benign, false_end, false_ever, benign_open;
     unsigned leaks, caught, missed_open;   /* identifiable runs */
-    unsigned hard, hard_open, hard_caught; /* runs that are not identifiable */
-    unsigned before_pass;                  /* judged a leak within a known first epoch */
-    unsigned marked, marked_ever;          /* benign runs with marks */
+    unsigned hard, hard_open, hard_caught; /* Runs that are not identifiable. */
+    unsigned before_pass;                  /* Runs judged a leak within a known first epoch. */
+    unsigned marked, marked_ever;          /* Benign runs with marks. */
     unsigned alarm_end, alarm_ever, alarm_caught;
     unsigned rates, rates_good, ooms, ooms_in, ooms_early, ooms_late;
     double delays[4096], rate_errors[4096];
