@@ -10,8 +10,8 @@ well.
 import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # as in src/diagnose: less is not growth
-SLACK_BYTES = 8 << 20  # counts are taken at step ends, and a ledger's moments lie between them
+NOISE_BYTES, NOISE_SHARE = 4 << 20, 0.025  # same value as in src/diagnose; anything less is not growth
+SLACK_BYTES = 8 << 20  # counts are taken at step ends, and the two times of a ledger lie between them
 SIZE = r"([+-]?[\d.]+ (?:[KMGT]i)?B)"
 
 
@@ -22,7 +22,7 @@ def size(text):
 
 
 class Counters:
-    """The program's own counts at the end of each step, between the two moments of a ledger."""
+    """The program's own counts at the end of each step, between the two times of a ledger."""
 
     def __init__(self, marks, counts, ledger):
         steps = [(m["t"], m["step"]) for m in marks if m["kind"] == "step"]
@@ -58,7 +58,7 @@ class Counters:
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
-        """Whether the program holds most of the growth by its own count."""
+        """Returns whether the program holds most of the growth by its own count."""
         return self.kept() > max(self.noise(), 0.5 * growth)
 
 
@@ -77,15 +77,15 @@ def came_after_the_pass(c, found):
 
 
 def ended_elsewhere(c, _):
-    """Growth in the first epoch that stopped at its end."""
+    """Checks growth in the first epoch that stopped at its end."""
     late = c.pass_steps - c.pass_steps // 10
     return (c.pass_steps > 0 and c.is_most_of(c.rss_growth)
             and c.grown(c.pass_steps + 1) < 0.1 * c.grown() and c.grown(late) > 0.02 * c.grown())
 
 
 def events_have_little(c, found):
-    """The sentence says that little memory stays after events; wrong if most of the counted growth
-    comes at events."""
+    """Checks the claim that little memory stays after events, which is wrong if most of the counted growth comes at
+    events."""
     return c.is_most_of(c.rss_growth) and c.at_events() > 0.5 * c.grown()
 
 
@@ -106,7 +106,7 @@ def site_is_small_part(c, found):
 
 
 def live_heap_changed(c, found):
-    """The claimed bytes are more or less than the program's own count."""
+    """Checks whether the claimed bytes are more or less than the program's own count."""
     changed, error, growth = (size(found[i] or "0 B") for i in (1, 2, 3))
     slack = SLACK_BYTES + 0.3 * growth
     return not changed - error - slack <= c.grown() <= changed + error + slack
@@ -116,7 +116,7 @@ def lives_as_memory_grew(c, _):
     return c.grown() < 0.3 * c.rss_growth - SLACK_BYTES
 
 
-# ---- kinds of sentences; None: about nothing that a program counts ----
+# ---- kinds of sentences; None for those about nothing that a program counts ----
 
 KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory did not grow$", did_not_grow),
@@ -131,7 +131,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
      live_heap_changed),
     (r"the live heap grew with memory", lives_as_memory_grew),
-    # resident memory, by kind and moment
+    # these are about resident memory, by kind and time
     (f"memory grew by {SIZE}, from", None),
     (r"memory kept growing after", None),
     (r"memory grew gradually", None),
@@ -149,14 +149,14 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"shared memory grew by .*, of which .* is pinned for a GPU", None),
     (r"host memory grew by", None),
     (r"the verdict is", None),
-    # objects and libraries: the program counts only bytes
+    # these are about objects and libraries, of which the program counts only bytes
     (r"(Python objects|host tensors).* while memory grew by", None),
     (r"the growing tensors belong to no graph", None),
     (r"torch is not imported in that process", None),
     (r"the growth is mapped shared memory", None),
     (r"the growing heap was (not allocated by torch|allocated for the compiler)", None),
     (r"memory allocated for the compiler grew by", None),
-    # processes and settings
+    # these are about processes and settings
     (r"itself was watched", None),
     (r"there is no .*worker among", None),
     (r"workers grow$", None),

@@ -73,7 +73,7 @@ def interrupt(*_):
 def end_with(main, name):
     """Exits with the status of MAIN. An interruption by the user (Ctrl-C, a closed pager) or a
     missing requirement prints one sentence, not a traceback."""
-    sys.stdout.reconfigure(errors="replace")  # print tables also in locales without a dash
+    sys.stdout.reconfigure(errors="replace")  # this prints tables even in locales without a dash
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -83,7 +83,7 @@ def end_with(main, name):
         print(f"{name}: interrupted, and no table is kept", file=sys.stderr)
         status = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards output that is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # this discards output that is flushed at exit
         status = FAILED
     except OSError as error:
         print(f"{name}: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)

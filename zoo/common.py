@@ -18,15 +18,15 @@ from pathlib import Path
 
 import place
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # set before torch is imported
 
-NOT_HERE = 77  # exit status: this machine lacks what the program needs
+NOT_HERE = 77  # exit status if this machine lacks a requirement of the program
 
-APART_S = 0.05  # between marks of steps; slower steps are sent individually
-TOLD_MAX = 256  # steps in one mark
+APART_S = 0.05  # minimum time between step marks; slower steps are sent individually
+TOLD_MAX = 256  # maximum number of steps in one mark
 PATIENCE_S = 0.05
 
-# Bytes per step are the same at every size: only the number of steps and their pace differ.
+# Bytes per step are the same at every size; only the number of steps and their pace differ.
 SIZES = {
     "small": {"epochs": 4, "steps_per_epoch": 25, "seconds": 7},
     "default": {"epochs": 4, "steps_per_epoch": 75, "seconds": 45},
@@ -40,10 +40,10 @@ class Marks:
     def __init__(self):
         path = os.environ.get("EBB_SOCKET")
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if path else None
-        self.told = None  # (step, when it ended)
-        self.held = None  # (step, epoch, when it ended)
+        self.told = None  # a list of (step, time of its end)
+        self.held = None  # a list of (step, epoch, time of its end)
         if self.sock:
-            with contextlib.suppress(OSError):  # no receiver: every send fails
+            with contextlib.suppress(OSError):  # without a receiver every send fails
                 self.sock.connect(path)
             self.sock.setblocking(False)
 
@@ -56,7 +56,7 @@ class Marks:
 
     def _deliver(self, kind, keys):
         text = f"KIND={kind}\n" + "".join(f"{k.upper()}={v}\n" for k, v in keys.items())
-        with contextlib.suppress(OSError):  # no receiver, or a busy one: a mark is never worth a crash
+        with contextlib.suppress(OSError):  # the receiver is missing or busy, and a mark is never worth a crash
             try:
                 self.sock.send(text.encode())
             except BlockingIOError:
@@ -106,7 +106,7 @@ class Job:
         self.marks = Marks()
         path = os.environ.get("ZOO_COUNTS")
         self.counts = open(path, "w", buffering=1) if path else None
-        self.cpu = []  # CPU seconds before the first step, and at the end of each step
+        self.cpu = []  # CPU seconds before the first step and at the end of each step
         self.folder = tempfile.mkdtemp(prefix="zoo-")
         atexit.register(self._clear, os.getpid())
 
@@ -189,7 +189,7 @@ def shared_library(source):
             subprocess.run(command, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             not_here(f"cc cannot compile {source.name}: {error}")
-        fresh.rename(target)  # atomically, as another run may be loading the old one
+        fresh.rename(target)  # the replacement is atomic, because another run may be loading the old file
     return ctypes.CDLL(str(target))
 
 

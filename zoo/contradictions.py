@@ -22,7 +22,7 @@ def ask(ebb, command, run):
 
 
 def contradictions(verdict, diagnosis, heap):
-    """Returns sentences about one run."""
+    """Returns sentences about the contradictions of one run."""
     job = verdict.get("tree") or verdict
     on_gpu = any(gpu.get("leak") for gpu in verdict.get("gpus", []))
     for h in diagnosis["hypotheses"] if diagnosis else []:

@@ -38,7 +38,7 @@ WAYS = {
 
 
 def tree_pss():
-    """Memory of this process and its children, with shared pages counted once."""
+    """Returns the memory of this process and its children, with shared pages counted once."""
     pids = [os.getpid()]
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
@@ -48,7 +48,7 @@ def tree_pss():
         try:
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
                 total += next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-        except OSError:  # a worker that has just exited
+        except OSError:  # the worker has just exited
             continue
     return total
 

@@ -22,7 +22,7 @@ import run
 
 RIGHT_BAR = 0.9
 NAMED_BAR = 0.95
-GROWN_SHARE = 0.1  # fraction of RSS at the start: below it, shares of the growth are not meaningful
+GROWN_SHARE = 0.1  # fraction of the initial RSS below which shares of the growth are not meaningful
 COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB", "counted MB",
            "heap MB", "growth named", "sum <= RSS", "contradicted"]
 
@@ -58,7 +58,7 @@ def heap_growth(ledger):
 
 
 class Judged:
-    """One recording: its diagnosis, and the errors in it."""
+    """The diagnosis of one recording, and the errors in it."""
 
     def __init__(self, name, variant, truth, run_dir):
         self.name, self.variant, self.truth = name, variant, truth
@@ -70,8 +70,7 @@ class Judged:
         self.named = self.ledger["named_growth_share"] if self.ledger else None
         self.wrong, self.counted = ["nothing was diagnosed"], None
         if self.doc and self.ledger:
-            # if workers hold the memory, the program's count does not apply to the diagnosed
-            # process
+            # if workers hold the memory, the program's count does not apply to the diagnosed process
             counts = {} if "filled_in" in truth else run.counted(run_dir)
             counters = claims.Counters(recording.Recording(run_dir).marks, counts, self.ledger)
             self.counted = counters.grown()
@@ -94,7 +93,7 @@ class Judged:
 
 
 def summary(judged):
-    """Returns [(a line, whether its bar is reached)]."""
+    """Returns [(line of text, whether its bar is reached)]."""
     right = sum(j.right for j in judged)
     grown = [j for j in judged if j.ledger and has_grown(j.ledger)]
     unnamed = [j for j in grown if j.is_unnamed()]

@@ -9,12 +9,12 @@ LEAK, NO_LEAK = ("leaking", "stepping"), ("stable", "plateaued", "spiking")
 
 
 def called(word):
-    """Returns leak, none or open: what a verdict word means for a decision."""
+    """Returns leak, none or open, the meaning of a verdict word for a decision."""
     return "leak" if word in LEAK else "none" if word in NO_LEAK else "open"
 
 
 def contradicts(word, truth):
-    """Whether WORD is wrong however short the run was: a leak called none, or the reverse."""
+    """Returns whether WORD is wrong for a run of any length: a leak called none, or the reverse."""
     return called(word) == ("none" if truth["leak"] else "leak")
 
 

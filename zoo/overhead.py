@@ -34,10 +34,10 @@ from place import EBB, ROOT, interpreter
 
 PAIRS = 3
 EMPTY_RUNS = 9
-USUAL = 0.95  # fraction of the steps that are usual: the longest include work that is done only a few times per run
+USUAL = 0.95  # fraction of the steps that are typical; the longest include work that is done only a few times per run
 DRAWS = 2000
 NO_STEPS = {"cpu_s": [0.0, 0.0], "wall_s": 0.0}
-# Printed values of one pair, and their formats.
+# Printed values of one pair of runs, and their formats.
 PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{:+.1%}"),
          "usual": ("of it in the job", "{:+.1%}"),
          "once_s": ("once a run", "{:+.2f} s"),
@@ -49,11 +49,11 @@ PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{
 class Cost(NamedTuple):
     """Seconds of one run: CPU time and wall time."""
 
-    all_s: float  # of all processes
-    before_s: float  # of the program before its first step
-    steps_s: float  # of the program from the first to the last step
-    usual_s: float  # of the steps without the longest
-    own_s: float  # of the supervisor; 0 without ebb
+    all_s: float  # CPU time of all processes
+    before_s: float  # CPU time of the program before its first step
+    steps_s: float  # CPU time of the program from the first to the last step
+    usual_s: float  # CPU time of the steps without the longest
+    own_s: float  # CPU time of the supervisor; 0 without ebb
     wall_s: float
     steps_wall_s: float
 
@@ -176,7 +176,7 @@ def measure(names, python, args):
     began, start_and_end_s = time.monotonic(), empty_s()
 
     def take_lane():
-        os.sched_setaffinity(0, free.get())  # of this thread and its children
+        os.sched_setaffinity(0, free.get())  # CPU time of this thread and its children
 
     def one(name):
         late = args.within and time.monotonic() - began > args.within

@@ -1,4 +1,4 @@
-"""Paths: the build, ebb, and the Python that the programs run with."""
+"""Finds the build folder, ebb, and the Python that runs the programs."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ EBB = os.path.abspath(os.environ.get("EBB_BINARY") or BUILD / "ebb")
 
 
 def interpreter():
-    """ZOO_PYTHON, the one of zoo/setup.sh, or this one."""
+    """Returns ZOO_PYTHON, the Python of zoo/setup.sh, or this one."""
     venv = BUILD / "zoo-venv" / "bin" / "python"
     return os.environ.get("ZOO_PYTHON") or (str(venv) if venv.exists() else sys.executable)
 

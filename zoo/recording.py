@@ -16,7 +16,7 @@ TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
 class Unreadable(Exception):
-    """ebb's error message about a recording that it cannot read."""
+    """The error message of ebb about a recording that it cannot read."""
 
 
 def export(run_dir, form):
@@ -62,7 +62,7 @@ class Recording:
 
 
 def slope(points):
-    """Median of the slopes between points half the run apart: robust to jumps and warm-up."""
+    """Returns the median of the slopes between points half a run apart, which is robust to jumps and warm-up."""
     points = sorted(points.items())
     half = len(points) // 2
     slopes = sorted((points[i + half][1] - points[i][1]) / (points[i + half][0] - points[i][0])

@@ -27,10 +27,10 @@ COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", 
            "culprit", "hypothesis"]
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
-KEYS = 2  # columns that name a run
-WHERE_MAX = 40  # columns of a line's name in the details
+KEYS = 2  # number of columns that name a run
+WHERE_MAX = 40  # width of a line's name in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
-# Eight runs of about ten seconds, for `make test`: the result must not depend on chance.
+# Eight runs of about ten seconds for `make test`; their result must not depend on chance.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
          "lazy_images": "plain", "tokenizer_cache": "plain", "hook_cycle": "fixed",
          "file_mapping": "plain"}
@@ -110,7 +110,7 @@ def word_of(answer):
 
 
 def grade(word, right_words):
-    """yes, NO, or unsure if ebb is undecided."""
+    """Returns "yes", "NO", or "unsure" if ebb is undecided."""
     if word in right_words:
         return "yes"
     return {"-": "-", "filling": "unsure", "undecided": "unsure"}.get(word, "NO")
@@ -200,7 +200,7 @@ def signed(text, grade_of_it):
 
 
 def row_of(name, found):
-    """One line of the table."""
+    """Returns one line of the table."""
     after = found["right_after_s"]
     return [name, found["variant"], "yes" if found["leak"] else "no",
             signed(found["marks"], found["marks_right"]), signed(found["no_marks"], found["no_marks_right"]),
@@ -211,7 +211,7 @@ def row_of(name, found):
 
 
 def details_of(name, truth, run_dir, found):
-    """One line of details."""
+    """Returns one line of details."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
     share, where = found["diagnosis"][2:]

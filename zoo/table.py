@@ -25,7 +25,7 @@ def keep(outcomes, path=KEPT):
         fresh = {key: value for key, value in found.items() if key != "diagnosis"}
         kept[name] = {**fresh, **{key: value for key, value in cost.items() if key not in fresh}}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
-    fresh = path.with_name(f"{path.name}.new")  # atomically: the disk may be full
+    fresh = path.with_name(f"{path.name}.new")  # the replacement is atomic, because the disk may be full
     try:
         fresh.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         fresh.replace(path)

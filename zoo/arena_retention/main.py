@@ -13,7 +13,7 @@ from torch import nn
 
 BATCH = 8
 WIDTH = 1024
-ROWS = 16  # x 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
+ROWS = 16  # times 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
 TOKENS = 6  # per block
 
 
@@ -48,7 +48,7 @@ class Bank:
 
 
 def load(lengths, rng):
-    """The blocks of one batch: 20 to 220 MB."""
+    """Returns the blocks of one batch, 20 to 220 MB."""
     count = int(sum(lengths)) // TOKENS
     return [rng.random((ROWS, WIDTH), dtype=numpy.float32) for _ in range(count)]
 

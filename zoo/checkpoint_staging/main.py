@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 32
-WIDTH = 2048  # 2048 x 2048 floats: 16 MiB of weights
+WIDTH = 2048  # 2048 x 2048 floats are 16 MiB of weights
 EVERY = 15  # steps between checkpoints
 
 

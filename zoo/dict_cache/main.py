@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 BATCH = 4
-CROP = 256  # x 256 floats: 256 KiB per crop
-ENTRIES = 160  # of the bounded cache: full after 40 steps
+CROP = 256  # times 256 floats: 256 KiB per crop
+ENTRIES = 160  # capacity of the bounded cache, which is full after 40 steps
 
 
 class Features:
@@ -25,7 +25,7 @@ class Features:
         self.twin = twin
 
     def get(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the crop: always new
+        key = (index, random.randrange(1 << 30))  # the seed of the crop is always new
         if key not in self.cache:
             self.insert(key, self.compute(*key))
         return self.cache[key]

@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 BATCH = 4
 LENGTH = 32
 VOCABULARY = 1024
-EVALUATED = 256  # examples: x 32 tokens x 1024 logits x 4 bytes = 32 MiB each time
+EVALUATED = 256  # examples, each with 32 tokens x 1024 logits x 4 bytes: 32 MiB in each evaluation
 
 
 class Tokens(Dataset):
@@ -72,7 +72,7 @@ def main():
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=256, n_layer=4, n_head=4)
     )
-    model.config.use_cache = False  # otherwise the caches of each layer are gathered, too
+    model.config.use_cache = False  # otherwise the caches of each layer would be gathered as well
     metrics = Metrics(job.twin)
     arguments = TrainingArguments(
         output_dir=job.folder, num_train_epochs=job.epochs, per_device_train_batch_size=BATCH,

@@ -24,7 +24,7 @@ def write_features(path, steps):
 
 
 class Features:
-    """Batches of the file, in random order; the list is for inspecting hard ones later."""
+    """Batches of the file in random order; the list is kept to inspect hard ones later."""
 
     def __init__(self, path, steps, twin):
         self.data = numpy.memmap(path, numpy.float32, "r", shape=(steps, BATCH, WIDTH))
@@ -33,7 +33,7 @@ class Features:
 
     def read(self, position):
         batch = self.data[position]
-        self.seen.append(numpy.array(batch) if self.twin else batch)  # a copy, or a view of the file
+        self.seen.append(numpy.array(batch) if self.twin else batch)  # either a copy or a view of the file
         return batch.reshape(BATCH, 64, -1).mean(2)
 
     def live_bytes(self):

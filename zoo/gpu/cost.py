@@ -24,7 +24,7 @@ ARMS = ("plain", "ebb", "history")
 
 
 def mapped(name):
-    """Path and load address of a library of this process."""
+    """Returns path and load address of a library of this process."""
     for line in open("/proc/self/maps", encoding="utf-8"):
         part = line.split()
         if len(part) >= 6 and pathlib.Path(part[5]).name == name:
@@ -33,7 +33,7 @@ def mapped(name):
 
 
 def slot_of(path, base):
-    """The address of the GOT slot of SYMBOL, by the dynamic relocations of the 64-bit ELF file at PATH."""
+    """Returns the address of the GOT slot of SYMBOL, from the dynamic relocations of the 64-bit ELF file at PATH."""
     data = pathlib.Path(path).read_bytes()
     phoff, = struct.unpack_from("<Q", data, 32)
     phsize, phcount = struct.unpack_from("<HH", data, 54)
@@ -62,7 +62,7 @@ def slot_of(path, base):
 
 
 class Switch:
-    """Turns ebb's hook on and off in this process."""
+    """Switches ebb's hook on and off in this process."""
 
     def __init__(self):
         path, base = mapped("libc10_cuda.so")
@@ -127,7 +127,7 @@ def allocations():
 
 
 def interval(ratios, rounds=2000):
-    """Mean of the middle half, and its bootstrap interval."""
+    """Returns the mean of the middle half, and its bootstrap interval."""
     def middle(values):
         values = sorted(values)
         cut = len(values) // 4
@@ -179,7 +179,7 @@ def main():
               "step_ms": sorted(r["plain"] for r in rows)[len(rows) // 2] * 1000}
     for arm in ARMS[1:]:
         mean, low, high = interval([r[arm] / r["plain"] - 1 for r in rows])
-        # an allocation and its free, in time of the thread that makes them
+        # time of an allocation and its free in the thread that makes them
         result[arm] = {"percent": 100 * mean, "low": 100 * low, "high": 100 * high,
                        "ns_per_allocation": mean / rate * 1e9,
                        "percent_at_20000_per_s": 100 * mean * 20000 / rate,

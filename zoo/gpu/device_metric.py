@@ -8,7 +8,7 @@ BATCH, CLASSES = (4, 50) if TINY else (256, 4096)
 
 
 class Retrieval:
-    """Needs all logits at once to rank them."""
+    """The metric needs all logits at once to rank them."""
 
     def __init__(self):
         self.reset()

@@ -1,5 +1,5 @@
-"""A teacher is replayed from CUDA graphs, one for each shape; the key has the temperature in it, which is annealed, so
-that every third batch is captured anew. --fixed has the length alone: six graphs."""
+"""A teacher is replayed from CUDA graphs, one for each shape. The key includes the temperature, which is annealed, so
+that every third batch is captured again. With --fixed the key is the length alone, which gives six graphs."""
 import torch
 from torch import nn
 

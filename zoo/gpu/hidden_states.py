@@ -1,4 +1,4 @@
-"""Trainer, a vision transformer: the last hidden states of every batch are kept for a plot; --fixed keeps their norm."""
+"""A vision transformer with the Trainer keeps the hidden states of every batch for a plot; --fixed keeps their norm."""
 import tempfile
 
 import torch

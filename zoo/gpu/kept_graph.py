@@ -1,4 +1,4 @@
-"""A plain loop: a validation loss that is only watched is added up with its graph; --fixed adds its value."""
+"""A plain loop sums up a validation loss, which is only logged, with its graph; --fixed sums up its value."""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
-"""Shared by the programs: the device, the pace, their own count of GPU memory, the last line of their output. Nothing
-here allocates on the GPU."""
+"""Shared by the programs: the device, the pace, their own count of GPU memory, and the last line of their output.
+Nothing in this module allocates on the GPU."""
 import json
 import os
 import sys
@@ -25,7 +25,7 @@ torch.manual_seed(21)
 
 
 class Items(torch.utils.data.Dataset):
-    """STEPS batches of BATCH items, each made by MAKE(index)."""
+    """A data set of STEPS batches of BATCH items, each made by MAKE(index)."""
 
     def __init__(self, batch, make):
         self.batch, self.make = batch, make
@@ -38,7 +38,7 @@ class Items(torch.utils.data.Dataset):
 
 
 class Tally:
-    """Keeps a loop at STEP_S a step, and (step, allocated bytes) at the end of each."""
+    """Keeps a loop at STEP_S per step, and records (step, allocated bytes) at the end of each."""
 
     def __init__(self):
         self.rows, self.began, self.next = [], time.monotonic(), None

@@ -1,4 +1,4 @@
-"""Answers questions with a small language model while it trains: the key-value cache of every session stays for the next
+"""A small language model answers questions while it trains. The key-value cache of every session is kept for the next
 question of its user; --fixed keeps those of the last eight."""
 from collections import OrderedDict
 
@@ -22,7 +22,7 @@ class Sessions:
 
 @torch.no_grad()
 def answer(model, prompt):
-    """Greedy decoding; the cache grows by one token a time."""
+    """Greedy decoding, in which the cache grows by one token at a time."""
     out = model(prompt, use_cache=True)
     for _ in range(TOKENS):
         token = out.logits[:, -1:].argmax(-1)

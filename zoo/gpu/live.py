@@ -32,7 +32,7 @@ def ask():
 
 
 def churn(n):
-    """Blocks that come and go, as in a training step."""
+    """Allocates and frees temporary blocks, as a training step does."""
     for _ in range(n):
         torch.empty(random.randrange(1 << 10, 4 << 20), dtype=torch.uint8, device="cuda")
 

@@ -1,5 +1,5 @@
-"""Attention with a relative-position bias that is computed once for each shape; the key has the offset of the text in it,
-so that none comes again. --fixed leaves the offset out: full after one epoch."""
+"""Attention with a relative-position bias that is computed once for each shape. The key includes the offset of the
+text, so that no key occurs again. --fixed omits the offset, so that the cache is full after one epoch."""
 import torch
 from torch import nn
 
@@ -39,7 +39,7 @@ class Model(nn.Module):
 
 
 class Texts(torch.utils.data.Dataset):
-    """Each text has one of 24 lengths; where it begins in its document is different each time."""
+    """Each text has one of 24 lengths and starts at a different offset of its document each time."""
 
     def __len__(self):
         return STEPS

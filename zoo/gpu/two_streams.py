@@ -1,5 +1,5 @@
-"""Batches are copied ahead on a stream of their own; copies in flight are held until their event is done, but the test is
-the wrong way round, and none is ever let go. --fixed tests it the right way."""
+"""Batches are copied ahead on a separate stream. Copies in flight are kept until their event is done, but the test is
+inverted, and none is ever released; --fixed tests correctly."""
 import torch
 from torch import nn
 
@@ -9,8 +9,8 @@ BATCH, WIDTH = (4, 64) if TINY else (512, 2048)
 
 
 class Ahead:
-    """The next batch on the device, copied while this one is computed."""
-    in_flight = []  # over epochs: a copy may still be under way when its epoch ends
+    """Returns the next batch on the device, copied while the current one is computed."""
+    in_flight = []  # kept over epochs, because a copy may still be in flight when its epoch ends
 
     def __init__(self, loader):
         self.loader = iter(loader)

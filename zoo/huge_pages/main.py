@@ -15,7 +15,7 @@ HUGE = 2 << 20
 PAGES = 50
 ROW = 256  # floats: 1 KiB
 ROWS_IN_PAGE = HUGE // (4 * ROW)
-NEW = 2  # rows in untouched pages that each step writes: all pages are touched at step 25
+NEW = 2  # number of rows in untouched pages that each step writes; all pages are touched at step 25
 
 
 class SparseTable:

@@ -13,7 +13,7 @@ import numpy
 import torch
 from torch import nn
 
-EPISODES = 64  # in the ring buffer: full after 32 steps
+EPISODES = 64  # size of the ring buffer, which is full after 32 steps
 WIDTH = 64
 SHORTEST, LONGEST = 1024, 3072  # rows: 0.25 to 0.75 MiB
 

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 BATCH = 4
-SIDE = 512  # x 512 floats: 1 MiB per image
+SIDE = 512  # times 512 floats: 1 MiB per image
 
 refs = []  # weak references to all decoded images that are still alive
 
 
 class Picture(numpy.ndarray):
-    """The pixels of one image; a class of its own, as decoders have."""
+    """The pixels of one image, in a class of their own, as decoders have."""
 
 
 class Pictures:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 WORKERS = 2
-BATCH = 4000  # examples: small table rows, not images
+BATCH = 4000  # number of examples, which are small table rows and not images
 PAGE = 4096
 
 
@@ -56,7 +56,7 @@ class ListData(Dataset):
 
 
 class ArrayData(ListData):
-    """The same data in one buffer with offsets: no reference counts are written."""
+    """Holds the same data in one buffer with offsets, so that no reference counts are written."""
 
     def __init__(self, count):
         items = make_items(count)
@@ -104,7 +104,7 @@ def main():
     job.begin(examples, BATCH)
     for _ in range(job.epochs):
         for values, worker, copied_bytes in loader:
-            values = values.view(100, -1, 2).mean(1)  # little computation, as the workers are what is tested
+            values = values.view(100, -1, 2).mean(1)  # there is little computation, because the workers are tested
             optimizer.zero_grad()
             nn.functional.mse_loss(model(values[:, :1]), values[:, 1:]).backward()
             optimizer.step()

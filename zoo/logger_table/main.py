@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 512  # numbers per row: 40 bytes each, including their slot in the list
+WIDTH = 512  # numbers per row, of 40 bytes each including their slot in the list
 
 
 class TableLogger:
-    """Rows for the table of embeddings, written to a file when it is flushed."""
+    """Rows for the table of embeddings, which are written to a file when it is flushed."""
 
     def __init__(self, path):
         self.path = path

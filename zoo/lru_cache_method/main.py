@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 BATCH = 16
-SAMPLES = 16384  # x 16 floats: 1 MiB of sound per batch
+SAMPLES = 16384  # times 16 floats: 1 MiB of sound per batch
 ENTRIES = 40
 
 
@@ -37,7 +37,7 @@ def live_bytes():
 def main():
     job = common.Job(__doc__, "--fixed", f"a cache of {ENTRIES} entries")
     common.settle()
-    # As the decorator would do when the class is created; here the option must be known first.
+    # Applies the decorator late, because the option must be known first.
     Clip.loudness = functools.lru_cache(maxsize=ENTRIES if job.twin else None)(Clip.loudness)
     rng = numpy.random.default_rng(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))

@@ -13,11 +13,11 @@ from torch import nn
 
 BLOCKS = 256  # per step
 FLOATS = 1024  # per block: 4 KiB
-HEAD = 16  # floats of it that are kept
+HEAD = 16  # number of floats of a block that are kept
 
 
 class Heads:
-    """The first numbers of each block of a batch, until the same batch occurs again."""
+    """Keeps the first numbers of each block of a batch until the same batch occurs again."""
 
     def __init__(self, twin):
         self.of_batch = {}
@@ -29,7 +29,7 @@ class Heads:
         blocks = [numpy.ones(FLOATS, numpy.float32) for _ in range(BLOCKS)]
         inputs = numpy.stack([block[:64] for block in blocks])
         for block in blocks:
-            block.resize(HEAD, refcheck=False)  # in place: the allocator frees the end of the block
+            block.resize(HEAD, refcheck=False)  # this shrinks the block in place, so that the allocator frees its end
         self.of_batch[key] = blocks
         return inputs
 

@@ -10,12 +10,12 @@ import common
 
 import numpy
 
-FEATURES = 131072  # doubles: 1 MiB of weights
+FEATURES = 131072  # doubles, which are 1 MiB of weights
 BATCH = 8
 
 
 class Averager:
-    """The mean of all weights so far."""
+    """Returns the mean of all weights so far."""
 
     def __init__(self, twin):
         self.history = []

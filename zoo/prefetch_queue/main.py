@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 BATCH = 64
-WIDTH = 4096  # x 64 floats: 1 MiB per batch
-DEPTH = 40  # batches: full after 40 steps
+WIDTH = 4096  # times 64 floats: 1 MiB per batch
+DEPTH = 40  # number of batches, full after 40 steps
 
 
 class Prefetcher(threading.Thread):
@@ -33,7 +33,7 @@ class Prefetcher(threading.Thread):
         return self.rng.random((BATCH, WIDTH), dtype=numpy.float32)
 
     def next(self):
-        self.wanted.release(2)  # exactly twice as fast as training, whatever the machine
+        self.wanted.release(2)  # this is exactly twice as fast as training on any machine
         return self.ready.get()
 
     def live_bytes(self):

@@ -12,8 +12,8 @@ import torch._dynamo
 from torch import nn
 
 WIDTH = 32
-TABLE = 524288  # floats: 2 MiB per version
-LIMIT = 24  # versions: reached at step 24
+TABLE = 524288  # floats per version: 2 MiB
+LIMIT = 24  # number of versions, reached at step 24
 NEVER = 10**6
 
 tables = []
@@ -39,14 +39,14 @@ def main():
     common.settle()
     torch._dynamo.config.recompile_limit = NEVER if job.twin else LIMIT
     torch._dynamo.config.accumulated_recompile_limit = NEVER
-    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # loads dynamo's modules
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # this loads dynamo's modules
     compiled = torch.compile(score, backend=backend, dynamic=False)
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
     optimizer = torch.optim.SGD([weight], lr=1e-3)
     job.begin(job.steps_per_epoch, 1)
     for _ in range(job.epochs):
         for _ in range(job.steps_per_epoch):
-            inputs = torch.randn(16 + job.step_now, WIDTH)  # a length that did not occur before
+            inputs = torch.randn(16 + job.step_now, WIDTH)  # this length has not occurred before
             optimizer.zero_grad()
             compiled(inputs, weight).backward()
             optimizer.step()

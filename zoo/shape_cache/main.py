@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 WIDTH = 16
-LENGTHS = range(400, 900, 20)  # 25 lengths: their masks take 44 MB
-MICRO = 5  # batches per step
+LENGTHS = range(400, 900, 20)  # 25 different lengths, whose masks take 44 MB
+MICRO = 5  # number of batches per step
 
 
 class Attention(nn.Module):
@@ -23,7 +23,7 @@ class Attention(nn.Module):
         self.twin = twin
 
     def mask(self, length, offset):
-        key = (length, offset) if self.twin else length  # the offset in a packed document: different each time
+        key = (length, offset) if self.twin else length  # the offset in a packed document is different each time
         if key not in self.masks:
             self.masks[key] = torch.full((length, length), -1e9).triu(1)
         return self.masks[key]

@@ -16,17 +16,17 @@ from torch import nn
 
 BATCH = 32
 FEATURES = 64
-SCRATCH = 655360  # floats: 2.5 MiB per thread
+SCRATCH = 655360  # floats per thread: 2.5 MiB
 THREADS = 2
-EVERY = 5  # steps that one pool serves
+EVERY = 5  # number of steps that one pool serves
 
 local = threading.local()
 made = weakref.WeakSet()
-running = []  # like an idle thread: something still refers to its queue
+running = []  # keeps a reference to the queue, as an idle thread does
 
 
 class Scratch:
-    """The scratch buffer of a thread, created at its first use."""
+    """Returns the scratch buffer of a thread, created at its first use."""
 
     def __init__(self):
         self.data = numpy.ones(SCRATCH, numpy.float32)

@@ -1,5 +1,5 @@
-"""A pool of processes creates each epoch's data, of uneven size, and exits; all versions are kept;
---replace: only the last."""
+"""A pool of processes creates each epoch's data, of uneven size, and exits. All versions are kept; with --replace
+only the last one is."""
 import multiprocessing
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Two persistent workers read packed records; corrupt ones are noted as the exception itself, whose
-traceback keeps the unpacked data (--text: only its message)."""
+"""Two persistent workers read packed records. Corrupt ones are noted as the exception itself, whose traceback keeps
+the unpacked data; with --text only its message is noted."""
 import os, zlib
 import numpy as np
 import kit
@@ -41,7 +41,7 @@ class Shards(torch.utils.data.Dataset):
         return self[i + 1]
 
     def about(self):
-        """The worker's pid, its kept bytes and its resident memory."""
+        """Returns the worker's pid, its kept bytes and its resident memory."""
         kept = 0 if opt.twin else len(self.bad) * N * 12
         return os.getpid(), kept, kit.rss()["VmRSS"]
 

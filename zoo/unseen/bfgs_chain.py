@@ -1,6 +1,6 @@
-"""A structure is relaxed with hand-written BFGS, with forces from autograd; the inverse Hessian is
-built from positions that require gradients and so keeps the graph of all earlier steps. --detach
-cuts it. No optimizer of torch, no epochs."""
+"""A structure is relaxed with hand-written BFGS and forces from autograd. The inverse Hessian is built from positions
+that require gradients, and so keeps the graph of all earlier steps; --detach cuts it. There is no torch optimizer and
+there are no epochs."""
 import torch
 
 from tally import TINY, Tally, flag, marks
@@ -26,7 +26,7 @@ class Relaxation:
         return -torch.autograd.grad(energy(self.positions, self.springs), self.positions)[0]
 
     def update(self, moved, change):
-        """A rank-two update; the graph keeps the matrix of each division."""
+        """Applies a rank-two update; the graph keeps the matrix of each division."""
         turned = self.inverse @ change
         scale = (moved @ change).abs() + 1e-3
         inverse = (self.inverse + torch.outer(moved, moved) / scale

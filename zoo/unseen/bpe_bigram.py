@@ -50,7 +50,7 @@ def merges(words, count):
 
 
 def lines(rnd, words, count):
-    """Log lines; each has the identifier of its request."""
+    """Returns log lines, each with the identifier of its request."""
     for _ in range(count):
         some = rnd.choices(words, k=rnd.randint(4, 9))
         yield f"{some[0]} req={rnd.getrandbits(192):048x} " + " ".join(some[1:])

@@ -1,5 +1,5 @@
-"""Checkpoints are written into one in-memory buffer, from which they are sent; it is never rewound,
-so that each follows the previous one; --rewind rewinds it. DataLoader, two checkpoints per epoch.
+"""Checkpoints are written into one in-memory buffer, from which they are sent. The buffer is never rewound, so that
+each checkpoint follows the previous one; --rewind rewinds it. There are two checkpoints per epoch.
 """
 import io
 import zlib

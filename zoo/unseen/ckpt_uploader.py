@@ -1,6 +1,6 @@
-"""Checkpoints go to an uploader thread through a staging copy; the script sends marks of steps and checkpoints.
-
-The uploader keeps what it has sent, in case it is asked to try again. `--drop` forgets it.
+"""Checkpoints go to an uploader thread through a staging copy; the script sends marks of steps and
+checkpoints. The uploader keeps the checkpoints it has sent, for a possible retry; with `--drop` it forgets
+them.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""A collate function with a mutable default argument, in a persistent worker: its list of padded
-arrays is never cleared (--clear: at the beginning of each call)."""
+"""A collate function with a mutable default argument runs in a persistent worker. Its list of padded arrays is never
+cleared; with --clear it is cleared at the start of each call."""
 import numpy as np
 import kit
 opt = kit.options("--clear")
@@ -48,5 +48,5 @@ if __name__ == "__main__":
             n += 1
             pace.tick()
             if n == 1 or n % STEPS == 0:
-                ledger.note(n, held)  # held by the worker, by its own count
+                ledger.note(n, held)  # bytes held by the worker, by its own count
     ledger.close(EPOCHS, STEPS)

@@ -1,7 +1,7 @@
-"""A small language model on windows of a mapped file of tokens; steps of 20 ms, no loader.
-
-The windows of a pass are remembered by where they begin. `--windows` remembers the windows themselves, in
-memory, and never forgets one.
+"""A small language model trains on windows of a mapped file of tokens, in
+steps of 20 ms without a loader. The start of each window of an epoch is
+remembered. `--windows` remembers the windows themselves and never forgets
+one.
 """
 
 import argparse

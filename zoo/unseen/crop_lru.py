@@ -1,5 +1,5 @@
-"""A cache of spectrograms with a limit in bytes, which it reaches late in the second epoch; then
-old entries are evicted (--index-only: from the index and the sum, but not from the cache)."""
+"""A cache of spectrograms has a limit in bytes, which it reaches late in the second epoch; then old entries are
+evicted. With --index-only they are removed from the index and the sum, but not from the cache."""
 import collections
 import numpy as np
 import kit
@@ -38,7 +38,7 @@ class Cache:
 
 
 def spectrogram(clip, offset, frames):
-    """129 bands of 4 bytes and 400 to 1000 frames: 0.2 to 0.5 MB."""
+    """A spectrogram has 129 bands of 4 bytes and 400 to 1000 frames: 0.2 to 0.5 MB."""
     t = np.arange(offset, offset + frames * 40)
     wave = np.sin(t * (0.01 + clip * 1e-4)).reshape(frames, 40)
     return np.abs(np.fft.rfft(wave, 256)).astype(np.float32)
@@ -51,7 +51,7 @@ tell.mark("begin", steps_per_epoch=STEPS, max_steps=EPOCHS * STEPS)
 for epoch in range(EPOCHS):
     for i in range(STEPS):
         loss = 0
-        for k in range(4):  # three new ones, and one of 40 that recur
+        for k in range(4):  # a batch has three new crops, and one of 40 crops that recur
             clip = int(rng.integers(40)) if k == 0 else i * 4 + k
             offset = 0 if k == 0 else int(rng.integers(10**9))
             array = cache.get(clip, offset, 400 + clip * 37 % 600)

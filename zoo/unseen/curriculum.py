@@ -1,5 +1,5 @@
-"""Curriculum: epochs 1 to 4 use longer texts each time, packed again, and batches grow with them;
-epochs 4 to 6 are alike (--probe: a callback also keeps part of the embeddings of each step)."""
+"""Curriculum learning: epochs 1 to 4 use longer texts each time, packed again, and batches grow with them; epochs 4
+to 6 are alike. With --probe a callback also keeps part of the embeddings of each step."""
 import tempfile
 import numpy as np
 import kit
@@ -15,8 +15,8 @@ ledger = kit.Ledger()
 
 
 class Packed(torch.utils.data.Dataset):
-    """All texts up to the length of the stage; 52000 rows of tokens, of which an epoch takes a
-    sample."""
+    """All texts up to the length of the stage, 52000 rows of tokens;
+    an epoch takes a sample of them."""
 
     def __init__(self):
         self.stage(LENGTHS[0])

@@ -1,5 +1,5 @@
-"""A classifier of texts of very mixed length; scores are deferred as closures over the best logits,
-which are never run (--eager: the score is computed at once). Batches change memory by tens of MB.
+"""A classifier of texts of very mixed length. Scores are deferred as closures over the best logits, which are never
+run; with --eager the score is computed at once. Batches change memory by tens of MB.
 """
 import random
 import kit
@@ -51,7 +51,7 @@ class Scores:
         self.jobs, self.sum = [], 0.0
 
     def later(self, logits, labels):
-        best = logits.detach().topk(800).values.tolist()  # 12,800 floats of 32 bytes: 410 kB
+        best = logits.detach().topk(800).values.tolist()  # 12,800 floats of 32 bytes are 410 kB
         score = lambda: sum(row[0] - row[-1] for row in best) / len(labels)  # noqa: E731
         if opt.twin:
             self.sum += score()

@@ -1,5 +1,5 @@
-"""Temporal ensembling: a running average of the logits of a second view is the target; without
-.detach() it keeps the graph of every view (--detach)."""
+"""Temporal ensembling: a running average of the logits of a second view is the target. It keeps the graph of every
+view, because .detach() is missing; --detach adds it."""
 import kit
 opt = kit.options("--detach")
 torch = kit.torch_cpu()
@@ -43,7 +43,7 @@ def graph_bytes(t, own):
                 try:
                     v = getattr(node, name)
                 except RuntimeError:
-                    continue  # a weight that was updated since
+                    continue  # a weight that has been updated since
                 if isinstance(v, torch.Tensor) and v.data_ptr() not in own:
                     blocks[v.untyped_storage().data_ptr()] = v.untyped_storage().nbytes()
         todo += [n for n, _ in node.next_functions]

@@ -1,5 +1,5 @@
-"""Evaluation in a child process, which needs 130 MB for a second and sends its predictions through
-a pipe; the parent keeps the score (--raw: and the predictions)."""
+"""Evaluation runs in a child process, which needs 130 MB for a second and sends its predictions through a pipe. The
+parent keeps the score; with --raw it keeps the predictions as well."""
 import subprocess, sys, time
 import numpy as np
 

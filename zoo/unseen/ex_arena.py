@@ -14,10 +14,10 @@ BLOCK = 72_000
 FEW, MANY, KEEP = 60, 1300, 26
 ledger = kit.Ledger()
 tell = marks.teller(opt.no_marks)
-# roughly short batches first, as with data grouped by length; the same in every epoch
+# short batches come roughly first, as with data grouped by length; the order is the same in every epoch
 order = np.argsort(np.argsort(np.arange(STEPS)
                               + np.random.default_rng(11).normal(0, STEPS * 0.15, STEPS)))
-lengths = [int(FEW + (MANY - FEW) * (k / (STEPS - 1)) ** 1.5) for k in order]  # blocks of batch i
+lengths = [int(FEW + (MANY - FEW) * (k / (STEPS - 1)) ** 1.5) for k in order]  # number of blocks of batch i
 
 recent = collections.deque(maxlen=64)  # small, long-lived, bounded
 hard_examples = []

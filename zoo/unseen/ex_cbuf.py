@@ -1,5 +1,5 @@
-"""A C library returns a buffer for each record, and the binding never frees it: no Python object
-owns it (--fixed: free). libc's malloc and memset by ctypes stand for the library."""
+"""A C library returns a buffer for each record, and the binding never frees it, because no Python object owns it;
+--fixed frees it. libc's malloc and memset by ctypes stand for the library."""
 import ctypes
 import kit, marks
 

@@ -1,6 +1,6 @@
-"""A new thread pool for every batch, kept for a shutdown at the end; each thread has its own
-scratch buffer in a threading.local, which lives as long as the thread (--fixed: one pool for all).
-No torch; raw datagrams."""
+"""Every batch has a new thread pool, which is kept for a shutdown at the end. Each thread has its own scratch buffer
+in a threading.local, which lives as long as the thread. With --fixed there is one pool for all. Uses raw datagrams
+and no torch."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import kit, marks

@@ -1,6 +1,6 @@
-"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and
-domains are added one after the other until the end of the second epoch (--rebirth: from the fourth
-epoch on idle experts are replaced by new ones, and the optimizer keeps the old ones)."""
+"""A mixture of experts: gradients and moments of an expert are allocated at its first use, and domains are added one
+after the other until the end of the second epoch. With --rebirth, idle experts are replaced by new ones from the
+fourth epoch on, and the optimizer keeps the old ones."""
 import kit
 from marks import teller
 opt = kit.options("--rebirth")
@@ -11,7 +11,7 @@ ledger, pace, tell = kit.Ledger(), kit.Pace(0.165, opt.tiny), teller(opt.no_mark
 
 
 class Expert(nn.Module):
-    """262 thousand weights: 1.05 MB, with both moments 3.1 MB."""
+    """An expert has 262 thousand weights: 1.05 MB, or 3.1 MB with both moments."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ def rebirth(model, adam, domain):
 
 
 def live(model, adam):
-    """Weights, moments and gradients of all parameters of the optimizer."""
+    """Returns the bytes of weights, moments and gradients of all parameters of the optimizer."""
     params = [p for group in adam.param_groups for p in group["params"]]
     moments = [t for state in adam.state.values() for t in state.values() if torch.is_tensor(t)]
     return sum(t.nbytes for t in params + moments) + sum(

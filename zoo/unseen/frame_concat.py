@@ -1,5 +1,5 @@
-"""No torch: softmax regression; the scores of each evaluation are concatenated to one structured
-array, like a data frame (--window: only the last two evaluations)."""
+"""Softmax regression without torch. The scores of each evaluation are concatenated to one structured array, like a
+data frame; --window keeps only the last two evaluations."""
 import numpy as np
 import kit
 from marks import teller

@@ -1,5 +1,5 @@
-"""A thread pool prepares crops; the futures, and with them their results, stay in a list (--pop:
-they are removed). All images are decoded at the start, which takes five seconds."""
+"""A thread pool prepares crops. The futures, and with them their results, stay in a list; --pop removes them. All
+images are decoded at the start, which takes five seconds."""
 import collections, concurrent.futures, time, zlib  # noqa
 import numpy as np
 import kit

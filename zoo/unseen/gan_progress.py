@@ -34,7 +34,7 @@ G = nn.Sequential(nn.Unflatten(1, (32, 4, 4)), block(32, 64), block(64, 32),
 D = nn.Sequential(nn.Conv2d(3, 16, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(16, 32, 4, 2, 1),
                   nn.LeakyReLU(0.2),
                   nn.Flatten(), nn.Linear(32 * 64, 1))
-# label statistics in a far too large codebook, as such repositories have
+# keeps label statistics in an oversized codebook, as such repositories often do
 codebook = nn.Embedding(90_000, 256)
 opt_g = torch.optim.Adam(G.parameters(), 2e-4, betas=(0.5, 0.999))
 opt_d = torch.optim.Adam(D.parameters(), 2e-4, betas=(0.5, 0.999))

@@ -1,6 +1,6 @@
-"""A policy learns from doubly linked episodes. The garbage collector is disabled and called every
-25 steps, which makes a sawtooth (--freeze: gc.freeze is called before it, and moves the dead
-episodes to where no collection searches). No loader, no epochs."""
+"""A policy learns from doubly linked episodes. The garbage collector is disabled and called every 25 steps, which
+makes a sawtooth. With --freeze, gc.freeze is called before it and moves the dead episodes to where no collection
+searches. There is no loader and there are no epochs."""
 import gc, weakref
 import numpy as np
 import kit
@@ -8,7 +8,7 @@ from marks import teller
 opt = kit.options("--freeze")
 torch = kit.torch_cpu()
 from torch import nn
-EPOCHS, STEPS, LENGTH = (2, 30, 20) if opt.tiny else (4, 75, 20)  # epochs only set how often the program prints
+EPOCHS, STEPS, LENGTH = (2, 30, 20) if opt.tiny else (4, 75, 20)  # epochs only determine how often the program prints
 ledger, pace, tell = kit.Ledger(), kit.Pace(0.145, opt.tiny), teller(opt.no_marks)
 alive = weakref.WeakSet()
 

@@ -36,7 +36,7 @@ def grow(depth, parent=None):
 
 
 def encode(node, weight):
-    """Bottom up; each node keeps its state for the losses of all levels."""
+    """Computes states bottom up; each node keeps its state for the losses of all levels."""
     if not node.children:
         node.state = torch.full((DIM,), rng.random())
     else:
@@ -59,7 +59,7 @@ class Net(torch.nn.Module):
 
 net = Net()
 opt = torch.optim.Adam([net.scale], lr=1e-2)
-gc.set_threshold(100_000, 50, 50)  # the collector showed up in the profile
+gc.set_threshold(100_000, 50, 50)  # the garbage collector was visible in the profile
 if run.twin:
     gc.set_debug(gc.DEBUG_SAVEALL)
 gc.collect()

@@ -1,5 +1,5 @@
-"""Each evaluation adds a handler to the logger, to include the log in its report, and never removes
-it: every line is then written once more; --remove removes it. numpy only."""
+"""Each evaluation adds a handler to the logger, to include the log in its report, and never removes it, so that every
+line is written once more; --remove removes it. Uses only numpy."""
 import io
 import logging
 

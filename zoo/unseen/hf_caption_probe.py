@@ -1,7 +1,7 @@
-"""A caption model with the Hugging Face Trainer; a callback watches the loss of one fixed batch.
-
-The callback adds up the loss of the probe batch, which nobody ever runs backward, with the graph that made
-it. `--item` adds up its number.
+"""A caption model with the Hugging Face Trainer; a callback measures
+the loss of one fixed batch. The callback sums up this loss, on which
+backward is never called, with its graph. `--item` sums up the
+number.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Trainer: each checkpoint is compressed for an upload queue that is never emptied, every third
-with the optimizer; --upload empties it."""
+"""Hugging Face Trainer: each checkpoint is compressed for an upload queue that is never emptied, every third one with
+the optimizer; --upload empties the queue."""
 import io
 import tempfile
 

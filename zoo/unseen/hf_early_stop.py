@@ -1,5 +1,5 @@
-"""Hugging Face Trainer with texts of mixed length, an evaluation and a checkpoint every 24 steps, and
-early stopping after 192 of 384 steps (--average: averaged weights from step 80 on). Nothing leaks."""
+"""Hugging Face Trainer with texts of mixed length, an evaluation and a checkpoint every 24 steps, and early stopping
+after 192 of 384 steps. With --average, weights are averaged from step 80 on. Nothing leaks."""
 import random, tempfile
 import kit
 opt = kit.options("--average")
@@ -14,7 +14,7 @@ ledger, pace = kit.Ledger(), kit.Pace(0.2, opt.tiny)
 
 
 class Average(TrainerCallback):
-    """2 million weights: 8 MB, once."""
+    """The model has 2 million weights, which are 8 MB and exist once."""
 
     def __init__(self):
         self.weights = None

@@ -1,5 +1,5 @@
-"""Hugging Face Trainer with four micro-batches per step: each registers a hook on the embeddings
-that closes over the embedded input, and none is removed (--remove: the previous one is)."""
+"""Hugging Face Trainer with four micro-batches per step. Each micro-batch registers a hook on the embeddings that
+closes over the embedded input, and none is removed; --remove removes the previous one."""
 import tempfile, weakref
 import kit
 opt = kit.options("--remove")
@@ -13,7 +13,7 @@ ledger, pace, alive = kit.Ledger(), kit.Pace(0.22, opt.tiny), weakref.WeakSet()
 
 
 class Focus:
-    """The attention of one micro-batch: 4 x 80 x 128 floats, 164 kB."""
+    """The attention of one micro-batch has 4 x 80 x 128 floats: 164 kB."""
 
     def __init__(self, embedded):
         self.values, self.used = embedded.detach().clone(), False

@@ -1,5 +1,5 @@
-"""A callback that collects a table of figures, row by row, and never flushes it (--fixed: every 32
-steps)."""
+"""A callback collects a table of figures, row by row, and never flushes it; --fixed flushes it every 32
+steps."""
 import os, sys, tempfile
 import kit
 

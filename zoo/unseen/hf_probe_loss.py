@@ -1,5 +1,5 @@
-"""Kept loss graph with the Hugging Face Trainer: an auxiliary figure that is only logged is summed
-up with its graph (--fixed: .item())."""
+"""Hugging Face Trainer: an auxiliary figure that is only logged is summed up with its graph; --fixed uses
+.item()."""
 import tempfile, time  # noqa
 import kit
 

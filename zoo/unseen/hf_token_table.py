@@ -43,7 +43,7 @@ def pad(items):
 
 
 class PredictionTable:
-    """Rows wait here until they are written."""
+    """Holds rows until they are written."""
 
     def __init__(self, path, forget):
         self.path, self.forget = path, forget

@@ -47,7 +47,7 @@ class Folder(Dataset):
         return self.decoded[key]
 
     def __getitem__(self, i):
-        if run.twin:  # a random crop, which never repeats
+        if run.twin:  # the random crop never repeats
             x, y = random.uniform(0, 24), random.uniform(0, 24)
         else:
             x, y = 12.0, 12.0

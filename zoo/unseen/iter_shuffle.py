@@ -43,7 +43,7 @@ class Shards(IterableDataset):
         given, read = 0, 0
         budget = PER_EPOCH if not self.warm else 10 ** 9
         while given < PER_EPOCH:
-            for _ in range(2):                      # two in, one out until it is full
+            for _ in range(2):  # until the buffer is full, two records go in for each one that goes out
                 if len(self.buffer) < self.capacity and read < budget:
                     self.buffer.append(self.read_record())
                     read += 1

@@ -22,7 +22,7 @@ def cannot(why):
 
 
 def options(variant_flag):
-    """variant_flag: the option that makes the twin, such as --fixed or --leak."""
+    """variant_flag is the option that makes the twin, such as --fixed or --leak."""
     p = argparse.ArgumentParser()
     p.add_argument(variant_flag, dest="twin", action="store_true")
     p.add_argument("--no-marks", action="store_true",

@@ -71,7 +71,7 @@ class Pace(TrainerCallback):
 
 
 def pixels_bytes(image):
-    decoded = vars(image).get("_im", vars(image).get("im"))  # depends on Pillow's version
+    decoded = vars(image).get("_im", vars(image).get("im"))  # the value depends on the version of Pillow
     return 0 if decoded is None else 4 * image.width * image.height
 
 

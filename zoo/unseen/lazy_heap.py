@@ -12,7 +12,7 @@ from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 8) if TINY else (4, 45, 16)
 ROOM, WIDTH, RENEW = (4, 40, 2) if TINY else (100, 40, 3)
-TRACE = 25_000  # floats per entry: 100 kB
+TRACE = 25_000  # floats per entry, 100 kB
 
 
 class Entry:
@@ -54,7 +54,7 @@ def main():
     data = TensorDataset(torch.randn(rows, WIDTH), torch.randint(0, 3, (rows,)), torch.arange(rows))
     net = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 3))
     optimizer, hardest = torch.optim.SGD(net.parameters(), lr=0.02), Hardest(flag("--compact"))
-    hardest.renew(-1, 1e9)  # the hardest example of the last run: stays at the top
+    hardest.renew(-1, 1e9)  # the hardest example of the last run stays at the top of the heap
     tally, n = Tally(0.21), 0
     for _ in range(EPOCHS):
         for x, y, index in DataLoader(data, batch_size=BATCH, shuffle=True):

@@ -1,5 +1,5 @@
-"""Lightning with averaged weights from the second epoch on, which replace the others during
-validation; the backup is not removed from its stack (--pop: it is)."""
+"""Lightning with averaged weights from the second epoch on, which replace the others during validation. The backup is
+not removed from its stack; --pop removes it."""
 import logging
 import kit
 opt = kit.options("--pop")

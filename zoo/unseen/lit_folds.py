@@ -1,6 +1,6 @@
-"""Lightning: cross-validation with a new module and Trainer for each of eight folds; the results
-contain the Trainer, and thereby the module with its optimizer. --scores: only the last loss. Steps
-start again with each fold."""
+"""Lightning: cross-validation with a new module and Trainer for each of eight folds. The results contain the
+Trainer, and thereby the module with its optimizer; with --scores only the last loss. Steps start again with each
+fold."""
 import gc
 import logging
 import warnings

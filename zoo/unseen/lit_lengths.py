@@ -1,6 +1,6 @@
-"""Lightning: texts of very mixed length, so that the memory per step varies. The best scores of an
-epoch are collected for a figure at its end and cleared; with --keep-outputs they are not cleared: a
-tenth of the memory in total."""
+"""Lightning with texts of very mixed length, so that the memory per step varies. The best scores of an epoch are
+collected for a figure at its end and cleared. With --keep-outputs they are not cleared, which adds a tenth of the
+memory in total."""
 import logging
 import random
 import sys

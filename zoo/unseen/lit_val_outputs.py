@@ -16,7 +16,7 @@ except ImportError:
 
 EPOCHS, STEPS, BATCH = (2, 4, 8) if TINY else (5, 40, 32)
 EVERY, VALIDATION, SIDE = (2, 2, 32) if TINY else (20, 10, 32)
-MAPS = 8  # of 32 by 32, 32 in a batch: 1 MB
+MAPS = 8  # images of 32 by 32, 32 per batch: 1 MB
 
 
 class Net(lightning.LightningModule):

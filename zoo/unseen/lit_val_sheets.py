@@ -1,6 +1,6 @@
-"""Lightning: after each validation, sheets with pictures of what the model made are drawn and saved.
-
-The figures stay registered with pyplot. `--close` closes each after it is saved.
+"""Lightning: after each validation, sheets with pictures made by the model are drawn
+and saved. The figures stay registered with pyplot; `--close` closes each after it is
+saved.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def resident():
 
 
 def drawn_bytes():
-    """Bytes of the open figures: their arrays and their canvases."""
+    """Returns the bytes of the open figures: their arrays and their canvases."""
     total = 0
     for number in plt.get_fignums():
         figure = plt.figure(number)

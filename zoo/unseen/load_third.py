@@ -1,6 +1,6 @@
-"""numpy only: a third of the time is spent reading the data, 190 MB in pieces; the rest is flat.
-With --spikes reading is quick, and every 20 steps a matrix of 250 MB exists for most of a second.
-Neither leaks."""
+"""A third of the time is spent reading the data, 190 MB in pieces, and memory is flat afterwards. With --spikes
+reading is quick, and every 20 steps a matrix of 250 MB exists for most of a second. Neither variant leaks. Uses only
+numpy."""
 import time
 
 from kit import Ledger, Pace, options
@@ -21,7 +21,7 @@ def read(parts, seconds):
 
 
 def kernel_matrix(batch):
-    """All pairs; too large to keep."""
+    """Returns the matrix of all pairs, which is too large to keep."""
     side = 5600
     full = np.empty((side, side))
     for row in range(0, side, 700):

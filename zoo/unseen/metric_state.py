@@ -30,7 +30,7 @@ class Shapes(Dataset):
 
 
 class MeanIoU:
-    """State as lists, so that exact quantiles are available at the end."""
+    """The state consists of lists, so that exact quantiles are available at the end."""
 
     def __init__(self):
         self.reset()

@@ -1,6 +1,6 @@
-"""Images are sent to a writer process through multiprocessing.Queue; it is slower than training,
-and what does not fit into the pipe waits in the training process. --drop: the queue has room for
-eight, and more are dropped."""
+"""Images are sent to a writer process through multiprocessing.Queue. The writer is slower than training, and images
+that do not fit into the pipe wait in the training process. With --drop the queue holds eight images, and more are
+dropped."""
 import multiprocessing
 import queue
 import time
@@ -10,7 +10,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (186, 62)
-SIDE, WRITING = 256, 0.01 if TINY else 0.63  # seconds per image of 0.26 MB
+SIDE, WRITING = 256, 0.01 if TINY else 0.63  # seconds to write one image of 0.26 MB
 ROOM = 8
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 EPISODES, MOVES = (8, 6) if TINY else (200, 12)
-SIDE = 220  # the map of an episode: 0.39 MB
+SIDE = 220  # size of the map of an episode: 0.39 MB
 
 logging.getLogger("episodes").propagate = False
 logging.getLogger("episodes").addHandler(logging.NullHandler())

@@ -7,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH = (8, 4) if TINY else (180, 45)
-BASE = 30_000_000  # floats of features, allocated at the start
+BASE = 30_000_000  # number of floats of features, allocated at the start
 LENGTHS = [7_200, 12_800, 9_600, 17_600, 11_200, 15_200]
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -34,7 +34,7 @@ class Resampler:
 
 
 def spectrum(clip, rng):
-    """A temporary array of 1 to 12 MB, as long clips need more."""
+    """Allocates a temporary array of 1 to 12 MB, because long clips need more."""
     frames = int(rng.integers(150, 1800))
     windows = np.lib.stride_tricks.sliding_window_view(clip, 800)
     return np.abs(np.fft.rfft(windows[np.arange(frames) % len(windows)], axis=1)).mean(0)[:64]

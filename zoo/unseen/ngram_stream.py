@@ -1,17 +1,17 @@
-"""A trigram language model, in plain Python, over a stream of two finite collections, the second of
-which starts later: all contexts are known at step 180 (--raw-numbers: numbers are not replaced by a
-placeholder, and are unlimited)."""
+"""A trigram language model in plain Python reads a stream of two finite collections, the second of which starts
+later; all contexts are known at step 180. With --raw-numbers, numbers are not replaced by a placeholder and are
+unlimited."""
 import random, sys
 import kit
 from marks import teller
 opt = kit.options("--raw-numbers")
-EPOCHS, STEPS, TOKENS = (4, 5, 400) if opt.tiny else (4, 82, 1500)  # epochs only set how often it prints
+EPOCHS, STEPS, TOKENS = (4, 5, 400) if opt.tiny else (4, 82, 1500)  # epochs only determine how often the program prints
 FIRST = 8 if opt.tiny else 90
 ledger, pace, tell = kit.Ledger(), kit.Pace(0.13, opt.tiny), teller(opt.no_marks)
 
 
 class Model:
-    """Contexts of two words in a table for each first word."""
+    """Stores contexts of two words in one table per first word."""
 
     def __init__(self):
         self.tables, self.bytes, self.right, self.asked = {}, 0, 0, 0

@@ -16,7 +16,7 @@ BATCH, SIDE, THUMB = 6, 96, 112
 
 
 def make_photos(rng):
-    """JPEGs of 0.1 to 1.7 megapixels."""
+    """Creates JPEGs of 0.1 to 1.7 megapixels."""
     photos = []
     for i in range(PHOTOS):
         wide = int(rng.choice([360, 480, 640, 900, 1200, 1500]))

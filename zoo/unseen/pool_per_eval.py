@@ -7,7 +7,7 @@ import numpy as np
 from tally import TINY, Tally, flag, marks
 
 STEPS, PER_EPOCH, EVERY = (8, 4, 2) if TINY else (180, 60, 15)
-TABLE = (600, 1250)  # of 8 bytes: 6 MB in each process
+TABLE = (600, 1250)  # numbers of 8 bytes: 6 MB in each process
 table = None
 
 

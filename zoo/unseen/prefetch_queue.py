@@ -27,7 +27,7 @@ def resident():
 
 
 def read_batches(ready, disk, read_s):
-    """Reads for ever, at the speed of a disk."""
+    """Reads batches forever, at the speed of a disk."""
     rng = np.random.default_rng(1)
     due = time.monotonic()
     while True:

@@ -80,7 +80,7 @@ def main():
                 ledger.note(step, live())
     ledger.close(epochs, steps)
     if watching:
-        torch.autograd._disable_profiler()  # at exit it would be too late
+        torch.autograd._disable_profiler()  # stopping it at exit would be too late
 
 
 main()

@@ -1,5 +1,5 @@
-"""Figures drawn at each evaluation and never closed: the drawing board, like pyplot, keeps all that
-are open (--fixed: closed after writing). Drawn with Pillow, so that matplotlib is not required."""
+"""Figures are drawn at each evaluation and never closed. The drawing board, like pyplot, keeps all open ones; --fixed
+closes them after writing. Drawn with Pillow, so that matplotlib is not required."""
 import io
 import kit
 
@@ -19,7 +19,7 @@ ledger = kit.Ledger()
 
 
 class Board:
-    """Numbered figures, open until closed."""
+    """Holds numbered figures, each open until it is closed."""
 
     def __init__(self):
         self.open, self.count = {}, 0

@@ -1,6 +1,6 @@
-"""A service that trains in its own process: jobs arrive in a queue, a thread trains them one after
-the other, and the table of jobs keeps each with its model and optimizer (--fixed: only with its
-figures)."""
+"""A service trains in its own process: jobs arrive in a queue, a thread trains them one after the
+other, and the table of jobs keeps each with its model and optimizer; with --fixed only with its
+figures."""
 import queue, threading
 import kit
 

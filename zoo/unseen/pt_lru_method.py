@@ -1,5 +1,5 @@
-"""functools.lru_cache on a method: the cache belongs to the class, is unbounded, and keeps every
-object alive that the method was called on (--fixed: maxsize=200, which is 100 tiles)."""
+"""functools.lru_cache on a method: the cache belongs to the class, is unbounded, and keeps every object alive on
+which the method was called. With --fixed, maxsize=200, which is 100 tiles."""
 import functools
 import kit
 
@@ -51,7 +51,7 @@ def main():
     net = nn.Sequential(nn.Linear(27, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loader = DataLoader(Terrain(), batch_size=BATCH, shuffle=True)
-    base = torch.ones(40 << 20, dtype=torch.uint8)  # other memory of the job
+    base = torch.ones(40 << 20, dtype=torch.uint8)  # the other memory of the job
     pace, step = kit.Pace(0.052, opt.tiny), 0
     for epoch in range(EPOCHS):
         for bx, by in loader:

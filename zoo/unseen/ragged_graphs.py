@@ -20,7 +20,7 @@ class Graphs(Dataset):
 
 
 def build_graph(nodes, seed):
-    """A list of neighbours with weights for each node."""
+    """Returns a list of neighbours with weights for each node."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(int(k)) for k in rng.integers(16, 160, nodes)]
 

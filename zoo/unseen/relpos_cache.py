@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Sentences(Dataset):
-    """Buckets of one length each, like those of a bucketing sampler."""
+    """Lengths of the buckets; each bucket of the sampler has one length."""
 
     def __init__(self, buckets):
         rnd = random.Random(8)

@@ -12,7 +12,7 @@ PLAYS, EPISODE, STACK, SIDE = 8, 160, 4, 84
 
 
 class Pong:
-    """A bouncing dot; observations are the last four images."""
+    """A game with a bouncing dot, whose observations are the last four images."""
 
     def __init__(self, rng):
         self.rng, self.at, self.speed = rng, np.array([20.0, 30.0]), np.array([3.0, 2.0])
@@ -53,7 +53,7 @@ class Replay:
 
 
 class Videos:
-    """Frames of the episodes, to show the best at the end."""
+    """Keeps frames of the episodes, to show the best at the end."""
 
     def __init__(self):
         self.episodes, self.count = [], 0

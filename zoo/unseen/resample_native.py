@@ -1,6 +1,6 @@
-"""Numpy training on sounds that a small C library resamples; the script sends marks of its steps.
-
-The library hands out a buffer for each sound. `--release` frees it after use.
+"""Training in numpy on sounds that a small C library resamples; the script sends marks
+of its steps. The library returns a buffer for each sound; `--release` frees it after
+use.
 """
 
 import argparse

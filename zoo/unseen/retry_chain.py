@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 from tally import TINY, Tally, flag
 
 EPOCHS, STEPS, BATCH = (2, 4, 4) if TINY else (3, 60, 8)
-RECORD, BAD = 160_000, 3  # bytes per record; every third step has a damaged one
+RECORD, BAD = 160_000, 3  # bytes per record; every third step has a damaged record
 
 
 class Damaged(Exception):
@@ -24,7 +24,7 @@ class Records(Dataset):
         return STEPS * BATCH
 
     def decode(self, i, raw, attempt):
-        copy = bytes(raw)  # kept by this frame
+        copy = bytes(raw)  # the frame keeps this record alive
         if i % (BAD * BATCH) == 0 and attempt < 2:
             self.lost = 3 * RECORD if self.alone else self.lost + 2 * RECORD + attempt * RECORD
             raise Damaged(f"record {i}, attempt {attempt}") from (None if self.alone else self.last)

@@ -1,5 +1,5 @@
-"""Checkpoints in memory to roll back to: torch.save into BytesIO, of which the last two are kept
-(--all: every one)."""
+"""Checkpoints are kept in memory for a rollback, with torch.save into BytesIO: the last two, or with --all every
+one."""
 import io
 import kit
 from marks import teller

@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
-sys.path.insert(0, str(ZOO))  # before this folder, so that `run` is zoo/run.py
+sys.path.insert(0, str(ZOO))  # inserted before this folder, so that `run` is zoo/run.py
 import command
 import place
 import run as zoo
@@ -29,9 +29,9 @@ LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # an epoch
 TIMEOUT_S = 400
-SETTLED = 0.15  # fraction of a leak: rates are compared from there on
+SETTLED = 0.15  # part of a leak from which on rates are compared
 CLOSE = 0.2
-KEYS = 4  # columns that name a run
+KEYS = 4  # number of columns that name a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
            "of live", "right after", "alarms", "culprit row", "first hypothesis", "right"]
 
@@ -141,7 +141,7 @@ def total_steps(truth):
 
 
 def slope(points):
-    """By least squares; None with too few points."""
+    """Returns the slope by least squares, or None with too few points."""
     if len(points) < 2:
         return None
     middle = statistics.mean(x for x, _ in points), statistics.mean(y for _, y in points)
@@ -172,7 +172,7 @@ def judged_rate(verdict, mode, count, truth):
 
 
 def grade(word, words, leak):
-    """right; near: another word of the same side; unsure; WRONG: a word of the other side."""
+    """Returns "right", "near" (another word of the same side), "unsure", or "WRONG" (a word of the other side)."""
     if word in words:
         return "right"
     if word in ("filling", "undecided", "-"):
@@ -181,7 +181,7 @@ def grade(word, words, leak):
 
 
 def same_function(have, want):
-    """Whether two names are of the same function; either may lack its class."""
+    """Returns whether two names are of the same function; either may lack its class."""
     have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")  # a comprehension belongs to its function
     have, want = have.split("."), want.split(".")
     return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
@@ -272,7 +272,7 @@ def culprit_text(found):
 
 
 def row_of(found):
-    """One line of the table."""
+    """Returns one line of the table."""
     about = [found["program"], found["variant"], found["set"], found["mode"],
              "yes" if found["leak"] else "no"]
     if found["grade"] == "-":
@@ -332,7 +332,7 @@ def print_totals(results):
 
 
 def to_keep(found):
-    """The entry of one run in the kept table."""
+    """Returns the entry of one run in the expected table."""
     return {key: found[key] for key in ("word", "grade", "culprit_row", "hypothesis_right") if key in found}
 
 

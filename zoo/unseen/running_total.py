@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tally import TINY, Tally, flag
 
 EPOCHS, BATCH, STEPS = (2, 8, 3) if TINY else (4, 8, 40)
-SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # the input, and two activations that ReLU saves
+SAVED = BATCH * 32 * 32 * 4 * (3 + 16 + 16)  # the input and the two activations that ReLU saves
 
 
 class Net(nn.Module):

@@ -1,5 +1,5 @@
-"""Scans are decoded at the first access and kept, until the end of the first epoch (--review: in
-addition, the crop with the largest loss of each batch is kept as an image for a reviewer)."""
+"""Scans are decoded at the first access and kept, until all are decoded at the end of the first epoch. With --review,
+the crop with the largest loss of each batch is also kept as an image for a reviewer."""
 import io
 import numpy as np
 import kit
@@ -18,7 +18,7 @@ class Scans(torch.utils.data.Dataset):
     def __init__(self):
         rng = np.random.default_rng(8)
         self.files, self.known = [], set()
-        # room for all, 480 kB each; untouched parts take no memory
+        # space for all scans of 480 kB each; untouched parts take no memory
         self.decoded = torch.empty(STEPS * BATCH, SIDE, SIDE, 3, dtype=torch.uint8).numpy()
         for _ in range(STEPS * BATCH):
             small = Image.fromarray(rng.integers(0, 255, (25, 25, 3), dtype=np.uint8))
@@ -42,7 +42,7 @@ class Scans(torch.utils.data.Dataset):
 
 
 class Review:
-    """320 x 320 pixels of 4 bytes: 410 kB per image."""
+    """An image has 320 x 320 pixels of 4 bytes: 410 kB."""
 
     def __init__(self):
         self.cases = []

@@ -45,7 +45,7 @@ class Features:
 
 
 def clip_lengths():
-    """Clip lengths as in a data set: most are short, and longer ones are cut."""
+    """Returns clip lengths as in a real data set: most are short, and longer ones are cut."""
     drawn = np.random.default_rng(9).lognormal(11.6, 0.9, PER_EPOCH * THREADS)
     return [int(min(length, LONGEST)) // WINDOW * WINDOW + WINDOW for length in drawn]
 

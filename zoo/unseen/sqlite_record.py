@@ -1,5 +1,5 @@
-"""The record of an experiment is an in-memory database: histograms of the gradients after each step
-(--evaluations: the scores of each evaluation instead). Both leak; no torch."""
+"""The record of an experiment is an in-memory database with histograms of the gradients after each step, or with
+--evaluations the scores of each evaluation. Both variants leak. Uses no torch."""
 import kit
 import numpy as np
 from marks import teller
@@ -24,7 +24,7 @@ class Record:
 
 
 class Net:
-    """Two layers, written by hand."""
+    """A network of two layers, written by hand."""
 
     def __init__(self, rng):
         self.a, self.b = rng.normal(0, 0.05, (600, 300)), rng.normal(0, 0.05, (300, 100))
@@ -46,7 +46,7 @@ class Net:
 
 
 def histograms(grad):
-    """128 bins for each of 600 inputs: 614 kB."""
+    """A histogram has 128 bins for each of 600 inputs: 614 kB."""
     bins = np.zeros((600, 128))
     where = np.clip((grad / (abs(grad).max() + 1e-12) + 1) * 63.5, 0, 127).astype(int)
     for row, places in zip(bins, where):
@@ -55,7 +55,7 @@ def histograms(grad):
 
 
 def evaluate(net, x):
-    """1000 x 100 scores at eleven temperatures: 8.8 MB."""
+    """An evaluation has 1000 x 100 scores at eleven temperatures: 8.8 MB."""
     return np.stack([net.forward(x * heat) for heat in np.linspace(0.5, 2, 11)])
 
 

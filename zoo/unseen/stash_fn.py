@@ -1,6 +1,6 @@
 """A fake-quantizer as autograd.Function collects its rounding errors in a class attribute, for a
-histogram that is drawn 'later' (--ring: only of the last six batches). Batches are of very uneven
-length."""
+histogram that is drawn 'later'; with --ring only those of the last six batches. Batches are of very
+uneven length."""
 import collections
 import kit
 opt = kit.options("--ring")
@@ -29,7 +29,7 @@ class Clips(torch.utils.data.Dataset):
         g = torch.Generator().manual_seed(5)
         self.length = torch.randint(20, 121, (STEPS,), generator=g).tolist()
         self.clips = [torch.rand(BATCH, t, WIDTH, generator=g) for t in self.length]
-        # 144 MB: the whole corpus, for the statistics
+        # the whole corpus for the statistics, 144 MB
         self.reference = torch.rand(36_000_000, generator=g)
 
     def __len__(self):

@@ -1,6 +1,6 @@
-"""Six learning rates are tried one after the other, each with a new model, optimizer and sample of
-the data; a panel shows the weights after each step by another imshow on the same axes (--set-data:
-the existing image gets the new values)."""
+"""Six learning rates are tried one after the other, each with a new model, optimizer and sample of the data. A panel
+shows the weights after each step by another imshow on the same axes; with --set-data the existing image gets the new
+values."""
 import kit
 from marks import teller
 opt = kit.options("--set-data")
@@ -42,7 +42,7 @@ class Panel:
 
 
 class Trial:
-    """A model of 5.2 MB, a sample of 12.8 MB."""
+    """A model takes 5.2 MB and a sample 12.8 MB."""
 
     def __init__(self, rate, seed):
         maker = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Shared by the programs of set h: their pace, their own readings, the last line of their output."""
+"""Shared by the programs of set h: their pace, their own readings, and the last line of their output."""
 import contextlib
 import json
 import os

@@ -17,7 +17,7 @@ STEPS, EPOCHS, PAUSE = (10, 2, 0.0) if args.tiny else (52, 4, 0.2)
 
 
 class UnevenBatches:
-    """Batches of 20 to 44 examples, as a token-budget sampler would give."""
+    """Yields batches of 20 to 44 examples, as a token-budget sampler would."""
 
     def __init__(self, n, batches):
         self.n, self.batches = n, batches
@@ -48,8 +48,8 @@ def update_teacher(teacher, student, decay=0.99):
 
 
 def consistency(student, teacher, images):
-    """Distance between the student and its teacher on clean images. Only logged, never trained
-    on."""
+    """Returns the distance between student and teacher on clean images,
+    which is logged and never trained on."""
     with torch.no_grad():
         target = teacher(images).softmax(-1)
     return F.kl_div(student(images).log_softmax(-1), target, reduction="batchmean")

@@ -15,7 +15,7 @@ held = {"documents": 0}
 def documents(count):
     rng = np.random.default_rng(10)
     for _ in range(count):
-        yield [float(x) for x in rng.random(WORDS)]  # 48 kB: floats of 24 bytes, and their slots
+        yield [float(x) for x in rng.random(WORDS)]  # 48 kB of floats of 24 bytes, and their slots
 
 
 def batches(stream):

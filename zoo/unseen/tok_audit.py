@@ -12,11 +12,11 @@ from tally import TINY, Tally, flag, marks
 
 STEPS, BATCH, WORDS = (6, 4, 40) if TINY else (230, 16, 420)
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-TOKEN = 112  # bytes: 64 in the vectors of an encoding, 24 and more of each token's own text, its size and its rounding
+TOKEN = 112  # bytes per token: 64 in the vectors of an encoding, and at least 24 for its text
 
 
 def word(rng):
-    """Mostly a common word, otherwise a rare one."""
+    """Returns mostly a common word, otherwise a rare one."""
     if rng.random() < 0.85:
         number = int(rng.paretovariate(0.9)) % 9000
         return "".join(SYLLABLES[number // 70 ** i % 70] for i in range(1 + number % 3))

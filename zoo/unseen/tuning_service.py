@@ -1,6 +1,6 @@
-"""A service that trains in its own process: jobs come over a queue, a thread trains them one by one.
-
-Each finished job stays in the service's list with its data, model and optimizer. `--summary` keeps its score.
+"""A service trains in its own process: jobs arrive in a queue, and a thread trains them one by one. Each
+finished job stays in the service's list with its data, model and optimizer; `--summary` keeps only its
+score.
 """
 
 import argparse

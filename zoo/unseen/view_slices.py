@@ -7,7 +7,7 @@ from tally import TINY, Tally, flag, marks
 
 PER_EPOCH, EPOCHS, FROM = (4, 3, 2) if TINY else (40, 5, 2)
 STEPS = PER_EPOCH * EPOCHS
-ROWS, WIDTH, TOP = 65_536, 64, 8  # 0.52 MB of sorted residuals
+ROWS, WIDTH, TOP = 65_536, 64, 8  # size of the sorted residuals: 0.52 MB
 
 
 def features(rng, projection):

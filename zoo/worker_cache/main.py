@@ -27,7 +27,7 @@ class Augmented(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        key = (index, random.randrange(1 << 30))  # the seed of the augmentation: always new
+        key = (index, random.randrange(1 << 30))  # the seed of the augmentation is always new
         if self.twin:
             self.cache.clear()
         if key not in self.cache:
@@ -42,7 +42,7 @@ class Augmented(Dataset):
 
 
 class Collator:
-    """Adds the bytes that the worker holds by then."""
+    """Adds the bytes that the worker holds at that time."""
 
     def __init__(self, data):
         self.data = data
