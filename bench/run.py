@@ -177,7 +177,7 @@ class Engine:
 
 
 class Psutil:
-    """Takes the same samples with a Python script."""
+    """Takes the same samples as ebb, but with a Python script."""
 
     def __init__(self, pid):
         self.root = psutil.Process(pid)
@@ -217,18 +217,18 @@ def tick_blocks(bench, hold, scratch, rounds):
             block[look] = median(cpu_of(work) for _ in range(20))
         for name, ns in engine.ask("pieces", 100).items():
             pieces.setdefault(name, []).extend(ns if number else [])
-        if number:  # The first block is warm-up.
+        if number:  # The first block is warm-up and not measured.
             blocks.append(block)
     engine.close()
     return blocks, pieces
 
 
 def tick_real(bench, hold, scratch, seconds):
-    """Both sample once per second as in real use, so that caches are cold."""
+    """ebb and psutil both sample once per second as in real use, so that caches are cold."""
     folder = tempfile.mkdtemp(dir=scratch)
     child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
                   stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)  # This is half a second after the engine's tick.
+    time.sleep(0.5)  # psutil samples half a second after the engine's tick.
     script = Psutil(hold.pid)
     looks = ("known_and_machine", "follow_and_machine")
     found = {look: [] for look in looks}

@@ -43,7 +43,7 @@ static const char *const kind_names[KINDS] = {"as it was", "locks"};
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* Only the child writes these counters. */
+    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* Only the child process writes these counters. */
     uint64_t max_ns[KINDS][LOOKS + 1];
 };
 

@@ -42,7 +42,7 @@ static int64_t noise(uint64_t range)
 
 struct job_process {
     uint64_t base_pages, rss_pages, anon_pages, file_pages, peak_pages;
-    uint64_t saw_pages; /* Variation within a step. */
+    uint64_t saw_pages; /* Pages by which memory varies within a training step. */
     bool active;
 };
 

@@ -20,9 +20,9 @@ enum {
     EVAL_MS = 1000,
     MODEL_MIB = 64,
     WORKER_MIB = 96, /* The worker is large, but never grows. */
-    BATCH_MIB = 4,   /* The batch is freed after each step. */
+    BATCH_MIB = 4,   /* Memory of a batch, which is freed after each step. */
     LEAK_MIB = 1,    /* This is the leak: memory kept at each step. */
-    EVAL_MIB = 128,  /* This memory is freed after the evaluation. */
+    EVAL_MIB = 128,  /* Memory of an evaluation, which is freed after it. */
 };
 
 /* ---- marks ---- */
@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void mark(const char *format, ...)
     va_list arguments;
 
     if (!path || strlen(path) >= sizeof to.sun_path)
-        return; /* The program does not run under ebb. */
+        return; /* Without EBB_SOCKET the program does not run under ebb. */
     memcpy(to.sun_path, path, strlen(path) + 1);
     va_start(arguments, format);
     int len = vsnprintf(text, sizeof text, format, arguments);
@@ -64,7 +64,8 @@ static void *take(size_t mib)
     __asm__ volatile(""
                      :
                      : "r"(p)
-                     /* This keeps the compiler from removing writes that are never read. */
+                     /* The inline assembly keeps the compiler from removing writes that are never
+                      * read. */
                      : "memory");
     return p;
 }

@@ -18,11 +18,11 @@
 
 /* Settings are given as NAME=VALUE arguments. */
 static struct {
-    long steps;       /* total number */
-    long step_ms;     /* Duration of a step. */
-    long leak_kib;    /* Memory leaked at each step. */
-    long base_mib;    /* the model */
-    long save_ms;     /* Duration of a checkpoint. */
+    long steps; /* total number */
+    long step_ms;
+    long leak_kib;
+    long base_mib; /* the model */
+    long save_ms;
     long save_mib;    /* Memory needed to write a checkpoint. */
     long save_every;  /* Steps between checkpoints; 0 writes them only on request. */
     long hello;       /* 0 means that the trainer does not listen for requests. */

@@ -23,7 +23,7 @@ static struct {
     char dir[64];
     struct sockaddr_un address;
     int kind[KINDS]; /* A table, a table that may shrink, a pipe, and a folder. */
-    int first;       /* Lowest free descriptor at the start. */
+    int first;       /* Lowest descriptor that was free at the start of the target. */
     unsigned came;
 } s;
 

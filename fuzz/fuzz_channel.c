@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (take_frames(&c) < 0)
             break;
     }
-    c.fd = -1; /* The descriptor is kept for the next input. */
+    c.fd = -1; /* The socket is kept open for the next input. */
     channel_fini(&c);
     char rest[4096];
     while (recv(fd[0], rest, sizeof rest, MSG_DONTWAIT) > 0)

@@ -170,7 +170,7 @@ static void talk(const uint8_t *data, size_t size, size_t connections, size_t pi
     size_t piece = size / pieces + 1;
     for (size_t at = 0, i = 0; at < size; at += piece, i++) {
         size_t n = size - at < piece ? size - at : piece;
-        /* The newest connections are still being read. */
+        /* The newest control connections are still open and can be read. */
         int fd = peer[connections - 1 - i % connections].fd;
         (void)!send(fd, data + at, n, MSG_NOSIGNAL);
         loop_once(j.loop, 0);

@@ -38,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (store_parse(file.data, file.len, &p, &damage, NULL) == 0) {
         if (touch_profile(p) == 42.5)
-            damage.bad_bytes = 0; /* This keeps the compiler from removing the reads. */
+            /* Using the result keeps the compiler from removing the reads. */
+            damage.bad_bytes = 0;
         profile_free(p);
     }
     buf_fini(&file);

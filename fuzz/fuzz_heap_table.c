@@ -96,7 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (look_open(table_fd, 1, &look, NULL) == 0) {
         if (profile_of(&look, &p) == 0) {
             if (touch_profile(p) == 42.5)
-                look.pid = 0; /* This keeps the compiler from removing the reads. */
+                /* Using the result keeps the compiler from removing the reads. */
+                look.pid = 0;
             profile_free(p);
         }
         look_close(&look);

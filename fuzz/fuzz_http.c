@@ -156,7 +156,7 @@ static void start(void)
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
-        s.live = NULL; /* libwslay is not installed. */
+        s.live = NULL; /* The target runs without a live stream if libwslay is not installed. */
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,
@@ -226,7 +226,7 @@ static void talk(int which, const uint8_t *data, size_t size)
         loop_once(s.loop, 0);
         ssize_t n;
         while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
-            idle = 0; /* More data may follow. */
+            idle = 0; /* More data of the answer may follow. */
         if (n == 0)
             break;
     }
@@ -240,7 +240,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!is_known)
         is_known = atexit(stop) == 0;
     if (s.news > NEWS_MAX)
-        stop(); /* There are too many jobs by now. */
+        stop(); /* The server has accepted too many jobs by now and is restarted. */
     if (!s.loop)
         start();
     if (size > 0)

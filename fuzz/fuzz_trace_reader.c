@@ -26,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     while (trace_reader_next(r, &item) > 0)
         if (touch(&item) == 42)
-            damage.bad_bytes = 0; /* This keeps the compiler from removing the reads. */
+            /* Using the result keeps the compiler from removing the reads. */
+            damage.bad_bytes = 0;
     trace_reader_damage(r, &damage);
     trace_reader_free(r);
     return 0;

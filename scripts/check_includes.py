@@ -46,7 +46,7 @@ def folder_of(path, table):
 def violation(path, folder, quote, target, source, table):
     """Describes the error in this include, or returns None if it is allowed."""
     if quote == "<":
-        # This is a system header, unless it exists under src.
+        # A header in angle brackets is a system header, unless it exists under src.
         if os.path.exists(os.path.join(source, target)):
             return f"<{target}> is ours: include it with quotes"
         return None

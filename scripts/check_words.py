@@ -53,7 +53,7 @@ def is_allowed(passage, phrase):
 
 def findings():
     for passage in all_passages(ROOT, PLACES):
-        if " " not in passage.text:  # The text is a key or a name.
+        if " " not in passage.text:  # A passage without a space is a key or a name.
             continue
         for pattern, advice in PATTERNS:
             if pattern.pattern.startswith("^") and passage.kind != "comment":

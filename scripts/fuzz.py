@@ -26,7 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SLICE_S = 20  # Time slice of a target while others wait.
 ENVIRONMENT = {
-    "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",  # The state of a server is flushed often.
+    # TMPDIR is in memory, because the server target flushes its state often.
+    "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
@@ -109,7 +110,7 @@ def record(target, output, status, cpu_s):
     target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:  # Progress lines are omitted.
+    if status != 0:  # Progress lines of libFuzzer are omitted.
         target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
@@ -151,7 +152,8 @@ class Pool:
 
     def run(self):
         for target in self.targets:
-            shutil.rmtree(target.inputs(), ignore_errors=True)  # An earlier run left these files.
+            # Inputs left by an earlier run are removed.
+            shutil.rmtree(target.inputs(), ignore_errors=True)
             os.makedirs(target.inputs())
         threads = [threading.Thread(target=self.work) for _ in range(self.arguments.jobs)]
         for thread in threads:
@@ -168,7 +170,8 @@ def pack(targets, arguments):
             subprocess.run(["strip", "-g", "-o", f"{scratch}/{name}", target.program], check=True)
             archive.add(f"{scratch}/{name}", f"fuzz/{name}")
             archive.add(target.corpus, f"fuzz/corpus/{target.name}")
-        for library in glob.glob("/usr/lib/*/libwslay.so.?"):  # The server loads this library at run time.
+        # The fuzzed server loads libwslay at run time.
+        for library in glob.glob("/usr/lib/*/libwslay.so.?"):
             archive.add(os.path.realpath(library), f"fuzz/lib/{os.path.basename(library)}")
         archive.add(os.path.abspath(__file__), "fuzz/fuzz.py")
     print(f"tar xzf {os.path.basename(arguments.pack)} && cd fuzz && "

@@ -65,7 +65,8 @@ def count_cmocka(output):
     if CMOCKA_SKIPPED.search(output):
         counts.skipped = max(0, started - counts.passed - counts.failed)
     if counts.total() < announced and counts.failed == 0:
-        counts.failed = 1  # The program stopped before its last test.
+        # The cmocka program stopped before its last test, which counts as one failure.
+        counts.failed = 1
     return counts
 
 

@@ -78,7 +78,7 @@ def source_date() -> int:
     try:
         return int(output(["git", "-C", ROOT, "log", "-1", "--format=%ct"]))
     except (OSError, ValueError, subprocess.CalledProcessError):
-        return 1735689600  # Without git, all builds use this time.
+        return 1735689600  # Without git, all builds use this fixed modification time.
 
 
 def supcxx_package() -> str:

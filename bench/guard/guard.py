@@ -372,7 +372,7 @@ def run_trainer(options, folder, command, marks, resume=False, **more):
     child = start(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, **more)
     out = child.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
-    time.sleep(0.05)  # Marks may still be in transit.
+    time.sleep(0.05)  # The last marks of the job may still be in transit on the socket.
     return child.returncode, out
 
 
@@ -437,7 +437,7 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
-# Each entry has a title and a function.
+# Each compared way to run the job has a title and a function.
 WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
         ("earlyoom, set to act at the same level", beside_earlyoom),
         ("a plain cgroup limit", beside_limit),
@@ -473,7 +473,7 @@ def beside(table, options):
             table.row(f"{what}: left out", "-", str(error))
             continue
         found["wall_s"] = time.monotonic() - began
-        # Number of steps that have to be repeated.
+        # Number of steps that the job has to repeat after its restarts.
         found["lost"] = found["steps"] - found["kept"]
         note = (f"{found['steps']} steps done, {found['lost']} of them lost; {found['starts']} "
                 f"start{'s' if found['starts'] > 1 else ''}, {found['wall_s']:.1f} s; ended by "

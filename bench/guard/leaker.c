@@ -26,14 +26,14 @@
 
 /* Eight numbers in a shared mapping of FACTS, read by bench/guard/run.py in this order. */
 struct facts {
-    volatile uint64_t begun_ns; /* All times are CLOCK_MONOTONIC. */
+    volatile uint64_t begun_ns; /* All times in this struct are CLOCK_MONOTONIC. */
     volatile uint64_t last_ns;  /* Time when the newest piece of memory was touched. */
-    volatile uint64_t bytes;    /* Bytes leaked until then. */
-    volatile uint64_t asked;    /* Number of checkpoint requests. */
-    volatile uint64_t done;     /* Number of checkpoints written. */
+    volatile uint64_t bytes;    /* Bytes leaked until the newest piece was touched. */
+    volatile uint64_t asked;    /* Number of checkpoint requests that the job received. */
+    volatile uint64_t done;     /* Number of checkpoints that the job has written. */
     volatile uint64_t crossing_ns;
     volatile uint64_t crossed_ns; /* Time when the memory across the line was touched. */
-    volatile uint64_t heard_ns;   /* Time when the request arrived. */
+    volatile uint64_t heard_ns;   /* Time when the checkpoint request arrived. */
 };
 
 static struct {
@@ -244,7 +244,7 @@ static void cross(void)
     if (!limit)
         exit(1);
     char *at = reserve(most);
-    madvise(at, most, MADV_HUGEPAGE); /* This only makes the allocation faster. */
+    madvise(at, most, MADV_HUGEPAGE); /* Huge pages only make the allocation faster. */
     say_hello();
     for (uint64_t now; (now = used_bytes()) + 40 * MIB < line; used += 8 * MIB)
         memset(at + used, 1, 8 * MIB);

@@ -90,7 +90,8 @@ struct way {
     void (*give)(void *);
 };
 static const struct way ways[] = {
-    {"plain", __libc_malloc, __libc_free}, /* This variant is the reference of the comparison. */
+    /* glibc's own malloc is the reference of the comparison. */
+    {"plain", __libc_malloc, __libc_free},
     {"pass through", pass_malloc, pass_free},
     {"countdown, filter", counted_malloc, filtered_free},
     {"bits scattered", counted_malloc, scattered_free},
@@ -141,7 +142,8 @@ static void *work(void *argument)
     struct worker *w = argument;
     uint64_t random = 1;
     heap_thread.countdown = INT64_MAX;
-    for (int turn = -3; turn < w->turns; turn++) /* The first three turns are warm-up. */
+    /* The first three turns are warm-up and not measured. */
+    for (int turn = -3; turn < w->turns; turn++)
         for (int i = 0; i < n_ways; i++) {
             const struct way *way = &ways[((unsigned)i + (unsigned)(turn + 3)) % (unsigned)n_ways];
             pthread_barrier_wait(&gate);

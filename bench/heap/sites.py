@@ -53,7 +53,8 @@ class Site:
             share = -math.expm1(-size / self.interval)
             total += size * count
             variance += size * size * count * (1 - share) / share
-        time.sleep(0.2)  # Allocating all of them at once would make the sampling coarser at the end.
+        # Allocating all objects at once would make the sampling coarser at the end.
+        time.sleep(0.2)
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 
 

@@ -125,7 +125,8 @@ def profiler_bytes(pid):
             found = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s*(.*)", line)
             if found:
                 ours = "libebb-heap.so" in found[3] or "memfd:ebb-heap" in found[3]
-                counts = ours or (end == found[1] and not found[3])  # The .bss mapping has no name.
+                # The .bss mapping of the library has no name.
+                counts = ours or (end == found[1] and not found[3])
                 end = found[2] if "libebb-heap.so" in found[3] else None
             elif counts and line.startswith("Rss:"):
                 total += int(line.split()[1]) * 1024

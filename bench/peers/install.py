@@ -19,7 +19,7 @@ def output(command):
 def has(python, module):
     try:
         return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
-    except OSError:  # There is no such Python.
+    except OSError:  # The requested Python does not exist.
         return False
 
 

@@ -33,7 +33,7 @@ def begin(options):
     """Measures the half that must run alone. Returns a future of all rows while the rest runs in the background."""
     alone = measure(options, "alone")
     pool = ThreadPoolExecutor(1)
-    # Both halves have the same title.
+    # Both halves of the table have the same title, so it is printed once.
     return pool.submit(lambda: (alone and measure(options, "rest")) + alone[1:])
 
 

@@ -40,8 +40,8 @@ ROOT = HERE.parents[1]
 RESAMPLES = 2000
 NOISE_BARS = 3
 PATIENCE_S = 150
-START_S = 25  # Seconds until one loop is warm.
-# Each comparison is an arm and its base.
+START_S = 25  # Seconds until one training loop is warm.
+# Each cost is the difference between an arm and its base.
 COSTS = {"profiler": ("profiler", "nothing"), "marks": ("marks", "profiler"), "hooks": ("hooks", "profiler"),
          "all": ("all", "nothing"), "outside": ("nothing", "unwatched")}
 BARS = {"profiler", "marks", "hooks", "all"}
@@ -89,7 +89,7 @@ def run_loop(loop, arguments, seconds, binds_now=True):
             try:
                 status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
             except subprocess.TimeoutExpired:
-                job.terminate()  # This terminates the whole job.
+                job.terminate()  # Terminating `ebb run` terminates the whole job.
                 status = job.wait()
         if status or not os.path.exists(report):
             tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]

@@ -120,7 +120,7 @@ class MarksByHand:
 
     def __init__(self):
         self.is_on, self.step = True, 0
-        self.rows = {True: None, False: None}  # The pending mark of each sender.
+        self.rows = {True: None, False: None}  # The pending mark of each sender of steps.
         self.counted = None  # The tracker's count of steps when it last reported.
         import ebb
 
@@ -161,7 +161,8 @@ class MarksOfCallback:
     def set(self, on):
         callbacks = self.all if on else self.others
         wire = ebb_module("_wire").wire()
-        if on and self.owner.callbacks is not callbacks and wire._step:  # This avoids a gap in the numbers, as above.
+        # Continuing the step numbers avoids a gap, which would cost additional marks.
+        if on and self.owner.callbacks is not callbacks and wire._step:
             wire._step = wire._sent = (self.steps_done(), *wire._step[1:4], time.monotonic())
         self.owner.callbacks = callbacks
 
@@ -293,7 +294,7 @@ def device_of(torch):
 
 def make_data(torch):
     class Examples(torch.utils.data.Dataset):
-        """Bytes converted to floats, as after decoding."""
+        """Items are bytes converted to floats, as after decoding an image."""
 
         def __len__(self):
             return 1 << 30

@@ -106,7 +106,7 @@ class Load:
             after = []
             if self.accepted and self.random.random() < 0.15:
                 after = [self.random.choice(list(self.accepted))]
-        # A single write appends atomically.
+        # Each job appends its folder name with a single write, which is atomic.
         script = f'echo "${{EBB_RUN_DIR##*/}}" >>{self.marks}; sleep {sleep}'
         return {"command": ["/bin/sh", "-c", script], "cwd": "/", "name": "kill", "after": after}
 

@@ -159,7 +159,7 @@ def part_jobs(table, options):
     table.title(f"{count:,} short jobs through one server")
     processes, groups = children_of_ebb(), cgroups()
     server = Server(options, "--slots", "4", "--keep", "200", name="jobs")
-    for _ in range(50):  # This fills caches of the server and its database.
+    for _ in range(50):  # These requests fill the caches of the server and its database.
         last = server.submit("/bin/true", name="warm", options={"no-heap": True, "no-shim": True})
     server.wait(last)
     time.sleep(2)

@@ -40,17 +40,17 @@ static bool chance(struct rng *r, double p)
     return uniform(r, 0, 1) < p;
 }
 
-/* Parameters shared by all families. */
+/* Parameters of a run that are shared by all families of shapes. */
 struct draw {
     struct rng g;
     struct shapes_run *run;
     double base;    /* level after start-up */
     double startup; /* seconds */
-    double length;  /* Length of the window in seconds. */
+    double length;  /* Length of the judged window in seconds. */
     double step_s;  /* 0: no marks */
     double epoch_s; /* Duration of an epoch in seconds. */
     double eval_s;  /* Interval between evaluations in seconds. */
-    double mad;     /* Amplitude of the noise. */
+    double mad;     /* Amplitude of the noise in bytes. */
     double noise[SHAPES_SAMPLES];
 };
 
@@ -766,7 +766,7 @@ static void finish(struct draw *d, bool leak)
 
 void shapes_draw(size_t family, uint64_t seed, struct shapes_run *ret)
 {
-    static struct draw d; /* This is static because it is too large for a stack. */
+    static struct draw d; /* The struct is static, because it is too large for a stack. */
 
     memset(&d, 0, sizeof(d));
     memset(ret, 0, sizeof(*ret));

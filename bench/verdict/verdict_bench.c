@@ -139,7 +139,7 @@ struct score {
     unsigned leaks, caught, missed_open;   /* identifiable runs */
     unsigned hard, hard_open, hard_caught; /* Runs that are not identifiable. */
     unsigned before_pass;                  /* Runs judged a leak within a known first epoch. */
-    unsigned marked, marked_ever;          /* Benign runs with marks. */
+    unsigned marked, marked_ever;          /* Number of benign runs with marks. */
     unsigned alarm_end, alarm_ever, alarm_caught;
     unsigned rates, rates_good, ooms, ooms_in, ooms_early, ooms_late;
     double delays[4096], rate_errors[4096];

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 
-STEP, BASE = 4096, 64 << 20  # The memory is never touched.
+# Blocks of this size are never touched, so they use no physical memory.
+STEP, BASE = 4096, 64 << 20
 blocks, stacks = [], {}
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -219,7 +220,7 @@ def threads():
 
 
 def main():
-    blocks.append(bytes(BASE - STEP))  # The first sample creates the table.
+    blocks.append(bytes(BASE - STEP))  # The first sample creates the heap table.
     take()
     nested()
     generators()

@@ -115,7 +115,8 @@ class Server:
         """Returns the raw answer to DATA, until the server closes the connection or the answer
         contains WANTED."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as s:
-            with contextlib.suppress(OSError):  # The server may refuse before everything is sent.
+            # The server may refuse a request before all of it is sent.
+            with contextlib.suppress(OSError):
                 s.sendall(data)
             return hear(s, wanted)
 

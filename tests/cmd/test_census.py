@@ -153,7 +153,7 @@ def test_census_of_job_without_steps_is_taken_by_a_thread(job):
 
 def test_census_of_a_launcher_shows_one_table_per_rank(job):
     job.start(PYTHON, "-c", RANKS, "-c", JOB, job.stop).wait_for_listeners(2)
-    doc, status = census_json(job.process.pid)  # This is the pid of `ebb run` itself.
+    doc, status = census_json(job.process.pid)  # The pid of `ebb run` itself is accepted, too.
     assert status == 0
     assert sorted(p["census"]["rank"] for p in doc["processes"]) == [0, 1]
     text = run_ebb("census", job.folder).stdout

@@ -232,4 +232,5 @@ def test_server_and_clients_use_the_same_state_folder():
         env = {"EBB_STATE_DIR": str(server.state)}
         assert run_ebb("jobs", env=env).returncode == 0
         result = run_ebb("serve", "--listen", "none", env=env)
-        assert refused_with(result, str(server.state))  # Only the running server uses this folder.
+        # Only the running server uses this state folder, so the error names it.
+        assert refused_with(result, str(server.state))

@@ -224,7 +224,7 @@ def test_python_with_an_unknown_allocator_is_counted_by_arenas(receiver, python)
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        # This is a tenth of all arenas: three samples of the two dozen expected.
+        # The bound is a tenth of all arenas: three samples of the two dozen expected.
         assert sum(map(weight, arenas)) > 20e6
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0

@@ -273,7 +273,7 @@ def test_random_bytes_do_not_harm_live_server(server):
                     data[noise.randrange(len(data))] = noise.randrange(256)
                 first = bytes(data[:noise.randrange(1, len(data) + 1)])
                 rest = noise.randbytes(noise.randrange(300))
-                # The first frame may have closed the connection.
+                # The server may close the connection after the first frame.
                 with contextlib.suppress(ConnectionError):
                     viewer.socket.sendall(first)
                     viewer.socket.sendall(rest)
@@ -301,7 +301,7 @@ def test_slow_viewer_receives_newest_state_of_each_job(server):
         flood(server)
         server.job(3, "cancelled")
         server.do("removed", id=4)
-        server.counts()  # By now everything has been sent.
+        server.counts()  # By this command, the server has sent all earlier messages.
         newest, skipped, samples = {}, set(), 0
         while len(newest) < 100 or newest[3] != "cancelled" or newest[4] != "removed" or any(
                 value not in (39, "cancelled", "removed") for value in newest.values()):

@@ -419,7 +419,7 @@ def test_report_makes_bidi_and_control_characters_visible(tmp_path):
         assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
     outside = "".join(markdown.split("```")[::2])
     assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
-    assert "| steps | 30 |" in markdown  # Each step was reported twice, but counts once.
+    assert "| steps | 30 |" in markdown  # Each step was reported by two senders, but counts once.
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",

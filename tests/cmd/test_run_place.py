@@ -66,7 +66,7 @@ def test_nested_run_adds_each_search_path_once(tmp_path, installed):
 
 
 def test_failure_to_create_the_link_is_reported_and_the_job_runs(tmp_path, installed, open_folder):
-    spaced = open_folder / "t m p"  # The path is short enough for sockets.
+    spaced = open_folder / "t m p"  # The path must be short enough for a socket address.
     spaced.mkdir()
     result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
                  env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})

@@ -559,7 +559,7 @@ def test_npm_fetch_is_retried(tmp_path):
     npm = npm_that_fails(tmp_path, 2)
     result = fetch(tmp_path, npm)
     assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)
-    # The packages are installed by now.
+    # The npm packages are installed by now, so npm is not called again.
     assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3
 
 

@@ -413,7 +413,7 @@ def test_cookie_without_its_key_grants_no_access(server, done):
                       headers={"Cookie": session["Cookie"]}).status == 200
     assert server.get("/jobs", token=None, headers={"X-Ebb-Key": session["X-Ebb-Key"]}).status == 401
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
-    # The session still exists.
+    # The session still exists after the requests without its key.
     assert server.get("/jobs", token=None, headers=session).status == 200
 
 
@@ -450,7 +450,7 @@ def test_read_only_session_can_read(server):
 def test_wrong_tokens_are_rate_limited():
     with serving() as s:
         assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
-        # One more token is allowed every few seconds, which on a busy machine is soon.
+        # The server accepts one more wrong token every few seconds, so the loop tries repeatedly.
         assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
         assert login(s, s.token)[0].status == 200  # Wrong tokens cannot lock the owner out.
         assert s.get("/jobs").status == 200
@@ -550,7 +550,7 @@ def test_unread_http_answers_use_bounded_memory(server):
             if time.monotonic() - sipped_s > 5:
                 sip(sockets)
                 sipped_s = time.monotonic()
-            # This is not a TCP socket, because the kernel would buffer megabytes for the server.
+            # The socket is not TCP, because there the kernel would buffer megabytes for the server.
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
             sockets.append(s)
             s.settimeout(PATIENCE_S)
@@ -746,7 +746,7 @@ def test_malformed_http_requests_are_refused(server, head):
     assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
     said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 "), said
-    # The same request is sent as the second one on a connection.
+    # The ambiguous request is also sent as the second one on a connection.
     said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
     assert said.count(b"HTTP/1.1 200 ") == 1, said
 
@@ -853,7 +853,7 @@ def test_number_of_waiting_requests_is_bounded(server):
             s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
             s.sendall(line)
             waiting.add(s)
-        # Requests may be answered in any order.
+        # The server may answer the waiting requests in any order.
         while len(waiting) > 256 and time.monotonic() < give_up:
             for s in select.select(waiting, [], [], 1)[0]:
                 assert b" 429 " in hear(s, b"\r\n\r\n")

@@ -181,7 +181,7 @@ def test_cancelled_queued_job_never_runs(server):
 
 def test_starting_job_can_be_cancelled(server):
     number = server.submit("sleep", "600")
-    # The job may already be running.
+    # The job may already be running when it is cancelled.
     assert server.post(f"/jobs/{number}/cancel", {}).status == 202
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["reason"] == "by request"
@@ -488,7 +488,7 @@ def test_memory_peak_reached_while_the_server_was_down_is_known(server):
     wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
     assert sparks(server, number)[0] <= first  # On a busy machine the first sample may be late.
     assert server.wait(unseen)["state"] == "succeeded"
-    assert len(sparks(server, unseen)) >= 2  # Two parts may have been merged.
+    assert len(sparks(server, unseen)) >= 2  # Two parts of the sparkline may have been merged.
 
 
 def test_server_that_was_stopped_and_continued_catches_up(server):
@@ -543,7 +543,7 @@ def test_flood_of_state_messages_does_not_flood_the_server_log(server, tmp_path)
     (tmp_path / "begin").touch()
     wait_for((tmp_path / "listens").exists, "the job to listen")
     server.stop()
-    server.start()  # The new server connects to the job again.
+    server.start()  # The new server connects to the running job again.
     wait_for(lambda: server.job(number)["reason"] == "look 1199", "the last state")
     (tmp_path / "end").touch()
     assert server.wait(number)["state"] == "succeeded"

@@ -162,7 +162,7 @@ def pairs(*shares):
 
 
 def test_zoo_costs_of_all_programs_are_summed_with_intervals():
-    # One pair of runs contains a disturbance.
+    # One of the pairs of runs contains a disturbance.
     found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}
     low, high = overhead.interval(found, "running")
     assert 0 <= low < 0.04 < high
@@ -180,7 +180,7 @@ def test_costs_update_changes_only_costs_in_the_expected_table(tmp_path):
     before["dict_cache-leak"].pop("overhead", None)
     assert after == before
     lines = [set(path.read_text().splitlines()) for path in (table.KEPT, kept)]
-    assert len(lines[1] - lines[0]) == 1  # The other rows are unchanged.
+    assert len(lines[1] - lines[0]) == 1
 
 
 def frame(function, file="/x/zoo/p/main.py"):

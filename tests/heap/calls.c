@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-/* These are volatile because the compiler warns about a huge size or a NULL that it can see. */
+/* The sizes are volatile, because the compiler warns about a huge size or a NULL that it can
+ * see. */
 static volatile size_t huge = SIZE_MAX, half = SIZE_MAX / 2, zero = 0;
 
 /* Hides that P is the same pointer: the compiler assumes that a block is freed by realloc, even if

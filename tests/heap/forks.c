@@ -43,7 +43,7 @@ static void *churn(void *nothing)
     return nothing;
 }
 
-/* The child shares the parent's memory. */
+/* A vfork child shares its parent's memory. */
 static pid_t make_borrower(void)
 {
     static void *volatile of_child;

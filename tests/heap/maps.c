@@ -30,7 +30,7 @@ int main(void)
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         if (maps[i] == MAP_FAILED)
             return 1;
-    munmap(maps[2] + 3 * MIB, MIB); /* This unmaps part of a shared mapping. */
-    munmap(maps[5], 10 * MIB);      /* This unmaps the start of a pool. */
+    munmap(maps[2] + 3 * MIB, MIB); /* Part of a shared mapping is unmapped. */
+    munmap(maps[5], 10 * MIB);      /* The start of a memory pool is unmapped. */
     _exit(0);
 }

@@ -1,4 +1,4 @@
-/* The library that plugins.c loads. */
+/* A small library that plugins.c loads and unloads. */
 #include <stdlib.h>
 
 __attribute__((visibility("default"))) void *plugin_allocate(size_t size);

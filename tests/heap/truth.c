@@ -127,7 +127,7 @@ static int note_base(struct dl_phdr_info *info, size_t len, void *nothing)
 {
     (void)len;
     (void)nothing;
-    base = info->dlpi_addr; /* The program itself is the first entry. */
+    base = info->dlpi_addr; /* The program itself is the first entry of the linker's list. */
     return 1;
 }
 

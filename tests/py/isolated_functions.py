@@ -64,7 +64,7 @@ class Odd(Exception):
 
 
 class WithLock(Exception):
-    """This object cannot be pickled."""
+    """An object that cannot be pickled."""
 
     def __init__(self):
         super().__init__("locked")
@@ -115,7 +115,7 @@ def grow_unless_resumed(most):
     if os.environ.get("EBB_RESUME") == "1":
         return os.environ["EBB_SEGMENT"]
     for n in range(1, 4):
-        ebb.step(n)  # A job without progress would not be restarted.
+        ebb.step(n)  # Steps count as progress; a job without progress would not be restarted.
     grow(most)
 
 

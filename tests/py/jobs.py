@@ -17,7 +17,7 @@ from commands import ROOT, binary  # noqa: E402
 
 PACKAGE = ROOT / "python"
 SHIM = PACKAGE / "ebb" / "_shim"
-# This is longer than for other commands, because importing torch is slow on a busy machine.
+# Jobs may take longer than other commands, because importing torch is slow on a busy machine.
 PATIENCE_S = 300
 
 wait_for = functools.partial(commands.wait_for, limit_s=PATIENCE_S)

@@ -199,7 +199,7 @@ def test_growing_containers_are_recorded_as_figures(sent, resident):
         SEEN.clear()
         Store.shared.clear()
         Clip.loudness.cache_clear()
-    assert named(sent) == []  # Memory grows too little for these marks.
+    assert named(sent) == []  # Memory grows too little for marks about containers.
     test = "test_growing_containers_are_recorded_as_figures"
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 7, 8]
     assert figures_of(sent, f"{__name__}.Store.shared") == [3, 4, 5, 6, 7, 8]

@@ -271,12 +271,13 @@ def test_wrapped_collator_leaves_dataset_images_undecoded(paths):
     collate = keep_nothing(lambda examples: [e["image"].getpixel((0, 0)) for e in examples])
     assert collate([{"image": image} for image in images]) == ALL
     assert not any(map(_is_decoded, images))
-    assert colours(images) == ALL  # The images can still be read.
+    assert colours(images) == ALL
     assert all(map(_is_decoded, images))
 
 
 def test_unwrapped_collator_leaves_dataset_images_decoded(paths):
-    """This is the reason for the wrapper; if PIL changes, the wrapper is no longer needed."""
+    """PIL's behaviour is the reason for the wrapper; if it changes, the wrapper is no longer
+    needed."""
     images = opened(paths)
     colours(images)
     assert all(map(_is_decoded, images))
@@ -342,7 +343,8 @@ def test_collator_arguments_kept_after_the_call_hold_no_pixels(paths):
 def test_image_copies_leave_no_file_open(paths):
     images = opened(paths)
     before = open_files()
-    keep_nothing(lambda examples: None)(images)  # The copies are opened again, but not read.
+    # The wrapper opens copies of the images, but does not read them.
+    keep_nothing(lambda examples: None)(images)
     assert open_files() == before
 
 

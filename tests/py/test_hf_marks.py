@@ -30,10 +30,10 @@ def wire():
     "examples, batch, accumulate, epochs, per_epoch",
     [
         (10, 2, 1, 2, 5),
-        (11, 2, 1, 2, 6),  # The last batch is not full.
-        (10, 2, 2, 3, 3),  # The last step has one micro-batch of two.
+        (11, 2, 1, 2, 6),  # With 11 examples in batches of 2, the last batch is not full.
+        (10, 2, 2, 3, 3),  # The last step accumulates one micro-batch instead of two.
         (11, 2, 4, 2, 2),
-        (3, 2, 8, 2, 1),  # An epoch is shorter than one accumulation.
+        (3, 2, 8, 2, 1),  # An epoch has fewer micro-batches than one accumulation needs.
     ],
 )
 def test_steps_per_epoch_and_epoch_boundaries_are_exact(
@@ -96,9 +96,9 @@ def test_request_between_short_steps_is_handled_at_the_next_step(held, wire):
     wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
     held.step()
     assert held.control.should_save
-    held.control.should_save = False  # The trainer calls this after saving.
+    held.control.should_save = False  # The trainer resets should_save after saving.
     held.step()
-    assert held.control.should_save  # The trainer has not saved yet.
+    assert held.control.should_save  # The request stays open because the trainer has not saved yet.
 
 
 def test_last_trainer_step_is_sent_even_if_short(held, wire):

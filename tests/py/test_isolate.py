@@ -233,7 +233,8 @@ def test_exception_of_an_isolated_call_has_the_remote_traceback():
         ebb.isolate(functions.fail, "value")
     text = str(caught.value.__cause__)
     assert "in inner_failure" in text and "in fail" in text
-    assert "KeyError: 'missing'" in text  # This is the cause of the exception.
+    # The text of the remote traceback is the cause of the exception.
+    assert "KeyError: 'missing'" in text
     assert "_isolated.py" not in text
 
 

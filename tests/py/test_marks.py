@@ -72,7 +72,8 @@ def test_hello_has_versions_of_imported_packages(marks, monkeypatch):
     ebb.step(1)
     lines = received(marks)[0].splitlines()
     hello = dict(line.split("=", 1) for line in lines)
-    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # No key occurs twice.
+    # No key of the hello mark occurs twice.
+    assert hello["KIND"] == "hello" and len(hello) == len(lines)
     assert hello["PYTHON_VERSION"] == sys.version.split()[0]
     assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
 
@@ -88,7 +89,7 @@ def test_checkpoint_is_requested_until_it_is_reported_written(marks, monkeypatch
     marks.sendto(b"CHECKPOINT=8\n", hello["REPLY"])
     assert ebb.checkpoint_requested()
     ebb.checkpoint_failed()
-    ebb.checkpoint_done("/ck/8")  # The request has already been answered.
+    ebb.checkpoint_done("/ck/8")  # The checkpoint request has already been answered.
     assert received(marks) == [
         "KIND=ack\nID=7\nSTATUS=started",
         "KIND=ack\nID=7\nSTATUS=done\nPATH=/ck/7",
@@ -150,7 +151,8 @@ def test_waiting_thread_does_not_block_marks_of_other_threads(marks):
     ebb.mark()
     w = _wire.wire()
     fill(w)
-    w._socket.settimeout(0.01)  # Another thread does this for a mark that must arrive.
+    # Another thread sets this timeout while it sends a mark that must arrive.
+    w._socket.settimeout(0.01)
     assert not w.send("KIND=other")
     w._socket.setblocking(False)
     received(marks)
@@ -179,7 +181,7 @@ def test_step_waits_for_space_in_a_full_socket(marks, monkeypatch):
     thread = threading.Thread(target=read_when_it_waits)
     thread.start()
     ebb.step(1)
-    has_waited.append(True)  # Otherwise the thread never waits.
+    has_waited.append(True)
     thread.join()
     assert received(marks)[-1] == "KIND=step\nSTEP=1"
 

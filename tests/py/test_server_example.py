@@ -79,7 +79,7 @@ def server(tmp_path):
 
 
 def grown(server, jobs, steps, mib_per_step):
-    server.finish(server.start(2))  # The first job loads modules once.
+    server.finish(server.start(2))  # The first job loads modules, which must not count as growth.
     before = server.rss()
     for _ in range(jobs):
         end = server.finish(server.start(steps, mib_per_step))

@@ -260,7 +260,7 @@ def test_user_module_named_ebb_is_not_shadowed(run_job, project):
     (project / "ebb.py").write_text("print('mine')\nwhose = 'mine'\n")
     (project / "train.py").write_text(TRAIN + "    import ebb\n    print(ebb.whose)\n")
     run = run_job(sys.executable, project / "train.py")
-    # The module was not imported early.
+    # The output shows that the shim did not import the user's ebb module early.
     assert (run.stdout, run.stderr) == ("trained\nmine\nmine\n", "")
     assert short(run) == EXPECTED
 

@@ -247,7 +247,8 @@ def test_evaluation_loop_does_not_count_as_an_epoch(wire, tracker, no_gradients)
 def test_evaluation_with_gradients_enabled_sends_nothing(wire, tracker):
     optimizer = Optimizer()
     for _ in Loader(tracker, 3):
-        assert len(list(Loader(tracker, 9))) == 9  # This happens between a batch and its step.
+        # This loader is used up between a batch and its step.
+        assert len(list(Loader(tracker, 9))) == 9
         tracker.on_step(optimizer)
     assert len(list(Loader(tracker, 9))) == 9
     tracker.close()
@@ -418,7 +419,7 @@ def test_step_listener_runs_once_per_step_of_two_optimizers(wire):
 
 
 class Unhurried(Listener):
-    """A wire that never takes the fast path."""
+    """A wire that sends every step at once and never takes the fast path."""
 
     def hold(self, n, tail):
         return False

@@ -319,7 +319,7 @@ def run(tmp_path, monkeypatch):
     for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
         monkeypatch.setattr(_control, name, value)
     monkeypatch.setattr(_census, "_kept", 0)
-    # On a busy machine threads end late.
+    # On a busy machine threads may end late, so the patience is long.
     monkeypatch.setattr(_control, "_FORK_PATIENCE_S", PATIENCE_S)
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
@@ -501,7 +501,7 @@ def test_thread_started_after_fork_answers_the_pending_request(run, monkeypatch)
         assert answer(replies)["STATUS"] == "done"
 
 
-# With 0, steps are delayed for the helper thread; otherwise they are not.
+# With an interval of 0, steps are delayed for the helper thread; otherwise they are sent at once.
 @pytest.mark.parametrize("every", [0, 1000])
 def test_census_listener_ends_when_the_mark_socket_is_closed(run, every):
     ebb.torch.census_every(every)
@@ -526,6 +526,7 @@ def test_census_outside_a_run_starts_no_thread(tmp_path, monkeypatch):
     before = set(threading.enumerate())
     _control.start()
     _control.at_step(1)
-    assert set(threading.enumerate()) <= before  # Threads of earlier tests may end meanwhile.
+    # Threads of earlier tests may end during this test.
+    assert set(threading.enumerate()) <= before
     assert ebb.torch.census().object_count > 0
     assert _control._pid == 0

@@ -20,7 +20,7 @@ def run(*command, **options):
     # The package must come from the wheel, not from this checkout.
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("EBB_") and key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    env["SKBUILD_CMAKE_BUILD_TYPE"] = "Debug"  # This halves the compile time.
+    env["SKBUILD_CMAKE_BUILD_TYPE"] = "Debug"  # A debug build takes half the time to compile.
     return subprocess.run(list(map(str, command)), env=env, text=True, timeout=TIMEOUT_S,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, **options)
@@ -61,11 +61,12 @@ def wheel(checkout, venv, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
                   folder / "backend", "scikit-build-core>=0.10")
-    # The package index need not be reachable again by now.
+    # The wheel is built with --no-index, so the package index need not be reachable again.
     if backend.returncode == 0:
         worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
                    "-w", folder, checkout))
-    elif importlib.util.find_spec("scikit_build_core"):  # The installation uses no package index.
+    # With the build backend installed, the wheel can be built without a package index.
+    elif importlib.util.find_spec("scikit_build_core"):
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))
     else:

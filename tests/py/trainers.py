@@ -36,7 +36,7 @@ class Recorder(_wire.Wire):
         return True
 
     def bind(self):
-        return False  # The package must not find the socket.
+        return False  # The package must not find a socket in this environment.
 
     def listen(self, rank=None, role="rank"):
         return self.mark("hello", True, rank=rank, role=role)

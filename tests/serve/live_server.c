@@ -36,9 +36,9 @@ static struct {
     struct buf input;
     char folder[32]; /* Holds one log for all jobs. */
     int folder_fd, log_fd;
-    json_t *jobs; /* Jobs by id, as JSON. */
+    json_t *jobs; /* Jobs by id, as JSON objects. */
     int64_t ticking;
-    jobs_news_fn *news; /* Callback of the hub. */
+    jobs_news_fn *news; /* Callback through which the hub receives news. */
 } it;
 
 static void fail(const char *what, int rc)
@@ -104,7 +104,7 @@ static enum jobs_news_kind kind_of(const json_t *message)
         if (strcmp(type, words[i]) == 0)
             return (enum jobs_news_kind)i;
     }
-    return JOBS_NEWS_ANSWER; /* These messages are not sent to viewers. */
+    return JOBS_NEWS_ANSWER; /* Answers are not sent to viewers. */
 }
 
 static void tell_live(int64_t id, json_t *message, json_int_t times)

@@ -7,8 +7,8 @@
 #define DAY_GIB (UINT64_C(1) << 30)
 
 enum {
-    DAY_START_S = 100, /* Start on the recording's clock. */
-    DAY_TICKS = 86400, /* One tick per second. */
+    DAY_START_S = 100, /* Start of the day in seconds on the recording's clock. */
+    DAY_TICKS = 86400, /* Number of ticks in the day, one per second. */
     DAY_STEP_S = 2,
     DAY_EPOCH_STEPS = 1800,
     DAY_SEGMENTS = 2, /* The guard restarts the job at noon. */

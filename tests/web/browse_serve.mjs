@@ -134,8 +134,8 @@ async function machine(page) {
   return page.locator(".meter .label").allTextContents();
 }
 
-// Another user's web server on another port of the same host receives the browser's cookie, which must grant nothing
-// here.
+// Another user's web server on another port of the same host receives the browser's cookie, which must
+// grant no access to this server.
 async function thief(page) {
   let cookie = "";
   const other = createServer((request, answer) => {

@@ -50,7 +50,7 @@ def prepare():
     folder = build_folder() / "web-tests"
     folder.mkdir(parents=True, exist_ok=True)
     for path in [HERE / "package.json", HERE / "package-lock.json", *HERE.glob("*.mjs")]:
-        # Another suite may be reading the file.
+        # Another suite may be reading the file, so it is replaced atomically.
         copy = folder / f".{path.name}.{os.getpid()}"
         shutil.copy(path, copy)
         copy.replace(folder / path.name)

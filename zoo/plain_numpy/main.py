@@ -10,7 +10,7 @@ import common
 
 import numpy
 
-FEATURES = 131072  # doubles, which are 1 MiB of weights
+FEATURES = 131072  # number of doubles; the weights take 1 MiB
 BATCH = 8
 
 

@@ -18,7 +18,7 @@ enum { GROUPS_MAX = 64, MARKS_MAX = 100000 };
 struct group {
     char name[32];
     size_t len;
-    uint64_t tick; /* Last tick with a row of this series. */
+    uint64_t tick; /* Last tick that has a row of this series. */
 };
 
 struct made {

@@ -81,7 +81,7 @@ static void read_small_terminates_the_text_with_nul(void **state)
     assert_int_equal(io_read_small(f->fd, "a", buf, sizeof(buf)), 5);
     assert_string_equal(buf, "hello");
     int fd = open("a", O_RDONLY | O_CLOEXEC);
-    for (int i = 0; i < 2; i++) { /* Both calls read the file from its start. */
+    for (int i = 0; i < 2; i++) { /* Both calls of read_small read the file from its start. */
         memset(buf, 'G', sizeof(buf));
         assert_int_equal(io_pread_small(fd, buf, sizeof(buf)), 5);
         assert_string_equal(buf, "hello");

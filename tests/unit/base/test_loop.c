@@ -44,7 +44,7 @@ struct seen {
     uint32_t events;
     uint64_t now_ns;
     uint64_t missed;
-    uint64_t ticks; /* Sum of calls and missed periods. */
+    uint64_t ticks; /* Number of timer calls plus missed periods. */
     int signo;
     int32_t value;
     struct loop_source **victims; /* NULL-terminated list of sources that the callback removes. */
@@ -141,7 +141,8 @@ static void readable_fd_is_delivered_until_it_is_removed(void **state)
     loop_remove(source);
     assert_int_equal(loop_once(loop, 0), 0);
     assert_int_equal(s.calls, 1);
-    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* The loop did not close the descriptor. */
+    /* Removing a source does not close its descriptor. */
+    assert_int_equal(fcntl(p[0], F_GETFD), 0);
     close(p[0]);
     close(p[1]);
 }
@@ -335,7 +336,7 @@ static void disarmed_timer_is_silent_until_set_again(void **state)
     struct loop_source *timer;
     assert_int_equal(loop_add_timer(loop, 0, NS_PER_MS, on_timer, &s, &timer), 0);
     run_until(&s.calls, 2);
-    sleep_ms(5); /* An expiry is pending now. */
+    sleep_ms(5);
     loop_disarm_timer(timer);
     int calls = s.calls;
     assert_int_equal(loop_once(loop, 20), 0);

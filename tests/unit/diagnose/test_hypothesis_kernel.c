@@ -239,7 +239,7 @@ static void cgroup_charge_mapped_by_no_process_is_shared_memory(void **state)
         (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     expect(HYPOTHESIS_SHARED_MEMORY, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_SHARED_MEMORY);
-    s.f.tree_high = s.f.charge; /* The processes map the whole cgroup charge. */
+    s.f.tree_high = s.f.charge;
     assert_int_not_equal(synthetic_test(&s, HYPOTHESIS_SHARED_MEMORY)->word, NEARLY_CERTAIN);
 }
 

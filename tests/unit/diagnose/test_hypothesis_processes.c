@@ -76,7 +76,8 @@ static void leak_rules_out_explanations_whose_growth_ends_by_itself(void **state
     memory_leaks();
     s.f.job =
         (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
-    expect(HYPOTHESIS_RETENTION, CANNOT_TEST); /* The live heap was not measured. */
+    /* Retention cannot be tested, because the live heap was not measured. */
+    expect(HYPOTHESIS_RETENTION, CANNOT_TEST);
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
     expect(HYPOTHESIS_FIRST_TOUCH, RULED_OUT);
 }

@@ -376,7 +376,7 @@ static void allocator_count_is_used_if_there_is_no_profile(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(20));
 }
 
-/* This memory was allocated but never touched. */
+/* A row of the profile may be memory that was allocated but never touched. */
 static void call_sites_are_attributed_at_most_resident_memory(void **state)
 {
     (void)state;

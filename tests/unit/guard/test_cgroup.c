@@ -121,7 +121,7 @@ static void warm_up_moves_ebb_only_within_its_own_v1_group(void **state)
     assert_int_equal(io_read_small(t.root.cgroup_fd, "unified/c/cgroup.procs", text, sizeof text),
                      0);
     tree_end(&t);
-    tree_begin(&t, "", ":"); /* This machine has no cgroups. */
+    tree_begin(&t, "", ":"); /* The simulated machine has no cgroups. */
     guard_cgroup_warm(&t.root);
     tree_end(&t);
 }
@@ -374,7 +374,7 @@ static void child_joins_its_cgroup_where_clone3_fails(void **state)
     int status;
     (void)state;
     tree_begin(&t, "0::/\\n", "mkdir cgroup/ebb-7-8");
-    strcpy(g.kill_dir, "ebb-7-8"); /* This folder is not a cgroup. */
+    strcpy(g.kill_dir, "ebb-7-8"); /* clone3 fails, because this folder is not a cgroup. */
     pid_t pid = guard_cgroup_fork(&t.root, &g, &is_in);
     if (pid == 0)
         _exit(is_in ? 1 : 0);
@@ -452,7 +452,7 @@ static void cgroup_of_a_killed_supervisor_is_removed_by_name(void **state)
     assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
     assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
     assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
-    guard_cgroup_remove_named(&t.root, "b", 0); /* ebb never gives this name to a group. */
+    guard_cgroup_remove_named(&t.root, "b", 0); /* The name "b" is never that of a job's cgroup. */
     assert_true(is_there(&t.root, "memory/a/b"));
     tree_end(&t);
 }

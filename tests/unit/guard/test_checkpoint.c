@@ -285,7 +285,7 @@ static void checkpoint_request_does_not_wait_for_dead_ranks(void **state)
     now(f);
     assert_int_equal(f->checkpoint.ack, LADDER_NO_ACK);
     assert_false(checkpoint_process_died(&f->checkpoint, f->rank_pid[0], LATER));
-    /* This answer comes from a rank that is already dead. */
+    /* An answer of a rank that is already dead is ignored. */
     assert_false(answer(f, f->rank_pid[0], 2, "done"));
     assert_true(checkpoint_process_died(&f->checkpoint, f->rank_pid[1], LATER));
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_FAILED);
@@ -495,7 +495,7 @@ static void launchers_and_workers_get_no_checkpoint_signal(void **state)
     assert_int_equal(now(f), 1);
     assert_signalled(f, 1, &main_pid);
 
-    set_parent(f, child, bad[0]); /* This process was started by a launcher. */
+    set_parent(f, child, bad[0]);
     assert_int_equal(now(f), 1);
     expected[0] = main_pid;
     expected[1] = child;
@@ -607,7 +607,6 @@ static void new_or_changed_file_completes_the_checkpoint_request(void **state)
 
     set_done_time(f, 1000);
     now(f);
-    /* The file existed before the request. */
     assert_false(checkpoint_check_file(&f->checkpoint, LATER));
     set_done_time(f, 1001);
     assert_true(checkpoint_check_file(&f->checkpoint, LATER));
@@ -748,7 +747,7 @@ static void checkpoint_command_may_send_the_ack(void **state)
     assert_false(answer(f, 5, 1, "failed"));
     assert_true(receive(f, 5, "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck"));
     assert_string_equal(f->checkpoint.path, "/ck");
-    assert_false(reap_command(f)); /* The checkpoint is already done. */
+    assert_false(reap_command(f));
     assert_int_equal(f->checkpoint.ack, LADDER_ACK_DONE);
 }
 
@@ -797,7 +796,8 @@ static void checkpoint_request_that_fails_one_way_awaits_the_others(void **state
 
 /* Computes the result of the ranks' answers independently of checkpoint.c. */
 struct model {
-    char word[RANKS]; /* '-' means not answered, 'd' done, 'f' failed, 'x' exited without an answer. */
+    char word[RANKS]; /* '-' means not answered, 'd' done, 'f' failed, 'x' exited without an answer.
+                       */
 };
 
 static enum ladder_ack expected_of(const struct model *m, bool has_started)

@@ -329,7 +329,7 @@ static void out_of_memory_output_is_classified_by_kind(void **state)
          DEATH_PYTHON, "c10::Error: CUDA error: an illegal memory access was encountered"},
         {"./train: fork: Cannot allocate memory\n", DEATH_MEMORY,
          "./train: fork: Cannot allocate memory"},
-        /* This exception was caught; another one ended the job. */
+        /* The out-of-memory exception was caught, and another one ended the job. */
         {"skipping a batch: CUDA out of memory\n" HEAD BODY "KeyError: 'x'\n", DEATH_PYTHON,
          "KeyError: 'x'"},
     };
@@ -689,7 +689,7 @@ static void unexplained_end_is_reported_with_the_exit_status(void **state)
     CAUSE(CAUSE_STATUS, "exit status 255", .status = 255 << 8);
     CAUSE(CAUSE_STATUS, "exit status 137 (as shells report SIGKILL)", .status = EXIT_137);
     CAUSE(CAUSE_SIGNAL, "killed by SIGHUP (sender unknown)", .status = SIGHUP);
-    /* The process left a core dump. */
+    /* The wait status includes the flag for a core dump. */
     CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80);
     CAUSE(CAUSE_SIGNAL, "killed by signal 40 (sender unknown)", .status = 40);
 }

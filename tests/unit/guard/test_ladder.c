@@ -22,17 +22,17 @@ struct world {
     struct ladder ladder;
     struct timing timing;
     struct ladder_input in;
-    double t;       /* Current time in seconds. */
+    double t;       /* Current simulated time in seconds. */
     double start_s; /* Seconds from the request until the job starts to save. */
     double save_s;  /* Duration of the save in seconds; negative if it never ends. */
-    bool fails;     /* The job reports that its save failed. */
+    bool fails;     /* Whether the job reports that its save failed. */
     double asked_t; /* < 0: not requested */
     int count[ACTS];
     /* Time of the first action of each kind; negative if it never happened. */
     double first[ACTS];
-    uint64_t first_room[ACTS]; /* Headroom at the time of the first action. */
+    uint64_t first_room[ACTS]; /* Headroom when each action was taken for the first time. */
     struct ladder_decision last;
-    bool is_done; /* Whether a checkpoint was acknowledged. */
+    bool is_done; /* Whether the job acknowledged a checkpoint. */
     uint64_t done_room;
 };
 
@@ -149,7 +149,7 @@ static void assert_calm(const struct world *w)
         assert_int_equal(w->count[i], 0);
 }
 
-/* --- rules and lines --- */
+/* --- guard rules and lines --- */
 
 static void default_reserve_is_5_percent_within_bounds(void **state)
 {
@@ -196,7 +196,7 @@ static void every_guard_trigger_and_action_has_a_name(void **state)
     assert_string_equal(ladder_trigger_name(LADDER_TRIGGERS), "unknown");
 }
 
-/* --- single readings: each trigger and rung --- */
+/* --- single readings: each trigger and action of the guard --- */
 
 struct single {
     const char *name;
@@ -206,7 +206,7 @@ struct single {
     double forecast, gpu_forecast; /* 0: unknown */
     double pace;
     /* expected: */
-    enum ladder_act act; /* The last action for this reading. */
+    enum ladder_act act; /* Last action that the guard takes for this reading. */
     enum ladder_rung rung;
     enum ladder_trigger trigger;
     int acts;
@@ -413,7 +413,7 @@ static void host_memory_or_gpu_memory_alone_can_trigger_the_guard(void **state)
     assert_non_null(strstr(w.last.why, "40.0 MiB left of 2.00 GiB"));
 }
 
-/* --- after a request --- */
+/* --- behaviour after a checkpoint request --- */
 
 static void growing_job_is_stopped_after_its_checkpoint(void **state)
 {
@@ -422,7 +422,7 @@ static void growing_job_is_stopped_after_its_checkpoint(void **state)
     world_init(&w, NULL, 2 * GIB);
     assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_REQUEST);
     assert_int_equal(look_at(&w, 1, 90 * MIB), LADDER_DO_NOTHING);
-    /* The checkpoint has just been written. */
+    /* The job has just written its checkpoint. */
     assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_TERM);
     assert_non_null(strstr(w.last.why, "the checkpoint is written"));
@@ -676,7 +676,6 @@ static void level_trigger_ends_after_10_s_above_the_reserve(void **state)
         assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 1, 130 * MIB), LADDER_DO_NOTHING);
     assert_int_equal(look_at(&w, 9, 130 * MIB), LADDER_DO_NOTHING);
-    /* The headroom is still above the reserve. */
     assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN);
 }
 
@@ -1078,7 +1077,7 @@ static void random_input_keeps_the_guard_rules_and_ends_calm(void **state)
                 ladder_segment(&w.ladder);
         }
     }
-    for (int i = 0; i < ACTS; i++) /* Every action must have occurred. */
+    for (int i = 0; i < ACTS; i++) /* The random input must have caused every action. */
         assert_in_range(acts[i], 50, 1000000);
 }
 

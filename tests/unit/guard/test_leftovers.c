@@ -29,10 +29,10 @@
 
 static struct proc_root root;
 static char folder[64];
-static int at; /* Descriptor of the folder. */
+static int at; /* Descriptor of the folder that stands for /dev/shm. */
 static struct leftovers *l;
 static struct proc_tree *tree;
-static struct outcome left; /* Result of the last call of end(). */
+static struct outcome left; /* Outcome of the last call of end(), with the list of leftovers. */
 
 /* Waits up to 30 s for COND and samples meanwhile. Only broken code reaches the limit. */
 #define EVENTUALLY(cond)                                                                           \
@@ -269,7 +269,7 @@ static void file_never_seen_in_a_process_of_the_job_is_not_listed(void **state)
     (void)state;
     begin();
     struct kid kid = kid_start(make_brief);
-    kid_end(&kid); /* The process exits before any sample. */
+    kid_end(&kid); /* The process of the job exits before any sample. */
     leftovers_sample(l, tree, clock_mono_ns());
     assert_int_equal(end(true), 0);
     assert_null(listed("brief"));
@@ -469,7 +469,7 @@ static void torch_file_of_a_foreign_or_reused_pid_is_not_listed(void **state)
     kid_end(&stranger);
 }
 
-/* These tests concern the folder itself. */
+/* The following tests concern the folder itself. */
 
 static void missing_shared_memory_folder_has_no_leftovers(void **state)
 {

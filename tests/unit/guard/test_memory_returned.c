@@ -181,7 +181,7 @@ static void first_gpu_reading_counts_as_memory_before_the_job(void **state)
     memory_returned_begin(&g, &root);
     s = (struct gpu_snapshot){.devices = 1};
     s.device[0].memory_known = true;
-    memory_returned_gpus(&g, &s); /* The GPU has no reading yet. */
+    memory_returned_gpus(&g, &s);
     assert_int_equal(g.gpu_count, 0);
     static const unsigned used[] = {300, 9000, 400};
     for (unsigned i = 0; i < 3; i++) {

@@ -220,7 +220,8 @@ static void reflex_without_permission_to_kill_only_raises_an_alarm(void **state)
     wait_for_samples(r, 3);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     assert_alive(pid);
-    assert_int_equal(reflex_kill(r), 1); /* The event loop may still kill. */
+    /* Without permission the reflex only alarms, but the event loop may still kill. */
+    assert_int_equal(reflex_kill(r), 1);
     assert_killed(pid);
     assert_int_equal(reflex_killed_ns(r, NULL), 0);
     reflex_free(r);
@@ -649,9 +650,9 @@ static void process_removed_from_the_reflex_is_spared(void **state)
     assert_int_equal(reflex_add(r, 1, pidfd, statm_fd), 0);
     assert_int_equal(add_pid(r, 2, kept), 0);
     reflex_remove(r, 1);
-    reflex_remove(r, 99); /* This process was never added. */
+    reflex_remove(r, 99);
     while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
-        reading_of(r, 0); /* Any call closes unused descriptors. */
+        reading_of(r, 0); /* Any call of the reflex closes unused descriptors. */
     assert_int_equal(fcntl(pidfd, F_GETFD), -1);
     assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
     set_gb(fd, 0, 9);
@@ -829,7 +830,7 @@ static void process_with_a_reflex_can_fork_twice(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 3);
-    wait_for_samples(r, 1); /* The thread of the parent continues. */
+    wait_for_samples(r, 1); /* The thread of the parent continues after a fork. */
     reflex_free(r);
     close(fd);
 }
@@ -881,7 +882,7 @@ static void reflex_parses_kernel_numbers(void **state)
     assert_int_equal(three[2], 5);
     assert_int_equal(reflex_keyed(twice, strlen(twice), keys, 4, three), 8);
     assert_int_equal(three[3], 1);
-    /* The text is truncated within the number. */
+    /* The text is truncated in the middle of a number. */
     assert_int_equal(reflex_keyed(text, strlen(text) - 2, keys, 1, &v), 1);
     assert_int_equal(v, 7);
     assert_int_equal(reflex_keyed(text, strlen(text) - 3, keys, 1, &v), 0);

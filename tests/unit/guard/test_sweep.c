@@ -102,7 +102,7 @@ static int double_fork_with_setsid(void)
         _exit(0);
     }
     wait_for_ready(1);
-    waitpid(middle, NULL, 0); /* The intermediate process must not be counted. */
+    waitpid(middle, NULL, 0); /* The intermediate process must not be counted as an orphan. */
     int ended = guard_end_all(&root, 50 * NS_PER_MS);
     return ended == 1 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
@@ -120,7 +120,7 @@ static int many_grandchildren(void)
             for (int j = 0; j < 100; j++)
                 if (fork() == 0)
                     stay();
-            _exit(0); /* A hundred orphans remain. */
+            _exit(0); /* The process leaves a hundred orphans behind. */
         }
     wait_for_ready(500);
     guard_end_all(&root, PATIENCE_S * NS_PER_S);
@@ -193,7 +193,7 @@ static int a_bomb(void)
                 __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
         _exit(0);
     }
-    wait_for_ready(1); /* The process limit is reached. */
+    wait_for_ready(1); /* The fork bomb has reached the process limit. */
     guard_end_all(&root, 20 * NS_PER_MS);
     if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
         return 1;
@@ -396,7 +396,7 @@ static int check_does_nothing(const struct proc_root *foreign, const struct proc
 static bool count_calls(void *user)
 {
     ++*(int *)user;
-    return true; /* One child always remains. */
+    return true; /* The simulated tree always has one child left. */
 }
 
 /* Creates a /proc in which our pid is 999999999 and our child has the pid of another process. */
@@ -445,7 +445,8 @@ static void sweep_signals_nothing_if_proc_belongs_to_another_namespace(void **st
 static int in_new_namespace(void)
 {
     int status;
-    /* This requires root or unprivileged user namespaces; otherwise only the previous test runs. */
+    /* A new pid namespace requires root or unprivileged user namespaces; otherwise only the
+     * previous test runs. */
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
         return 0;
     pid_t first = fork();
@@ -454,7 +455,8 @@ static int in_new_namespace(void)
         if (id.pid == 0)
             stay();
         wait_for_ready(1);
-        _exit(check_does_nothing(&root, &id)); /* The kernel ends all processes of the namespace. */
+        /* When this process exits, the kernel ends all processes of its namespace. */
+        _exit(check_does_nothing(&root, &id));
     }
     return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
 }
@@ -479,7 +481,7 @@ static void write_long_children(int fd, pid_t pid)
     char text[ONE_READ + 64], digits[16];
     size_t len = (size_t)snprintf(digits, sizeof digits, "%d", pid), at = 0;
     while (at + 11 <= ONE_READ - len)
-        at += (size_t)sprintf(text + at, "2147483646 "); /* No process has this pid. */
+        at += (size_t)sprintf(text + at, "2147483646 "); /* No process can have this pid. */
     while (at < ONE_READ - len)
         text[at++] = ' ';
     at += (size_t)sprintf(text + at, "%s99 ", digits);
@@ -525,8 +527,7 @@ static void truncated_children_list_drops_the_incomplete_last_pid(void **state)
     rmdir(path);
 }
 
-/* Otherwise the pipes of earlier segments, which nobody reads, would fill the queue of a long
- * job. */
+/* Otherwise unread pipes of earlier segments would fill the queue of a job with many segments. */
 static void sentinel_closes_streams_of_earlier_segments(void **state)
 {
     (void)state;

@@ -28,7 +28,7 @@ static void time_of_a_save_is_not_counted_as_step_time(void **state)
     for (int i = 0; i < 4; i++)
         timing_step(&t, at(1 + i), i);
     timing_save_begin(&t, at(5), 100);
-    timing_step(&t, at(6), 4); /* This step ends during the save. */
+    timing_step(&t, at(6), 4);
     timing_save_end(&t, at(65));
     timing_step(&t, at(66), 5);
     assert_int_equal(t.steps.count, 3);
@@ -43,7 +43,7 @@ static void longest_save_and_largest_memory_rise_are_kept(void **state)
     (void)state;
     struct timing t = {0};
     timing_save_begin(&t, at(10), 1000);
-    /* This call is ignored because the save has already begun. */
+    /* A second begin is ignored, because the save has already begun. */
     timing_save_begin(&t, at(12), 5000);
     timing_memory(&t, 1700);
     timing_memory(&t, 900);

@@ -225,7 +225,7 @@ static void signal_frame_is_recognised_by_augmentation_and_rule(void **state)
     assert_error(&m, CODE, -EOPNOTSUPP);
 }
 
-static void personality_before_the_encoding_is_skipped(void **state)
+static void cie_personality_before_the_encoding_is_skipped(void **state)
 {
     struct image m;
 
@@ -243,7 +243,7 @@ static void rare_unwind_rules_are_reported_as_unsupported(void **state)
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m, PROGRAM("\x0f\x03\x77\x08\x1f")); /* breg7 8, neg */
     assert_error(&m, CODE, -EOPNOTSUPP);
-    usual(&m, PROGRAM("\x90\x02")); /* The return address is at CFA - 16. */
+    usual(&m, PROGRAM("\x90\x02")); /* The rule puts the return address at CFA - 16. */
     assert_error(&m, CODE, -EOPNOTSUPP);
     usual(&m,
           /* rbp is saved in rbx, so its value is lost, but this frame can be unwound. */
@@ -258,17 +258,17 @@ static void invalid_cfi_programs_are_refused(void **state)
     struct image m;
 
     (void)state;
-    usual(&m, PROGRAM("\x3f")); /* This operation does not exist. */
+    usual(&m, PROGRAM("\x3f")); /* This CFI operation does not exist. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0b")); /* This restores a state that was never remembered. */
+    usual(&m, PROGRAM("\x0b")); /* The CFI program restores a state that was never remembered. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0f\x7f\x77")); /* The expression extends beyond the entry. */
+    usual(&m, PROGRAM("\x0f\x7f\x77")); /* A CFI expression extends beyond the entry. */
     assert_error(&m, CODE, -EBADMSG);
-    usual(&m, PROGRAM("\x0e\xff\xff")); /* The number extends beyond the entry. */
+    usual(&m, PROGRAM("\x0e\xff\xff")); /* A CFI number extends beyond the entry. */
     assert_error(&m, CODE, -EBADMSG);
     usual(&m, deep, sizeof(deep) - 1);
     assert_error(&m, CODE, -EBADMSG);
-    /* The augmentation has an unknown letter. */
+    /* The augmentation string has an unknown letter. */
     make(&m, "zX", PROGRAM("\x1b"), PROGRAM(USUAL), PROGRAM(""));
     assert_error(&m, CODE, -EBADMSG);
     make(&m, "eh", PROGRAM(""), PROGRAM(USUAL), PROGRAM(""));
@@ -355,7 +355,7 @@ int main(void)
         cmocka_unit_test(plt_stub_is_recognised_by_its_expression),
         cmocka_unit_test(undefined_return_address_marks_the_start_of_a_thread),
         cmocka_unit_test(signal_frame_is_recognised_by_augmentation_and_rule),
-        cmocka_unit_test(personality_before_the_encoding_is_skipped),
+        cmocka_unit_test(cie_personality_before_the_encoding_is_skipped),
         cmocka_unit_test(rare_unwind_rules_are_reported_as_unsupported),
         cmocka_unit_test(invalid_cfi_programs_are_refused),
         cmocka_unit_test(damaged_eh_frame_is_read_within_bounds),

@@ -126,7 +126,7 @@ static void *churn_one_bit(void *argument)
         else if (!live_end(at(p[1]), &ret) || live_end(at(p[1]), &ret))
             w->wrong = "a sample did not end once";
     }
-    /* The last sample stays live. */
+    /* Each thread leaves its last sample live. */
     uint64_t last = shared_bit[w->number * KEPT];
     struct live_sample s = sample_of(last);
     if (!w->wrong && !live_add(at(last), &s))
@@ -313,7 +313,7 @@ static void *add_stacks(void *argument)
     return NULL;
 }
 
-/* The newest stacks may still be incomplete. */
+/* Stacks added by other threads may still be incomplete. */
 static void *read_stacks(void *argument)
 {
     const char **ret_wrong = argument;

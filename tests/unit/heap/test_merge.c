@@ -21,7 +21,7 @@ static const uintptr_t eval_ip = 0x5000, other_ip = 0x6000, libc_ip = 0x7000;
 
 static uint32_t interpreter;
 
-/* These are the only parts of the real functions that the tests need. */
+/* The tests need only these parts of the real functions. */
 bool python_is_eval(uintptr_t ip)
 {
     return ip == eval_ip;

@@ -72,7 +72,7 @@ static void sampling_draws_have_exponential_mean_and_variance(void **state)
     assert_near(above / n, tail, 5 * sqrt(tail * (1 - tail) / n));
 }
 
-/* This repeats the hot path of the hooks. */
+/* Counts down as the hot path of the hooks does. */
 static bool allocate(struct heap_thread *t, size_t size, uint64_t *ret_interval)
 {
     t->countdown -= (int64_t)size;
@@ -322,7 +322,8 @@ static void bursts_with_a_low_mean_rate_keep_the_interval(void **state)
 
     (void)state;
     for (int step = 0; step < 1000; step++, now += 500 * MS)
-        for (int i = 0; i < SAMPLER_RATE / 4; i++) /* This burst averages 100 samples per second. */
+        /* The burst has 100 samples per second on average. */
+        for (int i = 0; i < SAMPLER_RATE / 4; i++)
             sampler_adapt(now + (uint64_t)i * 20000);
     assert_int_equal(sampler_interval(), BASE);
 }

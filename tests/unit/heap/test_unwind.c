@@ -24,7 +24,7 @@
 enum { FRAMES_MAX = HEAP_STACK_MAX, CORO_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum { SANITIZER_FRAMES = 2 };
 
-/* This keeps the preceding call from becoming a tail call. */
+/* Work after a call keeps it from becoming a tail call. */
 #define STAYS() __asm__ volatile("" ::: "memory")
 
 static struct heap_table *table;
@@ -298,7 +298,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 }
 
 #ifdef __x86_64__
-/* This is written in assembly, because a compiler may start the function with an endbr64. */
+/* The function is in assembly, because a compiler may start it with an endbr64. */
 __asm__(".text\n"
         ".type faults_at_once, @function\n"
         "faults_at_once:\n"

@@ -438,7 +438,8 @@ static void process_is_not_judged_before_its_status_is_known(void **state)
     judge_update(job.judge);
     assert_true(result_of(job.judge, 1000).peak_bytes < 301 * (double)MIB);
     assert_int_equal(result_of(job.judge, 1000).samples,
-                     60 - TAIL_S); /* The newest readings are held back. */
+                     /* The newest readings of a series are held back and not counted. */
+                     60 - TAIL_S);
     judge_free_with_run(job.judge);
 }
 
@@ -513,7 +514,7 @@ static void job_is_judged_by_its_largest_process_after_that_exits(void **state)
     train(&job, 120, 10 * MIB, 200);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
-    for (int i = 0; i < 40; i++) { /* The shell of the job continues. */
+    for (int i = 0; i < 40; i++) { /* The shell that started the training continues after it. */
         tick_begin(&job);
         put_machine(&job, 2 * MIB, 400 * MIB);
         put_process(&job, 2, 2 * MIB, MIB, 0);
@@ -537,7 +538,7 @@ static void steps_of_another_rank_do_not_advance_the_job(void **state)
         put_process(&job, 1, 300 * MIB, 0, 0);
         tick_end(&job, NS_PER_S);
         mark_step(&job, 1000, step);
-        mark_step(&job, 1001, 1000 + 7 * step); /* The other rank has different step numbers. */
+        mark_step(&job, 1001, 1000 + 7 * step);
     }
     judge_update(job.judge);
     double rate = result_of(job.judge, 1000).rate_bytes_per_step.value;
@@ -746,7 +747,8 @@ static void figure_keeps_its_verdict_after_its_process_exits(void **state)
     judge_update(job.judge);
     const struct run_entity *heap = next_judged(job.judge, RUN_FIGURE, &at);
     if (heap &&
-        strcmp(heap->name, "heap_live_bytes") != 0) /* Exited figures are in no particular order. */
+        /* Exited figures are in no particular order, so either may come first. */
+        strcmp(heap->name, "heap_live_bytes") != 0)
         heap = next_judged(job.judge, RUN_FIGURE, &at);
     assert_true(heap && heap->is_dead);
     assert_int_equal(judge_result(heap)->word, VERDICT_LEAKING);

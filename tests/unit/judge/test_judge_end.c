@@ -162,7 +162,7 @@ static void growth_at_call_sites_counts_for_their_process_only(void **state)
     struct held others[] = {grown(1001), grown(1000)};
     struct judge *j = a_judge();
     (void)state;
-    others[1].start_ns = 90 * NS_PER_S; /* The pid was reused by another process. */
+    others[1].start_ns = 90 * NS_PER_S; /* Another process with the same pid started later. */
     run_minute(j, NULL, true);
     (void)word_after(j, "end", by_itself);
     assert_int_equal(result_at(j, 0)->leak, VERDICT_LEAK_NO);

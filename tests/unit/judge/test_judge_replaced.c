@@ -218,7 +218,6 @@ static void series_of_the_tree_continues_when_large_workers_exit(void **state)
     train(&job, 4);
     end(&job, 7);
     assert_int_equal(judge_tree(job.judge)->result.leak, VERDICT_LEAK_NO);
-    /* The series of the sum has these samples. */
     assert_true(judge_tree(job.judge)->result.samples > 5 * EPOCH_STEPS);
     judge_free_with_run(job.judge);
 }

@@ -207,7 +207,7 @@ static void mark_epoch_must_be_a_finite_number(void **state)
 static void mark_with_nul_or_invalid_utf8_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "KIND=step\nA=\xff\n",             /* This byte never occurs in UTF-8. */
+        "KIND=step\nA=\xff\n",             /* The byte 0xFF never occurs in UTF-8. */
         "KIND=step\nA=\xc0\xaf\n",         /* overlong slash */
         "KIND=step\nA=\xe0\x80\xaf\n",     /* This is an overlong encoding of "/" in three bytes. */
         "KIND=step\nA=\xed\xa0\x80\n",     /* a surrogate */

@@ -25,7 +25,7 @@
 struct fixture {
     struct loop *loop;
     struct mark_receiver *receiver;
-    char folder[32]; /* Folder for the sockets of the peers. */
+    char folder[32]; /* Folder for the sockets on which peers receive requests. */
     unsigned seen;
     struct mark last;
     char last_text[MARK_TEXT_MAX];
@@ -177,7 +177,6 @@ static void burst_of_marks_from_a_waiting_sender_loses_nothing(void **state)
     }
     while (f->seen < COUNT) {
         loop_once(f->loop, 10000);
-        /* Marks arrive in order. */
         assert_true(f->seen == 0 || f->last.step == (int64_t)f->seen - 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -251,7 +250,7 @@ static void socket_folder_is_private_and_removed(void **state)
     assert_int_equal(symlink(f->folder, link), 0);
     mark_receiver_free(r);
     assert_int_equal(stat(folder, &st), -1);
-    assert_int_equal(stat(f->folder, &st), 0); /* The target of the link is not removed. */
+    assert_int_equal(stat(f->folder, &st), 0);
     mark_receiver_free(NULL);
 }
 
@@ -292,7 +291,7 @@ static void socket_folder_is_removed_even_if_the_job_added_files(void **state)
     assert_int_equal(symlink(f->folder, path), 0);
     mark_receiver_free(r);
     assert_false(exists(folder, ""));
-    assert_true(exists(f->folder, "other")); /* Links are not followed. */
+    assert_true(exists(f->folder, "other")); /* Links in the socket folder are not followed. */
     snprintf(path, sizeof(path), "%s/other", f->folder);
     assert_int_equal(unlink(path), 0);
 }
@@ -350,7 +349,7 @@ static void socket_folders_of_killed_receivers_are_removed_later(void **state)
 
     make_abandoned(f, f->folder, dead);
     make_abandoned(f, f->folder, elsewhere);
-    /* This folder seems to come from another machine. */
+    /* The boot id of this folder is that of another machine. */
     change_boot(elsewhere, "00000000-0000-0000-0000-000000000000");
     make_abandoned(f, f->folder, old);
     /* This folder seems to come from a version of ebb that did not sign its folders. */
@@ -550,15 +549,15 @@ static void hello_with_an_unusable_reply_address_adds_no_peer(void **state)
 
     memset(deep, 'd', sizeof(deep));
     deep[0] = '/';
-    deep[108] = '\0'; /* The path is one byte too long. */
+    deep[108] = '\0'; /* The reply path is one byte too long. */
     say_hello(f, deep, "");
     say_hello(f, "relative", "");
     say_hello(f, "", "");
-    /* The receiver would send requests to itself. */
+    /* With its own path as reply address, the receiver would send requests to itself. */
     say_hello(f, mark_receiver_path(f->receiver), "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 0);
     assert_int_equal(f->seen, 4);
-    deep[107] = '\0'; /* This is the longest valid path. */
+    deep[107] = '\0'; /* The reply path has the maximum length. */
     say_hello(f, deep, "");
     assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
 }

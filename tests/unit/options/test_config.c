@@ -53,7 +53,7 @@ static const struct option_desc table[] = {
     [THINGS] = {.name = NULL},
 };
 
-/* State of one test. */
+/* A config file and the options parsed from it. */
 struct file {
     struct things things;
     struct options_given given;

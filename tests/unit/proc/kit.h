@@ -51,7 +51,7 @@ bool can_be_nobody(void);
 /* Returns whether there is a process of another user, either a child or init. */
 bool has_strangers(void);
 
-/* A folder that looks like /proc. */
+/* A folder with files like those of /proc. */
 struct mock {
     char path[64];
     struct proc_root root;
@@ -66,7 +66,7 @@ struct mock_process {
     uint64_t start_stack;
     int threads; /* 0: 1 */
     const char *comm;
-    const char *children; /* NULL means that the file does not exist. */
+    const char *children; /* NULL means that the children file does not exist. */
 };
 void mock_begin(struct mock *m);
 void mock_end(struct mock *m);

@@ -181,7 +181,7 @@ static void *tell_tid(void *arg)
     return NULL;
 }
 
-/* This runs in a separate process, because the thread never exits. */
+/* The search runs in a separate process, because its thread never exits. */
 static int check_own_thread_is_refused(void)
 {
     _Atomic pid_t tid = 0;
@@ -360,7 +360,7 @@ static void process_of_another_user_is_refused_and_not_listed(void **state)
         print_message("skipped: there is no process of another user\n");
         skip();
     }
-    if (geteuid() != 0) { /* In this case init belongs to another user. */
+    if (geteuid() != 0) { /* Without root, init serves as the process of another user. */
         struct proc_root root = live();
         int32_t real = -1;
         char why[256];

@@ -32,7 +32,7 @@ static void nap(long ms)
         assert_true(ok_);                                                                          \
     } while (0)
 
-/* A driver that answers. */
+/* A simulated driver that answers every query. */
 static atomic_int good_reads, good_closed;
 static atomic_bool good_saw_signals;
 
@@ -48,7 +48,7 @@ static int good_open(void **ret_state)
 static int good_read(void *state, struct gpu_snapshot *ret)
 {
     assert_ptr_equal(state, &good_reads);
-    assert_int_equal(ret->devices, 0); /* The caller zeroes the snapshot. */
+    assert_int_equal(ret->devices, 0); /* The caller zeroes the snapshot before each read. */
     int n = atomic_fetch_add(&good_reads, 1) + 1;
     ret->devices = 1;
     strcpy(ret->device[0].name, "fake");
@@ -86,7 +86,7 @@ static void each_gpu_snapshot_is_delivered_once_in_order(void **state)
     assert_int_equal(gpu_status(g), 0);
     assert_false(atomic_load(&good_saw_signals));
     gpu_free(g);
-    WAIT_FOR(atomic_load(&good_closed) == 1); /* The driver that answered is closed. */
+    WAIT_FOR(atomic_load(&good_closed) == 1); /* The thread closes a driver that has answered. */
 }
 
 static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
@@ -99,13 +99,13 @@ static void long_gpu_sampling_period_does_not_delay_shutdown(void **state)
     atomic_store(&good_closed, 0);
     assert_int_equal(gpu_new(&good, 3600 * NS_PER_S, &g), 0);
     WAIT_FOR(gpu_latest(g, &s) == 1);
-    assert_int_equal(gpu_latest(g, &s), 0); /* A snapshot is not returned twice. */
+    assert_int_equal(gpu_latest(g, &s), 0); /* The same snapshot is not returned twice. */
     gpu_free(g);
     WAIT_FOR(atomic_load(&good_closed) == 1);
     gpu_free(NULL);
 }
 
-/* A driver that is absent, or not ready. */
+/* Simulated drivers that are absent or not ready. */
 static bool is_absent(void)
 {
     return false;
@@ -151,7 +151,7 @@ static void gpu_driver_that_fails_to_open_reports_the_error(void **state)
     gpu_free(g);
 }
 
-/* A driver whose every second read fails. */
+/* A simulated driver whose every second read fails. */
 static atomic_int flaky_reads;
 static int flaky_read(void *state, struct gpu_snapshot *ret)
 {

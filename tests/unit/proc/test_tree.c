@@ -120,7 +120,7 @@ static void fork_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork_tied() != 0) /* Only the grandchild follows the commands. */
+    if (fork_tied() != 0) /* Only the grandchild follows the commands of the test. */
         return;
     if (read(r->fork_now, &byte, 1) != 1)
         _exit(1);
@@ -488,7 +488,8 @@ static void expect_pid_reuse(size_t fd_budget)
     assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
     assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
 
-    /* This time a tick notices the reuse, and must not read the memory of the new process. */
+    /* The pid is reused again; now a tick notices it and must not read the memory of the new
+     * process. */
     mock_remove(&m, 60);
     mock_put(&m, &(struct mock_process){
                      .pid = 60, .ppid = 1, .start = 12, .rss_pages = 9, .children = ""});
@@ -621,7 +622,7 @@ static void thousands_of_processes_are_each_found_once(void **state)
     if (*made < MANY) {
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
         kid_end(pid);
-        while (wait(NULL) > 0) /* Later tests need the process slots. */
+        while (wait(NULL) > 0) /* Later tests need the process slots of this test. */
             ;
         assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
         print_message("skipped: only %d processes are allowed here\n", *made);
@@ -658,7 +659,7 @@ static int watch_with_few_fds(void *arg)
     struct proc_tree *tree;
     struct notebook seen = {0};
     int count = KIDS;
-    /* This closes files that the caller of the tests left open. */
+    /* Files that the caller of the tests left open are closed. */
     syscall(SYS_close_range, 3, ~0U, 0);
     pid_t pid = kid_start(fork_children, &count);
     struct rlimit few;
@@ -783,7 +784,7 @@ static void kernel_without_children_files_is_scanned_by_ppid(void **state)
     mock_put(&m, &(struct mock_process){.pid = 40, .ppid = 50, .start = 10});
     mock_put(&m, &(struct mock_process){.pid = 30, .ppid = 40, .start = 11, .threads = 4});
     mock_put(&m, &(struct mock_process){.pid = 20, .ppid = 30, .start = 12});
-    mock_write(&m, 0, "12monkeys/stat", "", 0); /* This name is not a pid. */
+    mock_write(&m, 0, "12monkeys/stat", "", 0); /* A name that starts with digits is not a pid. */
     assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
     assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
     assert_int_equal(proc_tree_count(tree), 4);
@@ -1100,13 +1101,15 @@ static void bound_without_files_excludes_file_pages(void **state)
     put(&f, 0, SAMPLE_RSS, 1000);
     put(&f, 0, SAMPLE_SHMEM, 200);
     put(&f, 0, SAMPLE_UNIQUE, 700);
-    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300; /* The other 500 bytes are file pages. */
+    /* Of 1000 bytes, 200 are shared memory, 300 anonymous and 500 file pages. */
+    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300;
     /* At least 250 bytes of the file pages are unique. */
     node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450;
     put(&f, 1, SAMPLE_RSS, 600);
     put(&f, 1, SAMPLE_UNIQUE, 600);
     node_of(proc_tree_at(f.tree, 1))->anon_bytes = 600;
-    put(&f, 2, SAMPLE_RSS, 500); /* This process has only file pages and has not been measured. */
+    /* The third process has only file pages and has not been measured. */
+    put(&f, 2, SAMPLE_RSS, 500);
     node_of(proc_tree_at(f.tree, 2))->anon_bytes = 0;
     proc_tree_memory(f.tree, &m);
     assert_int_equal(m.low_bytes, 700 + 600 + 500);

@@ -545,7 +545,7 @@ static void fork_that_exits_uncounted_does_not_double_the_job_memory(void **stat
         slice(&c);
     assert_true(unique_of(&c, 0) >= 16 * MIB);
     proc_tree_memory(c.tree, &ending);
-    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* The exiting process still counts. */
+    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* A process that is exiting still counts. */
     assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
     kid_end(pid);
     count_end(&c);
@@ -639,7 +639,7 @@ static void pause_after_a_slice_keeps_the_scan_within_its_cpu_share(void **state
         assert_int_equal(proc_unique_slice(c.unique, now, &next), 0);
         cpu = cost_of(&c).cpu_ns - cpu;
         assert_true(next - now >= cpu * 100);
-        /* A call before the pause ends does nothing. */
+        /* A scan call before the pause ends does nothing. */
         uint64_t slices = cost_of(&c).slices, again;
         assert_int_equal(proc_unique_slice(c.unique, now + cpu, &again), 0);
         if (cpu > 0)
@@ -673,7 +673,7 @@ static void process_whose_memory_changed_is_counted_sooner(void **state)
     struct sample *s = &proc_tree_at(c.tree, 0)->sample;
     count_all(&c, 1);
     uint64_t began = c.now_ns;
-    /* The next tick may report this value. */
+    /* The next tick may report grown memory before the next count. */
     sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB);
     count_all(&c, 2);
     assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
@@ -760,7 +760,7 @@ static void process_freed_by_the_tree_during_a_scan_is_forgotten(void **state)
         slice(&c);
     kid_end(pid);
     struct proc_unique *untold = c.unique;
-    c.unique = NULL; /* The owner did not call proc_unique_forget. */
+    c.unique = NULL; /* This tick does not call proc_unique_forget. */
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     c.unique = untold;
     assert_int_equal(proc_tree_count(c.tree), 0);
@@ -794,7 +794,7 @@ static void exec_during_a_scan_restarts_the_count(void **state)
     assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
     for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
         slice(&c);
-    assert_true(unique_of(&c, 1) < 8 * MIB); /* The previous program shared 24 MiB. */
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* The program before the exec shared 24 MiB. */
     kid_end(pid);
     close(fds[0]);
     close(fds[1]);

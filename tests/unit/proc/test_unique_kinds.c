@@ -73,7 +73,7 @@ static char *reserve(size_t bytes)
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         abort();
-    /* Otherwise more pages would be present than were touched. */
+    /* With huge pages, more pages would be present than were touched. */
     madvise(p, bytes, MADV_NOHUGEPAGE);
     return p;
 }

@@ -27,7 +27,7 @@
 #define WAIT_NS (120 * NS_PER_S)
 
 /* The clock is stopped while a table arrives, so that the arrival time is known exactly. */
-static uint64_t stopped_ns; /* 0 means that the clock runs. */
+static uint64_t stopped_ns; /* Stopped time of the clock in ns; 0 means that the clock runs. */
 
 uint64_t __real_clock_mono_ns(void); /* NOLINT: the linker's name */
 uint64_t __wrap_clock_mono_ns(void); /* NOLINT */
@@ -97,7 +97,8 @@ static int teardown(void **state)
     fake_close(&f->fake);
     count_files(f, true);
     close(f->dirfd);
-    assert_int_equal(rmdir(f->folder), 0); /* The socket has been removed as well. */
+    /* The folder is empty, because the socket has been removed as well. */
+    assert_int_equal(rmdir(f->folder), 0);
     return 0;
 }
 
@@ -294,7 +295,7 @@ static void due_heap_reading_waits_for_the_next_step(void **state)
     collect_mark(f->collect, &second);
     assert_int_equal(count_files(f, false), 1);
     collect_tick(f->collect, after_s(f, 10)); /* The reading is due, but waits for a step. */
-    collect_tick(f->collect, after_s(f, 16)); /* The wait for a step is over. */
+    collect_tick(f->collect, after_s(f, 16)); /* The reading no longer waits for a step. */
     struct profile *p = read_own(f);
     assert_int_equal(p->n_readings, 3);
     assert_int_equal(p->readings[0].t_ns, second.t_ns);
@@ -311,7 +312,7 @@ static void process_that_sends_steps_is_read_at_its_own_steps(void **state)
     arrive(f);
     struct mark own = step_mark(f, 1, getpid(), 5), other = step_mark(f, 2.5, 1, 900);
     collect_mark(f->collect, &own);
-    collect_mark(f->collect, &other); /* This step belongs to another process. */
+    collect_mark(f->collect, &other); /* The step was sent by another process. */
     own = step_mark(f, 3.5, getpid(), 6);
     collect_mark(f->collect, &own);
     struct profile *p = read_own(f);
@@ -394,10 +395,10 @@ static void killed_process_leaves_a_last_heap_reading(void **state)
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
-    f->fake.table->header.samples++; /* The sample belongs to memory that was freed. */
+    f->fake.table->header.samples++; /* The sample was taken of memory that has been freed. */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
-    fake_fill(&f->fake); /* The process continued to allocate. */
+    fake_fill(&f->fake); /* The process continued to allocate after the reading. */
     kill_child(pid);
     collect_gone(f->collect, pid, clock_mono_ns() + 4 * NS_PER_S);
     json_t *p = process(f, 0);
@@ -681,7 +682,8 @@ static void smallest_exited_process_loses_its_file_if_there_are_many(void **stat
     collect_free(f->collect);
     f->collect = NULL;
     assert_int_equal(count_files(f, false), COLLECT_FILES);
-    struct profile *p = read_ended(f, own_name("")); /* The file name is available again. */
+    /* The name of the removed file is available again. */
+    struct profile *p = read_ended(f, own_name(""));
     assert_true(p->snapshots[0].count > COLLECT_FILES);
     profile_free(p);
     p = read_ended(f, own_name("-64"));

@@ -262,7 +262,7 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     check_sample(&d, 1, 20, 2048, 1, 2048);
     check_sample(&d, 2, 30, 100, 1, 100);
     check_sample(&d, 3, 40, 50, 1, 50);
-    check_sample(&d, 4, 50, 900, 0, 0); /* This site has allocations but no live bytes. */
+    check_sample(&d, 4, 50, 900, 0, 0); /* This call site has allocations but no live bytes. */
     assert_false(top(&d, 2, 5, &sample));
     assert_true(top(&d, 2, 0, &sample));
     assert_int_equal(packed(&sample, 1, ids, 8), 3);

@@ -189,10 +189,11 @@ static void every_readable_heap_history_is_visited(void **state)
     for (size_t i = 0; i < heaps.count; i++)
         sum += heaps.at[i].profile->pid;
     assert_int_equal(sum, 310);
-    assert_true(heaps.error < 0); /* The error comes from the empty file. */
+    assert_true(heaps.error < 0);
     assert_int_equal(folder_heaps_pick(&heaps, 300, FOLDER_HOST, &found, &err), 0);
     folder_heaps_fini(&heaps);
-    assert_int_equal(found.profile->pid, 300); /* The profile outlives the list. */
+    /* The profile stays valid after the list of files is freed. */
+    assert_int_equal(found.profile->pid, 300);
     assert_int_equal(found.others, 1);
     folder_heap_fini(&found);
     folder_heaps_read("/nowhere/at/all", &heaps);

@@ -25,7 +25,8 @@ struct story {
     struct names *names;
     struct profile_reading readings[READINGS];
     struct profile_held held[READINGS][KNOWN_SITES];
-    struct profile_snapshot snapshots[2]; /* One snapshot is in the middle, one at the end. */
+    /* The profile has one snapshot in the middle and one at the end. */
+    struct profile_snapshot snapshots[2];
     struct profile_sample samples[2][SAMPLES];
     struct growth_mark marks[READINGS];
     struct growth growth;

@@ -213,7 +213,8 @@ static void bytes_inside_malloc_heaps_exclude_separate_mappings(void **state)
     live[large].ptr = 0x7f3000000010;
     look_cost(&f->look, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
-    live[large].ptr = 0x7f3000000040; /* The block is aligned to 64 bytes. */
+    /* A large block aligned to 64 bytes has its own mapping as well. */
+    live[large].ptr = 0x7f3000000040;
     look_cost(&f->look, &cost);
     assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
     live[small].ptr = 0;
@@ -236,7 +237,7 @@ static void large_block_counts_only_its_resident_pages(void **state)
     for (size_t at = 0; at < POOL; at += 4 * MIB)
         memset(pool + at, 1, MIB);
     memset(pool + POOL, 1, BLOCK / 2);
-    fake_fill(&f->fake); /* None of these blocks is large. */
+    fake_fill(&f->fake);
     struct heap_live *live = f->fake.table->live;
     uint32_t first = fake_live(&f->fake, 1, POOL, 0), second = fake_live(&f->fake, 1, BLOCK, 0);
     uint32_t third = fake_live(&f->fake, 1, 96 * MIB, 0);

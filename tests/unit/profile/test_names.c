@@ -23,7 +23,7 @@
 struct fixture {
     struct known_heap heap;
     struct names *names;
-    uint32_t top; /* Last frame of the stack so far. */
+    uint32_t top; /* Index of the innermost frame added so far. */
 };
 
 static int setup(void **state)

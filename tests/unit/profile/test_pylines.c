@@ -52,12 +52,12 @@ static void python_3_10_ranges_may_have_no_line(void **state)
 
 /* The table has every form once: short, one line, no columns (delta −3), long (delta 70), none. */
 static const uint8_t locations[] = {
-    0x80 | 0 << 3 | 1,  0x11,             /* This entry covers two units on the same line. */
+    0x80 | 0 << 3 | 1,  0x11,             /* Location entry for two code units on the same line. */
     0x80 | 11 << 3 | 0, 4,    9,          /* next line */
     0x80 | 13 << 3 | 0, 7,                /* −3 */
     0x80 | 14 << 3 | 0, 0x4c, 2, 0, 1, 2, /* 70 × 2 = 0b10_001100 */
-    0x80 | 15 << 3 | 7,                   /* This entry covers eight units without a line. */
-    0x80 | 12 << 3 | 0, 0,    0,          /* This entry is two lines further down. */
+    0x80 | 15 << 3 | 7,                   /* Location entry for eight code units without a line. */
+    0x80 | 12 << 3 | 0, 0,    0,          /* Location entry two lines further down. */
 };
 
 static void python_3_11_locations_have_six_forms(void **state)
@@ -91,7 +91,7 @@ static void damaged_python_line_table_differs_from_a_missing_line(void **state)
     assert_int_equal(line(endless, sizeof(endless), V311, 1, 0), -EBADMSG);
     assert_int_equal(line(odd, 0, V310, 1, 0), -ENODATA);
     assert_int_equal(line(NULL, 0, V311, 1, 0), -ENODATA);
-    memset(far, 0x7f, sizeof(far)); /* Each pair advances by 127 lines. */
+    memset(far, 0x7f, sizeof(far)); /* Each pair of the table advances by 127 lines. */
     assert_int_equal(line(far, sizeof(far), V39, INT32_MAX, UINT32_MAX - 1), -EBADMSG);
     assert_int_equal(line(far, sizeof(far), V39, UINT32_MAX, 0), -EBADMSG);
 }

@@ -182,7 +182,8 @@ static void heap_reading_has_the_live_bytes_of_each_site(void **state)
 static void differences_between_heap_readings_add_up(void **state)
 {
     struct fixture *f = *state;
-    enum { READINGS = 150 }; /* This number of readings includes two complete ones. */
+    /* A complete reading is written every 64th time, so 150 readings include at least two. */
+    enum { READINGS = 150 };
     fake_fill(&f->fake);
     for (int i = 0; i < READINGS; i++) {
         fake_live(&f->fake, 1, 1 << 20, 0);
@@ -361,7 +362,8 @@ static void later_additions_to_the_heap_table_are_stored(void **state)
     uint64_t first = store_size_bytes(f->writer);
     take(f, 4, -1, STORE_DUE);
     uint64_t second = store_size_bytes(f->writer) - first;
-    assert_true(second < first / 2); /* Names are not written again. */
+    /* The second reading is small, because names are not written again. */
+    assert_true(second < first / 2);
     uint32_t code = fake_code(&f->fake, "later.py", "late", 1);
     uint32_t site = fake_site(&f->fake, fake_node(&f->fake, fake_frame_python(code, 2), 1));
     fake_live(&f->fake, site, 8 << 20, 4000);
@@ -383,7 +385,7 @@ static void hostile_heap_table_gives_a_valid_profile(void **state)
     fake_node(&f->fake, fake_frame_native(5000, 1), 5);
     fake_node(&f->fake, fake_frame_python(0x7fffffff, 1), 70000); /* 5 */
     for (uint32_t i = 6; i < 1000; i++)
-        fake_node(&f->fake, 1, i - 1); /* The tree is far too deep. */
+        fake_node(&f->fake, 1, i - 1); /* The chain of nodes is deeper than a stack may be. */
     t->nodes[0].parent = 3;
     t->sites[1].node = UINT32_MAX;
     t->sites[2].node = 999;
@@ -556,7 +558,7 @@ static void heap_file_of_another_kind_or_version_is_refused(void **state)
     assert_int_equal(store_parse("EBBTRACE, not a heap", 20, &p, NULL, &err), -EBADMSG);
     assert_int_equal(store_parse("", 0, &p, NULL, &err), -EBADMSG);
     load(f, &b);
-    /* The file has no reading yet. */
+    /* A file without readings is refused. */
     assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -EBADMSG);
     b.data[8] = 9;
     assert_int_equal(store_parse(b.data, b.len, &p, NULL, &err), -ENOTSUP);

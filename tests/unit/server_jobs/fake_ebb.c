@@ -57,7 +57,7 @@ static void append_id(const struct fake *f, const char *path)
 static void write_text(const struct fake *f, const char *text, size_t len)
 {
     int dir = open(f->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) /* Otherwise the test has removed the folder. */
+    if (dir >= 0) /* Otherwise the test has already removed the run folder. */
         (void)io_replace_file(dir, "run.json", text, len);
     if (dir >= 0)
         close(dir);
@@ -151,7 +151,8 @@ static void flood(struct channel *c)
     memset(much, '[', sizeof much);
     channel_queue(c, CHANNEL_MESSAGE, much, 30000);
     channel_queue(c, CHANNEL_OUT, much, 100);
-    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much); /* The message is larger than allowed. */
+    /* The message exceeds the maximum frame size. */
+    channel_queue(c, CHANNEL_MESSAGE, much, sizeof much);
 }
 
 /* Sends at once the messages of a guard that requests a checkpoint, gets it and restarts the

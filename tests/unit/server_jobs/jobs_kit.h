@@ -15,7 +15,7 @@ struct kit {
     struct loop *loop;
     struct jobs *jobs;
     struct jobs_options options;
-    unsigned changes, lives, removed; /* Numbers of messages received. */
+    unsigned changes, lives, removed; /* Number of notifications received of each kind. */
 };
 extern struct kit kit;
 

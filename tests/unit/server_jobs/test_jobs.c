@@ -114,7 +114,7 @@ static void messages_of_the_supervisor_are_published(void **state)
     kit_wait_state(id, JOB_RUNNING);
     for (int i = 0; i < 2000 && kit.lives < 2; i++)
         loop_once(kit.loop, 20);
-    assert_int_equal(kit.lives, 2); /* The messages are a sample and a verdict. */
+    assert_int_equal(kit.lives, 2); /* The two live messages are a sample and a verdict. */
     assert_true(number(id, "memory", "job_bytes") == 4096);
     assert_true(number(id, "memory", "peak_bytes") == 5000);
     assert_true(number(id, "memory", "gpu_bytes") == 7);
@@ -421,7 +421,7 @@ static void many_short_jobs_leave_no_fd_process_or_lock(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     snprintf(path, sizeof path, "%s/locks", kit.folder);
-    assert_int_equal(rmdir(path), 0); /* The folder is empty. */
+    assert_int_equal(rmdir(path), 0); /* rmdir succeeds only if the folder of locks is empty. */
     struct jobs_metrics metrics;
     unsigned found = 0;
     jobs_metrics(kit.jobs, &metrics);

@@ -254,7 +254,7 @@ static void job_still_starting_at_restart_is_waited_for(void **state)
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
     assert_int_equal(kit_times(id), 1);
-    while (waitpid(-1, NULL, WNOHANG) > 0) /* This reaps the child of the first server. */
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* The child of the first server is reaped. */
         ;
 }
 

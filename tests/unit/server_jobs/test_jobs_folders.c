@@ -122,7 +122,7 @@ static void run_json_of_a_foreign_folder_is_ignored(void **state)
           ">runs/1-h/run.json");
     kit_stop();
     snprintf(finish, sizeof finish, "%s/runs/1-h/finish",
-             kit.folder); /* This is the folder that now has the path. */
+             kit.folder); /* Another folder now has the path of the job's run folder. */
     kit_touch(finish);
     kit_start();
     kit_wait_ended(id);

@@ -314,7 +314,7 @@ static void job_file_contains_each_of_many_jobs_once(void **state)
     assert_string_equal(status_in_file("3"), "queued");
     assert_string_equal(status_in_file("401"), "queued");
     json_decref(file_doc);
-    /* No temporary file remains. */
+    /* No temporary file of the job file remains. */
     shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder);
     kit_touch(kit_run_path(runs, "h", "finish"));
 }
@@ -372,9 +372,9 @@ static void job_file_of_another_server_is_imported_once(void **state)
     assert_int_equal(jobs_state(kit.jobs, 3), JOB_SUCCEEDED);
     assert_int_equal(kit_times(3), 1);
     assert_int_equal(jobs_import(kit.jobs, job_file, &err),
-                     0); /* The same content is not imported again. */
+                     0); /* A job file with the same content is not imported again. */
     assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
-    shell("echo >>'%s'", job_file); /* The content changes while the server runs. */
+    shell("echo >>'%s'", job_file); /* The job file changes while the server runs. */
     assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
     kit_wait_ended(6);
     kit_run_ms(100);

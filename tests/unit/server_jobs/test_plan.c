@@ -60,7 +60,7 @@ static void resource_that_a_waiting_job_lacks_is_reserved(void **state)
     plan_next(&room, jobs, 3, v);
     assert_int_equal(v[0].why, PLAN_WAITS_MEMORY);
     assert_int_equal(v[1].why, PLAN_WAITS_TURN);
-    assert_int_equal(v[2].why, PLAN_STARTS); /* The memory of this job is unknown. */
+    assert_int_equal(v[2].why, PLAN_STARTS); /* A job with unknown memory may start. */
 }
 
 static void jobs_waiting_for_others_or_impossible_reserve_nothing(void **state)

@@ -52,14 +52,15 @@ static void running_job_cannot_become_queued(void **state)
     (void)state;
     assert_true(job_state_may_follow(JOB_STARTING, JOB_QUEUED));
     assert_false(
-        /* The state `starting` must be stored first. */
+        /* A queued job must become `starting` before it is `running`. */
         job_state_may_follow(JOB_QUEUED, JOB_RUNNING));
     assert_false(job_state_may_follow(JOB_QUEUED, JOB_SUCCEEDED));
     for (unsigned from = JOB_RUNNING; from < JOB_STATES; from++) {
         assert_false(job_state_may_follow((enum job_state)from, JOB_QUEUED));
         assert_false(job_state_may_follow((enum job_state)from, JOB_STARTING));
     }
-    assert_true(job_state_may_follow(JOB_STOPPING, JOB_RUNNING)); /* The guard restarts the job. */
+    /* The guard may restart a job that is stopping. */
+    assert_true(job_state_may_follow(JOB_STOPPING, JOB_RUNNING));
     assert_false(job_state_may_follow(JOB_STATES, JOB_RUNNING));
     assert_false(job_state_may_follow(JOB_RUNNING, JOB_STATES));
 }

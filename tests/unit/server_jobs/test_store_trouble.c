@@ -196,7 +196,7 @@ static void job_store_reports_a_full_disk_and_recovers(void **state)
     assert_int_equal(grouped, 0);
     assert_true(in_group > last);
     assert_int_equal(lost, -ENOSPC);
-    assert_int_equal(queued(s), full); /* The whole transaction was rolled back. */
+    assert_int_equal(queued(s), full); /* The transaction that hit the full disk was rolled back. */
     uint64_t counted = queued(s);
     store_kit_add(s, "after", JOB_QUEUED);
     assert_int_equal(queued(s), counted + 1);
@@ -286,7 +286,7 @@ static void killed_after(unsigned microseconds, int64_t *ret_last, int64_t *ret_
         write_for_ever(ends[1]);
     }
     close(ends[1]);
-    /* The process has started. */
+    /* The writing process has started and reported its first commit. */
     assert_true(read(ends[0], said, sizeof(said)) == (ssize_t)sizeof(said));
     *ret_last = said[0];
     *ret_state = said[1];

@@ -52,7 +52,7 @@ static void hook_marks_of_new_kinds_count_if_the_steps_agree(void **state)
                       "KIND=epoch\nSTEP=40\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=epoch\nSTEP=20"));
     assert_false(skips(&s, 7, "KIND=step\nSTEP=20"));
-    /* The process now sends epochs itself. */
+    /* Once the process sends epochs itself, those of the hook are skipped. */
     assert_true(skips(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook"));
 }
 
@@ -63,7 +63,7 @@ static void hook_marks_count_again_after_the_training_ended(void **state)
     assert_false(skips(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=end\nSTEP=6"));
     assert_false(skips(&s, 7, "KIND=save\nSTEP=6"));
-    /* This mark of the first training arrives late. */
+    /* A mark of the first training that arrives late is skipped. */
     assert_true(skips(&s, 7, "KIND=step\nSTEP=6\nBY=hook"));
     assert_true(skips(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(skips(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));

@@ -25,7 +25,7 @@ struct fixture {
     char path[32];
     int fd;
     struct trace_writer *w;
-    char *text; /* Text of the last export. */
+    char *text; /* Text written by the last export. */
     size_t len;
 };
 

@@ -120,7 +120,7 @@ static void capped_log_keeps_its_first_and_newest_pieces(void **state)
         else
             assert_true(there > CAP - PIECE);
         if (logs_find(dirfd, 0, &piece, &end) == 0) {
-            assert_int_equal(piece.start, 0); /* The first piece is never removed. */
+            assert_int_equal(piece.start, 0); /* The first piece of a log is never removed. */
             close(piece.fd);
         }
         assert_int_equal(end, total);

@@ -93,7 +93,8 @@ static void sink_appends_a_replacement_longer_than_the_tail(void **state)
     struct sink *s = new_sink(fake_job_path(path, "longer"), MEMORY);
     sink_begin_tail(s, "one", 3);
     sink_replace_tail(s, "something", 9);
-    sink_replace_tail(s, " again", 6); /* The file no longer has a tail. */
+    /* After an append, the file no longer has a tail to replace. */
+    sink_replace_tail(s, " again", 6);
     assert_int_equal(sink_close(s, LONG_NS), 0);
     check_content(path, "onesomething again");
 }
@@ -244,7 +245,7 @@ static void hanging_disk_does_not_block_closing_the_sink(void **state)
     assert_true(st.waiting_bytes >= 2 * sizeof big);
     assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
     assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
-    close(pipes[0]); /* The write fails now, and the thread exits. */
+    close(pipes[0]); /* Closing the pipe makes the write fail, and the thread exits. */
     while (count_threads() > threads)
         usleep(1000);
 }

@@ -240,7 +240,8 @@ static void temporarily_full_disk_loses_no_recorded_data(void **state)
     assert_int_equal(st.first_error, -EFBIG);
     assert_true(st.failing);
     assert_int_equal(stat(path, &after), 0);
-    assert_int_equal(after.st_size, before.st_size); /* No partial block remains. */
+    /* No partially written block remains in the file. */
+    assert_int_equal(after.st_size, before.st_size);
     struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 1);
     set_file_limit(RLIM_INFINITY);
@@ -552,7 +553,7 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
     (void)state;
     enum { MARKS = 400 };
     char path[256];
-    /* The memory is less than one mark needs. */
+    /* The writer's memory is less than one mark needs. */
     struct trace_writer_options options = {.memory_bytes = 4096};
     struct trace_writer *w = new_writer(fake_job_path(path, "said.ebb"), &options);
     struct trace_writer_status st;
@@ -574,7 +575,7 @@ static void recording_loss_without_a_disk_error_is_reported(void **state)
     assert_false(st.failing);
     assert_int_equal(trace_writer_close(w, NULL, LONG_NS), -ENOBUFS);
     struct harvest h = harvest(path);
-    assert_true(h.ticks >= 6); /* Later blocks are complete. */
+    assert_true(h.ticks >= 6); /* Blocks after the lost one are complete. */
     assert_true(h.marks < MARKS);
 }
 

@@ -197,7 +197,8 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     r.probability = 0.95;
     verdict_settle(&r, &v, &limit, 1000);
     assert_int_equal(r.word, VERDICT_LEAKING);
-    assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known); /* No epoch is known. */
+    /* Without a known epoch, confidence is at most 90 %. */
+    assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known);
     assert_int_equal(r.evidence[0].code, VERDICT_SAID_WEIGHED);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;

@@ -671,7 +671,8 @@ static void tree_leaks_like_its_leaking_process(void **state)
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_STEPPING);
     assert_true(tree.has_grower);
-    own.word = VERDICT_FILLING; /* The sum leaks although no single process does. */
+    /* The sum of all processes leaks although no single process does. */
+    own.word = VERDICT_FILLING;
     verdict_tree_judge(&member, 1, &whole, &tree);
     assert_int_equal(tree.word, VERDICT_LEAKING);
     assert_false(tree.has_grower);

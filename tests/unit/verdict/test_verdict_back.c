@@ -57,9 +57,10 @@ static void growth_above_every_earlier_level_is_new_growth(void **state)
 
     (void)state;
     assert_false(judge_returned_to_level(&beyond, 2.7e6));
-    /* Memory did not stay at that level before. */
+    /* A spike is not a level, because memory did not stay there. */
     assert_false(judge_returned_to_level(&spike, 2.7e6));
-    assert_false(judge_returned_to_level(&early, 2.7e6)); /* Memory rises most of the time. */
+    /* An early level does not count, because memory rises most of the time. */
+    assert_false(judge_returned_to_level(&early, 2.7e6));
 }
 
 /* Caps the baseline, because the rise since the last trough is not confirmed yet. */
@@ -93,7 +94,7 @@ static void rising_baseline_under_garbage_is_still_growth(void **state)
 static void straight_growth_past_the_epoch_end_leaks_in_three_readings(void **state)
 {
     (void)state;
-    run_steps(79, 6, a_line); /* Readings are at steps 66, 72 and 78. */
+    run_steps(79, 6, a_line); /* Memory is read at steps 66, 72 and 78. */
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.confidence >= 0.8);
 }

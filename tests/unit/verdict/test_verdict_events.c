@@ -48,7 +48,7 @@ static uint64_t at_evaluations(uint64_t step)
     return 500 * MB + (step - 1) / 20 * 16 * MB;
 }
 
-/* The same growth, but a garbage collection at step 165 frees it. */
+/* Memory grows at evaluations as above, but a garbage collection at step 165 frees it. */
 static uint64_t collected(uint64_t step)
 {
     return at_evaluations(step < 165 ? step : step - 160);
@@ -271,7 +271,7 @@ static void leak_in_pieces_unrelated_to_events_is_leaking(void **state)
     }
 }
 
-/* The leak was found in another series. */
+/* Applies a leak verdict that was found in another series. */
 static void leak_found_in_another_series_is_stepping_by_events_here(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static uint64_t full_early(uint64_t step)
     return 500 * MB + (step < 20 ? step : 20) * 2 * MB;
 }
 
-/* The same amount is allocated at once, like the state of an optimizer. */
+/* The memory of the cache is allocated at once, like the state of an optimizer. */
 static uint64_t taken_at_once(uint64_t step)
 {
     return 500 * MB + (step > 2 ? 40 * MB : 0);

@@ -63,7 +63,7 @@ static void straight_growth_is_leaking_before_later_growth_is_large(void **state
 static void two_readings_after_the_epoch_suffice_for_straight_growth(void **state)
 {
     (void)state;
-    run(73, 6, little_by_little); /* Readings are at steps 66 and 72. */
+    run(73, 6, little_by_little); /* Memory is read at steps 66 and 72. */
     assert_int_equal(r.word, VERDICT_LEAKING);
 }
 

@@ -62,7 +62,7 @@ static void leaking_live_heap_decides_undecided_memory(void **state)
     assert_non_null(strstr(text, "70 % of the growth of resident memory"));
 }
 
-static void live_heap_reason_comes_first_in_full_evidence(void **state)
+static void reason_from_the_live_heap_comes_first_in_the_evidence(void **state)
 {
     struct verdict_result r = undecided(), live = leaking();
 
@@ -89,7 +89,7 @@ static void small_growth_counts_if_live_and_resident_rates_agree(void **state)
     struct verdict_result live = leaking();
 
     (void)state;
-    /* The growth is 1.6 % of resident memory. */
+    /* The live heap grows by 1.6 % of resident memory. */
     live.floor_last_bytes = live.floor_first_bytes + 8 * MB;
     assert_false(is_changed_by(undecided(), &live));
     live.rate_bytes_per_step = rate(0.9 * MB);
@@ -198,7 +198,7 @@ static void small_or_released_live_growth_does_not_change_the_verdict(void **sta
     struct verdict_result live = leaking(), r = plateaued();
 
     (void)state;
-    /* The growth is 4 % of resident memory. */
+    /* The live heap grows by 4 % of resident memory. */
     live.floor_last_bytes = live.floor_first_bytes + 20 * MB;
     assert_false(is_changed_by(plateaued(), &live));
     live = leaking();
@@ -246,7 +246,7 @@ static void small_or_uncertain_live_leak_does_not_change_the_verdict(void **stat
     struct verdict_result live = leaking(), r = undecided();
 
     (void)state;
-    /* The growth is 2 % of resident memory. */
+    /* The live heap grows by 2 % of resident memory. */
     live.floor_last_bytes = live.floor_first_bytes + 10 * MB;
     assert_false(is_changed_by(undecided(), &live));
     live = leaking();
@@ -279,7 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaking_live_heap_decides_undecided_memory),
-        cmocka_unit_test(live_heap_reason_comes_first_in_full_evidence),
+        cmocka_unit_test(reason_from_the_live_heap_comes_first_in_the_evidence),
         cmocka_unit_test(small_growth_counts_if_live_and_resident_rates_agree),
         cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),

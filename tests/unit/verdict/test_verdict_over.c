@@ -11,7 +11,7 @@
 #include "verdict/verdict.h"
 
 static const double MB = 1e6;
-static const int64_t TICK = 200000000; /* Five readings per second. */
+static const int64_t TICK = 200000000; /* There are five readings per second. */
 enum { A_SECOND = 5 };
 
 static struct verdict_series v;

@@ -285,7 +285,7 @@ static void short_lived_process_keeps_half_of_its_readings(void **state)
     assert_int_equal(series.samples, 5);
 }
 
-static void table_drops_a_final_fall_but_keeps_a_swing(void **state)
+static void table_excludes_a_final_drop_but_keeps_swings(void **state)
 {
     int64_t t = 0;
 
@@ -336,7 +336,7 @@ static void slow_exit_is_dropped_from_a_table_above_earlier_lows(void **state)
     }
 }
 
-static void table_keeps_a_dip_that_memory_recovers_from(void **state)
+static void table_keeps_a_dip_from_which_memory_recovers(void **state)
 {
     int64_t t = 0;
 
@@ -367,9 +367,9 @@ int main(void)
         cmocka_unit_test_setup(tail_buffer_is_bounded_and_holds_the_last_sparse_reading,
                                fresh_tail),
         cmocka_unit_test_setup(short_lived_process_keeps_half_of_its_readings, fresh_tail),
-        cmocka_unit_test_setup(table_drops_a_final_fall_but_keeps_a_swing, fresh_tail),
+        cmocka_unit_test_setup(table_excludes_a_final_drop_but_keeps_swings, fresh_tail),
         cmocka_unit_test_setup(slow_exit_is_dropped_from_a_table_above_earlier_lows, fresh_tail),
-        cmocka_unit_test_setup(table_keeps_a_dip_that_memory_recovers_from, fresh_tail),
+        cmocka_unit_test_setup(table_keeps_a_dip_from_which_memory_recovers, fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static uint64_t tooth(uint64_t step)
     return 30 * MB + step % PASS * 4 * MB;
 }
 
-/* The same curve, but in every epoch the lowest step end is sampled a little later. */
+/* A sawtooth in which the lowest step end of every epoch is sampled a little later. */
 static uint64_t teeth_read_late(uint64_t step)
 {
     uint64_t pass = step / PASS;
@@ -85,7 +85,7 @@ static uint64_t spikes(uint64_t step)
     return step % 20 == 0 && step > 20 ? 460 * MB : 210 * MB + step * 1000;
 }
 
-/* The same spikes, and a permanent rise at step 120. */
+/* Spikes of one step, and a permanent rise at step 120. */
 static uint64_t spikes_and_a_step(uint64_t step)
 {
     return step >= 120 ? 460 * MB : spikes(step);

@@ -104,7 +104,7 @@ static void small_undecided_processes_are_judged_together(void **state)
     assert_int_equal(t.word, VERDICT_UNDECIDED);
     assert_int_equal(t.leak, VERDICT_LEAK_UNKNOWN);
     assert_int_equal(t.growers, 0);
-    assert_int_equal(t.n_flat, 1); /* The workers are not flat. */
+    assert_int_equal(t.n_flat, 1); /* Growing workers are not counted as flat. */
     assert_int_equal(t.flat[0].count, 1);
 }
 
@@ -192,7 +192,7 @@ static void new_memory_in_shared_workers_is_a_leak(void **state)
 {
     (void)state;
     assert_int_equal(judge_unshared(MB).word, VERDICT_LEAKING);
-    /* All three processes map the new memory. */
+    /* The new memory is mapped by all three processes. */
     assert_int_equal(judge_unshared(3 * MB).word, VERDICT_LEAKING);
 }
 
