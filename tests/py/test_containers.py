@@ -222,7 +222,7 @@ def test_emptied_container_is_reported_with_zero_entries(sent, resident):
     assert figures_of(sent, f"{__name__}.SEEN") == [3, 4, 5, 6, 0, 0]
 
 
-def test_thread_scans_containers_of_a_job_without_steps(sent, resident):
+def test_thread_scans_containers_of_a_job_that_sends_no_steps(sent, resident):
     kept = []
     for i in range(6):
         kept.append(bytearray(MIB))
@@ -230,7 +230,7 @@ def test_thread_scans_containers_of_a_job_without_steps(sent, resident):
         thread = threading.Thread(target=_containers.without_steps)
         thread.start()
         thread.join()
-    name = "kept of test_thread_scans_containers_of_a_job_without_steps()"
+    name = "kept of test_thread_scans_containers_of_a_job_that_sends_no_steps()"
     assert figures_of(sent, name[:61] + "…")[-1] == 6
 
 
