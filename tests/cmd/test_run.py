@@ -379,7 +379,7 @@ def test_suggested_memory_excludes_file_cache_of_a_dataset(tmp_path, ebb):
     assert facts(tmp_path)["ask_bytes"] <= 192 << 20
 
 
-def test_run_json_is_running_during_the_job_and_complete_after_it(tmp_path):
+def test_run_json_says_running_during_the_job_and_ended_after_it(tmp_path):
     process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
     path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]
     running = json.loads(path.read_text())

@@ -214,7 +214,7 @@ def test_small_view_counts_all_bytes_of_its_storage(torch):
     assert part.shape[0] == 1
 
 
-def test_census_rows_differ_by_type_shape_and_requires_grad(torch):
+def test_census_has_one_row_per_type_shape_and_requires_grad(torch):
     kept = [
         torch.zeros(31, 7),
         torch.zeros(31, 7, dtype=torch.float16),
@@ -227,7 +227,7 @@ def test_census_rows_differ_by_type_shape_and_requires_grad(torch):
     assert len(kept) == 3
 
 
-def test_graph_tensors_differ_from_parameters(torch):
+def test_census_separates_graph_tensors_from_parameters(torch):
     weight = torch.nn.Parameter(torch.zeros(37, 5))
     made = weight * 2
     c = take()

@@ -49,7 +49,7 @@ static void words_are_split_at_any_number_of_blanks(void **state)
     words_are("a b c d e f", "a|b|c|d|e|f|");
 }
 
-static void quotes_and_backslashes_protect_blanks(void **state)
+static void quotes_and_backslashes_keep_blanks_within_a_word(void **state)
 {
     (void)state;
     words_are("'a b' c", "a b|c|");
@@ -130,7 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_split_at_any_number_of_blanks),
-        cmocka_unit_test(quotes_and_backslashes_protect_blanks),
+        cmocka_unit_test(quotes_and_backslashes_keep_blanks_within_a_word),
         cmocka_unit_test(unclosed_quote_in_a_word_list_is_an_error),
         cmocka_unit_test(signal_can_be_given_by_name_or_number),
         cmocka_unit_test(unknown_signal_is_refused_and_named),

@@ -282,7 +282,7 @@ static int churn(uint64_t *now, double bytes_per_second, int seconds)
     return last / 20;
 }
 
-static void low_sample_rate_keeps_the_interval(void **state)
+static void low_sample_rate_keeps_the_sampling_interval(void **state)
 {
     uint64_t now = SECOND;
 
@@ -316,7 +316,7 @@ static void burst_of_more_than_two_seconds_raises_the_interval(void **state)
     assert_in_range(sampler_interval(), 2 * BASE, 8 * BASE);
 }
 
-static void bursts_with_a_low_mean_rate_keep_the_interval(void **state)
+static void bursts_with_a_low_mean_rate_keep_the_sampling_interval(void **state)
 {
     uint64_t now = SECOND;
 
@@ -391,10 +391,10 @@ int main(void)
         FRESH(largest_sizes_are_sampled_without_overflow),
         FRESH(sample_has_the_interval_that_its_countdown_started_with),
         FRESH(sampling_intervals_are_multiples_of_the_unit),
-        FRESH(low_sample_rate_keeps_the_interval),
+        FRESH(low_sample_rate_keeps_the_sampling_interval),
         FRESH(high_sample_rate_raises_the_interval_until_the_rate_falls),
         FRESH(burst_of_more_than_two_seconds_raises_the_interval),
-        FRESH(bursts_with_a_low_mean_rate_keep_the_interval),
+        FRESH(bursts_with_a_low_mean_rate_keep_the_sampling_interval),
         FRESH(sampling_interval_is_lowered_stepwise_in_quiet_periods),
         FRESH(minimum_sampling_interval_lasts_until_the_reset),
         FRESH(out_of_order_clock_readings_are_harmless),

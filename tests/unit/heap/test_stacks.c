@@ -42,7 +42,7 @@ static void stack_is_stored_once_and_read_back(void **state)
     assert_int_equal(heap_process.table->header.sites, 3);
 }
 
-static void prefix_of_a_stack_is_a_separate_site(void **state)
+static void prefix_of_a_stack_is_a_separate_call_site(void **state)
 {
     const uint64_t frames[] = {10, 20, 30};
     uint32_t longer = stacks_site(frames, 3), shorter = stacks_site(frames, 2);
@@ -87,7 +87,7 @@ static void stack_number(uint32_t i, uint64_t frames[4])
     frames[3] = UINT64_C(3) << 48 | (0x3000 + (uint64_t)i * 16);
 }
 
-static void many_stacks_get_different_sites(void **state)
+static void many_different_stacks_get_different_call_sites(void **state)
 {
     uint64_t frames[4], back[4];
     uint32_t sites[10000];
@@ -133,7 +133,7 @@ static void fill_tree(uint32_t enough)
     }
 }
 
-static void nearly_full_tree_keeps_the_allocating_python_frames(void **state)
+static void nearly_full_stack_tree_keeps_the_allocating_python_frames(void **state)
 {
     uint64_t frames[60], back[60], other[60];
 
@@ -157,7 +157,7 @@ static void nearly_full_tree_keeps_the_allocating_python_frames(void **state)
     assert_int_equal(stacks_site(other, 60), site);
 }
 
-static void nearly_full_tree_keeps_the_inner_native_frames(void **state)
+static void nearly_full_stack_tree_keeps_the_inner_native_frames(void **state)
 {
     uint64_t frames[40], back[40];
 
@@ -170,7 +170,7 @@ static void nearly_full_tree_keeps_the_inner_native_frames(void **state)
     assert_memory_equal(back, frames + 40 - n, n * sizeof(*back));
 }
 
-static void full_tree_drops_the_innermost_frames(void **state)
+static void full_stack_tree_drops_the_innermost_frames(void **state)
 {
     uint64_t frames[100], back[100];
 
@@ -241,14 +241,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(stack_is_stored_once_and_read_back),
-        FRESH(prefix_of_a_stack_is_a_separate_site),
+        FRESH(prefix_of_a_stack_is_a_separate_call_site),
         FRESH(recursive_frames_are_stored_in_the_stack_tree),
         FRESH(empty_stack_is_site_0_but_a_zero_frame_is_not),
-        FRESH(many_stacks_get_different_sites),
+        FRESH(many_different_stacks_get_different_call_sites),
         FRESH(stacks_beyond_the_maximum_are_counted_without_a_site),
-        FRESH(nearly_full_tree_keeps_the_allocating_python_frames),
-        FRESH(nearly_full_tree_keeps_the_inner_native_frames),
-        FRESH(full_tree_drops_the_innermost_frames),
+        FRESH(nearly_full_stack_tree_keeps_the_allocating_python_frames),
+        FRESH(nearly_full_stack_tree_keeps_the_inner_native_frames),
+        FRESH(full_stack_tree_drops_the_innermost_frames),
         FRESH(byte_totals_of_call_sites_add_up),
         FRESH(new_stack_table_has_only_a_root),
         FRESH(stack_lookup_without_a_table_finds_nothing),

@@ -265,7 +265,7 @@ static void assert_harmless(const char *text)
     assert_non_null(strstr(text, "qq"));
 }
 
-static void hostile_text_is_escaped_in_every_output(void **state)
+static void hostile_text_is_escaped_in_every_document_format(void **state)
 {
     (void)state;
     for (enum output how = TERMINAL; how <= MARKDOWN; how++) {
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(bullet_points_are_indented_below_the_previous_fact),
         cmocka_unit_test(closed_group_shows_only_its_summary_in_a_terminal),
         cmocka_unit_test(colours_are_used_only_on_a_colour_terminal),
-        cmocka_unit_test(hostile_text_is_escaped_in_every_output),
+        cmocka_unit_test(hostile_text_is_escaped_in_every_document_format),
         cmocka_unit_test(markdown_escapes_markup_and_hides_private_folders),
         cmocka_unit_test(text_plot_has_an_axis_and_events),
     };

@@ -35,7 +35,7 @@ static void hear(const char *text)
 
 #define FEATURES "\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=19932672"
 
-static void growing_container_is_described_with_its_steps(void **state)
+static void growing_container_is_described_with_its_step_range(void **state)
 {
     char text[KEPT_TEXT_MAX];
     (void)state;
@@ -109,7 +109,7 @@ static void long_container_names_are_truncated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(growing_container_is_described_with_its_steps, begin),
+        cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
         cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
         cmocka_unit_test_setup(container_text_without_steps_leaves_them_out, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),

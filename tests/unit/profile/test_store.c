@@ -471,7 +471,7 @@ static void damaged_heap_reading_loses_only_readings_that_build_on_it(void **sta
     buf_fini(&b);
 }
 
-static void damaged_heap_names_keep_the_numbers(void **state)
+static void damaged_heap_names_do_not_affect_the_numbers(void **state)
 {
     struct fixture *f = *state;
     struct buf b = {0};
@@ -595,7 +595,7 @@ int main(void)
         T(hostile_heap_table_gives_a_valid_profile),
         T(heap_table_with_decreasing_counts_is_harmless),
         T(damaged_heap_reading_loses_only_readings_that_build_on_it),
-        T(damaged_heap_names_keep_the_numbers),
+        T(damaged_heap_names_do_not_affect_the_numbers),
         T(truncated_heap_history_gives_its_intact_blocks),
         T(heap_history_is_written_again_after_a_full_disk),
         T(heap_file_of_another_kind_or_version_is_refused),

@@ -660,7 +660,7 @@ static void tree_verdict_does_not_depend_on_the_order_of_members(void **state)
 }
 
 /* The only process of the job grows at evaluations, but the sum also changes for other reasons. */
-static void tree_leaks_like_its_leaking_process(void **state)
+static void tree_has_the_verdict_of_its_leaking_process(void **state)
 {
     const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
     struct verdict_result own = {.word = VERDICT_STEPPING, .leak = VERDICT_LEAK_YES};
@@ -766,7 +766,7 @@ int main(void)
         TEST(many_events_do_not_overflow_the_event_table),
         TEST(tree_counts_flat_workers_as_overhead_and_names_the_grower),
         TEST(tree_verdict_does_not_depend_on_the_order_of_members),
-        TEST(tree_leaks_like_its_leaking_process),
+        TEST(tree_has_the_verdict_of_its_leaking_process),
         TEST(empty_tree_is_undecided),
         TEST(large_growth_hidden_by_noise_is_undecided),
         TEST(evidence_text_uses_the_singular_for_one_sample),

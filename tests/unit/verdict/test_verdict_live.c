@@ -169,7 +169,7 @@ static struct verdict_result plateaued(void)
         .evidence = {{.code = VERDICT_SAID_BASELINE}, {.code = VERDICT_SAID_ENDED}}};
 }
 
-static void live_heap_growing_into_resident_memory_is_a_leak(void **state)
+static void leaking_live_heap_makes_level_resident_memory_a_leak(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STABLE, VERDICT_SPIKING, VERDICT_PLATEAUED};
     char text[VERDICT_TEXT_MAX];
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(live_heap_does_not_change_a_decided_verdict),
         cmocka_unit_test(live_heap_that_grows_at_events_makes_a_leak_stepping),
         cmocka_unit_test(leaking_live_heap_decides_filling_memory),
-        cmocka_unit_test(live_heap_growing_into_resident_memory_is_a_leak),
+        cmocka_unit_test(leaking_live_heap_makes_level_resident_memory_a_leak),
         cmocka_unit_test(small_or_released_live_growth_does_not_change_the_verdict),
         cmocka_unit_test(noise_that_hides_growth_is_not_a_release_of_memory),
         cmocka_unit_test(live_heap_without_leak_does_not_change_the_verdict),

@@ -153,7 +153,7 @@ static void growth_counts_as_stopped_only_once_that_is_visible(void **state)
 
 /* Jumps of 8 MB and 3 MB alternate every 10 steps. Two or three jumps have no shape, but the epoch
  * had the same jumps. */
-static void end_of_growth_is_not_reported_between_regular_jumps(void **state)
+static void growth_does_not_count_as_stopped_between_regular_jumps(void **state)
 {
     (void)state;
     for (uint64_t last = PASS + 13; last <= PASS + 20; last++) {
@@ -187,7 +187,7 @@ int main(void)
         TEST(noisy_growth_through_the_epoch_end_is_a_leak),
         TEST(growth_that_ends_soon_after_the_epoch_is_not_a_leak),
         TEST(growth_counts_as_stopped_only_once_that_is_visible),
-        TEST(end_of_growth_is_not_reported_between_regular_jumps),
+        TEST(growth_does_not_count_as_stopped_between_regular_jumps),
         TEST(end_of_growth_is_reported_once_it_is_visible),
     };
 
