@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "profile/collect.h"
 
 enum {
     LIMIT_PERIOD_S = 30,
@@ -467,6 +468,9 @@ void engine_segment(struct engine *e, unsigned number)
     e->peaks.earlier_bytes = engine_peak(e);
     e->peaks.earlier_request_bytes = engine_request(e);
     peak_restart(&e->peaks.peak);
+    /* the memory of processes that have exited */
+    for (size_t i = 0; i < GPU_MAX; i++)
+        e->now.gpu[i].known &= 1u << GPU_TOTAL | 1u << GPU_USED;
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
@@ -546,12 +550,13 @@ void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t val
     figures_put(&e->figures, pid, name, value);
 }
 
-void engine_gpu(struct engine *e, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes)
+void engine_gpu(struct engine *e, unsigned gpu, const struct collect_gpu *now)
 {
     if (gpu >= GPU_MAX)
         return;
-    sample_put(&e->now.gpu[gpu], GPU_ALLOCATED, allocated_bytes);
-    sample_put(&e->now.gpu[gpu], GPU_RESERVED, reserved_bytes);
+    sample_put(&e->now.gpu[gpu], GPU_ALLOCATED, now->allocated_bytes);
+    sample_put(&e->now.gpu[gpu], GPU_RESERVED, now->reserved_bytes);
+    sample_put(&e->now.gpu[gpu], GPU_PEAK, now->peak_bytes);
 }
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)

@@ -17,6 +17,7 @@ struct err;
 struct judge;
 struct loop;
 struct engine;
+struct collect_gpu;
 struct gpu_snapshot;
 struct held;
 
@@ -69,8 +70,8 @@ void engine_sample_now(struct engine *e);
 void engine_mark(struct engine *e, const struct mark *mark);
 /* Adds a number that ebb measured for process PID to the next tick. */
 void engine_figure(struct engine *e, int32_t pid, const char *name, uint64_t value);
-/* Sets the memory of the job on GPU number GPU, as PyTorch's allocator reports it. */
-void engine_gpu(struct engine *e, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes);
+/* The memory of the job on GPU, as PyTorch's allocator has it. */
+void engine_gpu(struct engine *e, unsigned gpu, const struct collect_gpu *now);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* Call this before the job is restarted: earlier readings no longer count for the verdict. */
 void engine_segment(struct engine *e, unsigned number);

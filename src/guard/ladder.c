@@ -26,9 +26,8 @@ static const double MOMENT_S = 0.25;
  * checkpoint. */
 static const double NEWER = 1.5;
 
-static const enum ladder_trigger STRONGEST_FIRST[] = {LADDER_BY_PLAN,     LADDER_BY_LEVEL,
-                                                      LADDER_BY_FORECAST, LADDER_BY_GPU,
-                                                      LADDER_BY_PRESSURE, LADDER_BY_PACE};
+static const enum ladder_trigger STRONGEST_FIRST[] = {
+    LADDER_BY_PLAN, LADDER_BY_LEVEL, LADDER_BY_FORECAST, LADDER_BY_PRESSURE, LADDER_BY_PACE};
 
 /* The state of one call of ladder_step. */
 struct turn {
@@ -41,8 +40,8 @@ struct turn {
 
 const char *ladder_trigger_name(enum ladder_trigger trigger)
 {
-    static const char *const names[LADDER_TRIGGERS] = {"nothing",  "forecast", "pace", "level",
-                                                       "pressure", "gpu",      "plan"};
+    static const char *const names[LADDER_TRIGGERS] = {"nothing", "forecast", "pace",
+                                                       "level",   "pressure", "plan"};
     return (size_t)trigger < LADDER_TRIGGERS ? names[trigger] : "unknown";
 }
 
@@ -133,6 +132,9 @@ static void ladder_decide(struct turn *t, enum ladder_act act, enum ladder_trigg
 {
     t->ret->act = act;
     t->ret->trigger = trigger;
+    unsigned gauge = ladder_gauge_of(&t->status, trigger);
+    t->ret->has_gpu = gauge >= LADDER_HOST_GAUGES;
+    t->ret->gpu = t->ret->has_gpu ? gauge - LADDER_HOST_GAUGES : 0;
     ladder_why(t->l, t->in, t->timing, &t->status, trigger, end, t->ret->why);
 }
 
@@ -159,7 +161,9 @@ static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char 
  * peaks the pauses become longer and longer. */
 static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
 {
-    bool is_steady = trigger == LADDER_BY_LEVEL && (l->is_steady[0] || l->is_steady[1]);
+    bool is_steady = false;
+    for (unsigned i = 0; i < LADDER_GAUGES; i++)
+        is_steady |= trigger == LADDER_BY_LEVEL && l->is_steady[i];
     if (l->requested_ns == 0 || is_steady || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
     /* the checkpoint was written in time, perhaps faster than assumed, so the next request may come
@@ -204,7 +208,7 @@ static void ladder_rest(struct turn *t, bool is_saving)
 
 static void remember_used(struct turn *t)
 {
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < LADDER_GAUGES; i++)
         t->l->mark_bytes[i] = t->in->gauge[i].known ? t->in->gauge[i].used_bytes : UINT64_MAX;
 }
 
@@ -212,7 +216,7 @@ static bool can_request_now(const struct turn *t)
 {
     if (!t->in->can_request || t->l->rules.no_checkpoint)
         return false;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LADDER_GAUGES; i++) {
         const struct ladder_gauge *g = &t->in->gauge[i];
         uint64_t term = t->status.lines[i].base / TERM_PART;
         if (!t->status.lines[i].known || !(g->pace_bytes_per_s > 0))
@@ -248,21 +252,19 @@ static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
     return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
-/* Handles the case that there is no checkpoint to wait for: then only urgent triggers stop the job.
- * The level trigger has its own line. */
+/* Without a checkpoint to wait for, only a planned restart stops the job. The level trigger has its
+ * own line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
     if (trigger_holds(t, LADDER_BY_PLAN))
         ladder_stop(t, LADDER_BY_PLAN, end);
-    else if (trigger_holds(t, LADDER_BY_GPU) && t->status.gpu_is_full)
-        ladder_stop(t, LADDER_BY_GPU, end);
 }
 
 /* Sends SIGTERM, on any rung, if headroom is at most 1/PART of the reserve. Returns true if it was
  * sent. */
 static bool stop_at_line(struct turn *t, unsigned part)
 {
-    if (!ladder_is_under(t->in, &t->status, part))
+    if (!ladder_is_under(t->in, &t->status, part, LADDER_GAUGES))
         return false;
     return ladder_stop(t, LADDER_BY_LEVEL,
                        t->l->done_ns != 0 ? "; the checkpoint is written"
@@ -298,15 +300,18 @@ static void before_request(struct turn *t)
         without_checkpoint(t, "; a checkpoint cannot be requested");
 }
 
-/* True if a gauge within its reserve has grown since the request, or since the checkpoint. */
-static bool is_rising_at_level(const struct turn *t)
+/* Whether a gauge within its reserve has grown since the request, or since the checkpoint. */
+static bool is_rising_at_level(struct turn *t)
 {
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LADDER_GAUGES; i++) {
         const struct ladder_lines *line = &t->status.lines[i];
         uint64_t used = t->in->gauge[i].used_bytes, mark = t->l->mark_bytes[i];
-        if (line->known && t->in->gauge[i].room_bytes <= line->reserve && used > mark &&
-            used - mark >= line->base / RISE_PART)
+        if (line->known && !t->in->gauge[i].is_card &&
+            t->in->gauge[i].room_bytes <= line->reserve && used > mark &&
+            used - mark >= line->base / RISE_PART) {
+            t->status.level_gauge = i;
             return trigger_holds(t, LADDER_BY_LEVEL);
+        }
     }
     return false;
 }
@@ -316,7 +321,7 @@ static bool is_rising_at_level(const struct turn *t)
 static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LADDER_GAUGES; i++) {
         const struct ladder_lines *line = &t->status.lines[i];
         l->is_steady[i] = line->known && t->in->gauge[i].room_bytes <= line->reserve;
         l->steady_headroom[i] = t->in->gauge[i].room_bytes;
@@ -334,7 +339,7 @@ static bool wants_newer(const struct turn *t)
     if (!is_rising || time_left_s(t) > t->l->requested_left_s / 2 || age_s < NEWER * save_s ||
         !can_request_now(t))
         return false;
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < LADDER_GAUGES; i++)
         if (t->status.lines[i].known && t->in->gauge[i].pace_bytes_per_s > 0 &&
             (double)t->status.lines[i].usable / t->in->gauge[i].pace_bytes_per_s < save_s)
             return false;
@@ -347,8 +352,7 @@ static void after_done(struct turn *t)
         ladder_request(t, strongest_trigger(t->status.holding));
         return;
     }
-    static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST,
-                                                  LADDER_BY_GPU};
+    static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST};
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
         if (trigger_holds(t, at_once[i])) {
             ladder_stop(t, at_once[i], "; the checkpoint is written");
@@ -447,7 +451,8 @@ void ladder_step(struct ladder *l, const struct ladder_input *in, const struct t
     if (l->rung == LADDER_KILLED)
         return;
     bool has_lines = !l->rules.no_level || l->rung >= LADDER_REQUESTED;
-    if (has_lines && !l->rules.no_kill && ladder_is_under(in, &t.status, KILL_PART)) {
+    if (has_lines && !l->rules.no_kill &&
+        ladder_is_under(in, &t.status, KILL_PART, LADDER_HOST_GAUGES)) {
         ladder_kill(&t, LADDER_BY_LEVEL,
                     l->rung == LADDER_STOPPING ? "; the job has not exited after SIGTERM"
                                                : "; no time for SIGTERM");

@@ -5,11 +5,14 @@
  *
  * A checkpoint is requested when the limit is closer in time than a step, a checkpoint and a margin
  * (forecast, pace), when headroom is small (level), when the machine stalls on memory (pressure),
- * when a GPU is nearly full, or when a restart is due. The guard waits for the acknowledgement as
- * long as memory permits, and sends SIGTERM once the checkpoint is written and the trigger still
- * holds, or headroom runs out. A job whose memory is steady near the limit is left alone. The guard
- * is calm again when no trigger has held for LADDER_CALM_S. docs/reference/guard.md explains the
- * lines. */
+ * or when a restart is due. The guard waits for the acknowledgement as long as memory permits, and
+ * sends SIGTERM once the checkpoint is written and the trigger still holds, or headroom runs out. A
+ * job whose memory is steady near the limit is left alone. The guard is calm again when no trigger
+ * has held for LADDER_CALM_S. docs/reference/guard.md explains the lines.
+ *
+ * Each GPU is one more gauge. Nothing is killed when a GPU is full: a request fails, and jobs that
+ * fill their GPU are common. So no GPU has a kill line, and one without a limit of the user's has
+ * no SIGTERM line either: only a forecast stops the job. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,9 +23,12 @@
 
 enum {
     LADDER_CALM_S = 10,
-    LADDER_AGAIN_S = 60, /* minimum time between two requests by the same trigger */
-    LADDER_PACE_S = 6,   /* how long growth must last to count if there is no verdict */
-    LADDER_WHY_MAX = 240
+    LADDER_AGAIN_S = 60, /* least time between two requests by the same trigger */
+    LADDER_PACE_S = 6,   /* without a verdict, growth counts if it lasts this long */
+    LADDER_WHY_MAX = 240,
+    LADDER_HOST_GAUGES = 2,
+    LADDER_GPUS = 16,
+    LADDER_GAUGES = LADDER_HOST_GAUGES + LADDER_GPUS
 };
 
 enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_REQUESTED, LADDER_STOPPING, LADDER_KILLED };
@@ -34,8 +40,7 @@ enum ladder_trigger {
     LADDER_BY_PACE,
     LADDER_BY_LEVEL,
     LADDER_BY_PRESSURE, /* memory pressure (PSI) */
-    LADDER_BY_GPU,
-    LADDER_BY_PLAN, /* --restart-every */
+    LADDER_BY_PLAN,     /* --restart-every */
     LADDER_TRIGGERS
 };
 const char *ladder_trigger_name(enum ladder_trigger trigger);
@@ -69,21 +74,21 @@ struct ladder_gauge {
     bool known;
     uint64_t limit_bytes, used_bytes, room_bytes;
     double pace_bytes_per_s; /* growth rate over the last half second */
+    /* GPUs only: */
+    bool is_card;        /* the limit is the size of the GPU, not the user's */
+    bool forecast_known; /* the verdict on this GPU forecasts that the limit will be reached */
+    double forecast_s;   /* earliest time from now to the limit */
 };
 
 enum ladder_ack { LADDER_NO_ACK, LADDER_ACK_STARTED, LADDER_ACK_DONE, LADDER_ACK_FAILED };
 
 struct ladder_input {
     uint64_t now_ns;
-    struct ladder_gauge gauge[2];
-    bool forecast_known; /* the verdict forecasts that the limit will be reached */
-    double forecast_s;   /* earliest time until the limit with the least headroom is reached */
+    struct ladder_gauge gauge[LADDER_GAUGES]; /* of host memory, then one per GPU by its number */
+    bool forecast_known; /* the verdict forecasts that the host's limit will be reached */
+    double forecast_s;   /* earliest time from now to the limit with the least headroom */
     bool pressure_known;
-    double pressure; /* share of the last seconds in which all processes stalled on memory */
-    bool gpu_known;
-    uint64_t gpu_limit_bytes, gpu_used_bytes; /* values of the GPU nearest to its limit */
-    bool gpu_forecast_known;
-    double gpu_forecast_s;
+    double pressure;     /* share of the last seconds in which all processes stalled on memory */
     bool plan_due;       /* --restart-every: a restart is due */
     bool can_request;    /* a checkpoint can be requested */
     enum ladder_ack ack; /* answer to the newest request; ignored at the tick of the request */
@@ -116,22 +121,24 @@ struct ladder {
     unsigned episode;  /* one bit for each trigger that has held since the ladder was last calm */
     unsigned unneeded; /* number of checkpoints that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
-    uint64_t mark_bytes[2];      /* memory in use at the last request or checkpoint, per gauge */
-    bool is_steady[2];           /* whether memory was steady within the reserve, per gauge */
-    uint64_t steady_headroom[2]; /* headroom at which memory was steady, per gauge */
-    double slow_pace[2];         /* growth rate in bytes/s that lasted LADDER_PACE_S, or 0 */
+    /* per gauge: memory in use at the last request or checkpoint */
+    uint64_t mark_bytes[LADDER_GAUGES];
+    bool is_steady[LADDER_GAUGES];           /* memory was steady within the reserve … */
+    uint64_t steady_headroom[LADDER_GAUGES]; /* … with this headroom */
+    double slow_pace[LADDER_GAUGES]; /* growth rate in bytes/s that lasted LADDER_PACE_S; 0: none */
     struct ladder_past {
         uint64_t t_ns, used_bytes;
-    } past[2][LADDER_PAST]; /* about one reading per second, in a ring buffer */
-    uint32_t n_past[2];
-    uint64_t pressed_ns; /* since when pressure has been high; 0 if it is not high */
+    } past[LADDER_GAUGES][LADDER_PAST]; /* about one reading per second, in a ring */
+    uint32_t n_past[LADDER_GAUGES];
+    uint64_t pressed_ns; /* since when pressure is high; 0: it is not high */
 };
 
 struct ladder_decision {
     enum ladder_act act;
     enum ladder_trigger trigger;
-    /* the reason as text: "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
-    char why[LADDER_WHY_MAX];
+    bool has_gpu;
+    unsigned gpu;             /* the GPU whose memory is the reason */
+    char why[LADDER_WHY_MAX]; /* "1.2 GiB left of 24 GiB, growing by 165 MiB/s: …" */
 };
 
 int ladder_init(struct ladder *l, const struct ladder_rules *rules); /* Returns 0, -EINVAL */

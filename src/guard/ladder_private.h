@@ -15,15 +15,13 @@ struct ladder_lines {
 };
 
 struct ladder_status {
-    struct ladder_lines lines[2];
-    unsigned holding; /* one bit for each trigger that holds */
-    /* number of the gauge with the least headroom; any gauge if no headroom is known */
-    unsigned least;
-    unsigned pace_gauge, level_gauge;
+    struct ladder_lines lines[LADDER_GAUGES];
+    unsigned holding; /* bits of the triggers that hold */
+    unsigned least;   /* the host's gauge with the least headroom; any if none is known */
+    unsigned forecast_gauge, pace_gauge, level_gauge;
     double need_s;
-    double forecast_s; /* time until SIGTERM according to the verdict's forecast */
-    double pace_s;     /* time until SIGTERM at the growth rate of the last seconds */
-    bool gpu_is_full;
+    double forecast_s; /* time until SIGTERM, from the verdict's forecast */
+    double pace_s;     /* time until SIGTERM, from the growth of the last seconds */
     double pressed_s;
 };
 
@@ -32,9 +30,13 @@ void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct
                    struct ladder_status *ret);
 /* The seconds between two times; 0 if TO_NS is earlier. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
-/* True if the headroom of a gauge is at most 1/PART of its base. Sets k->level_gauge to that
- * gauge. */
-bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part);
+/* Whether one of the first GAUGES, GPUs without a limit left out, has at most 1/PART of its base as
+ * headroom; sets k->level_gauge to it. */
+bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
+                     unsigned gauges);
+
+/* The gauge that TRIGGER is about. */
+unsigned ladder_gauge_of(const struct ladder_status *k, enum ladder_trigger trigger);
 
 /* Writes the reason of TRIGGER as text, followed by END, which may be "". */
 void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct timing *timing,

@@ -6,7 +6,7 @@
 #include "guard/ladder_private.h"
 
 /* Hysteresis: a trigger stops holding a little beyond the threshold at which it began. */
-static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25, OVER_GPU = 0.97;
+static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25;
 
 enum {
     PRESSED_S = 5,
@@ -19,25 +19,28 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g,
+/* The user's reserve and the memory that a checkpoint needs are of the host. */
+static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g, bool is_gpu,
                       const struct timing *timing, struct ladder_lines *ret)
 {
     ret->known = g->known && g->limit_bytes > 0;
     if (!ret->known)
         return;
     uint64_t most = g->limit_bytes / 2;
-    uint64_t wanted =
-        rules->reserve_bytes > 0 ? rules->reserve_bytes : ladder_default_reserve(g->limit_bytes);
+    uint64_t wanted = rules->reserve_bytes > 0 && !is_gpu ? rules->reserve_bytes
+                                                          : ladder_default_reserve(g->limit_bytes);
     ret->base = u64_min(wanted, most);
-    uint64_t rise = u64_min(timing->save_rise_bytes, most - ret->base);
+    uint64_t rise = is_gpu ? 0 : u64_min(timing->save_rise_bytes, most - ret->base);
     ret->reserve = ret->base + rise;
     ret->usable = u64_minus(g->room_bytes, ladder_term_headroom(ret->base) + rise);
 }
 
-bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part)
+bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part,
+                     unsigned gauges)
 {
-    for (unsigned i = 0; i < 2; i++)
-        if (k->lines[i].known && in->gauge[i].room_bytes <= k->lines[i].base / part) {
+    for (unsigned i = 0; i < gauges; i++)
+        if (k->lines[i].known && !in->gauge[i].is_card &&
+            in->gauge[i].room_bytes <= k->lines[i].base / part) {
             k->level_gauge = i;
             return true;
         }
@@ -118,24 +121,37 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
+/* The forecast is for the limit: scale it to the SIGTERM line at the same growth rate. */
+static double until_term_s(const struct ladder_input *in, const struct ladder_status *k, unsigned i,
+                           double limit_s)
+{
+    uint64_t room = in->gauge[i].room_bytes;
+    return k->lines[i].known && room > 0 ? limit_s * (double)k->lines[i].usable / (double)room
+                                         : limit_s;
+}
+
 static bool forecast_holds(const struct ladder *l, const struct ladder_input *in,
                            struct ladder_status *k)
 {
-    if (!in->forecast_known || l->rules.no_forecast)
-        return false;
-    const struct ladder_gauge *g = &in->gauge[k->least];
-    k->forecast_s = in->forecast_s;
-    /* The forecast is for the limit itself, so it is scaled to the SIGTERM line at the same growth
-     * rate. */
-    if (k->lines[k->least].known && g->room_bytes > 0)
-        k->forecast_s *= (double)k->lines[k->least].usable / (double)g->room_bytes;
-    return is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
+    k->forecast_s = in->forecast_known ? until_term_s(in, k, k->least, in->forecast_s) : HUGE_VAL;
+    k->forecast_gauge = k->least;
+    for (unsigned i = LADDER_HOST_GAUGES; i < LADDER_GAUGES; i++) {
+        const struct ladder_gauge *g = &in->gauge[i];
+        if (!k->lines[i].known || !g->forecast_known)
+            continue;
+        double left_s = until_term_s(in, k, i, g->forecast_s);
+        if (left_s < k->forecast_s) {
+            k->forecast_s = left_s;
+            k->forecast_gauge = i;
+        }
+    }
+    return !l->rules.no_forecast && is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
 }
 
 static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct ladder_status *k)
 {
     k->pace_s = HUGE_VAL;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LADDER_GAUGES; i++) {
         const struct ladder_gauge *g = &in->gauge[i];
         l->slow_pace[i] = 0;
         if (!k->lines[i].known)
@@ -160,11 +176,12 @@ static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
 {
     bool was = was_holding(l, LADDER_BY_LEVEL);
     double over = OVER_RESERVE * (double)line->reserve;
+    uint64_t part = line->base / STEADY_PART;
     if ((double)room > over)
         l->is_steady[i] = false;
     if (l->is_steady[i])
         return was ? room < l->steady_headroom[i]
-                   : room <= u64_minus(l->steady_headroom[i], line->base / STEADY_PART);
+                   : part <= l->steady_headroom[i] && room <= l->steady_headroom[i] - part;
     return was ? (double)room <= over : room <= line->reserve;
 }
 
@@ -172,7 +189,7 @@ static bool level_holds(struct ladder *l, const struct ladder_input *in, struct 
 {
     bool holds = false;
     k->level_gauge = k->least;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < LADDER_GAUGES; i++) {
         if (!k->lines[i].known || !gauge_is_at_level(l, i, in->gauge[i].room_bytes, &k->lines[i]))
             continue;
         if (!holds || i == k->least)
@@ -192,23 +209,10 @@ static bool pressure_holds(struct ladder *l, const struct ladder_input *in, stru
         l->pressed_ns = in->now_ns;
     k->pressed_s = ladder_seconds(l->pressed_ns, in->now_ns);
     bool is_short = false;
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < LADDER_HOST_GAUGES; i++)
         is_short |=
             k->lines[i].known && in->gauge[i].room_bytes < in->gauge[i].limit_bytes / PRESSED_ROOM;
     return is_short && k->pressed_s >= PRESSED_S && !l->rules.no_pressure;
-}
-
-static bool gpu_holds(const struct ladder *l, const struct ladder_input *in,
-                      struct ladder_status *k)
-{
-    bool was = was_holding(l, LADDER_BY_GPU);
-    bool soon = in->gpu_forecast_known && !l->rules.no_forecast &&
-                is_soon(l, LADDER_BY_GPU, in->gpu_forecast_s, k->need_s);
-    if (!in->gpu_known || in->gpu_limit_bytes == 0)
-        return soon;
-    k->gpu_is_full = in->gpu_used_bytes >= in->gpu_limit_bytes;
-    double line = (was ? OVER_GPU : 1) * (double)in->gpu_limit_bytes;
-    return soon || (double)in->gpu_used_bytes >= line;
 }
 
 static unsigned least_gauge(const struct ladder_input *in, const struct ladder_status *k)
@@ -223,15 +227,14 @@ void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct
 {
     memset(ret, 0, sizeof *ret);
     ret->need_s = ladder_need_s(l, timing);
-    for (unsigned i = 0; i < 2; i++)
-        lines_set(&l->rules, &in->gauge[i], timing, &ret->lines[i]);
+    for (unsigned i = 0; i < LADDER_GAUGES; i++)
+        lines_set(&l->rules, &in->gauge[i], i >= LADDER_HOST_GAUGES, timing, &ret->lines[i]);
     ret->least = least_gauge(in, ret);
     bool holds[LADDER_TRIGGERS] = {
         [LADDER_BY_FORECAST] = forecast_holds(l, in, ret),
         [LADDER_BY_PACE] = pace_holds(l, in, ret),
         [LADDER_BY_LEVEL] = level_holds(l, in, ret),
         [LADDER_BY_PRESSURE] = pressure_holds(l, in, ret),
-        [LADDER_BY_GPU] = gpu_holds(l, in, ret),
         [LADDER_BY_PLAN] = in->plan_due,
     };
     for (unsigned t = 0; t < LADDER_TRIGGERS; t++)

@@ -25,8 +25,9 @@ static void left_text(const struct ladder *l, const struct ladder_input *in, uns
 {
     char room[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
     const struct ladder_gauge *g = &in->gauge[i];
-    int n = snprintf(out, PART, "%s left of %s", text_size(room, g->room_bytes),
-                     text_size(limit, g->limit_bytes));
+    int n = i < LADDER_HOST_GAUGES ? 0 : snprintf(out, PART, "gpu %u: ", i - LADDER_HOST_GAUGES);
+    n += snprintf(out + n, PART - (size_t)n, "%s left of %s", text_size(room, g->room_bytes),
+                  text_size(limit, g->limit_bytes));
     double rate = l->slow_pace[i] > 0 ? l->slow_pace[i] : g->pace_bytes_per_s;
     if (rate >= 1024 && rate < 1e15)
         snprintf(out + n, PART - (size_t)n, ", growing by %s/s", text_size(pace, (uint64_t)rate));
@@ -57,23 +58,17 @@ static void soon_text(const struct ladder *l, const struct ladder_input *in,
         return;
     }
     left_text(l, in, gauge, left);
-    snprintf(ret, LADDER_WHY_MAX, "%s: SIGTERM line reached in %s; %s", left,
+    snprintf(ret, LADDER_WHY_MAX, "%s: %s in %s; %s", left,
+             in->gauge[gauge].is_card ? "full" : "SIGTERM line reached",
              ladder_time_text(time, left_s), need);
 }
 
-static void gpu_text(const struct ladder *l, const struct ladder_input *in,
-                     const struct timing *timing, const struct ladder_status *k,
-                     char ret[LADDER_WHY_MAX])
+unsigned ladder_gauge_of(const struct ladder_status *k, enum ladder_trigger trigger)
 {
-    char used[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], need[PART];
-    if (in->gpu_known && (k->gpu_is_full || !in->gpu_forecast_known)) {
-        snprintf(ret, LADDER_WHY_MAX, "the GPU has %s in use, and its limit is %s",
-                 text_size(used, in->gpu_used_bytes), text_size(limit, in->gpu_limit_bytes));
-        return;
-    }
-    need_text(l, timing, k->need_s, need);
-    snprintf(ret, LADDER_WHY_MAX, "the GPU will be full in %s; %s",
-             ladder_time_text(time, in->gpu_forecast_s), need);
+    return trigger == LADDER_BY_FORECAST ? k->forecast_gauge
+           : trigger == LADDER_BY_PACE   ? k->pace_gauge
+           : trigger == LADDER_BY_LEVEL  ? k->level_gauge
+                                         : k->least;
 }
 
 static void reason_text(const struct ladder *l, const struct ladder_input *in,
@@ -81,33 +76,29 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
                         enum ladder_trigger trigger, char ret[LADDER_WHY_MAX])
 {
     char left[PART], size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    const unsigned gauge = ladder_gauge_of(k, trigger);
+    left_text(l, in, gauge, left);
     switch (trigger) {
     case LADDER_BY_FORECAST:
-        soon_text(l, in, timing, k, k->least, k->forecast_s, ret);
+        soon_text(l, in, timing, k, gauge, k->forecast_s, ret);
         break;
     case LADDER_BY_PACE:
-        soon_text(l, in, timing, k, k->pace_gauge, k->pace_s, ret);
+        soon_text(l, in, timing, k, gauge, k->pace_s, ret);
         break;
     case LADDER_BY_LEVEL:
-        left_text(l, in, k->level_gauge, left);
         snprintf(ret, LADDER_WHY_MAX, "%s; the reserve is %s", left,
-                 text_size(size, k->lines[k->level_gauge].reserve));
+                 text_size(size, k->lines[gauge].reserve));
         break;
     case LADDER_BY_PRESSURE:
-        left_text(l, in, k->least, left);
         snprintf(ret, LADDER_WHY_MAX,
                  "the machine stalls on memory %.0f %% of the time, for %s; %s", 100 * in->pressure,
                  ladder_time_text(time, k->pressed_s), left);
-        break;
-    case LADDER_BY_GPU:
-        gpu_text(l, in, timing, k, ret);
         break;
     case LADDER_BY_PLAN:
         snprintf(ret, LADDER_WHY_MAX, "a planned restart is due");
         break;
     default:
-        left_text(l, in, k->least, left);
-        snprintf(ret, LADDER_WHY_MAX, "%s", k->lines[k->least].known ? left : "no trigger holds");
+        snprintf(ret, LADDER_WHY_MAX, "%s", k->lines[gauge].known ? left : "no trigger holds");
         break;
     }
 }

@@ -177,7 +177,7 @@ void judge_update(struct judge *j)
         if (!(s = judge_series_of(list[i])))
             continue;
         (void)run_value(list[i], GPU_TOTAL, &total);
-        (void)run_value(list[i], GPU_USED, &used);
+        (void)run_gpu_used(list[i], &used);
         struct verdict_limit limit = {.known = total > 0,
                                       .limit_bytes = total,
                                       .other_bytes =

@@ -453,8 +453,15 @@ static void remove_peer(struct mark_receiver *r, size_t at)
     memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof r->peers[0]);
 }
 
-/* Sends a request to a peer. The path always ends in NUL, although Linux would accept a path that
- * fills sun_path without one. */
+void mark_receiver_died(struct mark_receiver *r, int32_t pid)
+{
+    size_t at = find_peer(r, pid, "");
+    if (at < r->peer_count)
+        remove_peer(r, at);
+}
+
+/* Sends a request. The path always ends in NUL, although Linux would accept one of exactly
+ * sun_path's size without NUL. */
 static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                     size_t len)
 {

@@ -58,7 +58,8 @@ static void guard_put_events(struct doc *d, const struct outcome_guard *g)
         doc_textf(d, TONE_PLAIN, "%s: %s", text_seconds(time, e->t_s), act_words(e->act));
         if (e->trigger[0] && strcmp(e->trigger, "nothing") != 0 &&
             strcmp(e->act, "checkpoint") != 0)
-            doc_textf(d, TONE_DIM, " (%.*s)", TRIGGER_COLUMNS, e->trigger);
+            doc_textf(d, TONE_DIM, e->has_gpu ? " (%.*s, gpu %u)" : " (%.*s)", TRIGGER_COLUMNS,
+                      e->trigger, e->gpu);
     }
 }
 

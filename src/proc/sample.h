@@ -52,14 +52,12 @@
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \
     X(USED, 1, "used", "B")                                                                        \
-    /* GPU memory used by the processes of this job, according to the driver */                    \
-    X(JOB, 2, "job", "B")                                                                          \
-    /* live blocks of PyTorch's allocator: the minimum of the last half second */                  \
-    X(ALLOCATED, 3, "allocated", "B")                                                              \
-    /* memory that PyTorch's allocator has taken from the driver */                                \
-    X(RESERVED, 4, "reserved", "B")                                                                \
-    /* the job's memory outside PyTorch's allocator: contexts, NCCL, cuBLAS */                     \
-    X(OUTSIDE, 5, "outside", "B")
+    X(JOB, 2, "job", "B")             /* by the processes of this job, as the driver has it */     \
+    X(ALLOCATED, 3, "allocated", "B") /* of that in blocks that PyTorch has handed out: the least  \
+                                         of the last half second */                                \
+    X(RESERVED, 4, "reserved", "B")   /* taken from the driver by PyTorch's allocator */           \
+    X(OUTSIDE, 5, "outside", "B")     /* of the job beside that: contexts, NCCL, cuBLAS */         \
+    X(PEAK, 6, "peak", "B")           /* most that PyTorch has handed out at one time */
 
 #define X(sym, num, name, unit) SAMPLE_##sym = (num),
 enum sample_process_field { SAMPLE_PROCESS_FIELDS(X) SAMPLE_PROCESS_COUNT };

@@ -291,17 +291,18 @@ static void report_gpus(struct process *p)
     if (!p->has_gpu_numbers)
         read_gpu_numbers(p);
     for (unsigned i = 0; i < HEAP_GPUS; i++) {
-        uint64_t allocated = 0, reserved = 0;
+        struct collect_gpu sum = {0};
         bool is_used = false;
         for (size_t k = 0; k < c->count; k++)
             for (unsigned g = 0; g < HEAP_GPUS; g++)
                 if (c->living[k]->gpus[g].reports > 0 && c->living[k]->gpu_number[g] == i) {
                     is_used = true;
-                    allocated += c->living[k]->gpus[g].low_bytes;
-                    reserved += c->living[k]->gpus[g].reserved_bytes;
+                    sum.allocated_bytes += c->living[k]->gpus[g].low_bytes;
+                    sum.reserved_bytes += c->living[k]->gpus[g].reserved_bytes;
+                    sum.peak_bytes += c->living[k]->gpus[g].allocated_peak_bytes;
                 }
         if (is_used)
-            c->on_gpu(c->user, i, allocated, reserved);
+            c->on_gpu(c->user, i, &sum);
     }
 }
 

@@ -36,10 +36,13 @@ void collect_tick(struct collect *c, uint64_t now_ns);
 /* Reports live memory and allocated bytes of each process, at most once per second: heap_sampled
  * (private memory), heap_shared, heap_pool, heap_allocated. NAME is a string literal. */
 typedef void collect_figure_fn(void *user, int32_t pid, const char *name, uint64_t value);
+struct collect_gpu {
+    uint64_t allocated_bytes, reserved_bytes; /* of ALLOCATED the least of the last half second */
+    uint64_t peak_bytes;                      /* most that was allocated at one time */
+};
 /* Reports, at every tick, the memory of all processes on one GPU according to PyTorch's allocator.
  * GPU is the driver's number, from CUDA_VISIBLE_DEVICES of the processes. */
-typedef void collect_gpu_fn(void *user, unsigned gpu, uint64_t allocated_bytes,
-                            uint64_t reserved_bytes);
+typedef void collect_gpu_fn(void *user, unsigned gpu, const struct collect_gpu *now);
 void collect_on_figure(struct collect *c, collect_figure_fn *fn, collect_gpu_fn *on_gpu,
                        void *user);
 /* Handles a mark for a step or epoch; a process uses its own marks if it sends any, otherwise

@@ -75,13 +75,11 @@ static const struct codec segment_codec[] = {
 
 /* ---- the guard, and memory returned to the machine ---- */
 
-static const struct codec event_codec[] = {FIELD(outcome_event, t_s, REAL),
-                                           FIELD(outcome_event, segment, UINT),
-                                           FIELD(outcome_event, act, TEXT),
-                                           FIELD(outcome_event, trigger, TEXT),
-                                           STRING_OR_NULL(outcome_event, why),
-                                           FIELD(outcome_event, dry_run, BOOL),
-                                           {0}};
+static const struct codec event_codec[] = {
+    FIELD(outcome_event, t_s, REAL),    FIELD(outcome_event, segment, UINT),
+    FIELD(outcome_event, act, TEXT),    FIELD(outcome_event, trigger, TEXT),
+    STRING_OR_NULL(outcome_event, why), FIELD(outcome_event, dry_run, BOOL),
+    OR_NONE(outcome_event, gpu, UINT),  {0}};
 
 static const struct codec checkpoint_codec[] = {FIELD(outcome_checkpoint, id, UINT),
                                                 FIELD(outcome_checkpoint, segment, UINT),

@@ -63,6 +63,8 @@ struct outcome_event {
     char act[24], trigger[24];
     char *why;
     bool dry_run;
+    bool has_gpu;
+    uint32_t gpu; /* the GPU whose memory is the reason */
 };
 
 struct outcome_checkpoint {

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/number.h"
 
 enum {
     FIRST_WIDTH_MS = 50, /* initial width of a bucket, the shortest distance between samples */
@@ -420,6 +421,36 @@ static void job_sample(struct run *run, struct sample *s)
 unsigned run_gpu_field(const struct run_entity *gpu)
 {
     return sample_has(&gpu->last, GPU_ALLOCATED) ? GPU_ALLOCATED : GPU_JOB;
+}
+
+/* Memory that PyTorch holds beyond the most that it needed. */
+static uint64_t gpu_spare(const struct sample *s)
+{
+    return sample_has(s, GPU_RESERVED) && sample_has(s, GPU_PEAK)
+               ? u64_minus(s->v[GPU_RESERVED], s->v[GPU_PEAK])
+               : 0;
+}
+
+bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret)
+{
+    const struct sample *s = &gpu->last;
+    if (!sample_has(s, GPU_USED))
+        return false;
+    *ret = u64_minus(s->v[GPU_USED], gpu_spare(s));
+    return true;
+}
+
+bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret)
+{
+    const struct sample *s = &gpu->last;
+    /* 0 if the driver does not know the job's processes, as in a pid namespace */
+    if (sample_has(s, GPU_JOB) && s->v[GPU_JOB] > 0)
+        *ret = u64_minus(s->v[GPU_JOB], gpu_spare(s));
+    else if (sample_has(s, GPU_PEAK))
+        *ret = s->v[GPU_PEAK];
+    else
+        return run_gpu_used(gpu, ret);
+    return true;
 }
 
 void run_tick_end(struct run *run)

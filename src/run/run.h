@@ -261,7 +261,13 @@ void run_drop_marked(struct run *run);
 /* The field of a GPU that is judged: PyTorch's allocated memory if known, because its allocator
  * retains freed memory; otherwise the driver's count. */
 unsigned run_gpu_field(const struct run_entity *gpu);
-/* Gets the newest value of FIELD of E. */
+/* The memory of a GPU that a request cannot get: of all its users, or of the job. Blocks that
+ * PyTorch holds but never needed at one time are not in it, because its allocator frees them before
+ * a request fails; the most that it ever needed is, because a later step may need it again. False:
+ * unknown. */
+bool run_gpu_used(const struct run_entity *gpu, uint64_t *ret);
+bool run_gpu_job(const struct run_entity *gpu, uint64_t *ret);
+/* The newest value of FIELD of E. */
 bool run_value(const struct run_entity *e, unsigned field, uint64_t *ret);
 /* The living process with this pid, else the one that died last; NULL if none is kept. */
 struct run_entity *run_find_pid(const struct run *run, int32_t pid);

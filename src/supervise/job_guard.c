@@ -14,6 +14,7 @@
 #include "base/number.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "guard/gpu_gauge.h"
 #include "judge/judge.h"
 
 enum {
@@ -78,8 +79,8 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
     if (d->act == LADDER_DO_KILL && !dry)
         reflex_kill(j->guard.reflex);
     job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
-                        d->why);
-    /* a planned restart is not reported as a warning; its next action is reported */
+                        d->has_gpu ? &d->gpu : NULL, d->why);
+    /* a planned restart is reported by its next act, not as a warning */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", act_text(d->act), d->why);
     if (dry)
@@ -112,35 +113,15 @@ static void read_forecast(const struct job *j, struct ladder_input *in)
 
 static void read_gpus(const struct job *j, struct ladder_input *in)
 {
-    const struct guard_settings *set = &j->options->guard;
-    uint64_t least = UINT64_MAX;
     struct run_entity *const *gpus;
-    if (!quantity_is_given(&set->gpu_limit))
-        return;
-    size_t n = run_living(engine_run(j->engine), RUN_GPU, &gpus);
-    for (size_t i = 0; i < n; i++) {
-        const struct sample *s = &gpus[i]->last;
-        if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
-            continue;
-        /* if the driver does not report the job's share, all used memory counts */
-        uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
-        uint64_t limit = quantity_bytes(&set->gpu_limit, s->v[GPU_TOTAL]);
-        uint64_t room = limit > used ? limit - used : 0;
-        if (room >= least)
-            continue;
-        least = room;
-        in->gpu_known = true;
-        in->gpu_limit_bytes = limit;
-        in->gpu_used_bytes = used;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct verdict_result *r = judge_result(gpus[i]);
-        if (!r || r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
-            continue;
-        if (!in->gpu_forecast_known || r->oom.eta_s_low < in->gpu_forecast_s)
-            in->gpu_forecast_s = r->oom.eta_s_low;
-        in->gpu_forecast_known = true;
-    }
+    const struct run *run = engine_run(j->engine);
+    size_t n = run_living(run, RUN_GPU, &gpus);
+    for (size_t i = 0; i < n; i++)
+        /* an older reading is of the previous segment */
+        if (gpus[i]->id < LADDER_GPUS &&
+            gpus[i]->last_ns > u64_minus(j->now.started_ns, run->start_mono_ns))
+            gpu_gauge_read(gpus[i], judge_result(gpus[i]), &j->options->guard.gpu_limit,
+                           &in->gauge[LADDER_HOST_GAUGES + gpus[i]->id]);
 }
 
 static bool plan_is_due(const struct job *j, uint64_t now_ns)
@@ -208,7 +189,7 @@ static void report_reflex_kill(struct job *j)
              "SIGTERM",
              left, of, pace);
     set_guard_cause(j, &d);
-    job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
+    job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), NULL, d.why);
     job_notifyf(j, "guard: killed the job: %s", d.why);
     job_begin_ending(j, KILLING);
 }
@@ -286,14 +267,14 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
         n->progress.checkpoint_has_step = n->progress.has_step;
         n->progress.checkpoint_step = n->progress.last_step;
         job_guard_put_checkpoint(j, now_ns);
-        job_guard_put_event(j, now_ns, "checkpoint", requested_by(g), "checkpoint written");
+        job_guard_put_event(j, now_ns, "checkpoint", requested_by(g), NULL, "checkpoint written");
         job_notifyf(j, "guard: checkpoint written after %.1f s",
                     (double)(now_ns - g->checkpoint.requested_ns) / (double)NS_PER_S);
     } else if (g->checkpoint.ack == LADDER_ACK_FAILED) {
         timing_save_failed(&g->timing);
         /* a job that is being stopped need not answer */
         if (g->ladder.rung < LADDER_STOPPING) {
-            job_guard_put_event(j, now_ns, "checkpoint failed", requested_by(g), failed);
+            job_guard_put_event(j, now_ns, "checkpoint failed", requested_by(g), NULL, failed);
             job_notifyf(j, "guard: checkpoint failed: %s", failed);
         }
     }
@@ -328,7 +309,7 @@ int job_guard_checkpoint(struct job *j, char why[CHECKPOINT_TEXT_MAX])
         return -ESRCH;
     g->is_requested = true;
     timing_save_begin(&g->timing, now_ns, job_bytes_now(j));
-    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_REQUEST), requested_by(g),
+    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_REQUEST), requested_by(g), NULL,
                         "requested by the user");
     be_alert(j, now_ns);
     return 0;
@@ -474,6 +455,8 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         leftovers_process(g->leftovers, node->info.id.pid);
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
+    if (event->kind == PROCESS_DIED && j->marks)
+        mark_receiver_died(j->marks, node->info.id.pid);
     if (event->kind == PROCESS_DIED &&
         checkpoint_process_died(&g->checkpoint, node->info.id.pid, event->t_ns))
         ack_changed(j, event->t_ns, "the process exited before the checkpoint was written");

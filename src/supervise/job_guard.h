@@ -78,8 +78,9 @@ void job_guard_set_charge(struct job *j);
 void job_guard_follow_members(struct job *j);
 void job_guard_set_effective_gauge(struct job *j);
 void job_guard_follow_effective(struct job *j);
+/* GPU is the one whose memory is the reason; NULL: none is. */
 void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
-                         const char *why);
+                         const unsigned *gpu, const char *why);
 void job_guard_put_checkpoint(struct job *j, uint64_t now_ns);
 void job_guard_on_reflex(void *user, int fd, uint32_t events);
 void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed);

@@ -111,11 +111,13 @@ static double since_start_s(const struct job *j, uint64_t now_ns)
 }
 
 void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
-                         const char *why)
+                         const unsigned *gpu, const char *why)
 {
     struct outcome_guard *g = &j->outcome.guard;
     struct outcome_event e = {.t_s = since_start_s(j, now_ns),
                               .segment = j->now.number,
+                              .has_gpu = gpu,
+                              .gpu = gpu ? *gpu : 0,
                               .why = strdup(why),
                               .dry_run = j->options->guard.dry_run};
     snprintf(e.act, sizeof e.act, "%s", act);

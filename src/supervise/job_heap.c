@@ -116,10 +116,10 @@ static void on_heap_figure(void *user, int32_t pid, const char *name, uint64_t v
     engine_figure(j->engine, pid, name, value);
 }
 
-static void on_heap_gpu(void *user, unsigned gpu, uint64_t allocated_bytes, uint64_t reserved_bytes)
+static void on_heap_gpu(void *user, unsigned gpu, const struct collect_gpu *now)
 {
     struct job *j = user;
-    engine_gpu(j->engine, gpu, allocated_bytes, reserved_bytes);
+    engine_gpu(j->engine, gpu, now);
 }
 
 static void start_collecting(struct job *j)

@@ -219,10 +219,27 @@ for step in range(60):
 """
 
 
-def record(folder, text, copy="torch"):
+# It starts near the reserve of a limit of 8 GiB, grows by 2 MiB/step, and resumes from its checkpoint.
+NEARLY_FULL = STANDIN + """
+import pathlib
+saved = pathlib.Path("saved")
+start = int(saved.read_text()) if saved.exists() else 0
+cuda.standin_malloc((8192 - 450) << 20, 1)
+for step in range(start + 1, 61):
+    cuda.standin_malloc(2 << 20, 1)
+    ebb.step(step)
+    if ebb.checkpoint_requested():
+        saved.write_text(str(step))
+        ebb.checkpoint_done("saved")
+    time.sleep(0.05)
+"""
+
+
+def record(folder, text, *options, copy="torch"):
     (folder / "train.py").write_text(text)
     python = str(pathlib.Path(__file__).resolve().parents[2] / "python")
-    done = subprocess.run([binary(), "run", "-d", "run", "--", sys.executable, "train.py", library(copy)], cwd=folder,
+    done = subprocess.run([binary(), "run", "-d", "run", *options, "--", sys.executable, "train.py", library(copy)],
+                          cwd=folder,
                           env=environment({"PYTHONPATH": python}), stderr=subprocess.PIPE, text=True,
                           timeout=4 * PATIENCE_S, check=True)
     return folder / "run", " ".join(done.stderr.split())
@@ -277,7 +294,22 @@ def test_one_sentence_explains_why_gpu_memory_has_no_lines(tmp_path):
     assert b"GPU memory has no lines: PyTorch's allocator reported no block" in ebb("show", folder).stdout
 
 
-def test_report_page_has_each_element_id_once(recorded):
+def test_guard_saves_stops_and_restarts_before_a_gpu_is_full(tmp_path):
+    folder, summary = record(tmp_path, NEARLY_FULL, "--gpu-limit", "8G", "--restart", "--interval", "100ms")
+    run = json.loads((folder / "run.json").read_text())
+    assert run["end"]["kind"] == "exited" and len(run["segments"]) > 1
+    first = [e for e in run["guard"]["events"] if e["segment"] == 0]
+    assert [e["act"] for e in first if e["act"] != "warn"] == ["ask", "checkpoint", "term"]
+    assert all(e["gpu"] == 1 and e["why"].startswith("gpu 1: ") for e in first if e["act"] != "checkpoint")
+    assert "guard: stopping the job: gpu 1: " in summary
+    assert "cannot request a checkpoint" not in summary  # of a process of the last segment
+    for before, after in zip(run["segments"], run["segments"][1:]):
+        assert "gpu 1: " in before["end"]["cause"] and "left of 8.00 GiB" in before["end"]["cause"]
+        assert after["first_step"] == before["checkpoint_step"] + 1
+    assert run["segments"][-1]["last_step"] == 60
+
+
+def test_page_has_every_id_once(recorded):
     done = ebb("report", "-o", "-", recorded[0])
     page = done.stdout.decode()
     ids = re.findall(r"<[a-z0-9]+ (?:[^<>]* )?id=\"?([\w-]+)", page.split("<script")[0])

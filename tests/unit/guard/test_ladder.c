@@ -108,6 +108,28 @@ static void set_room(struct world *w, uint64_t room)
     set_used(w, w->in.gauge[0].limit_bytes - room, 0);
 }
 
+static struct ladder_gauge *gpu_of(struct world *w, unsigned gpu)
+{
+    return &w->in.gauge[LADDER_HOST_GAUGES + gpu];
+}
+
+/* A limit of the user's. */
+static void set_gpu(struct world *w, unsigned gpu, uint64_t limit, uint64_t used)
+{
+    struct ladder_gauge *g = gpu_of(w, gpu);
+    g->known = true;
+    g->is_card = false;
+    g->limit_bytes = limit;
+    g->used_bytes = used;
+    g->room_bytes = limit > used ? limit - used : 0;
+}
+
+static void set_card(struct world *w, unsigned gpu, uint64_t limit, uint64_t used)
+{
+    set_gpu(w, gpu, limit, used);
+    gpu_of(w, gpu)->is_card = true;
+}
+
 static enum ladder_act look_at(struct world *w, double after_s, uint64_t room)
 {
     w->t += after_s;
@@ -202,8 +224,8 @@ struct single {
     const char *name;
     uint64_t room; /* Headroom of a 2 GiB limit; the reserve is 102.4 MiB. */
     struct ladder_rules rules;
-    bool cannot_ask, plan, gpu_full;
-    double forecast, gpu_forecast; /* 0: unknown */
+    bool cannot_ask, plan, gpu_near; /* within the reserve of a limit of the user's */
+    double forecast, gpu_forecast;   /* 0: unknown; of a GPU without a limit */
     double pace;
     /* expected: */
     enum ladder_act act; /* Last action that the guard takes for this reading. */
@@ -289,22 +311,13 @@ static const struct single singles[] = {
     {"forecast counts to SIGTERM", 150 * MIB, {0}, 0, 0, 0, 17, 0, 0, ASKED(LADDER_BY_FORECAST)},
     {"forecast, no rank", GIB, {0}, 1, 0, 0, 3, 0, 0, WARNED(LADDER_BY_FORECAST)},
     {"forecast left out", GIB, {.no_forecast = 1}, 0, 0, 0, 3, 0, 0, CALM},
-    {"gpu full", GIB, {0}, 0, 0, 1, 0, 0, 0, ASKED(LADDER_BY_GPU)},
-    {"gpu full, no rank",
-     GIB,
-     {0},
-     1,
-     0,
-     1,
-     0,
-     0,
-     0,
-     LADDER_DO_TERM,
-     LADDER_STOPPING,
-     LADDER_BY_GPU,
-     2},
-    {"gpu soon", GIB, {0}, 0, 0, 0, 0, 5, 0, ASKED(LADDER_BY_GPU)},
-    {"gpu soon, no rank", GIB, {0}, 1, 0, 0, 0, 5, 0, WARNED(LADDER_BY_GPU)},
+    {"gpu near its limit", GIB, {0}, 0, 0, 1, 0, 0, 0, ASKED(LADDER_BY_LEVEL)},
+    {"gpu near its limit, no rank", GIB, {0}, 1, 0, 1, 0, 0, 0, WARNED(LADDER_BY_LEVEL)},
+    {"gpu near its limit, left out", GIB, {.no_level = 1}, 0, 0, 1, 0, 0, 0, CALM},
+    {"gpu full later", GIB, {0}, 0, 0, 0, 0, 14, 0, CALM},
+    {"gpu soon", GIB, {0}, 0, 0, 0, 0, 5, 0, ASKED(LADDER_BY_FORECAST)},
+    {"gpu soon, no rank", GIB, {0}, 1, 0, 0, 0, 5, 0, WARNED(LADDER_BY_FORECAST)},
+    {"gpu soon, forecast left out", GIB, {.no_forecast = 1}, 0, 0, 0, 0, 5, 0, CALM},
     {"plan", GIB, {0}, 0, 1, 0, 0, 0, 0, ASKED(LADDER_BY_PLAN)},
     {"plan, no rank",
      GIB,
@@ -345,11 +358,10 @@ static void each_memory_reading_leads_to_the_expected_guard_action(void **state)
         w.in.plan_due = s->plan;
         w.in.forecast_known = s->forecast > 0;
         w.in.forecast_s = s->forecast;
-        w.in.gpu_forecast_known = s->gpu_forecast > 0;
-        w.in.gpu_forecast_s = s->gpu_forecast;
-        w.in.gpu_known = true;
-        w.in.gpu_limit_bytes = 40 * GIB;
-        w.in.gpu_used_bytes = s->gpu_full ? 40 * GIB : 30 * GIB;
+        set_gpu(&w, 1, 40 * GIB, s->gpu_near ? 38 * GIB + GIB / 2 : 30 * GIB);
+        gpu_of(&w, 0)->forecast_known = s->gpu_forecast > 0;
+        gpu_of(&w, 0)->forecast_s = s->gpu_forecast;
+        set_card(&w, 0, 40 * GIB, 30 * GIB);
         set_used(&w, 2 * GIB - s->room, s->pace);
         enum ladder_act act = step_ladder(&w);
         int acts = 0;
@@ -404,7 +416,10 @@ static void host_memory_or_gpu_memory_alone_can_trigger_the_guard(void **state)
     struct world w;
     world_init(&w, NULL, 64 * GIB);
     set_room(&w, 30 * GIB);
-    w.in.gauge[1] = (struct ladder_gauge){true, 2 * GIB, 2 * GIB - 90 * MIB, 90 * MIB, 0};
+    w.in.gauge[1] = (struct ladder_gauge){.known = true,
+                                          .limit_bytes = 2 * GIB,
+                                          .used_bytes = 2 * GIB - 90 * MIB,
+                                          .room_bytes = 90 * MIB};
     assert_int_equal(step_ladder(&w), LADDER_DO_REQUEST);
     assert_non_null(strstr(w.last.why, "90.0 MiB left of 2.00 GiB"));
     w.in.gauge[1].room_bytes = 40 * MIB;
@@ -554,22 +569,106 @@ static void expired_wait_stops_the_job_on_forecast_but_not_on_level(void **state
     }
 }
 
-static void job_on_a_full_gpu_is_stopped_after_its_checkpoint_attempt(void **state)
+/* ---- GPUs ---- */
+
+/* 80 GiB; the reserve is 4 GiB. */
+enum { CARD_GIB = 80 };
+
+static void gpu_forecast_stops_the_job_once_the_checkpoint_is_written(void **state)
 {
     (void)state;
-    const struct ladder_rules rules = {.wait_s = 30};
-    for (int how = 0; how < 3; how++) {
-        struct world w;
-        world_init(&w, &rules, 2 * GIB);
-        w.save_s = how == 2 ? -1 : 2;
-        w.fails = how == 1;
-        w.in.gpu_known = true;
-        w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 40 * GIB;
-        for (int i = 0; i < 40; i++)
+    struct world w;
+    for (int is_over = 0; is_over < 2; is_over++) {
+        world_init(&w, NULL, 2 * GIB);
+        set_card(&w, 3, CARD_GIB * GIB, 60 * GIB);
+        gpu_of(&w, 3)->forecast_known = true;
+        gpu_of(&w, 3)->forecast_s = 10;
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
+        assert_true(w.last.has_gpu && w.last.gpu == 3);
+        assert_string_equal(w.last.why, "gpu 3: 20.0 GiB left of 80.0 GiB: full in 9 s; a "
+                                        "checkpoint may take 10 s, with a margin of 2 s");
+        gpu_of(&w, 3)->forecast_known = !is_over;
+        for (int i = 0; i < 16; i++)
             look_at(&w, 1, GIB);
-        assert_int_equal(w.count[LADDER_DO_TERM], 1);
-        assert_int_equal(w.first[LADDER_DO_TERM] - w.first[LADDER_DO_REQUEST], how == 2 ? 30 : 3);
+        assert_int_equal(w.count[LADDER_DO_TERM], !is_over);
+        assert_int_equal(w.count[LADDER_DO_STAND_DOWN], is_over);
     }
+}
+
+/* A job may fill its GPU: a request that fails kills nothing. */
+static void job_that_fills_its_gpu_is_asked_once_and_never_stopped(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; i < 3600; i++) {
+        uint64_t room = i < 60 ? 3 * GIB : (uint64_t)(i % 3) * 64 * MIB;
+        set_card(&w, 0, CARD_GIB * GIB, CARD_GIB * GIB - room);
+        look_at(&w, 1, GIB);
+    }
+    assert_never_stopped(&w);
+    assert_in_range(w.count[LADDER_DO_REQUEST], 1, 2);
+}
+
+static void growth_towards_a_full_gpu_requests_checkpoints_but_does_not_stop(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; i < 160; i++) {
+        set_card(&w, 0, CARD_GIB * GIB, 40 * GIB + (uint64_t)i * GIB / 4);
+        look_at(&w, 1, GIB);
+    }
+    assert_in_range(w.count[LADDER_DO_REQUEST], 1, 12);
+    assert_true(w.last.has_gpu);
+    assert_never_stopped(&w);
+}
+
+static void limit_on_a_gpu_stops_the_job_but_does_not_kill_it(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.in.can_request = false;
+    set_gpu(&w, 1, 40 * GIB, 38 * GIB + 100 * MIB);
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_WARN);
+    assert_string_equal(w.last.why, "gpu 1: 1.90 GiB left of 40.0 GiB; the reserve is 2.00 GiB");
+    set_gpu(&w, 1, 40 * GIB, 40 * GIB);
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
+    assert_string_equal(w.last.why, "gpu 1: 0 B left of 40.0 GiB; the reserve is 2.00 GiB; no time "
+                                    "for a checkpoint");
+    assert_int_equal(look_at(&w, 9, GIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_KILL); /* after the grace, as ever */
+}
+
+static void growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; i < 8; i++) {
+        set_gpu(&w, 0, 40 * GIB, 38 * GIB + 64 * MIB + (uint64_t)i * 64 * MIB);
+        look_at(&w, 1, GIB);
+    }
+    assert_int_equal(w.count[LADDER_DO_REQUEST], 1);
+    assert_int_equal(w.count[LADDER_DO_TERM], 1);
+    assert_non_null(strstr(w.last.why, "the checkpoint is written"));
+    assert_true(w.last.has_gpu);
+}
+
+/* The reserve and the rise of a checkpoint are measured in host memory. */
+static void reserve_of_the_host_does_not_apply_to_gpus(void **state)
+{
+    (void)state;
+    const struct ladder_rules rules = {.reserve_bytes = GIB / 2};
+    struct world w;
+    world_init(&w, &rules, 2 * GIB);
+    timing_save_begin(&w.timing, NS_PER_S, 0);
+    timing_memory(&w.timing, 8 * GIB);
+    timing_save_end(&w.timing, 2 * NS_PER_S);
+    set_gpu(&w, 0, 40 * GIB, 37 * GIB);
+    look_at(&w, 1, 2 * GIB);
+    assert_calm(&w);
 }
 
 static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
@@ -588,23 +687,7 @@ static void pause_during_a_long_save_is_not_the_end_of_growth(void **state)
     assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
 }
 
-static void gpu_trigger_ends_below_97_percent_of_the_limit(void **state)
-{
-    (void)state;
-    for (int percent = 96; percent < 99; percent += 2) {
-        struct world w;
-        world_init(&w, NULL, 2 * GIB);
-        w.in.gpu_known = true;
-        w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 100;
-        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_REQUEST);
-        w.in.gpu_used_bytes = (uint64_t)percent;
-        for (int i = 0; i < 5; i++)
-            look_at(&w, 1, GIB);
-        assert_int_equal(w.count[LADDER_DO_TERM], percent == 98);
-    }
-}
-
-static void memory_pressure_triggers_only_if_lasting_near_the_limit(void **state)
+static void pressure_acts_only_if_it_lasts_and_headroom_is_small(void **state)
 {
     (void)state;
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -1004,9 +1087,10 @@ static void random_walk(struct world *w, double *used)
     w->in.forecast_s = pick(100);
     w->in.pressure_known = pick(10) != 0;
     w->in.pressure = pick(30) == 0 ? 0.0 : 0.2 + pick(3) * 0.2;
-    w->in.gpu_known = true;
-    w->in.gpu_limit_bytes = 100;
-    w->in.gpu_used_bytes = 40 + pick(62);
+    set_gpu(w, 1, 1000, 400 + 10 * pick(62));
+    set_card(w, 2, 1000, 400 + 10 * pick(62));
+    gpu_of(w, 2)->forecast_known = pick(8) == 0;
+    gpu_of(w, 2)->forecast_s = pick(100);
     w->in.plan_due = pick(200) == 0;
     w->in.can_request = pick(10) != 0;
     w->in.ack = (enum ladder_ack)pick(4);
@@ -1019,14 +1103,15 @@ static bool may_stop(const struct world *w, const struct ladder_decision *d, boo
     const struct ladder_input *in = &w->in;
     switch (d->trigger) {
     case LADDER_BY_LEVEL:
+        if (d->has_gpu) /* the limit of 1000 has a reserve of a fifth */
+            return d->gpu == 1 && in->gauge[LADDER_HOST_GAUGES + 1].room_bytes <= 200;
         return in->gauge[0].room_bytes <= base / 2 ||
                (was_asked && in->gauge[0].room_bytes <= base);
     case LADDER_BY_FORECAST:
-        return was_asked && in->forecast_known && ack != LADDER_ACK_FAILED;
+        return was_asked && ack != LADDER_ACK_FAILED &&
+               (d->has_gpu ? in->gauge[LADDER_HOST_GAUGES + 2].forecast_known : in->forecast_known);
     case LADDER_BY_PRESSURE:
         return in->pressure >= 0.3;
-    case LADDER_BY_GPU:
-        return in->gpu_used_bytes >= 97;
     case LADDER_BY_PLAN:
         return in->plan_due;
     default:
@@ -1099,14 +1184,18 @@ int main(void)
         cmocka_unit_test(forecast_stops_the_job_once_the_checkpoint_is_written),
         cmocka_unit_test(failed_checkpoint_is_requested_again_after_a_minute),
         cmocka_unit_test(planned_restart_proceeds_after_checkpoint_or_failure),
-        cmocka_unit_test(old_ack_does_not_answer_a_new_checkpoint_request),
-        cmocka_unit_test(expired_wait_stops_the_job_on_forecast_but_not_on_level),
-        cmocka_unit_test(job_on_a_full_gpu_is_stopped_after_its_checkpoint_attempt),
+        cmocka_unit_test(old_ack_does_not_answer_a_new_request),
+        cmocka_unit_test(expired_wait_stops_job_on_forecast_but_not_at_steady_level),
+        cmocka_unit_test(gpu_forecast_stops_the_job_once_the_checkpoint_is_written),
+        cmocka_unit_test(job_that_fills_its_gpu_is_asked_once_and_never_stopped),
+        cmocka_unit_test(growth_towards_a_full_gpu_requests_checkpoints_but_does_not_stop),
+        cmocka_unit_test(limit_on_a_gpu_stops_the_job_but_does_not_kill_it),
+        cmocka_unit_test(growth_at_a_gpu_limit_stops_the_job_after_its_checkpoint),
+        cmocka_unit_test(reserve_of_the_host_does_not_apply_to_gpus),
         cmocka_unit_test(pause_during_a_long_save_is_not_the_end_of_growth),
-        cmocka_unit_test(gpu_trigger_ends_below_97_percent_of_the_limit),
-        cmocka_unit_test(memory_pressure_triggers_only_if_lasting_near_the_limit),
-        cmocka_unit_test(memory_pressure_that_ends_does_not_stop_the_job),
-        cmocka_unit_test(gauge_unreadable_during_a_checkpoint_is_not_growth_later),
+        cmocka_unit_test(pressure_acts_only_if_it_lasts_and_headroom_is_small),
+        cmocka_unit_test(pressure_that_ends_does_not_stop_the_job),
+        cmocka_unit_test(gauge_unreadable_at_checkpoint_is_not_growth_later),
         cmocka_unit_test(level_trigger_ends_after_10_s_above_the_reserve),
         cmocka_unit_test(trigger_is_ignored_for_a_while_after_a_stand_down),
         cmocka_unit_test(repeated_memory_peaks_request_checkpoints_less_often),

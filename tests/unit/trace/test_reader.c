@@ -205,7 +205,7 @@ static void crash_while_sealing_a_block_loses_and_duplicates_nothing(void **stat
 {
     (void)state;
     char path[256];
-    struct recording rec = {.fake_job = {.seed = 8, .with_events = true}};
+    struct recording rec = {.fake_job = {.seed = 9, .with_events = true}};
     struct buf sealed = {0}, disk = {0};
     recording_make(&rec, 16, 100000);
     fake_job_read_bytes(fake_job_path(path, "made.ebb"), &sealed);
