@@ -227,6 +227,20 @@ static size_t name_gpu(struct names *n, uint64_t frame, struct name *ret)
     return ret->function ? 1 : 0;
 }
 
+/* A node's name is shorter and better known than that of the C++ function that runs it. */
+static const char *name_backward(struct names *n, const char *function, bool *ret_is)
+{
+    char text[128];
+    const char *node;
+    size_t len;
+    *ret_is = known_backward(function, &node, &len);
+    if (!*ret_is)
+        return function;
+    int n_text =
+        snprintf(text, sizeof text, "backward of %.*s", (int)(len < 100 ? len : 100), node);
+    return texts_keep(&n->texts, text, (size_t)n_text);
+}
+
 static size_t name_native(struct names *n, uint64_t frame, struct name ret[SYMBOL_INLINE_MAX])
 {
     uint64_t module_at = frame >> HEAP_FRAME_MODULE_SHIFT & HEAP_FRAME_MODULE_MASK;
@@ -245,6 +259,9 @@ static size_t name_native(struct names *n, uint64_t frame, struct name ret[SYMBO
         found[count++] = (struct symbol){0};
     for (size_t i = 0; lib && i < count; i++) {
         const char *function = found[i].function ? found[i].function : keep_address(n, lib, offset);
+        bool is_backward = false;
+        if (found[i].function)
+            function = name_backward(n, function, &is_backward);
         if (!function)
             return 0;
         ret[i] = (struct name){.kind = NAME_NATIVE,
@@ -253,7 +270,8 @@ static size_t name_native(struct names *n, uint64_t frame, struct name ret[SYMBO
                                .lib = lib,
                                .line = found[i].line,
                                .is_allocator = known_allocator(found[i].function, lib),
-                               .is_inlined = found[i].is_inlined};
+                               .is_inlined = found[i].is_inlined,
+                               .is_backward = is_backward};
     }
     return lib ? count : 0;
 }
@@ -312,20 +330,44 @@ static bool is_native(const struct name *name)
     return name->kind == NAME_NATIVE && !name->is_allocator;
 }
 
+static bool is_backward(const struct name *name)
+{
+    return name->is_backward;
+}
+
 static bool is_any(const struct name *name)
 {
     return name;
 }
 
-/* Returns the innermost frame of SITE that WANTED accepts. Native frames are not resolved if
- * only Python frames are wanted, as their symbols may be in large files. */
-static const struct name *innermost(struct names *n, uint32_t site, bool python, wanted_fn *wanted)
+static bool is_in_torch(const struct profile *p, uint64_t frame)
+{
+    static const char prefix[] = "libtorch";
+    uint64_t module_at = frame >> HEAP_FRAME_MODULE_SHIFT & HEAP_FRAME_MODULE_MASK;
+    if (frame & HEAP_FRAME_PYTHON || module_at == 0 || module_at > p->n_modules)
+        return false;
+    size_t len;
+    const char *base = base_name(&p->modules[module_at - 1].path, &len);
+    return len >= sizeof prefix - 1 && memcmp(base, prefix, sizeof prefix - 1) == 0;
+}
+
+/* Native frames are not resolved if they cannot be wanted, as their symbols may be in large files.
+ */
+enum search { SEARCH_ALL, SEARCH_PYTHON, SEARCH_TORCH };
+
+/* Returns the innermost frame of SITE that WANTED accepts. */
+static const struct name *innermost(struct names *n, uint32_t site, enum search in,
+                                    wanted_fn *wanted)
 {
     const struct profile *p = n->profile;
     uint32_t node = site < p->n_sites ? p->site_node[site] : 0;
     while (node != 0 && node < p->n_nodes) {
         const struct name *list;
-        bool is_skipped = python && !(p->nodes[node].frame & HEAP_FRAME_PYTHON);
+        bool is_python_frame = p->nodes[node].frame & HEAP_FRAME_PYTHON;
+        bool is_skipped = (in == SEARCH_PYTHON && !is_python_frame) ||
+                          (in == SEARCH_TORCH && !is_in_torch(p, p->nodes[node].frame));
+        if (in == SEARCH_TORCH && is_python_frame) /* it is closer than a node behind it */
+            return NULL;
         size_t count = is_skipped ? 0 : names_of_node(n, node, &list);
         for (size_t i = 0; i < count; i++)
             if (wanted(&list[i]))
@@ -340,11 +382,15 @@ static const struct name *innermost(struct names *n, uint32_t site, bool python,
 const struct name *names_of_site(struct names *n, uint32_t site)
 {
     static const struct {
-        bool python;
+        enum search in;
         wanted_fn *wanted;
-    } order[] = {{true, is_shown_python}, {true, is_python}, {false, is_native}, {false, is_any}};
+    } order[] = {{SEARCH_PYTHON, is_shown_python},
+                 {SEARCH_PYTHON, is_python},
+                 {SEARCH_TORCH, is_backward},
+                 {SEARCH_ALL, is_native},
+                 {SEARCH_ALL, is_any}};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        const struct name *found = innermost(n, site, order[i].python, order[i].wanted);
+        const struct name *found = innermost(n, site, order[i].in, order[i].wanted);
         if (found)
             return found;
     }
@@ -389,5 +435,6 @@ size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const s
 
 const struct name *names_native_of_site(struct names *n, uint32_t site)
 {
-    return innermost(n, site, false, is_native);
+    const struct name *node = innermost(n, site, SEARCH_TORCH, is_backward);
+    return node ? node : innermost(n, site, SEARCH_ALL, is_native);
 }

@@ -2,6 +2,7 @@
  * cause is worse than showing one frame too many, so only certain plumbing is listed. */
 #include "profile/names_known.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -92,6 +93,23 @@ bool known_allocator(const char *function, const char *lib)
         return true;
     const char *bare = function ? demangle_bare(function, &len) : NULL;
     return bare && is_one_of(allocators, bare, len);
+}
+
+bool known_backward(const char *function, const char **ret, size_t *ret_len)
+{
+    static const char space[] = "torch::autograd::";
+    const char *end = strstr(function, "::apply("), *at = end;
+    if (!end || strncmp(function, space, sizeof space - 1) != 0)
+        return false;
+    while (at[-1] == '_' || isalnum((unsigned char)at[-1]))
+        at--;
+    size_t len = (size_t)(end - at);
+    /* PyNode runs Python code, which has frames of its own */
+    if (at[-1] != ':' || len == 0 || (len == strlen("PyNode") && memcmp(at, "PyNode", len) == 0))
+        return false;
+    *ret = at;
+    *ret_len = len;
+    return true;
 }
 
 /* Returns the path after the last "…/site-packages/" (or Debian's dist-packages), or NULL. */

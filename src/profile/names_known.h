@@ -9,8 +9,11 @@
 /* Returns true for an allocator. FUNCTION is a demangled name or NULL, LIB the base name of its
  * module or NULL. */
 bool known_allocator(const char *function, const char *lib);
-/* Returns true for Python frames of the standard library, of framework internals, or without a
- * file. */
+/* Finds the autograd node in the name of the function that runs it in a backward pass:
+ * "AddmmBackward0" in "torch::autograd::generated::AddmmBackward0::apply(…)". False: another
+ * function. */
+bool known_backward(const char *function, const char **ret, size_t *ret_len);
+/* True for Python frames of the standard library, of framework internals, or without a file. */
 bool known_plumbing(const char *function, const char *file);
 /* Returns true for a file of the standard library or an installed package, which is not the
  * user's own. */

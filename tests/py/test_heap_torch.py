@@ -124,3 +124,49 @@ def test_training_result_is_the_same_under_the_profiler(run_job, script, workers
     assert 0 < float(runs[0].stdout) < 100
     assert list(runs[0].folder.glob("heap.*")) and not list(runs[1].folder.glob("heap.*"))
     assert not any(is_leak(row, script) for row in heap(runs[0])["rows"])
+
+
+# The 61st backward pass within backward passes runs in another thread, without Python frames, as every backward pass on a
+# GPU does.
+BACKWARD = """
+import torch
+torch.set_num_threads(1)
+inputs = torch.ones(64, 1024)
+kept = []
+
+class Nested(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, depth):
+        ctx.depth = depth
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            if ctx.depth > 0:
+                Nested.apply(torch.ones(1, requires_grad=True), ctx.depth - 1).backward()
+            else:
+                weight = torch.ones(1024, 1024, requires_grad=True)
+                (inputs @ weight).sum().backward()
+                kept.append(weight.grad)
+        return gradient, None
+
+for step in range(12):
+    weight = torch.ones(1024, 1024, requires_grad=True)
+    (inputs @ weight).sum().backward()  # called here
+    kept.append(weight.grad)
+    Nested.apply(torch.ones(1, requires_grad=True), 60).backward()
+"""
+
+
+def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(BACKWARD)
+    run = run_job(sys.executable, script)
+    assert run.status == 0, run.stderr
+    rows = heap(run)["rows"]
+    line = 1 + next(i for i, text in enumerate(BACKWARD.split("\n")) if text.endswith("# called here"))
+    called, = [row for row in rows if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
+    alone, = [row for row in rows if row["where"]["function"] == "backward of MmBackward0"]
+    assert called["native"]["function"] == "backward of MmBackward0"
+    for row in (called, alone):  # 12 gradients of 4 MiB, eight sampling intervals each
+        assert 40 << 20 < row["live"]["bytes"] < 72 << 20

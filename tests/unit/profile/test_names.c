@@ -347,6 +347,31 @@ static void allocator_functions_are_recognised_by_name_and_library(void **state)
     assert_false(known_allocator(NULL, NULL));
 }
 
+static void autograd_node_is_found_in_the_function_that_runs_it(void **state)
+{
+    static const char *const yes[][2] = {
+        {"torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)",
+         "AddmmBackward0"},
+        {"torch::autograd::CopyBackwards::apply(int)", "CopyBackwards"},
+        {"torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor>&&)", "AccumulateGrad"},
+        {"torch::autograd::Function<my::Node>::apply(int)", NULL},
+        {"torch::autograd::PyNode::apply(int)", NULL},
+        {"torch::autograd::generated::AddmmBackward0::release_variables()", NULL},
+        {"mine::AddmmBackward0::apply(int)", NULL},
+        {"torch::autograd::::apply(int)", NULL},
+        {"apply(int)", NULL}};
+    (void)state;
+    for (size_t i = 0; i < LEN(yes); i++) {
+        const char *node = NULL;
+        size_t len = 0;
+        assert_int_equal(known_backward(yes[i][0], &node, &len), yes[i][1] != NULL);
+        if (yes[i][1]) {
+            assert_int_equal(len, strlen(yes[i][1]));
+            assert_memory_equal(node, yes[i][1], len);
+        }
+    }
+}
+
 static void plumbing_is_the_standard_library_and_listed_packages(void **state)
 {
     static const char *const yes[] = {STANDARD "queue.py",
@@ -485,9 +510,10 @@ int main(void)
         TEST(innermost_native_frame_is_shown_without_python),
         TEST(call_site_without_a_stack_has_a_name),
         TEST(unexplained_frames_have_a_name),
-        TEST(frame_line_is_that_of_its_instruction),
-        TEST(each_distinct_frame_is_named_once),
-        cmocka_unit_test(allocator_functions_are_recognised_by_name_and_library),
+        TEST(line_is_that_of_the_instruction),
+        TEST(each_frame_is_named_once),
+        cmocka_unit_test(allocators_are_recognised_by_name_and_library),
+        cmocka_unit_test(autograd_node_is_found_in_the_function_that_runs_it),
         cmocka_unit_test(plumbing_is_the_standard_library_and_listed_packages),
         cmocka_unit_test(cpp_symbol_names_are_demangled_and_others_unchanged),
         cmocka_unit_test(cpp_symbol_that_expands_to_gigabytes_is_truncated),
