@@ -1,6 +1,7 @@
-"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned
-memory, the garbage collector's counters. They are sent as marks of kind series. RSS includes
-memory that an allocator retains; these figures separate it from memory in use."""
+"""Figures of the allocators at the end of steps: the live heap, torch's CUDA memory, pinned memory,
+JAX's arrays and device memory, the garbage collector's counters. Sent as marks of kind series.
+
+RSS includes memory that an allocator retains; these figures separate it from memory in use."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from ._wire import figures_wire
 _INTERVAL_S = 0.5  # ebb samples once per second, so more frequent readings would be useless
 _SHARE = 400  # a reading takes at most 1/400 of the time between two readings
 _SLOW_S = 0.002
-_PAUSE_S = 1.0  # pause in seconds after a slow reading, doubled after each further slow one
-# longest pause in seconds; a single reading may have been slow because the machine was busy
-_PAUSE_MAX_S = 60.0
+_PAUSE_S = 1.0  # pause after a slow reading, doubled after each further slow one …
+_PAUSE_MAX_S = 60.0  # … up to this: a single one may have been slow because the machine was busy
+_JAX_ARRAYS = 5000  # their sizes take a few milliseconds to add up; of more, the sum is left out
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
@@ -128,6 +129,22 @@ def _read_cuda(figures: dict[str, int]) -> None:
             figures["pinned_host_bytes"] = int(pinned)
 
 
+def _read_jax(figures: dict[str, int]) -> None:
+    """jax_device_bytes if JAX's devices report it (not the CPU), and jax_live_bytes."""
+    jax: Any = sys.modules.get("jax")
+    # local_devices and live_arrays would start a backend, which takes the GPU's memory
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    if jax is None or bridge is None or not bridge.backends_are_initialized():
+        return
+    stats = [device.memory_stats() for device in jax.local_devices()]
+    in_use = [int(one["bytes_in_use"]) for one in stats if one]
+    if in_use:
+        figures["jax_device_bytes"] = sum(in_use)
+    arrays = jax.live_arrays()
+    if len(arrays) <= _JAX_ARRAYS:
+        figures["jax_live_bytes"] = sum(int(array.nbytes) for array in arrays)
+
+
 def _read_gc(figures: dict[str, int]) -> None:
     figures.update(zip(_GC_NAMES, gc.get_count() + gc.get_threshold()))
 
@@ -136,7 +153,7 @@ def read() -> dict[str, int]:
     """Returns all figures that are available now. Never raises; unreadable figures are omitted."""
     figures: dict[str, int] = {}
     _prepare()
-    for read_some in (_read_heap, _read_pools, _read_cuda, _read_gc):
+    for read_some in (_read_heap, _read_pools, _read_cuda, _read_jax, _read_gc):
         try:
             read_some(figures)
         except Exception:

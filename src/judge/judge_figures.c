@@ -12,6 +12,8 @@ static const struct {
     {"pinned_host_bytes", "pinned host memory", true},
     {"cuda_allocated_bytes", "cuda allocated", false},
     {"cuda_reserved_bytes", "cuda reserved", false},
+    {"jax_device_bytes", "jax on devices", false},
+    {"jax_live_bytes", "jax arrays", false},
 };
 
 static const char LIVE[] = "heap_live_bytes", FREE[] = "heap_free_bytes";

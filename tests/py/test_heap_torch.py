@@ -126,8 +126,8 @@ def test_training_result_is_the_same_under_the_profiler(run_job, script, workers
     assert not any(is_leak(row, script) for row in heap(runs[0])["rows"])
 
 
-# The 61st backward pass within backward passes runs in another thread, without Python frames, as every backward pass on a
-# GPU does.
+# The 61st backward pass within backward passes runs in another thread, without Python frames, as
+# every backward pass on a GPU does.
 BACKWARD = """
 import torch
 torch.set_num_threads(1)
@@ -164,8 +164,10 @@ def test_backward_pass_is_named_by_its_autograd_node(run_job, tmp_path):
     run = run_job(sys.executable, script)
     assert run.status == 0, run.stderr
     rows = heap(run)["rows"]
-    line = 1 + next(i for i, text in enumerate(BACKWARD.split("\n")) if text.endswith("# called here"))
-    called, = [row for row in rows if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
+    line = 1 + next(i for i, text in enumerate(BACKWARD.split("\n"))
+                    if text.endswith("# called here"))
+    called, = [row for row in rows
+               if (row["where"]["file"], row["where"]["line"]) == (str(script), line)]
     alone, = [row for row in rows if row["where"]["function"] == "backward of MmBackward0"]
     assert called["native"]["function"] == "backward of MmBackward0"
     for row in (called, alone):  # 12 gradients of 4 MiB, eight sampling intervals each

@@ -143,7 +143,57 @@ def test_cuda_figures_are_read_only_after_cuda_is_initialized(monkeypatch):
     assert figures["pinned_host_bytes"] == 9
 
 
-def test_unreadable_allocator_figure_is_omitted(monkeypatch):
+def stand_in_for_jax(monkeypatch, is_started, arrays, stats):
+    """Its functions fail while no backend is started, as the real ones would start one."""
+    def checked(value):
+        assert bridge.backends_are_initialized()
+        return value
+
+    bridge = types.SimpleNamespace(backends_are_initialized=lambda: is_started)
+    devices = [types.SimpleNamespace(memory_stats=lambda one=one: one) for one in stats]
+    live = [types.SimpleNamespace(nbytes=n) for n in arrays]
+    jax = types.SimpleNamespace(local_devices=lambda: checked(devices),
+                                live_arrays=lambda: checked(live))
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    return {name: value for name, value in _truth.read().items() if name.startswith("jax")}
+
+
+def test_jax_figures_never_start_a_backend(monkeypatch):
+    def fail():
+        raise AssertionError("a backend was started")
+
+    jax = types.SimpleNamespace(local_devices=fail, live_arrays=fail)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.delitem(sys.modules, "jax._src.xla_bridge", raising=False)
+    assert not any(name.startswith("jax") for name in _truth.read())
+    assert stand_in_for_jax(monkeypatch, False, [4], [{"bytes_in_use": 9}]) == {}
+
+
+def test_jax_figures_are_the_sums_of_arrays_and_devices(monkeypatch):
+    stats = [{"bytes_in_use": 9}, {"bytes_in_use": 7}]
+    found = stand_in_for_jax(monkeypatch, True, [4, 8], stats)
+    assert found == {"jax_device_bytes": 16, "jax_live_bytes": 12}
+    assert stand_in_for_jax(monkeypatch, True, [4], [None]) == {"jax_live_bytes": 4}  # the CPU
+    too_many = [1] * (_truth._JAX_ARRAYS + 1)
+    assert stand_in_for_jax(monkeypatch, True, too_many, stats) == {"jax_device_bytes": 16}
+
+
+def test_real_jax_has_figures_once_it_is_used():
+    """In a process of its own: JAX stays loaded."""
+    pytest.importorskip("jax", reason="jax is not installed")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", """
+import jax
+from ebb import _truth
+assert not any(name.startswith("jax") for name in _truth.read())
+array = jax.numpy.ones(1 << 20)
+assert _truth.read()["jax_live_bytes"] >= array.nbytes
+"""], env=env, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_unreadable_allocator_figure_is_left_out(monkeypatch):
     def broken():
         raise RuntimeError("driver")
 
