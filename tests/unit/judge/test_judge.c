@@ -610,6 +610,40 @@ static void gpu_is_judged_once_the_job_uses_it(void **state)
     judge_free_with_run(job.judge);
 }
 
+/* Earliest seconds until a GPU of 80 GiB is full: PyTorch holds 70 GiB, 20 MiB/s are kept, and
+ * never more than PEAK at one time was needed so far. */
+static double gpu_full_in_s(uint64_t peak_bytes)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    for (uint64_t i = 0; i < 600; i++) {
+        struct sample s = {0};
+        sample_put(&s, GPU_TOTAL, 80 * 1024 * MIB);
+        sample_put(&s, GPU_USED, 70 * 1024 * MIB);
+        sample_put(&s, GPU_JOB, 70 * 1024 * MIB);
+        sample_put(&s, GPU_ALLOCATED, 1024 * MIB + i * 20 * MIB);
+        sample_put(&s, GPU_RESERVED, 70 * 1024 * MIB);
+        sample_put(&s, GPU_PEAK, peak_bytes);
+        tick_begin(&job);
+        put(&job, ENTITY_GPU, 0, &s);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    const struct run_entity *gpu = next_judged(job.judge, RUN_GPU, &at);
+    assert_non_null(gpu);
+    double left_s = gpu && judge_result(gpu)->oom.known ? judge_result(gpu)->oom.eta_s_low : 0;
+    judge_free_with_run(job.judge);
+    return left_s;
+}
+
+static void gpu_forecast_counts_cached_memory_as_free(void **state)
+{
+    (void)state;
+    double full_s = gpu_full_in_s(70 * 1024 * MIB), cached_s = gpu_full_in_s(20 * 1024 * MIB);
+    assert_in_range((int)full_s, 400, 520);     /* 10 GiB at 20 MiB/s */
+    assert_in_range((int)cached_s, 2700, 3080); /* 60 GiB */
+}
+
 static void figures_in_bytes_have_their_own_verdicts(void **state)
 {
     struct job job = job_begin(NULL);
@@ -842,6 +876,7 @@ int main(void)
         cmocka_unit_test(training_restarted_in_a_process_is_judged_anew),
         cmocka_unit_test(byte_limit_is_for_the_job_and_percentage_for_the_machine),
         cmocka_unit_test(gpu_is_judged_once_the_job_uses_it),
+        cmocka_unit_test(gpu_forecast_counts_cached_memory_as_free),
         cmocka_unit_test(figures_in_bytes_have_their_own_verdicts),
         cmocka_unit_test(memory_retained_by_malloc_is_not_a_leak),
         cmocka_unit_test(figure_that_starts_late_follows_the_epoch_of_the_job),
