@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from inspect import CO_OPTIMIZED
 from itertools import compress, filterfalse, islice, repeat
 from operator import sub
 from types import FrameType
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, NamedTuple, Optional
 
 from . import _memory, _referrers
 from ._wire import clean, figures_wire
@@ -56,8 +57,10 @@ _FOLLOWED_MAX = 8
 _FOLLOWED_BYTES = 16 << 10  # bytes that a container must gain between two scans to be followed
 _NESTED_MIN = 4  # number of containers inside one container that must gain together
 _NESTED_MAX = 100_000
-_NAME_MAX = 62  # maximum length of a figure's name
-_IDLE_STEPS_S = 5.0  # seconds without steps after which the thread scans
+_GRAPH_NODES = 20_000  # of one autograd graph; more are not visited
+_GRAPH_ENTRIES = 16  # entries of a dictionary that may be tensors with a graph
+_NAME_MAX = 62  # length of a figure's name
+_IDLE_STEPS_S = 5.0  # after this long without steps, the thread scans
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)
 _DICT = frozenset((id(dict),))
@@ -138,6 +141,7 @@ class _Scan:
     ) -> None:
         is_long = list(map(_LENGTH_MIN.__le__, lengths))
         self.step, self.rss = step, rss
+        self.graphs: dict[str, _GraphSize] = {}
         self.ids = array("Q", map(id, compress(found, is_long)))
         self.lengths = array("Q", compress(lengths, is_long))
 
@@ -164,15 +168,15 @@ def _newest(o: Any) -> list[Any]:
     return list(islice(reversed(items(o)), _ENTRIES))
 
 
-def _entry_bytes(o: Any, modules: set[int]) -> int:
-    """Returns the bytes that one more entry adds to the container O, or 0 if another thread
-    changed it."""
+def _entry_bytes(o: Any, modules: set[int]) -> tuple[int, int]:
+    """Returns the bytes that one more entry adds to the container O, and how many of them are in
+    its autograd graph; 0 if another thread changed it."""
     from . import _weight
 
     try:
         return _weight.of_one(_newest(o), o, modules)
     except Exception:
-        return 0
+        return 0, 0
 
 
 def _heaviest(
@@ -185,9 +189,60 @@ def _heaviest(
     for added, o in gained[:_WEIGHED_MAX]:
         if time.thread_time() > until:
             break
-        found.append((added * _entry_bytes(o, modules), added, o))
+        found.append((added * _entry_bytes(o, modules)[0], added, o))
     found = [f for f in found if f[0] >= least]
     found.sort(key=lambda f: -f[0])
+    return found
+
+
+# ---- autograd graphs ----
+
+_LINE = re.compile(r":\d+\)$")  # of a running function, in the name of its variable
+
+
+class _GraphSize(NamedTuple):
+    name: str  # of the tensor
+    nodes: int
+    size: int  # bytes
+    is_whole: bool  # all nodes were visited
+
+
+def _graphs(until: float) -> dict[str, _GraphSize]:
+    """Returns the autograd graphs behind tensors that the program's own variables, their attributes
+    and the entries of their dictionaries refer to. Such a graph grows if each step adds to the
+    tensor, and does not if each step replaces it."""
+    from . import _weight
+
+    found: dict[str, _GraphSize] = {}
+    if "torch" not in sys.modules:
+        return found
+    for name, o in _referrers.named_objects().values():
+        parts = [(name, o)]
+        if type(o) is dict:
+            variable, space, where = name.partition(" (")
+            entries = islice(list(o.items()), _GRAPH_ENTRIES)
+            parts = [(f"{variable}[{k!r}]{space}{where}", v) for k, v in entries if type(k) is str]
+        for part_name, part in parts:
+            graph = _weight.Graph()
+            if graph.add(part, _GRAPH_NODES, until):
+                found[_LINE.sub("", part_name)] = _GraphSize(
+                    part_name, graph.count, graph.bytes, graph.is_whole
+                )
+    return found
+
+
+def _grown_graphs(before: _Scan, now: _Scan, least: float) -> list[_Named]:
+    """Returns the graphs that gained at least LEAST bytes."""
+    found = []
+    for key, graph in now.graphs.items():
+        old = before.graphs.get(key)
+        added, size = (graph.nodes - old.nodes, graph.size - old.size) if old else (0, 0)
+        if not graph.is_whole:  # growth beyond the limit is not seen
+            added, size = _grown.get(key, (0, 0))
+        if added >= _ADDED_MIN and size >= least:
+            _grown[key] = added, size
+            is_library = _referrers.is_library_name(graph.name)
+            found.append(_Named(is_library, graph.name, size, added, "Tensor", True))
     return found
 
 
@@ -285,7 +340,7 @@ class _Follower:
         for added, key, name, is_nested, length, of in gained:
             if key not in again:
                 continue
-            entry_bytes = _entry_bytes(of, modules)
+            entry_bytes, _ = _entry_bytes(of, modules)
             if added * entry_bytes >= _FOLLOWED_BYTES and self._make_room(added * entry_bytes):
                 f = _Followed(_figure_name(name, is_nested), is_nested, entry_bytes, length)
                 f.is_variable = True
@@ -363,7 +418,8 @@ class _Follower:
 _last: Optional[_Scan] = None
 _kept: Optional[_Scan] = None  # the scan at the last kept marks
 _follower = _Follower()
-_names: dict[int, str] = {}  # names that were reported before, by id
+_names: dict[int, str] = {}  # names reported before
+_grown: dict[str, tuple[int, int]] = {}  # nodes and bytes that reported graphs gained
 _base: Optional[int] = None  # resident memory at the end of the first step
 _begun_s = _next_s = _spent_s = _scan_s = _variables_s = _step_s = 0.0
 _is_off: Optional[bool] = None
@@ -378,34 +434,55 @@ def _may_scan() -> bool:
     return gil is None or bool(gil())
 
 
-def _report_kept(
-    step: Optional[int], rss: int, before: _Scan, gained: list[tuple[int, Any]]
-) -> None:
-    least = max(_KEPT_BYTES, _KEPT_SHARE * (rss - before.rss))
+class _Named(NamedTuple):
+    """Content of a kept mark."""
+
+    is_library: bool
+    name: str
+    size: int  # bytes
+    added: int
+    kind: str
+    is_graph: bool
+
+
+def _named_containers(gained: list[tuple[int, Any]], least: float) -> list[_Named]:
+    from . import _weight
+
     found = _heaviest(gained, least, time.thread_time() + _NAMES_S)[:_NAMED_MAX]
     until = time.monotonic() + _WALL_S
     ours: list[Any] = [gained, found, *gained, *found]
-    w = figures_wire()
-    if step is not None or _names:
-        # an empty report withdraws the previous one
-        w.mark("kept", True, step=step, since=before.step)
-    named = []
+    named, modules = [], _weight.module_numbers()
     for size, added, o in found:
         name = _names.get(id(o)) or _referrers.owner(o, ours, until)
         if name:
             _names[id(o)] = name
-            named.append((_referrers.is_library_name(name), name, size, added, type(o).__name__))
-    for is_library, name, size, added, kind in sorted(named, key=lambda one: one[0]):
+            is_library = _referrers.is_library_name(name)
+            is_graph = _entry_bytes(o, modules)[1] > size / added / 2
+            named.append(_Named(is_library, name, size, added, type(o).__name__, is_graph))
+    return named
+
+
+def _report_kept(
+    step: Optional[int], rss: int, before: _Scan, now: _Scan, gained: list[tuple[int, Any]]
+) -> None:
+    least = max(_KEPT_BYTES, _KEPT_SHARE * (rss - before.rss))
+    w = figures_wire()
+    had_names = bool(_names or _grown)
+    named = _named_containers(gained, least) + _grown_graphs(before, now, least)
+    if step is not None or had_names:
+        w.mark("kept", True, step=step, since=before.step)  # withdraws the previous report
+    for one in sorted(named, key=lambda one: one.is_library)[:_NAMED_MAX]:
         w.mark(
             "kept",
             True,
             step=step,
             since=before.step,
-            name=name,
-            type=kind,
-            added=added,
-            bytes=min(size, rss - before.rss),
-            library=1 if is_library else None,
+            name=one.name,
+            type=one.kind,
+            added=one.added,
+            bytes=min(one.size, rss - before.rss),
+            library=1 if one.is_library else None,
+            graph=1 if one.is_graph else None,
         )
 
 
@@ -427,8 +504,9 @@ def _scan(step: Optional[int], rss: int, is_grown: bool) -> None:
     _follower.scan_all(found, lengths, gained, [gained, *gained, more, *more])
     del gained
     if is_grown:
+        now.graphs = _graphs(time.thread_time() + _NAMES_S)
         if _kept is not None and (step is None or step != _kept.step):
-            _report_kept(step, rss, _kept, more)
+            _report_kept(step, rss, _kept, now, more)
         _kept = now
     _last = now
 

@@ -1,16 +1,19 @@
 """Estimates the bytes of an object with everything that only it refers to, from a few of its
-parts."""
+parts, and the bytes of the autograd graph behind a tensor."""
 
 from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections import deque
-from itertools import islice
+from functools import lru_cache
+from itertools import islice, repeat
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 _PARTS_MAX = 100
+_NODES_MAX = 1000  # of the autograd graph behind one object
 _ROOTS = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)
 
 
@@ -45,13 +48,71 @@ def _tensor_size(o: Any, torch: Any) -> int:
         return storage_bytes(o, set()) if o.device.type == "cpu" else 0
 
 
+class Graph:
+    """The autograd graph behind one or several tensors: its nodes, and the bytes of the tensors on
+    the host that these saved for the backward pass. Parameters are not counted, nor what a backward
+    pass has freed. Tensors saved through hooks are not counted either: only code of the job can
+    read them."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.is_whole = True  # False: a limit was reached before all nodes were visited
+        self._nodes: set[Any] = set()
+        self._storages: set[tuple[str, int]] = set()
+
+    @property
+    def count(self) -> int:
+        return len(self._nodes)
+
+    def add(self, o: Any, nodes_max: int, until: Optional[float] = None) -> int:
+        """Adds at most NODES_MAX nodes of the graph of O, which may be any object; returns the
+        bytes that they added. UNTIL: of time.thread_time()."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not hasattr(torch, "Tensor") or not issubclass(type(o), torch.Tensor):
+            return 0
+        before, nodes_max = self.bytes, nodes_max + self.count
+        with torch._C.DisableTorchFunctionSubclass():
+            todo = deque([o.grad_fn])
+            while todo:
+                node = todo.popleft()
+                if node is None or node in self._nodes:
+                    continue
+                if self.count >= nodes_max or (until and time.thread_time() > until):
+                    self.is_whole = False
+                    break
+                self._nodes.add(node)
+                self.bytes += sum(map(self._saved_bytes, _saved_names(type(node)), repeat(node)))
+                todo.extend(next_node for next_node, _ in node.next_functions)
+        return self.bytes - before
+
+    def _saved_bytes(self, name: str, node: Any) -> int:
+        from ._census import storage_bytes
+
+        try:
+            saved = getattr(node, name)
+            parts = saved if isinstance(saved, tuple) else (saved,)
+            found = [part.data for part in parts if part.unpack_hook is None]
+        except (AttributeError, RuntimeError):  # an older torch; freed by a backward pass
+            return 0
+        return sum(
+            storage_bytes(t, self._storages)
+            for t in found
+            if t is not None and t.device.type == "cpu"
+        )
+
+
+@lru_cache(maxsize=1000)
+def _saved_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
 def module_numbers() -> set[int]:
     return {id(m.__dict__) for m in list(sys.modules.values()) if type(m) is ModuleType}
 
 
-def _add(o: Any, seen: set[int], modules: set[int]) -> int:
+def _add(o: Any, seen: set[int], graph: Graph, modules: set[int]) -> int:
     """Returns the bytes of O and of the objects it refers to that were not SEEN, up to a limit of
-    parts."""
+    parts, without those that it adds to GRAPH."""
     seen.add(id(o))
     todo, total, left = deque([o]), 0, _PARTS_MAX
     while todo and left:
@@ -59,15 +120,21 @@ def _add(o: Any, seen: set[int], modules: set[int]) -> int:
         if _is_root(one, modules):
             continue
         total += _size(one)
+        graph.add(one, _NODES_MAX)
         new = [part for part in gc.get_referents(one) if id(part) not in seen]
         seen.update(map(id, new))
         todo.extend(islice(new, _PARTS_MAX))
     return total
 
 
-def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> int:
-    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds. The first object
-    is not counted, because it includes memory that all of them share."""
-    seen = {id(container)}
-    weights = [_add(o, seen, modules) for o in objects]
-    return sum(weights[1:]) // max(len(weights) - 1, 1)
+def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> tuple[int, int]:
+    """Returns the mean bytes that one of OBJECTS, entries of CONTAINER, adds, and how many of them
+    are in its autograd graph. The first is not counted: it includes memory that all of them
+    share."""
+    seen, graph = {id(container)}, Graph()
+    first, *others = objects or [None]
+    _add(first, seen, graph, modules)
+    shared = graph.bytes
+    total = sum(_add(o, seen, graph, modules) for o in others)
+    in_graph = (graph.bytes - shared) // max(len(others), 1)
+    return total // max(len(others), 1) + in_graph, in_graph

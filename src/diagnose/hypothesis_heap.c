@@ -252,14 +252,29 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
     }
     struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
     bool is_unseen = !isnan(whole) && t.bytes < 0.3 * whole;
+    size_t lines;
     h->site = row;
-    h->share = fmax(h->share, share_of(q, grown));
+    h->share = fmax(h->share, share_of(q, grown + keeping_sites_beside(q, row, &lines)));
     evidence_add(
         h, EVIDENCE_FOR, is_unseen ? FAIR + WEAK : WEAK,
         is_unseen
             ? "torch allocated %s at %s, and tensors referenced by Python did not grow with it"
             : "torch allocated %s at %s",
         size_of(&s, 0, grown), place_text(place, row));
+}
+
+/* A variable or container whose autograd graph grows was found in the job. */
+static void weigh_graph_kept(const struct question *q, struct hypothesis *h)
+{
+    const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
+    char text[KEPT_TEXT_MAX];
+    for (size_t i = 0; l && i < l->count; i++) {
+        if (!l->at[i].is_graph || l->at[i].bytes < kept_share * l->at[0].bytes)
+            continue;
+        h->share = fmax(h->share, share_of(q, l->at[i].bytes));
+        evidence_add(h, EVIDENCE_FOR, STRONG, "kept by %s", kept_text(text, l, i));
+        return;
+    }
 }
 
 void test_autograd(const struct question *q, struct hypothesis *h)
@@ -273,6 +288,7 @@ void test_autograd(const struct question *q, struct hypothesis *h)
         weigh_graph_census(q, h, whole);
     else
         whole = (double)NAN;
+    weigh_graph_kept(q, h);
     weigh_graph_site(q, h, whole);
 }
 

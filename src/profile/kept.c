@@ -52,7 +52,8 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
         *list = (struct kept_list){.pid = mark->pid, .since_step = since, .step = step};
     struct kept one = {.added = mark_get_number(mark, "ADDED"),
                        .bytes = mark_get_number(mark, "BYTES"),
-                       .is_library = mark_is(mark, "LIBRARY", "1")};
+                       .is_library = mark_is(mark, "LIBRARY", "1"),
+                       .is_graph = mark_is(mark, "GRAPH", "1")};
     copy_text(one.name, sizeof one.name, mark, "NAME");
     copy_text(one.type, sizeof one.type, mark, "TYPE");
     if (list->count < KEPT_MAX && one.name[0] && one.added > 0 && one.bytes > 0)
@@ -74,8 +75,11 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
     if (l->step >= 0 && l->since_step >= 0)
         snprintf(steps, sizeof steps, " at step %" PRId64 " than at step %" PRId64, l->step,
                  l->since_step);
-    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f entries more%s, %s at most", k->name, k->type,
-             k->added, steps, text_size(size, number_to_u64(k->bytes)));
+    bool is_tensor = k->is_graph && strcmp(k->type, "Tensor") == 0;
+    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f %s more%s%s, %s at most", k->name, k->type,
+             k->added, is_tensor ? "autograd nodes" : "entries", steps,
+             k->is_graph && !is_tensor ? ", with their autograd graphs" : "",
+             text_size(size, number_to_u64(k->bytes)));
     return out;
 }
 

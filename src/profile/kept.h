@@ -15,10 +15,10 @@ struct kept {
     /* Name such as "cache of a __main__.Features"; not escaped, like all text from the job. */
     char name[KEPT_NAME_MAX];
     char type[KEPT_TYPE_MAX]; /* "dict" */
-    double added;             /* number of entries added since the previous report */
-    double bytes;             /* upper bound of the size of the added entries */
-    /* True if the container belongs to an installed package or the standard library. */
-    bool is_library;
+    double added; /* entries, or nodes of a Tensor's graph, added since the previous report … */
+    double bytes; /* … and an upper bound of their size */
+    bool is_library; /* belongs to an installed package or the standard library */
+    bool is_graph;   /* most of these bytes are in the autograd graph behind it, or its entries */
 };
 
 /* The last report of growing containers from one process. */
@@ -39,9 +39,9 @@ void kept_take(struct kept_lists *l, const struct mark *mark);
 /* Returns the report of process PID, or NULL. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
 
-/* Writes a sentence such as "cache of a __main__.Features (dict): 76 entries more at step 40
- * than at step 21, 19.0 MiB at most"; it is not escaped. */
-enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 160 };
+/* Writes "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB
+ * at most"; not sanitised. */
+enum { KEPT_TEXT_MAX = KEPT_NAME_MAX + KEPT_TYPE_MAX + 192 };
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i);
 /* Returns the containers as the JSON array that `ebb heap` and `ebb diagnose` show. L may be
  * NULL. */

@@ -61,7 +61,7 @@ def sent(monkeypatch):
     monkeypatch.setattr(_containers, "figures_wire", Wire)
     for name, value in (("_last", None), ("_kept", None), ("_base", None), ("_next_s", 0.0),
                         ("_spent_s", 0.0), ("_scan_s", 0.0), ("_step_s", 0.0),
-                         ("_is_off", None), ("_names", {}),
+                         ("_is_off", None), ("_names", {}), ("_grown", {}),
                         ("_follower", _containers._Follower()), ("_INTERVAL_S", 0.0),
                         ("_variables_s", 0.0), ("_VARIABLES_SHARE", 1e12),
                          ("_BUDGET_S", PATIENCE_S),
@@ -337,16 +337,72 @@ def test_container_scan_keeps_nothing_alive_and_calls_no_job_code(sent, resident
     assert not [r for r in gc.get_referrers(kept) if type(r) is list]
 
 
+def graph_job():
+    """Returns (model, function that computes a loss whose graph saves about 8 MiB)."""
+    torch = pytest.importorskip("torch")
+    layers = torch.nn.Linear(64, 1024), torch.nn.Tanh(), torch.nn.Linear(1024, 1)
+    model = torch.nn.Sequential(*layers)
+    return model, lambda: model(torch.ones(2048, 64)).sum()
+
+
+@pytest.mark.parametrize("key", [None, "loss"])
+def test_sum_of_losses_is_named_with_its_growing_graph(sent, resident, key):
+    _, loss_of = graph_job()
+    total, sums = 0, {"loss": 0}
+
+    def add(_):
+        nonlocal total
+        loss = loss_of()
+        if key:
+            sums[key] = sums[key] + loss
+        else:
+            total = total + loss
+
+    grow(resident, add)
+    last = named(sent)[-1]
+    name = "sums['loss']" if key else "total"
+    assert last["name"].startswith(f"{name} (a variable of ")
+    assert (last["type"], last["graph"], last["library"]) == ("Tensor", 1, None)
+    assert 7 * MIB <= last["bytes"] <= 9 * MIB
+
+
+def test_list_of_losses_is_named_with_their_graphs(sent, resident):
+    _, loss_of = graph_job()
+    losses = []
+    grow(resident, lambda step: losses.extend(loss_of() for _ in range(4)))
+    last = named(sent)[-1]
+    assert last["name"].startswith("losses ")
+    assert (last["type"], last["graph"]) == ("list", 1)
+    assert 28 * MIB <= last["bytes"] <= 36 * MIB
+
+
+def test_losses_after_backward_and_tensors_without_graph_keep_no_graph(sent, resident):
+    model, loss_of = graph_job()
+    losses, outputs = [], []
+
+    def add(_):
+        loss = loss_of()
+        loss.backward()
+        losses.append(loss)
+        for _ in range(4):
+            outputs.append(model[0].weight.detach().repeat(32, 1))
+
+    grow(resident, add)
+    found = named(sent)
+    assert [mark["name"].partition(" ")[0] for mark in found] == ["outputs"] * len(found)
+    assert found and all(mark["graph"] is None for mark in found)
+
+
 def test_memory_shared_by_entries_is_not_counted_per_entry():
     shared = bytearray(64 * MIB)
     entries = [[shared, bytearray(MIB)] for _ in range(2)]
-    assert MIB <= _weight.of_one(entries, entries, set()) < 2 * MIB
+    assert MIB <= _weight.of_one(entries, entries, set())[0] < 2 * MIB
 
 
 def test_size_of_an_entry_excludes_the_container_it_refers_to():
     entries = []
     entries += [{"all": entries, "own": bytearray(MIB)} for _ in range(8)]
-    assert MIB <= _weight.of_one(entries[-4:], entries, set()) < 2 * MIB
+    assert MIB <= _weight.of_one(entries[-4:], entries, set())[0] < 2 * MIB
 
 
 def test_owner_search_that_runs_out_of_time_names_no_owner():

@@ -124,7 +124,19 @@ static void growth_that_stopped_is_attributed_to_its_call_site(void **state)
     assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
 }
 
-static void batch_live_at_one_reading_is_not_retained_memory(void **state)
+static void variable_with_growing_graph_shows_a_kept_graph(void **state)
+{
+    (void)state;
+    memory_leaks();
+    s.f.kept.count = 1;
+    s.f.kept.at[0] =
+        (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 1};
+    s.f.kept.at[0].at[0] = (struct kept){"total", "Tensor", 90, MIB(300), false, true};
+    expect(HYPOTHESIS_AUTOGRAD, NEARLY_CERTAIN);
+    expect_first(HYPOTHESIS_AUTOGRAD);
+}
+
+static void batch_live_at_one_moment_is_not_kept_memory(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -171,10 +183,9 @@ static void evidence_of_a_call_site_names_the_growing_container(void **state)
     s.f.kept.count = 1;
     s.f.kept.at[0] =
         (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
-    s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100), false};
-    s.f.kept.at[0].at[1] =
-        /* This container is too small, compared with the first, to be named. */
-        (struct kept){"names", "dict", 20, MIB(2), false};
+    s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100), false, false};
+    s.f.kept.at[0].at[1] = (struct kept){"names", "dict", 20, MIB(2),
+                                         false,   false}; /* too little compared with the first */
     const struct hypothesis *h = synthetic_test(&s, HYPOTHESIS_CALL_SITE);
     const char *last = h->evidence[h->n_evidence - 1].text;
     assert_string_equal(last, "kept by seen of a Collator (list): 20 entries more at step 40 than "
@@ -306,16 +317,17 @@ int main(void)
         T(censuses_do_not_explain_growth_that_stopped_earlier),
         T(python_objects_and_tensors_cannot_be_tested_without_census),
         T(growing_grad_tensors_and_nodes_show_a_kept_graph),
-        T(model_copies_that_require_grad_are_not_a_kept_graph),
-        T(tensors_without_grad_are_not_a_kept_graph),
-        T(kept_graph_cannot_be_tested_without_census_and_profile),
-        T(leaking_call_site_is_named_with_its_line),
-        T(growth_that_stopped_is_attributed_to_its_call_site),
-        T(batch_live_at_one_reading_is_not_retained_memory),
-        T(call_site_that_stopped_growing_does_not_explain_a_leak),
-        T(constant_call_sites_rule_out_the_call_site_hypothesis),
-        T(growth_at_several_lines_of_one_function_is_added_up),
-        T(evidence_of_a_call_site_names_the_growing_container),
+        T(model_copies_that_require_grad_are_not_a_graph),
+        T(tensors_without_grad_are_not_a_graph),
+        T(graph_cannot_be_tested_without_census_and_profile),
+        T(leaking_call_site_is_named),
+        T(ended_growth_is_attributed_to_the_site_that_holds_it),
+        T(variable_with_growing_graph_shows_a_kept_graph),
+        T(batch_live_at_one_moment_is_not_kept_memory),
+        T(full_call_site_does_not_explain_continuing_growth),
+        T(constant_call_sites_rule_out_call_site),
+        T(growth_at_lines_of_one_function_is_added_up),
+        T(evidence_names_the_growing_container),
         T(call_sites_cannot_be_tested_without_a_profile),
         T(growing_memory_with_a_flat_live_heap_is_retention),
         T(heap_that_grows_with_memory_is_not_retention),

@@ -72,6 +72,20 @@ static void container_text_without_steps_leaves_them_out(void **state)
                         "cache of a __main__.Features (dict): 76 entries more, 19.0 MiB at most");
 }
 
+static void container_text_mentions_autograd_graphs(void **state)
+{
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    hear("KIND=kept\nNAME=total\nTYPE=Tensor\nADDED=90\nBYTES=1048576\nGRAPH=1");
+    hear("KIND=kept\nNAME=losses\nTYPE=list\nADDED=10\nBYTES=1048576\nGRAPH=1");
+    assert_true(kept_of(&lists, PID)->at[0].is_graph);
+    assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
+                        "total (Tensor): 90 autograd nodes more, 1.00 MiB at most");
+    assert_string_equal(
+        kept_text(text, kept_of(&lists, PID), 1),
+        "losses (list): 10 entries more, with their autograd graphs, 1.00 MiB at most");
+}
+
 static void invalid_container_marks_change_nothing(void **state)
 {
     (void)state;
@@ -112,6 +126,7 @@ int main(void)
         cmocka_unit_test_setup(growing_container_is_described_with_its_step_range, begin),
         cmocka_unit_test_setup(only_the_last_report_of_a_container_counts, begin),
         cmocka_unit_test_setup(container_text_without_steps_leaves_them_out, begin),
+        cmocka_unit_test_setup(container_text_mentions_autograd_graphs, begin),
         cmocka_unit_test_setup(invalid_container_marks_change_nothing, begin),
         cmocka_unit_test_setup(long_container_names_are_truncated, begin),
     };
