@@ -30,10 +30,12 @@ PENALTY = 0.01  # L2, on the standardised weights
 TURNS = 4
 STEPS = 4000
 EVERY_S = 10
-LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.3, 0.98  # as in src/verdict/settle.c
+LEAK_FROM, NO_LEAK_UNTIL, RUNNING_LEAK_FROM = 0.75, 0.3, 0.92  # as in src/verdict/settle.c
 FIRST_EPOCH = 1.15  # as in src/verdict/settle.c: the model is not used before
 LEAK_WORDS = ("leaking", "stepping")
 SOON_S = 60
+MATERIAL = 0.025  # fraction of the baseline: the stated limit of detection is at least this growth
+OF_SITES = ("sites_", "kept_", "work_", "settled_")  # features of call sites
 
 
 def names_and_signs():
@@ -72,12 +74,16 @@ def write_features(tool, folder):
 
 
 def read_runs(path):
-    """Returns (ends, moments): [{run, set, mode, leak, at, rows}], one row of features per process and job."""
+    """Returns (ends, moments): [{run, set, mode, leak, at, rows, earlier}], one row of features per process and job.
+    EARLIER has the same rows with call sites as they were EVERY_S before; not a number: these were not known yet."""
     truths = json.loads(TRUTHS.read_text())
     names = [name for name, _ in names_and_signs()]
-    groups = collections.OrderedDict()
+    is_of_sites = np.array([name.startswith(OF_SITES) for name in names])
+    groups, features, has_sites = collections.OrderedDict(), {}, {}
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
+        has_sites[row["run"], row["at"], row["pid"]] = row["has_sites"]
+        features[row["run"], row["at"], row["pid"]] = np.array([row["features"][n] for n in names])
         if row["stands"] and not (0 < row["epochs"] < FIRST_EPOCH):
             groups.setdefault((row["run"], row["at"]), []).append(row)
     ends, moments = [], []
@@ -85,9 +91,13 @@ def read_runs(path):
         key, _, mode = name.rpartition("-")
         if key not in truths:
             continue
+        now = [features[name, at, row["pid"]] for row in rows]
+        unknown = np.full(len(names), np.nan)
+        before = [features[name, at - EVERY_S, row["pid"]] if has_sites.get((name, at - EVERY_S, row["pid"])) else
+                  unknown if row["has_sites"] else here for row, here in zip(rows, now)]
         found = {"run": name, "mode": mode, "set": truths[key]["set"], "leak": truths[key]["leak"], "at": at,
-                 "late": "leak_from_step" in truths[key], "word": rows[0]["job"],
-                 "rows": np.array([[row["features"][n] for n in names] for row in rows])}
+                 "late": "leak_from_step" in truths[key], "word": rows[0]["job"], "rows": np.array(now),
+                 "earlier": np.where(is_of_sites, before, now)}
         (moments if at else ends).append(found)
     return ends, moments
 
@@ -117,7 +127,12 @@ def fit(runs, scale):
 
 
 def probability(run, scale, weights):
-    return 1 / (1 + np.exp(-(np.max(run["rows"] / scale @ weights[:-1]) + weights[-1])))
+    """Returns the highest probability of the run's processes. During the run, that of a process is the lower one with
+    its call sites now and as they were a moment before."""
+    odds = run["rows"] / scale @ weights[:-1]
+    if run["at"]:
+        odds = np.minimum(odds, np.nan_to_num(run["earlier"] / scale @ weights[:-1], nan=-np.inf))
+    return 1 / (1 + np.exp(-(np.max(odds) + weights[-1])))
 
 
 def scale_of(runs):
@@ -137,8 +152,23 @@ def left_out(runs):
     return found
 
 
+def growth(run):
+    """Returns the growth of resident memory over its baseline, of the process or job that grew most."""
+    at = [name for name, _ in names_and_signs()].index("grown")
+    share = min(0.999, (101 ** run["rows"][:, at].max() - 1) / 100)  # of the memory at the end
+    return share / (1 - share)
+
+
+def grew_visibly(runs):
+    """Returns the runs whose growth exceeds the stated limit of detection. Without marks, growth includes start-up;
+    such a run is counted by the growth that its marks show."""
+    found = {run["run"]: growth(run) for run in runs}
+    return {name for name in found if found.get(name.replace("-nomarks", "-marks"), found[name]) > MATERIAL}
+
+
 def report_ends(runs):
     p = left_out(runs)
+    visible = grew_visibly(runs)
     for mode in sorted({run["mode"] for run in runs}):
         leaks = [i for i, run in enumerate(runs) if run["mode"] == mode and run["leak"]]
         sound = [i for i, run in enumerate(runs) if run["mode"] == mode and not run["leak"]]
@@ -148,6 +178,11 @@ def report_ends(runs):
         print(f"{mode}: {right} of {len(leaks + sound)} right, {sum(p[i] >= LEAK_FROM for i in sound)} of {len(sound)} "
               f"healthy runs judged leaking, {sum(p[i] <= NO_LEAK_UNTIL for i in leaks)} of {len(leaks)} leaks judged healthy; "
               f"{words} right by the verdicts of ebb")
+        seen = [i for i in leaks if runs[i]["run"] in visible]
+        healthy = [i for i in seen if p[i] <= NO_LEAK_UNTIL]
+        by_word = [i for i in seen if runs[i]["word"] not in (*LEAK_WORDS, "filling", "undecided")]
+        print(f"    above the limit of detection: {len(healthy)} of {len(seen)} leaks judged healthy, {len(by_word)} by the "
+              f"verdicts of ebb: {' '.join(runs[i]['run'] for i in sorted({*healthy, *by_word}))}")
         for i in sorted(leaks + sound, key=lambda i: abs(p[i] - runs[i]["leak"]), reverse=True)[:12]:
             print(f"    {runs[i]['run']}: {p[i]:.2f}, {'leaks' if runs[i]['leak'] else 'healthy'}, {runs[i]['word']}")
     sure = np.maximum(p, 1 - p)
@@ -161,8 +196,7 @@ def report_ends(runs):
 def report_moments(runs):
     p = left_out(runs)
     for mode in sorted({run["mode"] for run in runs}):
-        first, latest = {}, collections.defaultdict(float)
-        for level in (0.8, 0.9, 0.95, 0.97, 0.98, 0.99):
+        for level in (0.8, 0.85, 0.9, RUNNING_LEAK_FROM, 0.95, 0.98):
             called = {}
             for i, run in enumerate(runs):
                 if run["mode"] == mode and p[i] >= level:
@@ -172,7 +206,7 @@ def report_moments(runs):
             wrong = sorted(all_sound & set(called))
             print(f"{mode}, threshold {level}: {len(wrong)} of {len(all_sound)} healthy runs judged leaking at some time; of "
                   f"{len(all_leaks)} leaks {sum(called.get(r, 1e9) <= SOON_S for r in all_leaks)} by {SOON_S} s, "
-                  f"{len(all_leaks & set(called))} before the end" + (f"; {' '.join(wrong)}" if level == 0.97 else ""))
+                  f"{len(all_leaks & set(called))} before the end" + (f"; {' '.join(wrong)}" if level == RUNNING_LEAK_FROM else ""))
 
 
 def write_weights(ends, moments):

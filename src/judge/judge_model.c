@@ -91,16 +91,41 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
+/* Sets the probability of a leak of P, or of the job, in S. While the job runs, it is the lower one
+ * of that with call sites as they are now and as they were a moment ago: in a fill, sites that seem
+ * to grow steadily at one moment rarely do so at two. */
+static void weigh_evidence(const struct judge *j, const struct run_entity *p,
+                           struct model_evidence *e, struct judge_series *s)
+{
+    struct verdict_result *r = &s->result;
+    const struct held *found = p ? held_of(j, p) : NULL;
+    double features[MODEL_COUNT], contributions[MODEL_COUNT];
+    bool is_unconfirmed = !j->is_over && found && found->sites.known && !found->earlier.known;
+    if (is_unconfirmed || !model_features(e, features))
+        return;
+    r->has_probability = true;
+    r->probability = model_probability(features, j->is_over, r->contributions);
+    if (j->is_over || !found)
+        return;
+    e->sites = found->earlier;
+    model_features(e, features);
+    double earlier = model_probability(features, false, contributions);
+    e->sites = found->sites;
+    if (earlier >= r->probability)
+        return;
+    r->probability = earlier;
+    memcpy(r->contributions, contributions, sizeof r->contributions);
+}
+
 static void settle_one(const struct judge *j, const struct run_entity *p, struct judge_series *s)
 {
     struct model_evidence e;
-    double features[MODEL_COUNT];
     if (!s || !s->is_judged || s->series.is_over != j->is_over || !judge_evidence(j, p, &e) ||
-        verdict_may_be_first_epoch(&e.resident) || !model_features(&e, features))
+        verdict_may_be_first_epoch(&e.resident))
         return;
-    s->result.has_probability = true;
-    s->result.probability = model_probability(features, s->series.is_over, s->result.contributions);
-    verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e));
+    weigh_evidence(j, p, &e, s);
+    if (s->result.has_probability)
+        verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e));
 }
 
 static bool has_sites(const struct judge *j)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "profile/folder.h"
 #include "verdict/fit.h"
 
@@ -196,7 +197,11 @@ static void add_held(struct held_lists *l, const struct profile *p)
     l->at = more;
     more[l->count] =
         (struct held){.pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
-    held_sites(p, n, &more[l->count++].sites);
+    struct held *h = &more[l->count++];
+    held_sites(p, n, &h->sites);
+    uint64_t gap_ns = HELD_EARLIER_S * NS_PER_S;
+    held_sites(p, readings_until(p, h->worked_ns > gap_ns ? h->worked_ns - gap_ns : 0),
+               &h->earlier);
 }
 
 struct held *held_list(const struct folder_heaps *heaps, uint64_t until_ns, size_t *ret_count)

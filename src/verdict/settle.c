@@ -6,10 +6,9 @@
 /* Above LEAK_FROM and below NO_LEAK_UNTIL the probability decides. In between, the shape of
  * resident memory decides, with low confidence. */
 static const double LEAK_FROM = 0.75, NO_LEAK_UNTIL = 0.3, OPEN_CONFIDENCE = 0.65;
-/* Probability required while a job runs, since it is judged many times and its growth may still
- * end. */
-static const double RUNNING_LEAK_FROM = 0.98;
-/* Growth of a job that ended before this many epochs may be the first epoch filling a cache. */
+/* A running job is judged many times, and its growth may still end. */
+static const double RUNNING_LEAK_FROM = 0.92;
+/* Epochs: growth that ends with the job before this may be the first epoch filling a cache. */
 static const double FIRST_EPOCH = 1.15;
 /* Highest confidence if no epoch is known, since a first epoch as long as the job cannot be
  * excluded. */
