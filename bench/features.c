@@ -21,9 +21,10 @@ static void put(const struct judge *j, const struct run_entity *p, double at_s)
     if (!judge_evidence(j, p, &e) || !model_features(&e, features))
         return;
     printf("{\"at\": %g, \"pid\": %d, \"is_over\": %d, \"stands\": %d, \"has_sites\": %d, "
-           "\"epochs\": %g, \"job\": \"%s\", \"word\": \"%s\", \"features\": {",
+           "\"outside\": %.3f, \"epochs\": %g, \"job\": \"%s\", \"word\": \"%s\", \"features\": {",
            at_s, p ? p->info.id.pid : 0, e.is_over, !p || !judge_was_replaced(j, p), e.sites.known,
-           e.resident.epochs, verdict_word_name(j->tree.result.word),
+           p ? judge_outside_heap(j, p) : 0, e.resident.epochs,
+           verdict_word_name(j->tree.result.word),
            s->is_judged ? verdict_word_name(s->result.word) : "");
     for (unsigned i = 0; i < MODEL_COUNT; i++)
         printf("%s\"%s\": %.6g", i ? ", " : "", model_feature_name((enum model_feature)i),

@@ -146,6 +146,14 @@ void judge_container(const struct judge *j, const struct run_entity *p, struct t
     }
 }
 
+double judge_outside_heap(const struct judge *j, const struct run_entity *p)
+{
+    const struct judge_series *live = figure_of(j, p, LIVE), *spare = figure_of(j, p, FREE);
+    return live && spare ? verdict_outside_heap(&judge_known(p)->series->series, &live->series,
+                                                &spare->series)
+                         : 0;
+}
+
 void judge_figures_apply(const struct judge *j, const struct run_entity *p)
 {
     const struct judge_series *live = figure_of(j, p, LIVE), *spare = figure_of(j, p, FREE);

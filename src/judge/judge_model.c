@@ -7,8 +7,9 @@
 #include "judge/judge_model.h"
 #include "profile/held.h"
 
-/* Longest time in seconds from the start of a process to its first sample. */
-enum { FIRST_SAMPLE_S = 10 };
+enum { FIRST_SAMPLE_S = 10 }; /* longest time from the start of a process to its first sample */
+/* Fraction of the growth of a process: more outside the heap is most of it. */
+static const double OUTSIDE = 0.5;
 
 /* Returns the profiler's readings of P. A process that called exec has several lists; the last
  * one counts. */
@@ -91,6 +92,26 @@ static double sites_pace(const struct model_evidence *e)
                : 0;
 }
 
+/* Is most of the growth of P outside the heap, by malloc's count and by the profiler's, which
+ * includes small Python objects? */
+static bool is_outside_heap(const struct judge *j, const struct run_entity *p)
+{
+    struct model_evidence e;
+    return judge_known(p)->series && judge_evidence(j, p, &e) &&
+           judge_outside_heap(j, p) > OUTSIDE &&
+           !(e.sites.settled.known && e.sites.settled.growth > (1 - OUTSIDE) * e.resident.growth);
+}
+
+/* The same for the job: if it is so for one of its processes. */
+static bool is_job_outside_heap(const struct judge *j)
+{
+    struct run_entity *e;
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        if (is_outside_heap(j, e))
+            return true;
+    return false;
+}
+
 /* Sets the probability of a leak of P, or of the job, in S. While the job runs, it is the lower one
  * of that with call sites as they are now and as they were a moment ago: in a fill, sites that seem
  * to grow steadily at one moment rarely do so at two. */
@@ -125,7 +146,8 @@ static void settle_one(const struct judge *j, const struct run_entity *p, struct
         return;
     weigh_evidence(j, p, &e, s);
     if (s->result.has_probability)
-        verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e));
+        verdict_settle(&s->result, &s->series, &s->limit, sites_pace(&e),
+                       p ? is_outside_heap(j, p) : is_job_outside_heap(j));
 }
 
 static bool has_sites(const struct judge *j)

@@ -93,14 +93,14 @@ static void set_no_leak(struct verdict_result *r, const struct verdict_series *v
 /* A leak found from the shape of resident memory stays a leak, because small leaks are visible
  * nowhere else. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
-                    const struct verdict_limit *limit, double bytes_per_s)
+                    const struct verdict_limit *limit, double bytes_per_s, bool is_outside)
 {
     enum verdict_leak leak = verdict_leak_of(r->probability, v->is_over);
     if (!v->is_over && leak != VERDICT_LEAK_YES)
         return;
     if (leak == VERDICT_LEAK_YES && r->leak != VERDICT_LEAK_YES)
         set_leak(r, v, limit, bytes_per_s);
-    else if (leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_UNKNOWN)
+    else if (leak == VERDICT_LEAK_NO && r->leak == VERDICT_LEAK_UNKNOWN && !is_outside)
         set_no_leak(r, v);
     r->leak = verdict_word_leak(r->word);
     bool is_epoch_known = v->steps_per_epoch || v->has_first_epoch;

@@ -55,32 +55,49 @@ static void conclude(struct verdict_result *r)
     r->alarm = r->forecast.known = false;
 }
 
+/* Growth of the baseline of RESIDENT since it was lowest, and of the heap in use and retained in
+ * the same time. */
+struct growths {
+    double all, used, kept;
+};
+
+/* False: too few readings, or no growth. */
+static bool find_growths(const struct verdict_series *resident, const struct verdict_series *in_use,
+                         const struct verdict_series *spare, struct growths *ret)
+{
+    struct view w;
+    size_t lowest = 0;
+    view_build(&w, resident, true, -HUGE_VAL, -HUGE_VAL);
+    view_trim_startup(&w);
+    if (w.n < FIGURES)
+        return false;
+    for (size_t i = 1; i < w.n; i++)
+        lowest = w.y[i] <= w.y[lowest] ? i : lowest;
+    ret->all = w.low[w.n - 1] - w.low[lowest];
+    ret->used = change(in_use, w.x[lowest], w.x[w.n - 1]);
+    ret->kept = change(spare, w.x[lowest], w.x[w.n - 1]);
+    return ret->all > 0 && !isnan(ret->used) && !isnan(ret->kept);
+}
+
+double verdict_outside_heap(const struct verdict_series *resident,
+                            const struct verdict_series *in_use, const struct verdict_series *spare)
+{
+    struct growths g;
+    return find_growths(resident, in_use, spare, &g)
+               ? fmax(0, 1 - (fmax(0, g.used) + fmax(0, g.kept)) / g.all)
+               : 0;
+}
+
 void verdict_apply_free(struct verdict_result *r, const struct verdict_series *resident,
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare)
 {
-    struct view w;
-    double grown, used, kept, from;
-    size_t lowest = 0;
-    if (r->word == VERDICT_FILLING || r->leak == VERDICT_LEAK_NO || !has_stopped(r, live))
-        return;
-    view_build(&w, resident, true, -HUGE_VAL, -HUGE_VAL);
-    view_trim_startup(&w);
-    if (w.n < FIGURES)
-        return;
-    /* The baseline has been growing since resident memory was lowest. */
-    for (size_t i = 1; i < w.n; i++)
-        lowest = w.y[i] <= w.y[lowest] ? i : lowest;
-    from = w.x[lowest];
-    grown = w.low[w.n - 1] - w.low[lowest];
-    used = change(in_use, from, w.x[w.n - 1]);
-    kept = change(spare, from, w.x[w.n - 1]);
-    if (!(grown > 0) ||
-        !(used + kept >=
-          EXPLAINED * grown)) /* the negated comparisons also hold if a value is NAN */
+    struct growths g;
+    if (r->word == VERDICT_FILLING || r->leak == VERDICT_LEAK_NO || !has_stopped(r, live) ||
+        !find_growths(resident, in_use, spare, &g) || g.used + g.kept < EXPLAINED * g.all)
         return;
     conclude(r);
     verdict_put_evidence_first(
         r, &(struct verdict_evidence){.code = VERDICT_SAID_SPARE,
-                                      .value = {grown, fmax(0, used), kept, 0}});
+                                      .value = {g.all, fmax(0, g.used), g.kept, 0}});
 }

@@ -295,11 +295,18 @@ void verdict_apply_free(struct verdict_result *r, const struct verdict_series *r
                         const struct verdict_result *live, const struct verdict_series *in_use,
                         const struct verdict_series *spare);
 
-/* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job
- * runs, only a nearly certain leak changes them. BYTES_PER_S is the rate of a leak that is not
- * visible in resident memory, or 0 if unknown. */
+/* The part of the growth of RESIDENT, 0 to 1, that is neither in use (IN_USE) nor retained (SPARE)
+ * by malloc: mappings, for example. 0: unknown. */
+double verdict_outside_heap(const struct verdict_series *resident,
+                            const struct verdict_series *in_use,
+                            const struct verdict_series *spare);
+
+/* Sets word, leak and confidence of R, the verdict on V, from its probability. While the job runs,
+ * only a nearly certain leak changes them. BYTES_PER_S: rate of a leak that is not visible in
+ * resident memory; 0: unknown. IS_OUTSIDE: no heap shows the growth. The probability of a leak is
+ * then low for want of evidence, and does not rule one out. */
 void verdict_settle(struct verdict_result *r, const struct verdict_series *v,
-                    const struct verdict_limit *limit, double bytes_per_s);
+                    const struct verdict_limit *limit, double bytes_per_s, bool is_outside);
 enum verdict_leak verdict_leak_of(double probability, bool is_over);
 /* Returns true if the job ended so early that its growth may be the first epoch filling a cache. */
 bool verdict_may_be_first_epoch(const struct trend *resident);

@@ -195,7 +195,7 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
     r.probability = 0.95;
-    verdict_settle(&r, &v, &limit, 1000);
+    verdict_settle(&r, &v, &limit, 1000, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     /* Without a known epoch, confidence is at most 90 %. */
     assert_true(r.confidence == 0.9 && r.rate_bytes_per_min.known);
@@ -203,9 +203,14 @@ static void model_probability_decides_an_undecided_verdict(void **state)
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
     r.probability = 0.05;
-    verdict_settle(&r, &v, &limit, 0);
+    verdict_settle(&r, &v, &limit, 0, false);
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
     assert_true(r.confidence == 0.95);
+    r.word = VERDICT_UNDECIDED;
+    r.leak = VERDICT_LEAK_UNKNOWN;
+    verdict_settle(&r, &v, &limit, 0, true); /* no heap shows the growth */
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(r.confidence <= 0.65);
 }
 
 static void leak_found_by_shape_stays_a_leak_with_low_confidence(void **state)
@@ -218,7 +223,7 @@ static void leak_found_by_shape_stays_a_leak_with_low_confidence(void **state)
     verdict_judge(&v, NULL, &r);
     assert_int_equal(r.word, VERDICT_LEAKING);
     r.probability = 0.1;
-    verdict_settle(&r, &v, &limit, 0);
+    verdict_settle(&r, &v, &limit, 0, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.confidence <= 0.65);
 }
@@ -232,10 +237,10 @@ static void running_job_is_leaking_only_when_that_is_nearly_certain(void **state
     verdict_judge(&v, &limit, &r);
     enum verdict_word before = r.word;
     r.probability = 0.9;
-    verdict_settle(&r, &v, &limit, 1 << 20);
+    verdict_settle(&r, &v, &limit, 1 << 20, false);
     assert_int_equal(r.word, before);
     r.probability = 0.99;
-    verdict_settle(&r, &v, &limit, 1 << 20);
+    verdict_settle(&r, &v, &limit, 1 << 20, false);
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.oom.known && r.oom.eta_s_low > 0 && r.oom.eta_s_low < 1000);
 }

@@ -77,7 +77,11 @@ static void growth_retained_by_the_allocator_is_plateaued(void **state)
 static void growth_outside_the_allocator_stays_undecided(void **state)
 {
     (void)state;
+    run(10, 0);
+    assert_true(verdict_outside_heap(&v, &in_use, &spare) < 0.1);
+    fresh(state);
     run(3, 0);
+    assert_true(verdict_outside_heap(&v, &in_use, &spare) > 0.5);
     apply_figures();
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
