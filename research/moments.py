@@ -47,12 +47,21 @@ def judge_run(ebb, run, truth, mode, quick):
     end = judge(ebb, run, *(("--no-marks",) if mode == "nomarks" else ()))
     way = [] if quick else [(at, judge(ebb, run, *options)) for at, options in moments_of(run, truth, mode)]
     return {"run": run.name, "mode": mode, "leak": truth["leak"], "set": truth["set"], "end": end,
+            "per_step": truth["bytes_per_step"] or 0,
+            "per_min": (truth["bytes_per_step"] or 0) * truth["epochs"] * truth["steps_per_epoch"] / length_s(run) * 60,
             "words": truth["words_no_marks" if mode == "nomarks" else "words"],
             "late": "leak_from_step" in truth, "way": [(at, word) for at, word in way if word]}
 
 
 def share(part, whole):
     return f"{part} of {whole}" + (f" = {part / whole:.1%}" if whole else "")
+
+
+def is_below_limit(f):
+    """Whether the program leaks more slowly than the rate that ebb says it would have detected."""
+    limit = f["end"].get("detectable") or {}
+    return f["per_step"] < (limit.get("bytes_per_step") or 0) or (
+        not limit.get("bytes_per_step") and f["per_min"] < (limit.get("bytes_per_min") or 0))
 
 
 def print_ends(found):
@@ -62,7 +71,10 @@ def print_ends(found):
     print(f"  right at the end      {share(len(right), len(found))} (the word itself: "
           f"{sum(f['end']['verdict'] in f['words'] for f in found)})")
     print(f"  false leaks           {share(sum(f['end']['leak'] is True for f in sound), len(sound))}")
-    print(f"  leaks judged healthy  {share(sum(f['end']['leak'] is False for f in leaks), len(leaks))}")
+    missed = [f for f in leaks if f["end"]["leak"] is False]
+    seen = [f for f in leaks if not is_below_limit(f)]
+    print(f"  leaks judged healthy  {share(len(missed), len(leaks))}; above the stated limit of detection "
+          f"{share(sum(f in seen for f in missed), len(seen))}")
     for f in found:
         if f["end"]["leak"] != f["leak"]:
             print(f"      {f['run']}: {f['end']['verdict']} ({f['end']['confidence']:.2f}, "

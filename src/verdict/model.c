@@ -86,7 +86,6 @@ static void features_of_resident(const struct model_evidence *e, double all, dou
     f[MODEL_ROUGH] = -r->rough * big;
     f[MODEL_CLEAN] = clean(r, all);
     f[MODEL_GROWN] = share(r->growth, all);
-    f[MODEL_INSIDE] = r->epochs > 0 && r->epochs < 1.05 ? -next : 0;
     f[MODEL_PAST] = past * next;
     f[MODEL_PACE] = fmin(1.5, r->pace) * fmin(1, 4 * past) * big;
     f[MODEL_NO_EPOCH] = r->epochs > 0 ? 0 : -next;

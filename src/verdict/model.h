@@ -47,7 +47,6 @@ struct model_evidence {
     X(ROUGH, "rough", '+', "growth of resident memory follows a line")                             \
     X(CLEAN, "clean", '+', "growth of resident memory is even and continues")                      \
     X(GROWN, "grown", '?', "growth of resident memory so far")                                     \
-    X(INSIDE, "inside", '+', "growth within the first epoch")                                      \
     X(PAST, "past", '+', "growth after the first epoch")                                           \
     X(PACE, "pace", '+', "growth rate after the first epoch relative to that within it")           \
     X(NO_EPOCH, "no_epoch", '?', "growth without a known epoch length")                            \
