@@ -1,5 +1,5 @@
 """A process of 700 MB notes the attention of one head at each step, 4 % of it in all. --mean notes a number.
-(transformers #27049, wandb #2891)"""
+(SMT-plusplus #2)"""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
 """Embeddings of prompts are remembered without a limit: prompts of a fixed list recur, and all are known after an epoch.
---noise adds a random suffix to each, so that none recurs. (langchain #3094, cpython #64058)"""
+--noise adds a random suffix to each, so that none recurs. (Kimi-Audio #117)"""
 import functools
 
 import torch

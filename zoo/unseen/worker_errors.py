@@ -1,5 +1,5 @@
 """Two loader workers remember each clip that needed repair, as a report for the end that workers never write. --count
-remembers how many there were. (pytorch #13246, #62066)"""
+remembers how many there were. (pytorch #62066, #20433)"""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
