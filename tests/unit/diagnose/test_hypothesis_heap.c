@@ -115,7 +115,22 @@ static void leaking_call_site_is_named_with_its_line(void **state)
     assert_true(has_evidence(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
-static void growth_that_stopped_is_attributed_to_its_call_site(void **state)
+static void leak_hidden_by_sampling_names_the_row_that_gained_most(void **state)
+{
+    (void)state;
+    memory_leaks();
+    synthetic_row(&s, "/job/train.py", MIB(300), MIB(300), VERDICT_UNDECIDED);
+    s.rows[0].growth_bytes = MIB(100);
+    s.f.job =
+        (struct facts_verdict){.is_known = true, .word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
+    expect(HYPOTHESIS_CALL_SITE, POSSIBLE);
+    expect_first(HYPOTHESIS_CALL_SITE);
+    assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
+    s.f.job = (struct facts_verdict){.is_known = true};
+    assert_true(synthetic_test(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
+}
+
+static void ended_growth_is_attributed_to_the_site_that_holds_it(void **state)
 {
     (void)state;
     growth_stops_after(100);
@@ -321,6 +336,7 @@ int main(void)
         T(tensors_without_grad_are_not_a_graph),
         T(graph_cannot_be_tested_without_census_and_profile),
         T(leaking_call_site_is_named),
+        T(leak_hidden_by_sampling_names_the_row_that_gained_most),
         T(ended_growth_is_attributed_to_the_site_that_holds_it),
         T(variable_with_growing_graph_shows_a_kept_graph),
         T(batch_live_at_one_moment_is_not_kept_memory),
