@@ -5,6 +5,7 @@
 
 #include "heap/life.h"
 #include "heap/live.h"
+#include "heap/probes.h"
 #include "heap/sampler.h"
 #include "heap/stacks.h"
 
@@ -74,13 +75,17 @@ static uint32_t gpu_site_here(struct scratch *d, unsigned gpu)
 
 static void add_live(const void *p, struct live_sample *sample)
 {
-    stacks_allocated(sample->site, sample->size,
-                     sampler_probability(sample->size, sample->interval));
-    if (live_add(p, sample))
-        return;
-    live_thin(sample->kind == HEAP_KIND_GPU ? &heap_thread.gpu_random : &heap_thread.random);
-    if (!live_add(p, sample))
+    double probability = sampler_probability(sample->size, sample->interval);
+    stacks_allocated(sample->site, sample->size, probability);
+    bool is_added = live_add(p, sample);
+    if (!is_added) {
+        live_thin(sample->kind == HEAP_KIND_GPU ? &heap_thread.gpu_random : &heap_thread.random);
+        is_added = live_add(p, sample);
+    }
+    if (!is_added)
         heap_drop(HEAP_DROP_LIVE);
+    else if (HEAP_UNLIKELY(probes_alloc_listeners) && probes_cover(sample->kind))
+        probes_fire_alloc(p, sample->size, (uint64_t)((double)sample->size / probability));
 }
 
 static void count_hook_ns(struct heap_table *t, uint64_t since_ns)
@@ -182,6 +187,8 @@ bool record_take(const void *p, struct live_sample *ret)
     int saved = errno;
     uint64_t now = heap_clock_ns();
     stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
+    if (HEAP_UNLIKELY(probes_free_listeners) && probes_cover(ret->kind))
+        probes_fire_free(p);
     count_hook_ns(heap_process.table, now);
     errno = saved;
     return true;

@@ -1,0 +1,22 @@
+/* The probes of OpenTelemetry's contract for memory profilers: otel_memory:alloc(pointer, size,
+ * weight) and otel_memory:free(pointer), for sampled blocks of the heap. weight is an unbiased
+ * estimate of the bytes that the sample stands for.
+ *
+ * A probe is a nop that a tracer turns into a trap, and a note in the ELF file that describes it.
+ * The tracer increments the probe's semaphore while it listens. The check of a semaphore is on the
+ * path of sampled blocks alone, so that others cost nothing more. */
+#pragma once
+
+#include "heap/heap.h"
+
+extern volatile uint16_t probes_alloc_listeners HEAP_HIDDEN;
+extern volatile uint16_t probes_free_listeners HEAP_HIDDEN;
+
+void probes_fire_alloc(const void *p, uint64_t size, uint64_t weight);
+void probes_fire_free(const void *p);
+
+/* Mappings and blocks of a GPU are not part of the contract. */
+static inline bool probes_cover(enum heap_kind kind)
+{
+    return kind == HEAP_KIND_MALLOC || kind == HEAP_KIND_NEW || kind == HEAP_KIND_PYTHON;
+}
